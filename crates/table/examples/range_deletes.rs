@@ -1,8 +1,8 @@
 //! Measures range deletes: `cargo run --release -p terrace-table --example range_deletes`.
 //!
-//! Deletes of random stretches among ten million 16-digit keys: how long it takes to cut them into
-//! fragments, what these take in memory, and how long the search for a random key's newest delete
-//! takes. Times are processor time of this thread.
+//! Deletes random ranges among ten million 16-digit keys. Reports the time to cut them into fragments,
+//! the memory of the fragments, and the time to find the newest range delete of a random key. Times are
+//! processor time of this thread.
 
 use std::hint::black_box;
 

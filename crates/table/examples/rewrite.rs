@@ -1,10 +1,10 @@
-//! Measures what a merge does to each entry:
-//! `cargo run --release -p terrace-table --example rewrite [-- VALUE_BYTES]`.
+//! Measures the work of a merge per entry: `cargo run --release -p terrace-table --example rewrite [--
+//! VALUE_BYTES]`.
 //!
-//! A table of 16-byte keys and values half of which is noise is read from end to end and written
-//! again: entry by entry, and block by block as they are. Also each half of the first alone. Raw
-//! megabytes for each second of processor time of this thread. Pages are in memory, and what is written
-//! is thrown away: no device's time counts, nor the kernel's.
+//! Reads a table of 16-byte keys, with values of which half is noise, from end to end and writes it
+//! again: entry by entry, and block by block unchanged. Also measures the read and the write of the
+//! first kind alone. Reports raw megabytes per second of processor time of this thread. Pages are in
+//! memory and written pages are discarded, so device and kernel time do not count.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ fn now() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A table, all of whose pages are in memory.
+/// A table with all pages in memory.
 struct Written {
     table: Arc<Table>,
     frames: Vec<Frame>,
 }
 
-/// A device that takes everything and keeps nothing.
+/// A device that discards all writes.
 #[derive(Debug)]
 struct Sink;
 
@@ -199,7 +199,7 @@ fn source(codec: Codec, value_bytes: usize) -> Result<Written> {
     Ok(Written { table, frames })
 }
 
-/// Steps a cursor. Each page is verified, as a merge does.
+/// Steps a cursor, and verifies each page as a merge does.
 fn step(written: &Written, cursor: &mut TableCursor) -> Result<bool> {
     let mut supplied = None;
     loop {
@@ -249,7 +249,7 @@ fn sink() -> Arc<dyn Medium> {
     Arc::new(Sink)
 }
 
-/// Adds entries of its own: what the writer alone takes.
+/// Adds generated entries: the cost of the writer alone.
 fn write_only(written: &Written, codec: Codec, value_bytes: usize) -> Result<Summary> {
     let mut rng = Rng::new(7);
     let noise: Vec<u8> = (0..1 << 20).map(|_| rng.next_u64() as u8).collect();
@@ -280,7 +280,7 @@ fn pass(written: &Written, codec: Codec) -> Result<Summary> {
         while step(written, &mut cursor)? {
             match cursor.raw_block()? {
                 Some(block) if writer.accepts(block) => writer.add_block(block)?,
-                _ => println!("a block that cannot be passed"),
+                _ => println!("a block that cannot be copied"),
             }
             cursor.next_block();
         }
@@ -288,7 +288,7 @@ fn pass(written: &Written, codec: Codec) -> Result<Summary> {
     })
 }
 
-/// The best of some rounds, in megabytes for each second.
+/// The best of several rounds, in megabytes per second.
 fn best<T>(bytes: u64, mut work: impl FnMut() -> Result<T>) -> Result<f64> {
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {

@@ -1,8 +1,8 @@
 //! Measures tables: `cargo run --release -p terrace-table --example table`.
 //!
-//! For each value size, half of it noise: how full data pages are, how often blocks are
-//! compressed, what metadata costs, how fast a table is written, and what a point read costs once
-//! its pages are in memory. Times are processor time of this thread; the medium is memory.
+//! For each value size, with values of which half is noise, reports: fill of the data pages,
+//! compressions per block, size of the metadata, speed of the writer, and the cost of a point read with
+//! its pages in memory. Times are processor time of this thread; the medium is memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Keys step by two: odd numbers are missing. Sequence numbers are those of a shuffled fill.
+/// Keys step by two, so odd numbers are missing. Seqnos are those of a shuffled fill.
 fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let account = Account::unlimited("example");
@@ -97,12 +97,12 @@ fn supply(frames: &[Frame]) -> Pages {
     }
 }
 
-/// Nanoseconds of the metadata step and of the data step of a point read, and data pages a read.
+/// Nanoseconds of the metadata step and of the data step of a point read, and data pages per read.
 fn read(table: &Arc<Table>) -> Result<(f64, f64, f64)> {
     let account = Account::unlimited("example");
     let mut rng = Rng::new(2);
     let entries = table.properties().entries;
-    // One thousand keys, again and again: pages come from memory, as on a hit.
+    // The same thousand keys repeatedly, so that pages come from memory, as on a cache hit.
     let newest = Trailer::seek(Seqno::MAX);
     let mut reads = Vec::new();
     for _ in 0..1000 {
@@ -138,7 +138,7 @@ fn read(table: &Arc<Table>) -> Result<(f64, f64, f64)> {
     Ok((meta_time / total, data_time / total, pages as f64 / reads.len() as f64))
 }
 
-/// Nanoseconds an entry of a walk forward, pages fetched and copied included.
+/// Nanoseconds per entry of a forward iteration, including fetching and copying pages.
 fn scan(table: &Arc<Table>) -> Result<f64> {
     let account = Account::unlimited("example");
     let mut cursor = TableCursor::new(Arc::clone(table));
@@ -158,7 +158,7 @@ fn scan(table: &Arc<Table>) -> Result<f64> {
     Ok((now() - start) / table.properties().entries as f64)
 }
 
-/// The part of missing keys that the filters let through.
+/// The fraction of missing keys that the filters admit.
 fn false_positives(table: &Arc<Table>) -> Result<f64> {
     let account = Account::unlimited("example");
     let mut rng = Rng::new(3);

@@ -1,18 +1,18 @@
-//! Whom an open table charges.
+//! The memory accounts that an open table charges.
 
 use base::Account;
 
 /// The accounts of an open table.
 #[derive(Clone, Debug)]
 pub struct Accounts {
-    /// Charged for what stays in memory while the table is open.
+    /// Charged for memory held as long as the table is open.
     pub pinned: Account,
-    /// Charged for long values while someone holds them.
+    /// Charged for long values while a reader holds them.
     pub values: Account,
 }
 
 impl From<&Account> for Accounts {
-    /// One for both.
+    /// Charges one account for both.
     fn from(account: &Account) -> Self {
         Self { pinned: account.clone(), values: account.clone() }
     }

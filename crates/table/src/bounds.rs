@@ -1,14 +1,14 @@
-//! Bounds: the range of keys of which a table, a cursor or a job is told to know nothing beyond.
+//! Bounds: the key range to which a table, a cursor or a job is restricted.
 
 use base::KeyRange;
 use bytes::Bytes;
 
-/// A range of keys. The default has no ends and holds every key.
+/// A range of keys. The default is unbounded and contains every key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// The first key inside; none: from the smallest on.
+    /// The first key inside; `None`: unbounded below.
     pub first: Option<Bytes>,
-    /// The first key beyond; none: up to the largest.
+    /// The first key after the range; `None`: unbounded above.
     pub end: Option<Bytes>,
 }
 
@@ -16,13 +16,13 @@ impl Bounds {
     /// Every key.
     pub const ALL: Self = Self { first: None, end: None };
 
-    /// Whether every key is inside.
+    /// Whether the range contains every key.
     #[must_use]
     pub const fn is_all(&self) -> bool {
         self.first.is_none() && self.end.is_none()
     }
 
-    /// Whether no key can be inside.
+    /// Whether the range contains no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!((&self.first, &self.end), (Some(first), Some(end)) if first >= end)
@@ -34,26 +34,26 @@ impl Bounds {
         !self.is_after(key) && !self.is_before(key)
     }
 
-    /// Whether all of the inside is after `key`.
+    /// Whether the whole range is after `key`.
     #[must_use]
     pub fn is_after(&self, key: &[u8]) -> bool {
         self.first.as_ref().is_some_and(|first| key < &**first)
     }
 
-    /// Whether all of the inside is before `key`.
+    /// Whether the whole range is before `key`.
     #[must_use]
     pub fn is_before(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_some_and(|end| key >= &**end)
     }
 
-    /// The keys that are inside both.
+    /// The keys that are inside both ranges.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let end = match (&self.end, &other.end) {
             (Some(one), Some(another)) => Some(one.min(another)),
             (one, another) => one.as_ref().or(another.as_ref()),
         };
-        // No first key is before every other.
+        // `None` orders before every key.
         Self { first: self.first.clone().max(other.first.clone()), end: end.cloned() }
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_inside_from_the_first_to_before_the_end() {
+    fn bounds_contain_keys_from_first_to_before_end() {
         let bounds = |first: &'static str, end: &'static str| Bounds {
             first: (!first.is_empty()).then(|| first.into()),
             end: (!end.is_empty()).then(|| end.into()),

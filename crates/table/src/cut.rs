@@ -1,4 +1,4 @@
-//! Pages in place that are lost in the middle of a read, for tests: one slot in a file that can be cut.
+//! In-place pages that are lost in the middle of a read, for tests: one slot in a file that can be cut.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -10,28 +10,28 @@ use tempfile::TempDir;
 
 use crate::Pages;
 
-/// Lends pages, all in the same slot, so that who keeps one gets no other.
+/// Lends pages that all share one slot, so that a reader that keeps a page gets no other.
 pub(crate) struct Cut {
     slots: Slots,
     file: File,
     _folder: TempDir,
-    /// Pages that are lent before one is lost.
+    /// Number of pages to lend before one is lost.
     left: usize,
     is_lost: bool,
 }
 
 impl Cut {
-    /// Loses the page after `left` others. None where the system has no memory that is a file.
+    /// Loses the page after `left` others. `None` if the system has no file system in memory.
     pub(crate) fn after(left: usize) -> Option<Self> {
         let shm = Path::new("/dev/shm");
         if cfg!(miri) || !shm.is_dir() {
-            println!("skipped: there is no /dev/shm");
+            println!("skipped: no /dev/shm");
             return None;
         }
         let folder = tempfile::tempdir_in(shm).unwrap();
-        let place = folder.path().to_str().unwrap().parse().unwrap();
-        let Scm::Mapped(region) = Scm::open(&place, PAGE_BYTES as u64, b"slots").unwrap() else {
-            panic!("{place} is not mapped");
+        let location = folder.path().to_str().unwrap().parse().unwrap();
+        let Scm::Mapped(region) = Scm::open(&location, PAGE_BYTES as u64, b"slots").unwrap() else {
+            panic!("{location} is not mapped");
         };
         let slots = Slots::new(region, &Account::unlimited("slots")).unwrap();
         let file = OpenOptions::new().write(true).open(folder.path().join("terrace.scm")).unwrap();
@@ -43,12 +43,12 @@ impl Cut {
         self.is_lost
     }
 
-    /// `page` in place, maybe lost at once; none once one was.
+    /// `page` in place, and lost at once if it is its turn. `None` after a page was lost.
     pub(crate) fn lend(&mut self, page: &[u8; PAGE_BYTES]) -> Option<Pages> {
         if self.is_lost {
             return None;
         }
-        let mut filling = self.slots.fill(0).expect("nobody keeps the page before");
+        let mut filling = self.slots.fill(0).expect("no reader keeps the previous page");
         *filling = *page;
         drop(filling);
         let pinned = self.slots.pin(0).unwrap();

@@ -1,36 +1,37 @@
-//! Dictionaries: what blocks of one keyspace have in common, held apart from them.
+//! Dictionaries: content that the blocks of one keyspace share, stored once outside them.
 //!
-//! A dictionary is an object of the store with an id that is never reused; page headers name it.
-//! It is trained on blocks sampled uniformly over a job's inputs, digested once, charged to
-//! memory, and shared by every table that uses it, so that a page can pass through a compaction
-//! as it is. Its file is described in docs/format/dictionary.md.
+//! A dictionary is an object of the store with an id that is never reused; page headers name it. It is
+//! trained on blocks sampled uniformly from a job's inputs, digested once, charged to memory, and shared
+//! by every table that uses it, so that a merge can copy a compressed page unchanged.
+//! docs/format/dictionary.md describes its file.
 //!
-//! Only the zstd codec uses dictionaries; a build without it refuses them.
+//! Only the zstd codec uses dictionaries. A build without zstd refuses them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Cursor, DictionaryId, Error, Result, StoreId, hash64, put_u32, put_u64, put_u128,
+    Account, Cursor, DictionaryId, Error, Result, StoreId, hash64, invariant, put_u32, put_u64,
+    put_u128,
 };
 use media::{Access, Buf, Medium, Purpose};
 
 use crate::codec::zstd;
 
-/// The largest dictionary, bytes: beyond it, training takes long and gains nothing for blocks of
-/// a page.
+/// The largest dictionary, bytes: a larger one takes long to train and gains nothing for blocks of a
+/// page.
 pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
 /// `TERRDICT`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRDICT");
 const FORMAT_VERSION: u32 = 1;
-/// Magic, version, id, store, length, reserved, checksum.
+/// Length of magic, version, id, store, length, reserved bytes and checksum.
 const HEADER_BYTES: usize = 48;
-/// Where the checksum lies; it covers everything before it, and the content.
+/// Offset of the checksum, which covers the bytes before it, and the content.
 const CHECKSUM_AT: usize = 40;
 
-/// A dictionary, digested. Share it in an `Arc`.
+/// A digested dictionary. Share it in an `Arc`.
 pub struct Dictionary {
     id: DictionaryId,
     bytes: Arc<[u8]>,
@@ -38,11 +39,11 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Digests `bytes`, as [`train`] made them.
+    /// Digests `bytes`, the output of [`train`].
     ///
     /// # Errors
-    /// `Invalid` where the id is 0 (it stands for "no dictionary"), the length is out of bounds,
-    /// or this build has no zstd; `Retry` where memory is short.
+    /// `Invalid` if the id is 0 (no dictionary), the length is out of bounds, or this build has no zstd;
+    /// `Retry` if memory is short.
     pub fn new(id: DictionaryId, bytes: &[u8], account: &Account) -> Result<Self> {
         if id.0 == 0 || bytes.is_empty() || bytes.len() > DICTIONARY_BYTES_MAX {
             return Err(Error::invalid("dictionary")
@@ -60,7 +61,7 @@ impl Dictionary {
         self.id
     }
 
-    /// The content as trained.
+    /// The content, as trained.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -72,7 +73,7 @@ impl Dictionary {
         format!("{:010}.dictionary", id.0)
     }
 
-    /// The dictionary whose file is called `name`.
+    /// The id of the dictionary file named `name`.
     #[must_use]
     pub fn parse_file_name(name: &str) -> Option<DictionaryId> {
         let digits = name.strip_suffix(".dictionary")?;
@@ -80,14 +81,14 @@ impl Dictionary {
         all_digits.then(|| digits.parse().ok().map(DictionaryId)).flatten()
     }
 
-    /// Writes the dictionary's file and syncs it; the caller makes its name durable.
+    /// Writes and syncs the dictionary's file; the caller makes its name durable.
     ///
     /// # Errors
-    /// As the medium's. What was written stays behind: the caller removes it, or recovery does as
-    /// with any file nobody names.
+    /// The medium's. A partial file stays: the caller removes it, or recovery does as with any orphan.
     pub fn write(&self, medium: &dyn Medium, store: StoreId, purpose: Purpose) -> Result<()> {
         let content = self.encode(store);
         let mut buf = Buf::pages(content.len().div_ceil(PAGE_BYTES));
+        invariant!(content.len() <= buf.len(), "a dictionary fits the pages of its file");
         for (slot, byte) in buf.iter_mut().zip(&content) {
             *slot = *byte;
         }
@@ -100,8 +101,8 @@ impl Dictionary {
     /// Reads and digests the file of dictionary `id`.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged or another's, `Invalid` where there is none, a newer version
-    /// wrote it, or this build has no zstd.
+    /// `Corrupt` if the file is damaged or another dictionary's; `Invalid` if there is no file, a newer
+    /// version wrote it, or this build has no zstd.
     pub fn read(
         medium: &dyn Medium,
         store: StoreId,
@@ -191,12 +192,12 @@ fn decode(file: &[u8], store: StoreId, id: DictionaryId) -> Result<&[u8]> {
     Ok(bytes)
 }
 
-/// Where readers find the dictionaries that pages name.
+/// Finds the dictionaries that pages name.
 pub trait Dictionaries: Send + Sync + fmt::Debug {
     /// The dictionary `id`.
     ///
     /// # Errors
-    /// `Corrupt` where there is none; otherwise as [`Dictionary::read`].
+    /// `Corrupt` if there is none; otherwise as [`Dictionary::read`].
     fn get(&self, id: DictionaryId) -> Result<Arc<Dictionary>>;
 }
 
@@ -210,12 +211,12 @@ impl Dictionaries for NoDictionaries {
     }
 }
 
-/// Trains a dictionary of at most `bytes_max` bytes on `samples`: blocks drawn uniformly from
-/// what it shall compress, about a hundred times its size in all.
+/// Trains a dictionary of at most `bytes_max` bytes on `samples`: blocks drawn uniformly from the data
+/// to compress, about a hundred times its size in total.
 ///
 /// # Errors
-/// `Invalid` where the samples are too few or too different, the size is out of bounds, or this
-/// build has no zstd; `Retry` where memory is short.
+/// `Invalid` if the samples are too few or too different, the size is out of bounds, or this build has
+/// no zstd; `Retry` if memory is short.
 pub fn train(samples: &[&[u8]], bytes_max: usize, account: &Account) -> Result<Vec<u8>> {
     if bytes_max == 0 || bytes_max > DICTIONARY_BYTES_MAX {
         return Err(Error::invalid("dictionary size, bytes")
@@ -223,17 +224,17 @@ pub fn train(samples: &[&[u8]], bytes_max: usize, account: &Account) -> Result<V
             .got(bytes_max));
     }
     let total: usize = samples.iter().map(|sample| sample.len()).sum();
-    // The samples side by side, and about nine times that in the trainer's suffix arrays.
+    // The concatenated samples, and about nine times their size in the trainer's suffix arrays.
     let _charge = account.charge(10 * total as u64 + bytes_max as u64)?;
     zstd::train(samples, bytes_max)
 }
 
-/// The part of `samples`' compressed size that `dictionary` saves at `level`: 0.1 for a tenth,
-/// negative where it makes them larger. Measured on blocks that it was not trained on; worth a
-/// new dictionary where it is over the present one's by more than 0.02.
+/// The fraction of `samples`' compressed size that `dictionary` saves at `level`: 0.1 for a tenth,
+/// negative if it makes them larger. Measure it on blocks that it was not trained on. A new dictionary
+/// pays if its gain exceeds the current one's by more than 0.02.
 ///
 /// # Errors
-/// `Retry` where memory is short, `Invalid` where this build has no zstd.
+/// `Retry` if memory is short, `Invalid` if this build has no zstd.
 pub fn gain(
     samples: &[&[u8]],
     dictionary: &Arc<Dictionary>,

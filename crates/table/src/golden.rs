@@ -1,6 +1,6 @@
 //! Golden files: formats as text, for tests.
 
-/// The bytes of a golden file: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
+/// Decodes a golden file: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in text.lines() {

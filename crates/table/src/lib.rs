@@ -1,10 +1,11 @@
-//! Immutable table files: page-fit sorted tables, their codecs and dictionaries.
+//! Immutable table files: sorted tables whose blocks fit pages, their codecs and dictionaries, and value
+//! files.
 //!
-//! Level 3 (docs/ARCHITECTURE.md). A flush or a compaction streams versions into a [`Writer`];
-//! reads are resumable machines ([`PointRead`], [`TableCursor`]) over an open [`Table`], driven by
-//! whoever holds the caches and queues. Long values lie apart, in value files ([`ValuesWriter`],
-//! [`ValueRead`]). The formats are in docs/format/table.md, docs/format/values.md and
-//! docs/format/dictionary.md.
+//! Layer 3 of docs/ARCHITECTURE.md. A flush or a merge streams versions into a [`Writer`]. Reads are
+//! resumable state machines ([`PointRead`], [`TableCursor`]) over an open [`Table`]: they ask for pages,
+//! and the caller, which owns the caches and queues, supplies them. Long values are stored in value
+//! files ([`ValuesWriter`], [`ValueRead`]). The formats are in docs/format/table.md,
+//! docs/format/values.md and docs/format/dictionary.md.
 
 mod accounts;
 mod bounds;

@@ -6,7 +6,7 @@ use base::TableId;
 const DIGITS: usize = 20;
 const SUFFIX: &str = ".table";
 
-/// Of value files.
+/// Suffix of value files.
 const VALUES_SUFFIX: &str = ".values";
 
 /// The name of `table`'s file.
@@ -15,19 +15,19 @@ pub fn file_name(table: TableId) -> String {
     name_of(table, SUFFIX)
 }
 
-/// The table whose file is called `name`; `None` where [`file_name`] never made that name.
+/// The table of the file named `name`; `None` if [`file_name`] does not make that name.
 #[must_use]
 pub fn parse_file_name(name: &str) -> Option<TableId> {
     parse(name, SUFFIX)
 }
 
-/// The name of the value file `id`. Value files and tables share their ids.
+/// The name of the value file `id`. Value files and tables share one id space.
 #[must_use]
 pub fn values_file_name(id: TableId) -> String {
     name_of(id, VALUES_SUFFIX)
 }
 
-/// The value file called `name`; `None` where [`values_file_name`] never made that name.
+/// The id of the value file named `name`; `None` if [`values_file_name`] does not make that name.
 #[must_use]
 pub fn parse_values_file_name(name: &str) -> Option<TableId> {
     parse(name, VALUES_SUFFIX)
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_and_foreign_names_are_refused() {
+    fn file_names_round_trip_and_other_names_are_refused() {
         for id in [0, 7, u64::MAX] {
             let name = values_file_name(TableId(id));
             assert_eq!(parse_values_file_name(&name), Some(TableId(id)));

@@ -1,45 +1,45 @@
 //! Pages: the 4 KiB unit in which a table is written, checked, read and cached.
 //!
-//! Every page starts with a [`Header`] whose checksum covers the rest of the page and is seeded
-//! with the page's identity (I8). Content longer than one page is a *run*: consecutive pages that
-//! repeat one header, except for their number in the run, so that each can be verified and cached
-//! alone. docs/format/table.md has the byte table.
+//! Every page starts with a [`Header`]. Its checksum covers the rest of the page and is seeded with the
+//! page's identity (I8). Content longer than one page is a *run*: consecutive pages with the same header
+//! except for their number in the run, so that each page can be verified and cached alone.
+//! docs/format/table.md has the byte table.
 //!
-//! Everything here is pure: bytes in, a view or an error out. A header is read in a few
-//! nanoseconds; a checksum costs about 0.16 us.
+//! The functions are pure: they take bytes, and return a view or an error. Parsing a header takes a few
+//! nanoseconds, a checksum about 0.16 us.
 
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX};
-use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result, hash64};
+use base::{Codec, Cursor, DictionaryId, Error, PageSeed, Result, hash64, invariant};
 
-/// The bytes of a page's header.
+/// Length of a page's header, bytes.
 pub const HEADER_BYTES: usize = 24;
 
-/// The bytes of content in a page.
+/// Most bytes of content in a page.
 pub const PAYLOAD_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
 
-/// The bytes of the checksum, which stands first and covers everything after itself.
+/// Length of the checksum, bytes. It comes first, and covers all bytes after it.
 const CHECKSUM_BYTES: usize = 8;
 
 // The number in the run is stored in 16 bits.
 const _: () = assert!(RUN_PAGES_MAX <= 1 << 16);
 
-/// What a page holds. Numbers are stored and append-only.
+/// The content of a page. The numbers are stored and append-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PageKind {
     /// A block of entries.
     Data = 1,
-    /// A partition's separators and filter.
+    /// The separators and the filter of a partition.
     Meta = 2,
-    /// A part of the top level: one separator and page number per partition.
+    /// Part of the top level: a separator and a page number per partition.
     Top = 3,
-    /// A part of the properties.
+    /// Part of the properties.
     Properties = 4,
     /// The last page of the file.
     Footer = 5,
-    /// A part of the range deletes.
+    /// Part of the range deletes.
     RangeDeletes = 6,
-    /// A long value, or a part of it.
+    /// A long value, or part of it.
     Values = 7,
 }
 
@@ -72,29 +72,29 @@ impl PageKind {
     }
 }
 
-/// What stands before a page's content, checksum apart.
+/// The header of a page without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the page holds.
+    /// The content of the page.
     pub kind: PageKind,
-    /// How the run's payload is compressed.
+    /// The codec of the run's payload.
     pub codec: Codec,
     /// The page's number in its run, from 0.
     pub number: u16,
-    /// The dictionary the payload was compressed with; 0 for none.
+    /// The dictionary that compressed the payload; 0 for none.
     pub dictionary: DictionaryId,
-    /// The bytes of the whole run's payload.
+    /// Length of the whole run's payload, bytes.
     pub payload_bytes: u32,
-    /// The bytes of the payload once decompressed.
+    /// Length of the decompressed payload, bytes.
     pub raw_bytes: u32,
 }
 
 impl Header {
-    /// Reads the header of `page`, whose checksum the caller verified.
+    /// Parses the header of `page`. The caller verified the page's checksum.
     ///
     /// # Errors
-    /// `Corrupt` where the page is not 4 KiB, a field has no meaning, or the payload does not fit
-    /// a run or does not reach this page.
+    /// `Corrupt` if the page is not 4 KiB, a field is out of range, or the payload does not fit a run or
+    /// does not reach this page.
     pub fn parse(page: &[u8]) -> Result<Self> {
         if page.len() != PAGE_BYTES {
             return Err(Error::corrupt("page length").expected(PAGE_BYTES).got(page.len()));
@@ -123,13 +123,13 @@ impl Header {
         Ok(header)
     }
 
-    /// The pages of the run.
+    /// Number of pages in the run.
     #[must_use]
     pub const fn run_pages(&self) -> usize {
         run_pages(self.payload_bytes as usize)
     }
 
-    /// The payload bytes that lie on this page.
+    /// Number of payload bytes on this page.
     #[must_use]
     pub const fn payload_here(&self) -> usize {
         let before = self.number as usize * PAYLOAD_BYTES;
@@ -152,36 +152,36 @@ impl Header {
     }
 }
 
-/// The pages that `payload_bytes` take; at least one.
+/// Number of pages that `payload_bytes` take; at least one.
 #[must_use]
 pub const fn run_pages(payload_bytes: usize) -> usize {
     if payload_bytes == 0 { 1 } else { payload_bytes.div_ceil(PAYLOAD_BYTES) }
 }
 
-/// Verifies that `bytes` are page `page` of the table that `seed` stands for (I8).
+/// Verifies that `bytes` are the page `page` of the table with `seed` (I8).
 ///
 /// # Errors
-/// `Corrupt` where they are not, naming table and page.
+/// `Corrupt` if they are not, with table and page.
 pub fn verify_page(seed: PageSeed, page: u32, bytes: &[u8]) -> Result<()> {
-    let place = || format!("page {page}, table {}", seed.table());
+    let location = || format!("page {page}, table {}", seed.table());
     let (PAGE_BYTES, Some((stored, covered))) =
         (bytes.len(), bytes.split_first_chunk::<CHECKSUM_BYTES>())
     else {
-        let error = Error::corrupt("page length").at(place());
+        let error = Error::corrupt("page length").at(location());
         return Err(error.expected(PAGE_BYTES).got(bytes.len()));
     };
     let (stored, computed) = (u64::from_le_bytes(*stored), seed.checksum(page, covered));
     if stored != computed {
         return Err(Error::corrupt("page checksum")
-            .at(place())
+            .at(location())
             .expected(format_args!("{computed:016x}"))
             .got(format_args!("{stored:016x}")));
     }
     Ok(())
 }
 
-/// The digest of the pages before `page` and of it: the hash of the checksums of all but footers, which
-/// name it. That of no page is 0.
+/// Extends the digest of the earlier pages by `page`. The digest is a hash over the checksums of all
+/// pages except the footer, which stores it. The digest of no pages is 0.
 #[must_use]
 pub fn fold_digest(digest: u64, page: &[u8]) -> u64 {
     match page.split_first_chunk::<CHECKSUM_BYTES>() {
@@ -190,7 +190,7 @@ pub fn fold_digest(digest: u64, page: &[u8]) -> u64 {
     }
 }
 
-/// Writes a page: `header`, then `content`, then zeros.
+/// Writes a page: `header`, `content`, zeros, and the checksum.
 pub(crate) fn seal_page(
     page: &mut [u8; PAGE_BYTES],
     seed: PageSeed,
@@ -198,7 +198,7 @@ pub(crate) fn seal_page(
     header: &Header,
     content: &[u8],
 ) {
-    debug_assert_eq!(content.len(), header.payload_here());
+    invariant!(content.len() == header.payload_here(), "a page holds its part of a payload");
     let seed = seed.page(number);
     header.encode(page);
     let (_, body) = page.split_at_mut(HEADER_BYTES);
@@ -210,10 +210,10 @@ pub(crate) fn seal_page(
     slot.copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The content of one page whose header is `header`.
+/// The content of one page with the header `header`.
 ///
 /// # Errors
-/// `Corrupt` where the page is too short.
+/// `Corrupt` if the page is too short.
 pub fn payload<'a>(page: &'a [u8], header: &Header) -> Result<&'a [u8]> {
     let end = HEADER_BYTES + header.payload_here();
     page.get(HEADER_BYTES..end)

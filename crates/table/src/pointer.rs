@@ -1,27 +1,27 @@
-//! Pointers to values that lie apart from their keys, in value files.
+//! Pointers to separated values, which are stored in value files.
 
 use base::{Cursor, Error, Result, TableId, put_u32, put_u64};
 
-/// Where a long value lies: what an entry of kind `PutPointer` holds instead of it.
+/// The location of a separated value: the content of an entry of kind `PutPointer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pointer {
     /// The value file.
     pub file: TableId,
-    /// The value's first page in it.
+    /// The value's first page in the file.
     pub page: u32,
-    /// The pages it fills.
+    /// Number of pages that the value fills.
     pub pages: u32,
-    /// Its length.
+    /// Length of the value, bytes.
     pub bytes: u64,
-    /// When it expires, Unix milliseconds; 0: never.
+    /// Time of expiry, Unix milliseconds; 0: never.
     pub expiry: u64,
 }
 
 impl Pointer {
-    /// The bytes of the stored form.
+    /// Length of the stored form, bytes.
     pub const BYTES: usize = 32;
 
-    /// The stored form.
+    /// Encodes the pointer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::BYTES);
@@ -33,10 +33,10 @@ impl Pointer {
         out
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form.
     ///
     /// # Errors
-    /// `Corrupt` where it has another length, or points at no page.
+    /// `Corrupt` if it has another length, or names no pages.
     pub fn decode(value: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("pointer to a value", value);
         let pointer = Self {

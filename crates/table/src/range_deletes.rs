@@ -1,54 +1,54 @@
-//! Range deletes, cut into fragments: which keys are deleted, and as of when.
+//! Range deletes, cut into fragments.
 //!
-//! Deletes overlap in any way. Fragments do not: they are sorted by key, and each carries the
-//! sequence numbers of all deletes that cover it, newest first. So a read finds the newest delete
-//! of a key by one binary search, whatever the number of deletes, and a walk knows where the
-//! deleted stretch that it meets ends.
+//! Range deletes may overlap in any way. Fragments do not overlap: they are sorted by key, and each
+//! carries the seqnos of all range deletes that cover it, newest first. So one binary search finds the
+//! newest range delete of a key, whatever the number of range deletes, and an iterator knows the end of
+//! the deleted range that it meets.
 //!
-//! A range delete covers the versions that are *older* than itself: a version of a larger or the
-//! same sequence number stands.
+//! A range delete covers the versions that are *older* than itself: a version with the same or a larger
+//! seqno stays visible.
 //!
-//! Immutable, shared by reference. Keys are shared with what they were made of.
+//! Immutable, shared by reference. The keys share memory with the range deletes that they come from.
 //!
-//! Cost: building takes O(n log n) for `n` deletes, plus the output; n nested deletes have n^2 / 2
-//! numbers in their fragments, which [`RangeDeletes::build_for`] cuts down to those that somebody
-//! can tell apart. A search compares numbers made of eight bytes of each key, and whole keys
-//! only where those are equal: about 0.2 us among 10^5 fragments (docs/performance.md).
+//! Cost: building takes O(n log n) for `n` range deletes, plus the output. n nested range deletes have
+//! n^2 / 2 seqnos in their fragments; [`RangeDeletes::build_for`] keeps only those that some reader can
+//! distinguish. A search compares numbers made of eight bytes of each key, and whole keys only if those
+//! are equal: about 0.2 us among 10^5 fragments (docs/performance.md).
 
 mod overlay;
 mod sweep;
 
 use std::ops::Range;
 
-use base::Seqno;
+use base::{Seqno, invariant};
 use bytes::Bytes;
 
 use crate::bounds::Bounds;
 
-/// The deletion of every version older than `seqno` of every key from `start` on and before `end`.
+/// A range delete: deletes every version older than `seqno` of every key from `start` to before `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeDelete {
     /// The first key deleted.
     pub start: Bytes,
-    /// The first key not deleted any more. Where it is not after `start`, nothing is deleted.
+    /// The first key after the range. If it is not after `start`, the range is empty.
     pub end: Bytes,
-    /// When.
+    /// The seqno of the range delete.
     pub seqno: Seqno,
 }
 
-/// A stretch of keys that the same range deletes cover.
+/// A key range that the same range deletes cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
     /// The first key.
     pub start: &'a Bytes,
-    /// The first key beyond.
+    /// The first key after the range.
     pub end: &'a Bytes,
-    /// When it was deleted, newest first; never empty.
+    /// The seqnos of the range deletes, newest first; never empty.
     pub seqnos: &'a [Seqno],
 }
 
 impl Fragment<'_> {
-    /// The newest delete at or below `at`.
+    /// The newest range delete visible at `at`.
     #[must_use]
     pub fn newest(&self, at: Seqno) -> Option<Seqno> {
         let newer = self.seqnos.partition_point(|seqno| *seqno > at);
@@ -56,54 +56,54 @@ impl Fragment<'_> {
     }
 }
 
-/// A fragment as kept: its numbers follow those of the one before it.
+/// A fragment as stored: its seqnos follow those of the previous fragment.
 #[derive(Clone, Debug)]
-struct Stored {
+struct StoredFragment {
     start: Bytes,
     end: Bytes,
     seqnos_end: usize,
 }
 
-/// The bytes of keys that one number of the index stands for.
+/// Bytes of a key that one number of the index holds.
 const HEAD_BYTES: usize = 8;
 
-/// Range deletes as fragments: sorted, disjoint, each with its sequence numbers descending.
+/// Range deletes as fragments: sorted, disjoint, each with its seqnos in descending order.
 #[derive(Clone, Debug, Default)]
 pub struct RangeDeletes {
-    fragments: Vec<Stored>,
+    fragments: Vec<StoredFragment>,
     seqnos: Vec<Seqno>,
-    /// Of each fragment's start and end, the bytes that follow the prefix that all starts share.
+    /// For each fragment's start and end: the bytes after the prefix that all starts share.
     heads: Vec<(u64, u64)>,
     prefix_bytes: usize,
     key_bytes: usize,
 }
 
 impl RangeDeletes {
-    /// What one fragment takes in memory besides its keys and numbers, bytes.
-    pub(crate) const FRAGMENT_BYTES: usize = size_of::<Stored>() + size_of::<(u64, u64)>();
+    /// Memory of one fragment without its keys and seqnos, bytes.
+    pub(crate) const FRAGMENT_BYTES: usize = size_of::<StoredFragment>() + size_of::<(u64, u64)>();
 
-    /// The fragments of `deletes`, in any order, with all their numbers.
+    /// The fragments of `deletes`, which are in any order, with all seqnos.
     #[must_use]
     pub fn build(deletes: impl IntoIterator<Item = RangeDelete>) -> Self {
         sweep::sweep(deletes, |active, out| out.extend(active.keys().rev()))
     }
 
-    /// The fragments of `deletes` with those of their numbers that somebody may tell apart: the
-    /// newest that each of `readers` sees, and all above the last of them. They ascend, and the
-    /// last is the present: readers to come stand there or above. Reads anywhere else find too
-    /// little. Without readers nothing is left out.
+    /// The fragments of `deletes` with only the seqnos that some reader can distinguish: for each of
+    /// `readers` the newest that it sees, and all above the last reader. `readers` ascend; the last is
+    /// the present, and later readers read there or above. A read at any other seqno may miss range
+    /// deletes. Without readers all seqnos are kept.
     #[must_use]
     pub fn build_for(deletes: impl IntoIterator<Item = RangeDelete>, readers: &[Seqno]) -> Self {
         sweep::sweep(deletes, |active, out| sweep::visible(active, readers, out))
     }
 
-    /// The fragments of `deletes`, each with its newest number only.
+    /// The fragments of `deletes`, each with its newest seqno only.
     #[must_use]
     pub fn build_newest(deletes: impl IntoIterator<Item = RangeDelete>) -> Self {
         sweep::sweep(deletes, sweep::newest)
     }
 
-    /// None yet, with room for so many.
+    /// An empty set with reserved room.
     pub(crate) fn with_capacity(fragments: usize, seqnos: usize) -> Self {
         Self {
             fragments: Vec::with_capacity(fragments),
@@ -112,30 +112,36 @@ impl RangeDeletes {
         }
     }
 
-    /// Appends a fragment after the last.
+    /// Appends a fragment, which must be after the last one.
     pub(crate) fn push(&mut self, start: Bytes, end: Bytes, seqnos: &[Seqno]) {
+        invariant!(
+            start < end && self.fragments.last().is_none_or(|before| before.end <= start),
+            "fragments are ascending and disjoint"
+        );
+        debug_assert!(!seqnos.is_empty() && seqnos.is_sorted_by(|one, next| one > next));
         let shared = self.fragments.last().is_some_and(|before| before.end == start);
         self.key_bytes += end.len() + if shared { 0 } else { start.len() };
         self.seqnos.extend_from_slice(seqnos);
-        self.fragments.push(Stored { start, end, seqnos_end: self.seqnos.len() });
+        self.fragments.push(StoredFragment { start, end, seqnos_end: self.seqnos.len() });
     }
 
-    /// Makes the index, once all fragments are there.
+    /// Builds the index over all fragments.
     pub(crate) fn indexed(mut self) -> Self {
         let (Some(first), Some(last)) = (self.fragments.first(), self.fragments.last()) else {
             return self;
         };
-        // They ascend, so what first and last share, all share.
+        // The starts ascend, so the common prefix of the first and the last is common to all.
         let pairs = first.start.iter().zip(last.start.iter());
         self.prefix_bytes = pairs.take_while(|(one, other)| one == other).count();
         let prefix = first.start.slice(..self.prefix_bytes);
-        let heads = self.fragments.iter().map(|Stored { start, end, .. }| {
-            // An end without the prefix is after every key that has it.
+        let heads = self.fragments.iter().map(|StoredFragment { start, end, .. }| {
+            // An end without the prefix is after every key with it.
             let has_prefix = end.starts_with(&prefix);
             let end = if has_prefix { head(end, prefix.len()) } else { u64::MAX };
             (head(start, prefix.len()), end)
         });
         self.heads = heads.collect();
+        debug_assert!(self.heads.is_sorted_by_key(|(start, _)| *start), "heads order as starts");
         self
     }
 
@@ -145,14 +151,17 @@ impl RangeDeletes {
     }
 
     fn fragment(&self, index: usize) -> Option<Fragment<'_>> {
-        let Stored { start, end, seqnos_end } = self.fragments.get(index)?;
-        let seqnos = self.seqnos.get(self.numbers_before(index)..*seqnos_end)?;
+        let StoredFragment { start, end, seqnos_end } = self.fragments.get(index)?;
+        let seqnos = self.seqnos.get(self.numbers_before(index)..*seqnos_end);
+        invariant!(seqnos.is_some(), "the seqnos of a fragment follow those of the previous one");
+        let seqnos = seqnos?;
         Some(Fragment { start, end, seqnos })
     }
 
-    /// How many fragments start at or before `key`, and whether the last of them holds it.
+    /// The number of fragments that start at or before `key`, and whether the last of these contains it.
     ///
-    /// Whole keys are compared only where their heads are equal: they lie elsewhere in memory.
+    /// Whole keys are compared only if their index numbers are equal, because the keys are elsewhere in
+    /// memory.
     fn locate(&self, key: &[u8]) -> (usize, bool) {
         let count = self.fragments.len();
         let ends_after = |started: usize| {
@@ -180,21 +189,21 @@ impl RangeDeletes {
         (started, inside)
     }
 
-    /// The newest delete of `key` at or below `at`.
+    /// The newest range delete of `key` visible at `at`.
     #[must_use]
     pub fn newest_covering(&self, key: &[u8], at: Seqno) -> Option<Seqno> {
         self.fragment_at(key)?.newest(at)
     }
 
-    /// The fragment that `key` lies in.
+    /// The fragment that contains `key`.
     #[must_use]
     pub fn fragment_at(&self, key: &[u8]) -> Option<Fragment<'_>> {
         let (started, inside) = self.locate(key);
         inside.then(|| self.fragment(started - 1))?
     }
 
-    /// The stretch around `key` within which no fragment begins or ends: its first key and its end,
-    /// each unless there is none, and the fragment that it is, or none where nothing is deleted.
+    /// The largest range around `key` without a fragment boundary inside: its first key and its end,
+    /// each `None` if unbounded, and the fragment, or `None` if the range is not deleted.
     #[must_use]
     pub fn stretch_at(&self, key: &[u8]) -> (Option<&Bytes>, Option<&Bytes>, Option<Fragment<'_>>) {
         let (started, inside) = self.locate(key);
@@ -213,14 +222,14 @@ impl RangeDeletes {
         (0..self.fragments.len()).filter_map(|index| self.fragment(index))
     }
 
-    /// The fragments that end after `key`, ascending: the one it lies in, and those after it.
+    /// The fragments that end after `key`, ascending: the one that contains it, and later ones.
     pub fn iter_from(&self, key: &[u8]) -> impl DoubleEndedIterator<Item = Fragment<'_>> {
         let (started, inside) = self.locate(key);
         (started - usize::from(inside)..self.fragments.len())
             .filter_map(|index| self.fragment(index))
     }
 
-    /// The fragments that delete keys from `first` on and before `end`, by position.
+    /// The positions of the fragments that delete keys from `first` to before `end`.
     #[must_use]
     pub fn positions(&self, first: &[u8], end: Option<&[u8]>) -> Range<usize> {
         let (started, inside) = self.locate(first);
@@ -239,7 +248,7 @@ impl RangeDeletes {
         self.fragments.get(position).map(|fragment| &fragment.start)
     }
 
-    /// The deletes that these fragments amount to: one for each number of each fragment.
+    /// The range deletes that the fragments represent: one for each seqno of each fragment.
     pub fn deletes(&self) -> impl Iterator<Item = RangeDelete> + '_ {
         self.iter().flat_map(|Fragment { start, end, seqnos }| {
             seqnos.iter().map(move |seqno| RangeDelete {
@@ -256,25 +265,25 @@ impl RangeDeletes {
         Some((&self.fragments.first()?.start, &self.fragments.last()?.end))
     }
 
-    /// Whether nothing is deleted.
+    /// Whether there is no fragment.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.fragments.is_empty()
     }
 
-    /// The fragments.
+    /// The number of fragments.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.fragments.len()
     }
 
-    /// The sequence numbers of all fragments together.
+    /// The seqnos of all fragments together.
     #[must_use]
     pub fn seqnos(&self) -> &[Seqno] {
         &self.seqnos
     }
 
-    /// The memory in use, bytes; keys that neighbours share count once.
+    /// Memory in use, bytes; a key that neighbours share counts once.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -283,7 +292,7 @@ impl RangeDeletes {
             + self.key_bytes
     }
 
-    /// The part of them that lies inside `bounds`.
+    /// The part that lies inside `bounds`.
     #[must_use]
     pub fn clipped(&self, bounds: &Bounds) -> Self {
         if bounds.is_all() {
@@ -299,10 +308,14 @@ impl RangeDeletes {
             }
             clipped.push(start.clone(), end.clone(), seqnos);
         }
+        debug_assert!(
+            clipped.fragments.iter().all(|it| bounds.contains(&it.start)),
+            "clipped fragments begin inside the bounds"
+        );
         clipped.indexed()
     }
 
-    /// The same keys, deleted at `seqno`.
+    /// The same ranges, deleted at `seqno`.
     #[must_use]
     pub fn with_seqno(&self, seqno: Seqno) -> Self {
         let mut moved = Self::default();
@@ -321,7 +334,7 @@ impl PartialEq for RangeDeletes {
 
 impl Eq for RangeDeletes {}
 
-/// The eight bytes of `key` behind its first `skip`, as a number that orders as they do.
+/// The eight bytes of `key` after its first `skip`, as a number with the same order.
 fn head(key: &[u8], skip: usize) -> u64 {
     let mut bytes = [0; HEAD_BYTES];
     for (slot, byte) in bytes.iter_mut().zip(key.iter().skip(skip)) {

@@ -1,15 +1,15 @@
-//! Reading again what failed: a device that cannot read once may well the next time.
+//! Repeats a read that failed: a device may return good bytes the next time.
 
 use base::{Error, ErrorKind, Result};
 
-/// How often it is read again before it is called damaged.
+/// Repetitions before the page counts as damaged.
 const REREADS: usize = 2;
 
-/// Reads again what failed as `first` says, where that may be the device's passing failure, until it
-/// succeeds or has failed often enough; the last failure.
+/// Repeats a read that failed with the error `first`, until it succeeds or the repetitions are used up.
+/// Returns the last error.
 ///
 /// # Errors
-/// As `read`; `first`, where it is another than `Corrupt`.
+/// The last error of `read`; `first` at once if it is not `Corrupt`.
 pub fn reread<T>(first: Error, mut read: impl FnMut() -> Result<T>) -> Result<T> {
     let mut last = first;
     for _ in 0..REREADS {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_read_and_what_stays_is_told() {
+    fn a_transient_failure_is_read_again_and_a_lasting_one_is_returned() {
         let failing = |times: usize| {
             let mut left = times;
             move || {

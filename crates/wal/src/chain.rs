@@ -1,69 +1,42 @@
-//! A lane as recovery finds it: its segments in order, read as one run of records.
+//! A chain: the segments of one lane in order, read by recovery as one sequence of records.
 //!
-//! Every record's lane sequence is one above the one before it, across segments too. A segment's
-//! Begin says at which lane sequence it begins, and replay of the segments before it ends there:
-//! what an earlier recovery cut off stays cut off.
+//! Each record's lane sequence is one above its predecessor's, across segments too. The Begin of a
+//! segment states the lane sequence at which the segment begins, and replay of the earlier segments ends
+//! there. So a tail that an earlier recovery cut off stays cut off.
 //!
-//! The run ends at the first record that cannot be read. Where a later Mark or Begin says that
-//! the lane was durable beyond it, that is damage; otherwise it is a tail that never became
-//! durable, as every power cut leaves one (I11). Past damage the run goes on with the next record
-//! that can be read, here or in a later segment, and what lies between counts as lost.
+//! The chain ends at the first record that cannot be read. If a later Mark or Begin says that the lane
+//! was durable beyond that record, the record is damaged. Otherwise it belongs to a tail that never
+//! became durable, as every power cut leaves one (I11). With [`Recover::PastDamage`] the chain resumes
+//! with the next readable record, in this segment or a later one, and the records between count as lost.
 
-use std::sync::Arc;
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 
-use base::{Account, Error, ErrorKind, LaneId, Result, SegmentId, Seqno, StoreId};
-use media::{Medium, Purpose};
-
-use crate::found::{First, SegmentScan, SegmentState, find_all, lost_start, open};
 use crate::loss::{Loss, Losses};
 use crate::options::Recover;
-use crate::reader::{Located, SegmentReader, Survey, Wanted, What};
+use crate::position::Cut;
+use crate::reader::{LocatedContent, LocatedRecord, SegmentReader, Survey, Wanted};
 use crate::record::SEQUENCE_BELOW;
-use crate::start::Start;
+use crate::scan::{First, SegmentScan, SegmentState, missing_start, open, scan_all};
+use crate::source::Source;
 
-/// Where and how segments are read.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) medium: Arc<dyn Medium>,
-    /// Segments of another store are refused, where one is given.
-    pub(crate) store: Option<StoreId>,
-    pub(crate) purpose: Purpose,
-    pub(crate) account: Account,
-    pub(crate) recover: Recover,
-    /// What lies before it is not read.
-    pub(crate) start: Start,
+/// Distance in lane sequences that a lane skips after damage: more than a lane ever has.
+const DAMAGE_SKIP: u64 = 1 << 48;
+
+/// The lane sequence at which a lane goes on after damage that follows the records up to `sequence`. It
+/// lies above the lane sequences of all unreadable records, so that these records count again if a later
+/// recovery can read them.
+const fn sequence_after_damage(sequence: u64) -> u64 {
+    if sequence < SEQUENCE_BELOW / 2 { sequence + DAMAGE_SKIP } else { sequence }
 }
 
-/// A place between two records of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The lane.
-    pub lane: LaneId,
-    /// The segment.
-    pub segment: SegmentId,
-    /// The offset in the segment's file.
-    pub offset: u64,
-    /// The lane sequence of the record that follows.
-    pub sequence: u64,
-}
-
-/// More lane sequences than a lane ever has.
-const BEYOND: u64 = 1 << 48;
-
-/// Where a lane goes on behind records up to `sequence` and others that cannot be read: behind those too, so
-/// that they count again where they can be read the next time.
-const fn beyond(sequence: u64) -> u64 {
-    if sequence < SEQUENCE_BELOW / 2 { sequence + BEYOND } else { sequence }
-}
-
-/// How a chain ended.
+/// How a chain ends.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// Free space follows.
+    /// Free space follows the last record.
     Clean,
-    /// Something follows that never was durable.
+    /// Bytes that never were durable follow the last record.
     Torn,
-    /// Records that were durable cannot be read.
+    /// Durable records cannot be read.
     Damaged(Error),
 }
 
@@ -73,31 +46,31 @@ pub(crate) struct Chain {
     source: Source,
     pub(crate) lane: LaneId,
     pub(crate) segments: Vec<SegmentScan>,
-    /// The segments that make up the run.
+    /// Indices of the segments that make up the chain.
     live: Vec<usize>,
-    /// Which of `live` is read.
+    /// Index in `live` of the segment being read.
     at: usize,
     reader: Option<SegmentReader>,
-    /// The lane sequence of the next record, and its seqno as far as this lane's records say.
+    /// Lane sequence of the next record, and the next seqno according to the records of this lane.
     sequence: u64,
     seqno: u64,
-    /// The lane was durable below this lane sequence, as far as read.
+    /// The lane was durable below this lane sequence, according to the records read so far.
     pub(crate) durable: u64,
-    /// Why segments behind the live ones cannot be used.
+    /// Why segments after the live ones cannot be used.
     broken: Option<Error>,
-    /// What lies behind the first damage.
-    ahead: Option<Survey>,
+    /// Survey of the bytes after the first damage.
+    survey: Option<Survey>,
     pub(crate) losses: Losses,
-    /// Records with seqnos from this one on are lost between the record read last and the one before.
+    /// Seqnos from this one up to that of the record read last may be lost.
     lost_from: Option<u64>,
     pub(crate) end: Option<End>,
 }
 
 impl Chain {
-    /// The chain of `lane`, whose segments are `ids`, in order.
+    /// Opens the chain of `lane` over the segments `ids`, which are in order.
     pub(crate) fn open(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Result<Self> {
-        let segments = find_all(source, lane, ids)?;
-        let (mut live, mut broken) = (Vec::new(), lost_start(source, lane, ids));
+        let segments = scan_all(source, lane, ids)?;
+        let (mut live, mut broken) = (Vec::new(), missing_start(source, lane, ids));
         let is_strict = source.recover == Recover::Strict;
         for (index, found) in segments.iter().enumerate() {
             if broken.is_some() && is_strict {
@@ -105,8 +78,9 @@ impl Chain {
             }
             let damage = match &found.state {
                 SegmentState::Damaged(error) if is_strict || live.is_empty() => Some(error),
-                // Behind others it is missed by its lane sequences. The first of all was begun
-                // durably: either by an open, or before the segments before it were freed.
+                // A missing Begin in a later segment shows as a gap in the lane sequences. The first
+                // segment's Begin was durable: an open made it, or it became durable before the earlier
+                // segments were freed.
                 SegmentState::Headless(error) if live.is_empty() => Some(error),
                 _ => None,
             };
@@ -126,7 +100,7 @@ impl Chain {
             seqno: 0,
             durable: 0,
             broken,
-            ahead: None,
+            survey: None,
             losses: Losses::default(),
             lost_from: None,
             end: None,
@@ -135,7 +109,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Goes to the first record, and notes what is lost before it.
+    /// Moves to the first record, and notes the loss before it.
     fn start(&mut self) {
         let Some((found, first)) = self.first() else { return };
         let to =
@@ -160,54 +134,57 @@ impl Chain {
         self.losses.push(Loss { error, from, to: Some(to), records, seqnos });
     }
 
-    /// The first segment of the run, and the first record there.
+    /// The first segment of the chain, and its first record.
     fn first(&self) -> Option<(SegmentId, First)> {
         let found = self.segments.get(*self.live.first()?)?;
         Some((found.id, found.first?))
     }
 
-    /// The next seqno where the run begins.
+    /// The next seqno at the start of the chain.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.first().map(|(_, first)| first.seqno)
     }
 
-    /// The lane sequence behind the last record read.
+    /// The lane sequence after the last record read.
     pub(crate) const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether the record read last follows others that are lost, of which one may have had `seqno`; where
-    /// the run ended with damage, whether one behind it may have.
+    /// Whether records were lost just before the record read last, one of which may have had `seqno`. At
+    /// the end of a chain that ended in damage: whether a record after the end may have had it.
     pub(crate) fn may_have_lost(&self, seqno: u64) -> bool {
         self.lost_from.is_some_and(|from| from <= seqno)
     }
 
-    /// The next record that is a batch, or the Begin of a segment that an open made.
+    /// The next batch, or the next Begin that an open wrote.
     ///
     /// # Errors
-    /// As the device's; `Corrupt` at damage, where recovery is strict.
-    pub(crate) fn next(&mut self) -> Result<Option<Located>> {
+    /// The device's errors. `Corrupt` at damage if recovery is strict.
+    pub(crate) fn next(&mut self) -> Result<Option<LocatedRecord>> {
         if self.end.is_none() {
             self.lost_from = None;
         }
         while self.end.is_none() {
             let read = match self.read() {
-                Ok(None) => self.go_past(None)?,
-                Err(error) if error.kind() == ErrorKind::Corrupt => self.go_past(Some(error))?,
+                Ok(None) => self.end_or_resume(None)?,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.end_or_resume(Some(error))?
+                }
                 read => read?,
             };
             let Some(found) = read else { break };
+            invariant!(found.sequence >= self.sequence, "lane sequences of a chain only grow");
             self.sequence = found.sequence + 1;
             self.seqno = self.seqno.max(found.next_seqno());
-            match found.what {
-                What::Mark { durable } => self.durable = self.durable.max(durable),
-                What::Begin(begin) => {
+            match found.content {
+                LocatedContent::Mark { durable } => self.durable = self.durable.max(durable),
+                LocatedContent::Begin(begin) => {
                     self.durable = self.durable.max(begin.durable);
                     if begin.opened {
                         return Ok(Some(found));
                     }
                 }
-                What::Batch { .. } => return Ok(Some(found)),
+                LocatedContent::Batch { .. } => return Ok(Some(found)),
             }
         }
         Ok(None)
@@ -218,36 +195,40 @@ impl Chain {
         self.segments.get_mut(*self.live.get(self.at)?)
     }
 
-    /// The reader of the segment being read, and the segment.
+    /// The reader of the current segment, which [`Chain::open_segment`] opened.
+    fn reader(&mut self) -> Result<&mut SegmentReader> {
+        self.reader.as_mut().ok_or_else(|| broken_invariant!("an opened segment has a reader"))
+    }
+
+    /// The reader of the current segment, and the segment.
     pub(crate) fn reading(&mut self) -> Option<(&SegmentReader, &mut SegmentScan)> {
         let found = self.segments.get_mut(*self.live.get(self.at)?)?;
         Some((self.reader.as_ref()?, found))
     }
 
-    /// Which segments make up the run, up to the one being read.
+    /// Indices of the chain's segments up to and including the one being read.
     pub(crate) fn reached(&self) -> &[usize] {
         self.live.get(..=self.at).unwrap_or(&self.live)
     }
 
-    /// The record that follows, moving on to the next segment where one begins.
-    fn read(&mut self) -> Result<Option<Located>> {
+    /// The next record; enters the next segment at the current one's limit.
+    fn read(&mut self) -> Result<Option<LocatedRecord>> {
         loop {
-            if !self.enter()? {
+            if !self.open_segment()? {
                 return Ok(None);
             }
             let (sequence, limit) = (self.sequence, self.current().map_or(0, |found| found.limit));
             if sequence < limit {
-                let Some(reader) = self.reader.as_mut() else { return Ok(None) };
-                return reader.next(sequence);
+                return self.reader()?.next(sequence);
             }
-            if !self.leave() {
+            if !self.next_segment() {
                 return Ok(None);
             }
         }
     }
 
-    /// Opens the segment that is to be read, unless that was done; whether there is one.
-    fn enter(&mut self) -> Result<bool> {
+    /// Opens the current segment unless it is open. False if no segment is left.
+    fn open_segment(&mut self) -> Result<bool> {
         let Some(found) = self.live.get(self.at).and_then(|index| self.segments.get(*index)) else {
             return Ok(false);
         };
@@ -256,7 +237,7 @@ impl Chain {
         }
         let mut reader = open(&self.source, self.lane, found.id)?;
         if let Some(first) = found.first.filter(|_| self.at == 0) {
-            reader.go_to(first.offset);
+            reader.seek(first.offset);
         } else if let SegmentState::Damaged(error) = &found.state {
             let (sequence, seqno) = (self.sequence, Seqno::new(self.seqno));
             let from = Cut { lane: self.lane, segment: found.id, offset: 0, sequence };
@@ -268,8 +249,8 @@ impl Chain {
         Ok(true)
     }
 
-    /// Closes the segment being read, where another one follows; whether one does.
-    fn leave(&mut self) -> bool {
+    /// Closes the current segment if another one follows. False if none follows.
+    fn next_segment(&mut self) -> bool {
         if self.at + 1 >= self.live.len() {
             return false;
         }
@@ -281,17 +262,17 @@ impl Chain {
         true
     }
 
-    /// Where the next record cannot be read, for the reason given or because it is not there: ends the run,
-    /// or finds a later one behind the damage.
-    fn go_past(&mut self, error: Option<Error>) -> Result<Option<Located>> {
+    /// Handles a record that cannot be read (`error`) or is not there (`None`): ends the chain, or
+    /// resumes after the damage.
+    fn end_or_resume(&mut self, error: Option<Error>) -> Result<Option<LocatedRecord>> {
         let goes_past = self.source.recover == Recover::PastDamage;
         let end = match error {
             Some(error) if !goes_past => End::Damaged(error),
             Some(error) => {
-                self.examine()?;
+                self.classify_end()?;
                 End::Damaged(error)
             }
-            None => self.examine()?,
+            None => self.classify_end()?,
         };
         match end {
             End::Damaged(error) if goes_past && error.kind() == ErrorKind::Corrupt => {
@@ -301,27 +282,27 @@ impl Chain {
         }
     }
 
-    /// What the end of the run means.
-    fn examine(&mut self) -> Result<End> {
+    /// Classifies the end of the chain.
+    fn classify_end(&mut self) -> Result<End> {
         if let Some(error) = self.broken.take() {
             return Ok(End::Damaged(error));
         }
-        // Of what was looked at before, only what was durable, or cannot be read, still counts.
-        if let Some(ahead) = self.ahead.take() {
-            let end = self.judge(&ahead);
+        // An earlier survey still counts if it shows durable or unreadable bytes.
+        if let Some(ahead) = self.survey.take() {
+            let end = self.classify(&ahead);
             if matches!(end, End::Damaged(_)) {
-                self.ahead = Some(ahead);
+                self.survey = Some(ahead);
                 return Ok(end);
             }
         }
-        let ahead = self.look_ahead()?;
-        let end = self.judge(&ahead);
-        self.ahead = Some(ahead);
+        let ahead = self.survey_rest()?;
+        let end = self.classify(&ahead);
+        self.survey = Some(ahead);
         Ok(end)
     }
 
-    fn judge(&mut self, ahead: &Survey) -> End {
-        // What cannot be read might say that the lane was durable further.
+    fn classify(&mut self, ahead: &Survey) -> End {
+        // An unreadable page might hold a Mark that says the lane was durable further.
         if let Some(error) = &ahead.unreadable {
             return End::Damaged(error.clone());
         }
@@ -338,8 +319,8 @@ impl Chain {
         )))
     }
 
-    /// What lies behind the record read last, here and in later segments.
-    fn look_ahead(&mut self) -> Result<Survey> {
+    /// Surveys the bytes after the last record read, in this segment and in later ones.
+    fn survey_rest(&mut self) -> Result<Survey> {
         let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
             return Ok(Survey::default());
         };
@@ -356,7 +337,7 @@ impl Chain {
             let begin = found.first.and_then(|first| first.begin);
             survey.durable = survey.durable.max(begin.map_or(0, |begin| begin.durable));
             match &found.state {
-                // Nothing can be read of it.
+                // No record of this segment can be read.
                 SegmentState::Damaged(error) if found.first.is_none() => {
                     survey.unreadable = survey.unreadable.or_else(|| Some(error.clone()));
                 }
@@ -371,51 +352,55 @@ impl Chain {
         Ok(survey)
     }
 
-    /// Goes on with the next record that can be read, and counts what lies before it as lost.
-    fn resume(&mut self, error: Error) -> Result<Option<Located>> {
-        let from = self.place();
+    /// Resumes with the next readable record, and counts the records before it as lost.
+    fn resume(&mut self, error: Error) -> Result<Option<LocatedRecord>> {
+        let from = self.position();
         let seqno = Seqno::new(self.seqno);
-        while self.enter()? {
+        while self.open_segment()? {
             let limit = self.current().map_or(0, |found| found.limit);
             let wanted = Wanted { sequence: self.sequence, limit, seqno: self.seqno };
-            let Some(reader) = self.reader.as_mut() else { break };
-            if let Some(found) = reader.search(&wanted)? {
+            if let Some(found) = self.reader()?.search(&wanted)? {
                 self.lost_from.get_or_insert(self.seqno);
-                let Cut { lane, segment, .. } = self.place();
-                let Located { offset, sequence, .. } = found;
+                let Cut { lane, segment, .. } = self.position();
+                let LocatedRecord { offset, sequence, .. } = found;
                 let to = Some(Cut { lane, segment, offset, sequence });
                 let records = Some(sequence - from.sequence);
                 let seqnos = (seqno, Some(Seqno::new(found.seqno)));
                 self.losses.push(Loss { error, from, to, records, seqnos });
                 return Ok(Some(found));
             }
-            if !self.leave() {
+            if !self.next_segment() {
                 break;
             }
         }
-        // Seen from here, the end may be one like any other.
-        self.ahead = None;
+        // Without the lost records, the end may be clean or torn.
+        self.survey = None;
         let end = match self.live.is_empty() {
             true => End::Damaged(error.clone()),
-            false => self.examine()?,
+            false => self.classify_end()?,
         };
         if matches!(end, End::Damaged(_)) {
             self.lost_from.get_or_insert(self.seqno);
-            let durable = self.ahead.as_ref().map_or(0, |ahead| ahead.durable);
+            let durable = self.survey.as_ref().map_or(0, |ahead| ahead.durable);
             let records = Some(durable.saturating_sub(self.sequence));
             self.losses.push(Loss { error, from, to: None, records, seqnos: (seqno, None) });
-            self.sequence = beyond(self.sequence.max(durable));
+            self.sequence = sequence_after_damage(self.sequence.max(durable));
         }
         self.finish(end)?;
         Ok(None)
     }
 
-    /// Notes that `head`, the record read last, does not follow `due`, the seqno behind what was replayed:
-    /// either those between are lost, or `head` itself is given up.
+    /// Notes that `head`, the record read last, does not have the seqno `due` that follows the replayed
+    /// records. Either the records between are lost, or `head` itself is given up.
     ///
     /// # Errors
-    /// `Corrupt`, where recovery is strict.
-    pub(crate) fn miss(&mut self, head: &Located, due: u64, recover: Recover) -> Result<()> {
+    /// `Corrupt` if recovery is strict.
+    pub(crate) fn note_gap(
+        &mut self,
+        head: &LocatedRecord,
+        due: u64,
+        recover: Recover,
+    ) -> Result<()> {
         let error = Error::corrupt("log record's seqno")
             .at(format_args!("lane {}, lane sequence {}", self.lane, head.sequence))
             .expected(due)
@@ -423,7 +408,8 @@ impl Chain {
         if recover == Recover::Strict {
             return Err(error);
         }
-        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.place() };
+        invariant!(head.seqno != due, "a record at the due seqno leaves no gap");
+        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.position() };
         let (to, records, seqnos) = match head.seqno < due {
             true => {
                 let behind = Cut { offset: head.end, sequence: self.sequence, ..from };
@@ -436,15 +422,18 @@ impl Chain {
         Ok(())
     }
 
+    /// Ends the chain.
+    ///
     /// # Errors
-    /// The damage, where recovery is strict; what is none, as a shortage of memory, always: nothing
-    /// is given up for it.
+    /// The damage if recovery is strict. An error of another kind, such as a memory shortage, always: no
+    /// record is given up for it.
     fn finish(&mut self, end: End) -> Result<()> {
         if let End::Damaged(error) = &end
             && (self.source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt)
         {
             return Err(error.clone());
         }
+        invariant!(self.end.is_none(), "a chain ends once");
         if let Some(tail) = self.reader.as_ref().map(SegmentReader::at)
             && let Some(found) = self.current()
         {
@@ -454,8 +443,9 @@ impl Chain {
         Ok(())
     }
 
-    /// Ends replay before `head`, the record last read.
-    pub(crate) fn cut(&mut self, head: &Located) {
+    /// Ends replay before `head`, the record read last.
+    pub(crate) fn cut_before(&mut self, head: &LocatedRecord) {
+        invariant!(head.sequence < self.sequence, "a chain is cut before a record that was read");
         self.sequence = head.sequence;
         if let Some(found) = self.current() {
             found.tail = head.offset;
@@ -463,7 +453,7 @@ impl Chain {
         self.end.get_or_insert(End::Torn);
     }
 
-    /// Where replay ended, where something follows.
+    /// The position where replay ended, if bytes follow that are not free space.
     pub(crate) fn torn(&self) -> Option<Cut> {
         let found = self.segments.get(*self.live.get(self.at)?)?;
         let clean = matches!(self.end, None | Some(End::Clean));
@@ -475,8 +465,8 @@ impl Chain {
         })
     }
 
-    /// Where the next record is looked for.
-    fn place(&self) -> Cut {
+    /// The position where the next record is expected.
+    fn position(&self) -> Cut {
         let found = self.live.get(self.at).and_then(|index| self.segments.get(*index));
         let found = found.or_else(|| self.segments.first());
         Cut {

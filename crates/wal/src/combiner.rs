@@ -1,127 +1,131 @@
-//! The combiner: many callers, one writer at a time, and no queue for the lock.
+//! Group commit: many callers, one leader at a time, and no queue for the lock.
 //!
-//! A caller that finds the lane free writes its own record, then those that others left in their slots
-//! meanwhile, as one group. A caller that finds it busy leaves its record in a [`Slot`], looks at that for a
-//! moment, and sleeps until the record is written, or takes the lane itself (flat combining: Hendler et al.,
-//! SPAA 2010).
+//! A caller that finds the lane free becomes the leader. It writes its own record, then the records that
+//! followers left in their slots meanwhile, as one group. A caller that finds the lane busy becomes a
+//! follower: it leaves its record in a [`Slot`], spins on the slot briefly, and sleeps until the record
+//! is written or until it can become the leader itself (flat combining: Hendler et al., SPAA 2010).
 //!
 //! Invariants
-//! - Whoever lets the lane go looks into the slots afterwards. A caller looks at the lane after its record
-//!   is in its slot. So no record waits without someone who will write it.
+//! - A leader checks the slots after it releases the lane, and a follower checks the lane after it fills
+//!   its slot. So every record in a slot has a thread that will write it.
 //! - A group is written whole or fails whole, by one call of [`Writer::write`].
 //!
-//! Bounds: a record in a slot takes its part of `group_bytes` at most, so that those of all slots are one
-//! group (a caller whose record is longer, or that finds no slot, waits for the lane as for any mutex), and a
-//! caller writes at most [`ROUNDS`] groups of others before it hands the lane to one of them.
+//! Bounds: a record in a slot takes at most `group_bytes / SLOTS`, so that the records of all slots fit
+//! one group. A caller with a longer record, or without a free slot, waits for the lane as for any
+//! mutex. A leader writes at most [`ROUNDS`] groups of followers before it hands the lane to one of
+//! them.
 //!
-//! Lock order: the desk of a caller's own slot, then (by trying only) the lane. The holder of the lane takes
-//! any desk.
+//! Lock order: the content of a caller's own slot, then the lane (by `try_lock` only). The leader locks
+//! the content of any slot.
 
-use base::{Result, Seqno, crc32c};
+use base::{Result, Seqno, broken_invariant, crc32c, invariant};
 
 use super::slot::Slot;
 use super::sync::{AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, SLOTS, fence, home};
 use crate::group::{Group, encoded_bytes};
 use crate::options::Batch;
 
-/// How many groups of others a caller writes before it hands the lane over.
+/// Groups of followers that a leader writes before it hands the lane over.
 const ROUNDS: usize = 8;
 
-/// What writes groups.
+/// Writes groups.
 pub(crate) trait Writer {
-    /// Writes the group's records, the last one's body being continued by `rest`; the first
-    /// record's first seqno.
+    /// Writes the group's records. `rest` continues the body of the last one. Returns the first seqno of
+    /// the first record.
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno>;
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Combiner<W> {
-    lane: Mutex<Lane<W>>,
+    leader: Mutex<LeaderState<W>>,
     slots: Box<[Slot]>,
-    /// Only the first so many slots were ever used: a store with one writer looks at none.
+    /// Slots from this number on were never used: a store with one writer scans none.
     used: AtomicUsize,
-    /// The longest record, and group, that is copied.
+    /// Longest record, and longest group, that is copied.
     group_bytes: usize,
 }
 
-/// What the lane's holder has.
+/// State under the lane's lock; the thread that holds it is the leader.
 #[derive(Debug)]
-struct Lane<W> {
+struct LeaderState<W> {
     writer: W,
-    /// The holder's own record, or the group it writes. Empty while the lane is free.
+    /// The leader's own record, or the group it writes. Empty while the lane is free.
     group: Group,
-    /// The slots whose records are in it, each with the operations before its own.
+    /// The slots whose records are in the group, each with the number of operations before its record.
     taken: Vec<(usize, u64)>,
 }
 
 impl<W: Writer> Combiner<W> {
     pub(crate) fn new(writer: W, group_bytes: usize) -> Self {
-        let lane = Lane { writer, group: Group::default(), taken: Vec::with_capacity(SLOTS) };
+        let leader =
+            LeaderState { writer, group: Group::default(), taken: Vec::with_capacity(SLOTS) };
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
-        Self { lane: Mutex::new(lane), slots, used: AtomicUsize::new(0), group_bytes }
+        Self { leader: Mutex::new(leader), slots, used: AtomicUsize::new(0), group_bytes }
     }
 
-    /// Has `batch` written; its first seqno.
+    /// Has `batch` written, and returns its first seqno.
     pub(crate) fn append(&self, batch: &Batch<'_>) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
-        if let Some(lane) = self.lane.try_lock() {
-            return self.write_own(lane, batch, body_crc);
+        if let Some(leader) = self.leader.try_lock() {
+            return self.write_own(leader, batch, body_crc);
         }
         let fits = encoded_bytes(batch) <= self.group_bytes / SLOTS;
         let Some(slot) = fits.then(|| self.claim()).flatten() else {
-            return self.write_own(self.lane(), batch, body_crc);
+            return self.write_own(self.lead(), batch, body_crc);
         };
         slot.publish(batch, body_crc);
-        // Between the slot and the look at the lane, as between the lane and the look at slots in `serve`:
-        // one of the two sees the other.
+        // Orders the store to the slot before the look at the lane. `release` orders the unlock of the
+        // lane before the look at the slots. So at least one side sees the other.
         fence(Ordering::SeqCst);
-        self.outcome(slot)
+        self.wait_for_outcome(slot)
     }
 
-    /// As [`Combiner::append`], if `check` agrees once no other record can come between.
+    /// As [`Combiner::append`], but only if `check` succeeds. No record comes between `check` and the
+    /// batch.
     pub(crate) fn append_if(
         &self,
         batch: &Batch<'_>,
         check: impl FnOnce(&mut W) -> Result<()>,
     ) -> Result<Seqno> {
         let body_crc = crc32c(batch.body);
-        let mut lane = self.lane();
-        match check(&mut lane.writer) {
-            Ok(()) => self.write_own(lane, batch, body_crc),
+        let mut leader = self.lead();
+        match check(&mut leader.writer) {
+            Ok(()) => self.write_own(leader, batch, body_crc),
             Err(error) => {
-                self.serve(lane);
+                self.release(leader);
                 Err(error)
             }
         }
     }
 
-    /// Runs `work` while no record is being written. Every record is wholly before or after it.
+    /// Runs `work` while no record is being written: every record is entirely before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
-        let mut lane = self.lane();
-        let result = work(&mut lane.writer);
-        self.serve(lane);
+        let mut leader = self.lead();
+        let result = work(&mut leader.writer);
+        self.release(leader);
         result
     }
 
-    fn lane(&self) -> MutexGuard<'_, Lane<W>> {
-        let mut patience = Backoff::default();
+    fn lead(&self) -> MutexGuard<'_, LeaderState<W>> {
+        let mut backoff = Backoff::default();
         loop {
-            match self.lane.try_lock() {
-                Some(lane) => return lane,
-                None if patience.wait() => {}
-                None => return self.lane.lock(),
+            match self.leader.try_lock() {
+                Some(leader) => return leader,
+                None if backoff.wait() => {}
+                None => return self.leader.lock(),
             }
         }
     }
 
     fn write_own<'a>(
         &'a self,
-        mut lane: MutexGuard<'a, Lane<W>>,
+        mut leader: MutexGuard<'a, LeaderState<W>>,
         batch: &Batch<'_>,
         body_crc: u32,
     ) -> Result<Seqno> {
-        let Lane { writer, group, .. } = &mut *lane;
+        let LeaderState { writer, group, .. } = &mut *leader;
+        invariant!(group.is_empty(), "the group is empty while the lane is free");
         let result = if encoded_bytes(batch) > self.group_bytes {
             group.push_head(batch, body_crc);
             writer.write(group, batch.body)
@@ -130,11 +134,11 @@ impl<W: Writer> Combiner<W> {
             writer.write(group, &[])
         };
         group.clear();
-        self.serve(lane);
+        self.release(leader);
         result
     }
 
-    /// A slot for the calling thread, most likely the same as before.
+    /// Claims a slot for the calling thread, most likely the same one as last time.
     fn claim(&self) -> Option<&Slot> {
         let home = home();
         let found = (home..home + SLOTS).map(|number| number % SLOTS);
@@ -146,59 +150,63 @@ impl<W: Writer> Combiner<W> {
         Some(slot)
     }
 
-    /// Waits for what becomes of a slot's record, writing it if the lane comes free first.
-    fn outcome(&self, slot: &Slot) -> Result<Seqno> {
-        let mut patience = Backoff::default();
+    /// Waits until the slot's record is written or refused; becomes the leader if the lane is free
+    /// first.
+    fn wait_for_outcome(&self, slot: &Slot) -> Result<Seqno> {
+        let mut backoff = Backoff::default();
         loop {
-            if let Some(outcome) = slot.outcome() {
+            if let Some(outcome) = slot.take_outcome() {
                 return outcome;
             }
-            if let Some(lane) = self.lane.try_lock() {
-                self.serve(lane);
-            } else if !patience.wait() {
+            if let Some(leader) = self.leader.try_lock() {
+                self.release(leader);
+            } else if !backoff.wait() {
                 break;
             }
         }
-        let mut desk = slot.lock();
+        let mut content = slot.lock();
         while slot.is_pending() {
-            if let Some(lane) = self.lane.try_lock() {
-                drop(desk);
-                self.serve(lane);
-                desk = slot.lock();
+            if let Some(leader) = self.leader.try_lock() {
+                drop(content);
+                self.release(leader);
+                content = slot.lock();
             } else {
-                desk = slot.sleep(desk);
+                content = slot.sleep(content);
             }
         }
-        drop(desk);
-        slot.outcome().unwrap_or_else(|| Err(base::Error::closed("log lane")))
+        drop(content);
+        let outcome = slot.take_outcome();
+        outcome
+            .unwrap_or_else(|| Err(broken_invariant!("a slot that is not pending has an outcome")))
     }
 
-    /// Writes what others left, and lets the lane go.
-    fn serve<'a>(&'a self, mut lane: MutexGuard<'a, Lane<W>>) {
+    /// Writes the followers' records, and releases the lane.
+    fn release<'a>(&'a self, mut leader: MutexGuard<'a, LeaderState<W>>) {
         for _ in 0..ROUNDS {
-            self.write_others(&mut lane);
-            drop(lane);
+            self.write_followers(&mut leader);
+            drop(leader);
             fence(Ordering::SeqCst);
             if self.pending().is_none() {
                 return;
             }
-            // Someone came after the slots were looked at. If the lane is busy again, its new holder
-            // comes by here.
-            match self.lane.try_lock() {
-                Some(taken) => lane = taken,
+            // A follower filled its slot after the last scan. If the lane is taken again, its new leader
+            // scans the slots on release.
+            match self.leader.try_lock() {
+                Some(taken) => leader = taken,
                 None => return,
             }
         }
-        drop(lane);
+        drop(leader);
         fence(Ordering::SeqCst);
         if let Some(slot) = self.pending() {
             slot.wake();
         }
     }
 
-    /// Writes the records in slots as one group.
-    fn write_others(&self, lane: &mut Lane<W>) {
-        let Lane { writer, group, taken } = lane;
+    /// Writes the records in the slots as one group.
+    fn write_followers(&self, leader: &mut LeaderState<W>) {
+        let LeaderState { writer, group, taken } = leader;
+        invariant!(group.is_empty() && taken.is_empty(), "a group was written before the next one");
         for (number, slot) in self.slots.iter().take(self.used()).enumerate() {
             taken.extend(slot.take(group).map(|before| (number, before)));
         }
@@ -208,8 +216,10 @@ impl<W: Writer> Combiner<W> {
         let outcome = writer.write(group, &[]);
         group.clear();
         for (number, before) in taken.drain(..) {
-            if let Some(slot) = self.slots.get(number) {
-                slot.decide(outcome.clone().map(|first| first.plus(before)));
+            let slot = self.slots.get(number);
+            invariant!(slot.is_some(), "a follower's record is in one of the slots");
+            if let Some(slot) = slot {
+                slot.complete(outcome.clone().map(|first| first.plus(before)));
             }
         }
     }
@@ -218,7 +228,7 @@ impl<W: Writer> Combiner<W> {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// A slot with a record in it.
+    /// A slot that holds a record.
     fn pending(&self) -> Option<&Slot> {
         self.slots.iter().take(self.used()).find(|slot| slot.is_pending())
     }

@@ -1,11 +1,11 @@
-//! A group: records encoded one behind the other, to be written in one piece.
+//! A group: encoded records, one after the other, that are written in one piece.
 
-use base::{KeyspaceId, crc32c, put_varint, varint_len};
+use base::{KeyspaceId, Result, broken_invariant, crc32c, invariant, put_varint, varint_len};
 
 use crate::options::Batch;
 use crate::record::{FIXED_BYTES, Kind, finish_record};
 
-/// Records that lack only their place: lane sequence, seqno and what depends on it.
+/// Encoded records without the fields that depend on their position: checksum, lane sequence and seqno.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     image: Vec<u8>,
@@ -16,9 +16,9 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 struct GroupRecord {
-    /// Where in `image` the record begins.
+    /// Offset in `image` at which the record begins.
     start: usize,
-    /// How long it is up to its body.
+    /// Length up to the body, bytes.
     head: usize,
     body: usize,
     body_crc: u32,
@@ -26,7 +26,7 @@ struct GroupRecord {
     keyspaces: usize,
 }
 
-/// The bytes a batch takes as a record.
+/// Length of the batch as a record, bytes.
 pub(crate) fn encoded_bytes(batch: &Batch<'_>) -> usize {
     head_bytes(batch) + batch.body.len()
 }
@@ -38,17 +38,18 @@ fn head_bytes(batch: &Batch<'_>) -> usize {
 }
 
 impl Group {
-    /// Adds a batch whose body has CRC-32C `body_crc`; how many operations stand before it.
+    /// Adds a batch whose body has the CRC-32C `body_crc`. Returns the number of operations before it.
     pub(crate) fn push(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
         let before = self.push_head(batch, body_crc);
         self.image.extend_from_slice(batch.body);
         before
     }
 
-    /// As [`Group::push`], but leaves the body to the caller, who writes it behind the group. The
-    /// last of its group.
+    /// As [`Group::push`] without the body, which the caller writes after the group. Must be the last
+    /// record of its group.
     pub(crate) fn push_head(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
         debug_assert_eq!(body_crc, crc32c(batch.body));
+        self.check_bodies();
         let start = self.image.len();
         self.image.extend_from_slice(&[0; FIXED_BYTES]);
         put_varint(&mut self.image, u64::from(batch.ops));
@@ -70,8 +71,14 @@ impl Group {
         before
     }
 
-    /// Takes in the records of `other`, which is empty then; how many operations stand before them.
-    pub(crate) fn take_in(&mut self, other: &mut Self) -> u64 {
+    fn check_bodies(&self) {
+        let end = self.entries.last().map_or(0, |entry| entry.start + entry.head + entry.body);
+        invariant!(end == self.image.len(), "only a group's last body is left to the caller");
+    }
+
+    /// Moves the records of `other` to the end. Returns the number of operations before them.
+    pub(crate) fn append(&mut self, other: &mut Self) -> u64 {
+        self.check_bodies();
         let (before, start) = (self.ops, self.image.len());
         self.image.extend_from_slice(&other.image);
         self.keyspaces.extend_from_slice(&other.keyspaces);
@@ -82,18 +89,20 @@ impl Group {
         before
     }
 
-    /// Gives every record its place, from `sequence` and `seqno` on, in the segment of `seed`.
-    pub(crate) fn finish(&mut self, seed: u32, mut sequence: u64, mut seqno: u64) {
+    /// Fills in the fixed fields of every record, from `sequence` and `seqno` on, for the segment with
+    /// `seed`.
+    pub(crate) fn finish(&mut self, seed: u32, mut sequence: u64, mut seqno: u64) -> Result<()> {
         for entry in &self.entries {
             let head = self.image.get_mut(entry.start..entry.start + entry.head);
-            let head = head.unwrap_or_default();
+            let head = head.ok_or_else(|| broken_invariant!("a group holds its records' heads"))?;
             finish_record(head, seed, Kind::Batch, sequence, seqno, entry.body, entry.body_crc);
             sequence += 1;
             seqno += u64::from(entry.ops);
         }
+        Ok(())
     }
 
-    /// Calls `pin` with each record's keyspaces and the seqno behind its last, counted from
+    /// Calls `pin` with each record's keyspaces and the seqno after its last one. The first record has
     /// `seqno`.
     pub(crate) fn pins(&self, mut seqno: u64, mut pin: impl FnMut(KeyspaceId, u64)) {
         let mut keyspaces = self.keyspaces.iter();
@@ -103,34 +112,41 @@ impl Group {
                 pin(*keyspace, seqno);
             }
         }
+        invariant!(keyspaces.next().is_none(), "each keyspace of a group belongs to a record");
     }
 
-    /// Calls `see` with each record's first seqno, counted from `seqno`, and its body; the last
-    /// one's is `rest`, where that was left to the caller.
+    /// Calls `see` with each record's first seqno and its body. The first record has `seqno`. If the
+    /// caller has the last record's body, it is `rest`.
     pub(crate) fn bodies(&self, mut seqno: u64, rest: &[u8], mut see: impl FnMut(u64, &[u8])) {
         for entry in &self.entries {
             let start = entry.start + entry.head;
-            see(seqno, self.image.get(start..start + entry.body).unwrap_or(rest));
+            let body = self.image.get(start..start + entry.body).unwrap_or(rest);
+            invariant!(body.len() == entry.body, "a body is in its group or left to the caller");
+            see(seqno, body);
             seqno += u64::from(entry.ops);
         }
     }
 
-    /// The records' bytes, without a body left to the caller.
+    /// The encoded bytes, without a body that the caller has.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many seqnos they take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of seqnos that the records take.
     pub(crate) const fn ops(&self) -> u64 {
         self.ops
     }
 
-    /// The bytes of all bodies.
+    /// Length of all bodies together, bytes.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.body as u64).sum()
     }

@@ -1,7 +1,7 @@
-//! A segment's first page: whose it is, and which one.
+//! The header: the first page of a segment, with its store, lane and number.
 //!
-//! It is written and durable before the first record, and never written again. A segment learns
-//! where in the lane it begins only when it is put to use, from its `Begin` record.
+//! It is written and durable before the first record, and never written again. The segment's position in
+//! the lane is not in the header: the `Begin` record states it when the segment is put to use.
 //! docs/format/log.md has the byte table.
 
 use base::limits::PAGE_BYTES;
@@ -15,7 +15,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRALOG");
 /// The version of the log format that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Where the header's checksum lies, in every version: it covers the bytes before it.
+/// Offset of the header's checksum in every version. It covers the bytes before it.
 const CRC_AT: usize = PAGE_BYTES - 4;
 
 /// The identity of a segment.
@@ -27,13 +27,13 @@ pub struct SegmentHeader {
     pub lane: LaneId,
     /// The segment within the lane. Never reused.
     pub segment: SegmentId,
-    /// The length of its file, bytes. Only a segment behind which another one durably begins, or
-    /// whose last record is another Begin, is ever cut shorter.
+    /// Length of the file, bytes. A segment is cut shorter only after the next one is durably begun, or
+    /// if its last record is another Begin.
     pub capacity: u64,
 }
 
 impl SegmentHeader {
-    /// The header page.
+    /// Encodes the header page.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Vec::with_capacity(PAGE_BYTES);
@@ -50,10 +50,10 @@ impl SegmentHeader {
         page
     }
 
-    /// Reads a header page.
+    /// Decodes a header page.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged, `Invalid` where a newer version wrote it.
+    /// `Corrupt` if the page is damaged, `Invalid` if a newer version wrote it.
     pub fn decode(page: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("log segment header", page);
         let covered = cursor.take(CRC_AT)?;
@@ -86,10 +86,10 @@ impl SegmentHeader {
         Ok(Self { store, lane, segment, capacity })
     }
 
-    /// Checks that this is the header of `lane` and `segment`, and of `store` where one is given.
+    /// Checks that the header is that of `lane` and `segment` and, if given, of `store`.
     ///
     /// # Errors
-    /// `Invalid` where it is another store's, `Corrupt` where the file stands in another's place.
+    /// `Invalid` for another store's header, `Corrupt` for another segment's.
     pub fn check(&self, store: Option<StoreId>, lane: LaneId, segment: SegmentId) -> Result<()> {
         if let Some(store) = store.filter(|store| *store != self.store) {
             return Err(Error::invalid("log segment of another store")
@@ -97,15 +97,15 @@ impl SegmentHeader {
                 .got(format_args!("store {}", self.store)));
         }
         if (self.lane, self.segment) != (lane, segment) {
-            return Err(Error::corrupt("log segment in another's place")
+            return Err(Error::corrupt("log segment header of another segment")
                 .expected(segment_name(lane, segment))
                 .got(segment_name(self.lane, self.segment)));
         }
         Ok(())
     }
 
-    /// What the checksums of the segment's records are masked with, so that a record of another
-    /// segment, lane or store never passes for one of this (I8).
+    /// The seed: the checksums of the segment's records are XORed with it, so that a record of another
+    /// segment, lane or store fails its checksum here (I8).
     #[must_use]
     pub fn seed(&self) -> u32 {
         let mut identity = Vec::with_capacity(26);
@@ -127,7 +127,7 @@ mod tests {
         capacity: 1 << 20,
     };
 
-    /// `page` with the checksum its other bytes ask for.
+    /// `page` with a valid checksum.
     fn sealed(mut page: Vec<u8>) -> Vec<u8> {
         page.truncate(CRC_AT);
         let crc = crc32c(&page);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_round_trips_and_no_flip_passes() {
+    fn a_header_round_trips_and_every_bit_flip_is_refused() {
         let page = HEADER.encode();
         assert_eq!(page.len(), PAGE_BYTES);
         assert_eq!(SegmentHeader::decode(&page).unwrap(), HEADER);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_and_used_reserved_bytes_are_refused() {
+    fn a_newer_version_and_nonzero_reserved_bytes_are_refused() {
         let mut page = HEADER.encode();
         page[8] = 2;
         let error = SegmentHeader::decode(&sealed(page)).unwrap_err();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn another_store_lane_or_segment_is_refused_by_name() {
+    fn a_header_of_another_store_lane_or_segment_is_refused() {
         HEADER.check(Some(StoreId(7)), LaneId(1), SegmentId(9)).unwrap();
         HEADER.check(None, LaneId(1), SegmentId(9)).unwrap();
         let foreign = HEADER.check(Some(StoreId(8)), LaneId(1), SegmentId(9)).unwrap_err();

@@ -1,36 +1,36 @@
-//! The log for tools: one segment record by record, or all of it checked. Nothing is written.
+//! Log inspection for tools: the records of one segment, or a check of the whole log. Read-only.
 
 use std::sync::Arc;
 
 use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, Purpose};
 
-use crate::chain::Source;
 use crate::header::SegmentHeader;
-use crate::log::LANE;
 use crate::name::parse_segment_name;
 use crate::options::Recover;
-use crate::reader::{Located, SegmentReader, What};
+use crate::position::LANE;
+use crate::reader::{LocatedContent, LocatedRecord, SegmentReader};
 use crate::record::Begin;
-use crate::recover::{self, Recovery, Replay};
+use crate::recover::{self, Recovery, ReplaySink};
 use crate::retention::Retention;
+use crate::source::Source;
 use crate::start::Start;
 
-/// What [`inspect`] shows of a segment, in the order of the file.
+/// One entry of a segment as [`inspect`] reports it, in file order.
 #[derive(Clone, Debug)]
 pub enum LogEntry {
     /// The header page.
     Header(SegmentHeader),
-    /// Where in the lane the segment begins.
+    /// The Begin: the segment's position in the lane.
     Begin {
         /// The record's offset, bytes.
         offset: u64,
-        /// The next seqno there.
+        /// The next seqno at that position.
         seqno: Seqno,
-        /// What it says.
+        /// Content of the record.
         begin: Begin,
     },
-    /// How far the lane was durable.
+    /// A Mark: the lane was durable up to some record.
     Mark {
         /// The record's offset, bytes.
         offset: u64,
@@ -47,40 +47,40 @@ pub enum LogEntry {
         bytes: u64,
         /// The record's lane sequence.
         sequence: u64,
-        /// Its first seqno.
+        /// The batch's first seqno.
         seqno: Seqno,
-        /// How many operations it holds.
+        /// Number of operations.
         ops: u32,
-        /// The keyspaces it writes to.
+        /// The keyspaces that the batch writes to.
         keyspaces: Vec<KeyspaceId>,
-        /// Bytes of its body.
+        /// Length of the body, bytes.
         body_bytes: usize,
     },
     /// No further record could be read.
     End {
-        /// The offset behind the last record, bytes.
+        /// The offset after the last record, bytes.
         offset: u64,
-        /// Where something follows all the same: why it is not the next record.
+        /// If other bytes than zeros follow: why they are not the next record.
         unreadable: Option<Error>,
     },
 }
 
-/// Shows `see` what the segment called `name` holds.
+/// Reports each entry of the segment named `name` to `see`.
 ///
 /// # Errors
-/// `Invalid` where the name is no segment's or a newer version wrote it, `Corrupt` where its
-/// header or its Begin is damaged, and whatever `see` returns.
+/// `Invalid` if the name is no segment's or a newer version wrote the segment, `Corrupt` if its header
+/// or its Begin is damaged, and the errors of `see`.
 pub fn inspect(
     medium: &dyn Medium,
     name: &str,
     see: &mut dyn FnMut(LogEntry) -> Result<()>,
 ) -> Result<()> {
-    let place = parse_segment_name(name).ok_or_else(|| {
+    let (lane, segment) = parse_segment_name(name).ok_or_else(|| {
         Error::invalid("name of a log segment").expected("log-<lane>-<segment>").got(name)
     })?;
     let account = Account::unlimited("log inspection");
     let (mut reader, header) =
-        SegmentReader::open(medium, place, None, Purpose::Scrub, false, &account)?;
+        SegmentReader::open(medium, lane, segment, None, Purpose::Scrub, false, &account)?;
     see(LogEntry::Header(header?))?;
     let mut sequence = reader.begin()?.map_or(0, |(begin, _)| begin.sequence);
     while let Some(found) = reader.next(sequence)? {
@@ -92,26 +92,26 @@ pub fn inspect(
     see(LogEntry::End { offset, unreadable })
 }
 
-fn entry(reader: &SegmentReader, found: &Located) -> Result<LogEntry> {
+fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
     let (offset, sequence) = (found.offset, found.sequence);
     let seqno = Seqno::try_from(found.seqno)?;
-    Ok(match found.what {
-        What::Begin(begin) => LogEntry::Begin { offset, seqno, begin },
-        What::Mark { durable } => LogEntry::Mark { offset, sequence, durable },
-        What::Batch { ops, body, .. } => LogEntry::Batch {
+    Ok(match found.content {
+        LocatedContent::Begin(begin) => LogEntry::Begin { offset, seqno, begin },
+        LocatedContent::Mark { durable } => LogEntry::Mark { offset, sequence, durable },
+        LocatedContent::Batch { ops, body, .. } => LogEntry::Batch {
             offset,
             bytes: found.end - offset,
             sequence,
             seqno,
             ops,
-            keyspaces: reader.keyspaces(found).collect(),
+            keyspaces: reader.keyspaces(found)?.collect(),
             body_bytes: body,
         },
     })
 }
 
-/// Reads the log from `start` as recovery would, and verifies every checksum on the way. A torn tail is
-/// reported, not an error; nor is damage, where `recover` goes past it.
+/// Reads the log from `start` as recovery does, and verifies every checksum. A torn tail is part of the
+/// report, not an error. So is damage if `recover` allows it.
 ///
 /// # Errors
 /// As [`crate::Log::open`].
@@ -130,7 +130,7 @@ pub fn check(
         recover,
         start: start.clone(),
     };
-    let mut replay = Replay {
+    let mut replay = ReplaySink {
         from: &|_| Some(Seqno::ZERO),
         record: &mut |_, _| Ok(()),
         retention: &Retention::default(),

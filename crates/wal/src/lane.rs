@@ -1,48 +1,51 @@
-//! A lane: one device's append log, and the segment it is writing.
+//! A lane: the append log of one device, and the segment that is being written.
 //!
-//! Only the combiner's holder has it. The flow of a group: room (rotating to the next segment if
-//! need be), a Mark if one is due, one store. After [`Lane::seal`] the next record begins a new
-//! page, so that a written page that holds synced records is never written again (I11).
+//! Only the combiner's leader has access. Flow of a group: make room (rotate to the next segment if the
+//! group does not fit), store a Mark if one is due, store the group. After [`Lane::sync_point`] the next
+//! record begins a new page, so that a written page that holds synced records is never written again
+//! (I11).
 //!
-//! A failed store poisons the log: what it left is unknown, and only the next recovery decides it.
-//! A segment that cannot be made fails the group before anything of it is written, and the next
-//! group tries again.
+//! A failed store poisons the log: its effect on the device is unknown until the next recovery. If a
+//! segment cannot be made, the group fails before any of its bytes is written, and the next group tries
+//! again.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{LaneId, Result, SegmentId, Seqno};
+use base::{LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 use media::{File, Purpose};
 
 use crate::combiner::Writer;
 use crate::group::Group;
-use crate::log::LogEnd;
 use crate::name::parse_segment_name;
 use crate::options::Observer;
 use crate::pins::Pins;
+use crate::position::LogEnd;
 use crate::record::{Begin, MARK_BYTES, begin, mark};
-use crate::retention::{Retention, Sealed};
-use crate::shared::{Shared, count_alone};
-use crate::supply::{Fresh, Supply};
+use crate::retention::{Retention, SealedSegment};
+use crate::shared::{Shared, count_exclusive};
+use crate::supply::{FreshSegment, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Stores are prepared in steps of this, and looked after whenever a quarter of it was written.
-pub(crate) const AHEAD_BYTES: u64 = 1 << 20;
+/// Stores are prepared in steps of this many bytes. The growth listener is called each time a quarter of
+/// a step was written.
+pub(crate) const PREPARE_STEP_BYTES: u64 = 1 << 20;
 
-/// Fewer bytes than this between two syncs, and what a sync costs beside them is worth writing ahead for.
-const OFTEN_BYTES: u64 = 2 * PAGE;
+/// With fewer bytes than this between two syncs, a sync costs so much more than its store that writing
+/// ahead pays.
+const FREQUENT_SYNC_BYTES: u64 = 2 * PAGE;
 
-/// So much is written ahead of syncs at least, bytes; at most twice that. A sync that meets what is written
-/// ahead waits for it, some hundred microseconds.
-pub(crate) const SYNCS_AHEAD_BYTES: u64 = 256 << 10;
+/// Bytes that are written ahead of syncs: at least this many, at most twice as many. A sync that
+/// overlaps with the writing ahead waits for it, a few hundred microseconds.
+pub(crate) const WRITE_AHEAD_BYTES: u64 = 256 << 10;
 
-/// What the next stores into a file want prepared, from an offset on.
+/// The preparation that the next stores into a file need, from an offset on.
 #[derive(Debug)]
-pub(crate) enum Ahead {
-    /// There are many of them.
+pub(crate) enum Preparation {
+    /// Many stores follow.
     Stores(Arc<dyn File>, u64),
-    /// They are synced often.
+    /// Frequent syncs follow.
     Syncs(Arc<dyn File>, u64),
 }
 
@@ -53,46 +56,54 @@ pub(crate) struct Lane {
     supply: Arc<Supply>,
     shared: Arc<Shared>,
     retention: Arc<Retention>,
-    /// None until the first segment since the log was opened could be made.
+    /// `None` until the first segment after the open is made.
     active: Option<Segment>,
     /// The lane sequence of the next record.
     sequence: u64,
     /// The next seqno.
     next: u64,
-    /// What the latest Mark or Begin says.
+    /// The durable lane sequence that the latest Mark or Begin states.
     marked: u64,
-    /// Files of full segments that were not synced since they were written.
+    /// Files of full segments that were written after their last sync.
     unsynced: Vec<Arc<dyn File>>,
-    /// Bytes stored since the log was sealed last.
-    unsealed_bytes: u64,
-    /// Whether less than [`OFTEN_BYTES`] was stored between the last two seals.
+    /// Bytes stored since the last sync point.
+    unsynced_bytes: u64,
+    /// Whether fewer than [`FREQUENT_SYNC_BYTES`] were stored between the last two sync points.
     is_synced_often: bool,
-    /// Sees every batch as it takes its seqnos.
+    /// Sees every batch when it is assigned its seqnos.
     observer: Option<Arc<dyn Observer>>,
 }
 
 /// The segment being written.
 #[derive(Debug)]
 struct Segment {
-    fresh: Fresh,
+    fresh: FreshSegment,
     /// The lane sequence of its Begin.
     begin: u64,
-    /// Where the next record goes.
+    /// Offset of the next record.
     tail: u64,
-    /// True where something was stored since the last seal.
+    /// Whether records were stored since the last sync point.
     dirty: bool,
-    /// Up to here it was, or is being, written ahead of syncs.
+    /// The file is written ahead of syncs up to this offset, or is about to be.
     written_ahead: u64,
     pins: Pins,
 }
 
 impl Segment {
-    const fn wants_syncs_ahead(&self) -> bool {
-        self.written_ahead < self.tail + SYNCS_AHEAD_BYTES
+    const fn needs_write_ahead(&self) -> bool {
+        self.written_ahead < self.tail + WRITE_AHEAD_BYTES
     }
 }
 
-/// A point to sync to.
+/// A segment that receives no more records.
+#[derive(Debug)]
+pub(crate) struct SegmentTail {
+    pub(crate) file: Arc<dyn File>,
+    /// Used length of the file, bytes.
+    pub(crate) used: u64,
+}
+
+/// Syncing these files makes every record before the point durable.
 #[derive(Debug)]
 pub(crate) struct SyncPoint {
     pub(crate) files: Vec<Arc<dyn File>>,
@@ -101,8 +112,8 @@ pub(crate) struct SyncPoint {
 }
 
 impl Lane {
-    /// A lane whose next record is `sequence` and whose next seqno is `next`. Everything before
-    /// is durable.
+    /// A lane whose next record has the lane sequence `sequence` and whose next seqno is `next`. All
+    /// earlier records are durable.
     pub(crate) fn new(
         id: LaneId,
         supply: Supply,
@@ -121,13 +132,13 @@ impl Lane {
             next,
             marked: 0,
             unsynced: Vec::new(),
-            unsealed_bytes: 0,
+            unsynced_bytes: 0,
             is_synced_often: false,
             observer: None,
         }
     }
 
-    /// From the next batch on, `observer` sees every one.
+    /// Makes `observer` see every batch from the next one on.
     pub(crate) fn set_observer(&mut self, observer: Option<Arc<dyn Observer>>) {
         self.observer = observer;
     }
@@ -137,13 +148,13 @@ impl Lane {
         self.next
     }
 
-    /// The lane sequence of the segment's Begin; `None` where the lane has no segment yet.
+    /// The lane sequence of the segment's Begin; `None` if the lane has no segment yet.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.active.as_ref().map(|segment| segment.begin)
     }
 
-    /// The segment that is written, and the lane sequence of its Begin.
-    pub(crate) fn begun(&self) -> Option<(SegmentId, u64)> {
+    /// The segment being written, and the lane sequence of its Begin.
+    pub(crate) fn active_segment(&self) -> Option<(SegmentId, u64)> {
         self.active.as_ref().map(|segment| (segment.fresh.id, segment.begin))
     }
 
@@ -153,21 +164,22 @@ impl Lane {
         self.next = next;
     }
 
-    /// Where the lane's segments come from.
+    /// The supply of the lane's segments.
     pub(crate) fn supply(&self) -> Arc<Supply> {
         Arc::clone(&self.supply)
     }
 
-    /// Leaves the segment without a next one.
+    /// Retires the segment without a next one.
     pub(crate) fn close(mut self) {
         if let Some(old) = self.active.take() {
             self.retire(old);
         }
     }
 
-    /// Where the next record goes, and what lies before it.
+    /// The end of the records appended so far.
     pub(crate) fn end(&self) -> Option<LogEnd> {
         let segment = self.active.as_ref()?;
+        invariant!(segment.tail <= segment.fresh.capacity, "a segment's records end in its file");
         Some(LogEnd {
             lane: self.id,
             segment: segment.fresh.id,
@@ -177,56 +189,59 @@ impl Lane {
         })
     }
 
-    /// What the next stores want prepared; nothing between the two, where a sync would write what was
-    /// prepared for stores, before anything is stored there.
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+    /// The preparation that the next stores need. `None` in the range between many bytes per sync and
+    /// few: there a sync would write the pages prepared for stores before they hold records.
+    pub(crate) fn preparation(&mut self) -> Option<Preparation> {
         let segment = self.active.as_mut()?;
         let file = Arc::clone(&segment.fresh.file);
-        if self.unsealed_bytes >= AHEAD_BYTES {
-            return Some(Ahead::Stores(file, segment.tail));
+        if self.unsynced_bytes >= PREPARE_STEP_BYTES {
+            return Some(Preparation::Stores(file, segment.tail));
         }
-        (self.is_synced_often && segment.wants_syncs_ahead()).then(|| {
-            segment.written_ahead = segment.tail + 2 * SYNCS_AHEAD_BYTES;
-            Ahead::Syncs(file, segment.tail)
+        (self.is_synced_often && segment.needs_write_ahead()).then(|| {
+            segment.written_ahead = segment.tail + 2 * WRITE_AHEAD_BYTES;
+            Preparation::Syncs(file, segment.tail)
         })
     }
 
-    /// What keeps the segment alive.
+    /// The pins of the segment being written.
     pub(crate) fn pins(&self) -> Option<&Pins> {
         self.active.as_ref().map(|segment| &segment.pins)
     }
 
-    /// True where the segment holds nothing but its Begin and Marks.
+    /// Whether the segment holds only its Begin and Marks.
     pub(crate) fn is_blank(&self) -> bool {
         self.active.as_ref().is_none_or(|segment| segment.pins.is_empty())
     }
 
-    /// Goes on in a new segment with room for `bytes`; the file it left.
+    /// Continues in a new segment with room for `bytes`. Returns the old segment's tail.
     ///
-    /// The first segment since the log was opened states where recovery ended, durably, before
-    /// anything is appended: what recovery cut off can never come back, though its seqnos are
-    /// given out again.
-    pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<(Arc<dyn File>, u64)>> {
+    /// The first segment after an open states, durably and before any append, the lane sequence at which
+    /// recovery ended. So records that recovery cut off cannot come back, though their seqnos are
+    /// assigned again.
+    pub(crate) fn rotate(&mut self, bytes: u64) -> Result<Option<SegmentTail>> {
         self.shared.check()?;
-        // The header, the Begin, a Mark with the bytes, and a Mark behind them.
+        // The header, the Begin, a Mark with the bytes, and a Mark after them.
         let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
         let fresh = self.supply.take(3 * PAGE + bytes)?;
-        self.enter(fresh)
+        self.begin_segment(fresh)
     }
 
-    /// Starts the segment with which the log is opened, as long as the device has space for.
+    /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.shared.check()?;
         let fresh = self.supply.take_first(4 * PAGE)?;
-        self.enter(fresh).map(drop)
+        self.begin_segment(fresh).map(drop)
     }
 
-    /// Cuts the last segment there was, of which so many bytes are used, and nothing lies behind them:
-    /// for the space, where there is none for a next one. A Begin as its last record says that it was
-    /// cut, durably before it is. Whether any space came back.
-    pub(crate) fn end_short(&mut self, (file, used): &(Arc<dyn File>, u64)) -> Result<bool> {
+    /// Cuts the segment in which replay ended to its used length, to free space for a new segment on a
+    /// full device. Nothing may follow the used length. A Begin as its last record, durable before the
+    /// cut, states that the segment was cut. Returns whether the cut freed space.
+    pub(crate) fn shorten(&mut self, tail: &SegmentTail) -> Result<bool> {
+        let SegmentTail { file, used } = tail;
         let begin_at = used.next_multiple_of(PAGE);
-        let Some((_, segment)) = parse_segment_name(file.name()) else { return Ok(false) };
+        let Some((_, segment)) = parse_segment_name(file.name()) else {
+            return Err(broken_invariant!("a replayed segment has the name of a segment"));
+        };
         if file.size()? <= begin_at + PAGE {
             return Ok(false);
         }
@@ -240,9 +255,14 @@ impl Lane {
         Ok(true)
     }
 
-    fn enter(&mut self, fresh: Fresh) -> Result<Option<(Arc<dyn File>, u64)>> {
+    fn begin_segment(&mut self, fresh: FreshSegment) -> Result<Option<SegmentTail>> {
+        invariant!(
+            self.active.as_ref().is_none_or(|old| old.fresh.id < fresh.id),
+            "segment ids grow in the order of use"
+        );
         let opened = self.active.is_none();
         let durable = self.shared.durable_sequence();
+        invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
         let record = begin(fresh.seed, self.next, first);
         self.try_store(&fresh, PAGE, &record)?;
@@ -253,49 +273,52 @@ impl Lane {
         let next = Segment {
             fresh,
             begin: self.sequence,
-            // What was synced is on a page of its own.
+            // Synced records have their pages to themselves.
             tail: if opened { 2 * PAGE } else { PAGE + record.len() as u64 },
             dirty: !opened,
             written_ahead: 0,
             pins: Pins::default(),
         };
         self.sequence += 1;
-        // What became durable since the Begin was made, no record vouches for yet: a Mark has to.
+        // No record vouches yet for records that became durable since the Begin was encoded: a Mark is
+        // due.
         self.marked = if opened { self.shared.durable_sequence() } else { durable };
         self.shared.set_active_bytes(next.tail);
         Ok(self.active.replace(next).map(|old| self.retire(old)))
     }
 
-    fn retire(&mut self, old: Segment) -> (Arc<dyn File>, u64) {
-        let Segment { fresh: Fresh { id, file, charge, .. }, begin, tail, dirty, pins, .. } = old;
+    fn retire(&mut self, old: Segment) -> SegmentTail {
+        let Segment {
+            fresh: FreshSegment { id, file, charge, .. }, begin, tail, dirty, pins, ..
+        } = old;
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
         // No stores follow.
         file.prepare_stores(u64::MAX);
-        self.retention.seal(self.id, Sealed { id, begin, bytes: tail, pins, charge });
-        (file, tail)
+        self.retention.add(self.id, SealedSegment { id, begin, bytes: tail, pins, charge });
+        SegmentTail { file, used: tail }
     }
 
-    /// The point up to which everything is stored. The next record begins a new page.
-    pub(crate) fn seal(&mut self) -> SyncPoint {
-        let bytes = std::mem::take(&mut self.unsealed_bytes);
-        self.is_synced_often = bytes < OFTEN_BYTES;
+    /// The point up to which every record is stored. The next record begins a new page.
+    pub(crate) fn sync_point(&mut self) -> SyncPoint {
+        let bytes = std::mem::take(&mut self.unsynced_bytes);
+        self.is_synced_often = bytes < FREQUENT_SYNC_BYTES;
         let mut files = std::mem::take(&mut self.unsynced);
         if let Some(segment) = self.active.as_mut().filter(|segment| segment.dirty) {
             files.push(Arc::clone(&segment.fresh.file));
             let page = segment.tail.next_multiple_of(PAGE);
-            count_alone(&self.shared.counters.padding_bytes, page - segment.tail);
+            count_exclusive(&self.shared.counters.padding_bytes, page - segment.tail);
             segment.tail = page;
             segment.dirty = false;
-            if self.is_synced_often && segment.wants_syncs_ahead() {
-                self.shared.ahead.tell();
+            if self.is_synced_often && segment.needs_write_ahead() {
+                self.shared.growth.notify();
             }
         }
         SyncPoint { files, sequence: self.sequence, last: self.next - 1 }
     }
 
-    /// Stores a Mark where the lane is durable further than the last one says and a page begins.
+    /// Stores a Mark if a new page begins and the lane is durable beyond the last Mark or Begin.
     pub(crate) fn mark(&mut self) -> Result<()> {
         let durable = self.shared.durable_sequence();
         let Some(segment) = self.active.as_ref() else { return Ok(()) };
@@ -303,17 +326,20 @@ impl Lane {
             return Ok(());
         }
         self.shared.check()?;
+        invariant!(durable <= self.sequence, "a Mark vouches for earlier records only");
         let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
         self.store(&record, &[])?;
         self.sequence += 1;
         self.marked = durable;
-        count_alone(&self.shared.counters.marks, 1);
+        count_exclusive(&self.shared.counters.marks, 1);
         Ok(())
     }
 
     /// Stores `record`, then `rest`, at the tail.
     fn store(&mut self, record: &[u8], rest: &[u8]) -> Result<()> {
-        let Some(segment) = self.active.as_ref() else { return Ok(()) };
+        let Some(segment) = self.active.as_ref() else {
+            return Err(broken_invariant!("a record is stored into a segment"));
+        };
         let tail = segment.tail;
         let end = tail + record.len() as u64;
         self.try_store(&segment.fresh, tail, record)?;
@@ -323,9 +349,9 @@ impl Lane {
         if let Some(segment) = self.active.as_mut() {
             let before = segment.tail;
             segment.tail = end + rest.len() as u64;
-            self.unsealed_bytes += segment.tail - before;
-            if before / (AHEAD_BYTES / 4) != segment.tail / (AHEAD_BYTES / 4) {
-                self.shared.ahead.tell();
+            self.unsynced_bytes += segment.tail - before;
+            if before / (PREPARE_STEP_BYTES / 4) != segment.tail / (PREPARE_STEP_BYTES / 4) {
+                self.shared.growth.notify();
             }
             segment.dirty = true;
             self.shared.set_active_bytes(segment.tail);
@@ -333,13 +359,14 @@ impl Lane {
         Ok(())
     }
 
-    fn try_store(&self, segment: &Fresh, at: u64, bytes: &[u8]) -> Result<()> {
+    fn try_store(&self, segment: &FreshSegment, at: u64, bytes: &[u8]) -> Result<()> {
+        invariant!(at + bytes.len() as u64 <= segment.capacity, "a store ends in its segment");
         let stored = segment.file.store(at, bytes, Purpose::Log);
         stored.map_err(|error| self.shared.poisoned_by(error))
     }
 
-    /// Sees to it that a Mark and `bytes` more fit in the segment, and, once they are sealed,
-    /// another Mark behind them: what was synced last is then always vouched for.
+    /// Ensures that the segment has room for a Mark, `bytes` and, after a sync, another Mark. So a Mark
+    /// can always vouch for the records synced last.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         let mark = MARK_BYTES as u64;
         let fits = |segment: &Segment| {
@@ -348,21 +375,24 @@ impl Lane {
         if self.active.as_ref().is_some_and(fits) {
             return Ok(());
         }
-        self.rotate(bytes).map(drop)
+        self.rotate(bytes)?;
+        invariant!(self.active.as_ref().is_some_and(fits), "a new segment has room for its group");
+        Ok(())
     }
 }
 
 impl Writer for Lane {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
         self.shared.check()?;
+        invariant!(!group.is_empty(), "a group that is written has a record");
         Seqno::try_from(self.next + group.ops())?;
         let bytes = (group.image().len() + rest.len()) as u64;
         self.make_room(bytes)?;
         self.mark()?;
         let Some(segment) = self.active.as_ref() else {
-            return Err(base::Error::closed("log lane without a segment"));
+            return Err(broken_invariant!("a lane with room has a segment"));
         };
-        group.finish(segment.fresh.seed, self.sequence, self.next);
+        group.finish(segment.fresh.seed, self.sequence, self.next)?;
         self.store(group.image(), rest)?;
         if let Some(segment) = self.active.as_mut() {
             group.pins(self.next, |keyspace, end| segment.pins.pin(keyspace, Seqno::new(end)));
@@ -376,10 +406,10 @@ impl Writer for Lane {
             group.bodies(first.get(), rest, see);
         }
         let counters = &self.shared.counters;
-        count_alone(&counters.records, group.len() as u64);
-        count_alone(&counters.groups, 1);
-        count_alone(&counters.record_bytes, bytes);
-        count_alone(&counters.body_bytes, group.body_bytes());
+        count_exclusive(&counters.records, group.len() as u64);
+        count_exclusive(&counters.groups, 1);
+        count_exclusive(&counters.record_bytes, bytes);
+        count_exclusive(&counters.body_bytes, group.body_bytes());
         Ok(first)
     }
 }

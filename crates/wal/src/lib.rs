@@ -1,17 +1,17 @@
-//! The commit log: write batches become records in the segments of a lane, groups of them with
-//! one store and one sync, and recovery replays them in seqno order.
+//! The write-ahead log (WAL). Write batches become records in the segments of a lane. One store writes a
+//! group of records and one sync makes it durable (group commit). Recovery replays the records in seqno
+//! order.
 //!
-//! Level 2 (docs/ARCHITECTURE.md): knows devices, and nothing of what a batch's body means. The
-//! formats are in docs/format/log.md.
+//! Layer 2 of docs/ARCHITECTURE.md: the log knows devices, and treats the body of a batch as opaque
+//! bytes. docs/format/log.md has the formats.
 //!
-//! Writing: [`Log`] -> combiner (many callers, one writer) -> lane (room, Mark, one store) ->
-//! supply (the next segment) and retention (what keeps a segment). Reading: reader (one segment)
-//! -> chain (one lane) -> recovery (all lanes, in seqno order).
+//! Write path: [`Log`] -> combiner (many callers, one leader) -> lane (room, Mark, one store). The
+//! supply makes segments ahead of need; retention decides when a segment may be removed. Read path:
+//! reader (one segment) -> chain (one lane) -> recovery (all lanes, in seqno order).
 
 mod chain;
 mod combiner;
 mod extent;
-mod found;
 mod group;
 mod header;
 mod inspect;
@@ -21,26 +21,29 @@ mod loss;
 mod name;
 mod options;
 mod pins;
+mod position;
 mod reader;
 mod record;
 mod recover;
 mod retention;
+mod scan;
 mod shared;
 mod slot;
+mod source;
 mod start;
 mod statistics;
 mod supply;
 mod sync;
 mod syncer;
 
-pub use chain::Cut;
 pub use extent::{Extent, extents};
 pub use header::{FORMAT_VERSION, SegmentHeader};
 pub use inspect::{LogEntry, check, inspect};
-pub use log::{Log, LogEnd};
+pub use log::Log;
 pub use loss::Loss;
 pub use name::{parse_segment_name, segment_name};
 pub use options::{Batch, Observer, Options, Recover, SEGMENT_BYTES_MIN};
+pub use position::{Cut, LogEnd};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
 pub use start::Start;

@@ -1,35 +1,43 @@
-//! What damage costs: where records of a lane cannot be read, and how many.
+//! Losses: the durable records of a lane that damage made unreadable.
 
-use base::{Error, Seqno};
+use base::{Error, Seqno, invariant};
 
-use crate::chain::Cut;
+use crate::position::Cut;
 
-/// At most so many are told apart; what is lost behind them counts to the last.
+/// Losses that are listed per lane; later ones are added to the last.
 const LOSSES_MAX: usize = 1000;
 
-/// A run of a lane's records that cannot be read, though it was durable.
+/// Consecutive durable records of a lane that cannot be read.
 #[derive(Clone, Debug)]
 pub struct Loss {
     /// Why the first of them cannot be read.
     pub error: Error,
-    /// Where the first of them should be.
+    /// Position of the first of them.
     pub from: Cut,
-    /// Where replay went on; nowhere, where nothing could be read behind it.
+    /// Position at which replay resumed; `None` if no later record could be read.
     pub to: Option<Cut>,
-    /// How many lane sequences are lost: those of batches, and of what the log notes for itself. `None`
-    /// where the log does not say; where replay did not go on, there may be more.
+    /// Number of lane sequences lost: batches, Marks and Begins. `None` if the log does not say. If
+    /// replay did not resume, the true number may be larger.
     pub records: Option<u64>,
-    /// The batches among them have sequence numbers from the first on and below the second; none are
-    /// lost where both are the same. The second is not known where replay did not go on.
+    /// The lost batches have seqnos from the first of these on and below the second. No batch is lost if
+    /// both are equal. The second is `None` if replay did not resume.
     pub seqnos: (Seqno, Option<Seqno>),
 }
 
-/// The losses of a lane, in their order.
+/// The losses of a lane, in log order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Vec<Loss>);
 
 impl Losses {
     pub(crate) fn push(&mut self, loss: Loss) {
+        invariant!(
+            loss.to.is_none_or(|to| loss.from.sequence <= to.sequence),
+            "a loss ends at or after the lane sequence at which it begins"
+        );
+        invariant!(
+            loss.seqnos.1.is_none_or(|end| loss.seqnos.0 <= end),
+            "a loss ends at or after the seqno at which it begins"
+        );
         if self.0.len() < LOSSES_MAX {
             self.0.push(loss);
         } else if let Some(last) = self.0.last_mut() {

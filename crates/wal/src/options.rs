@@ -1,4 +1,4 @@
-//! What a log is opened with, given, and asked.
+//! Options of a log, write batches, and the observer of batches.
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ pub const SEGMENT_BYTES_MIN: u64 = 32 << 10;
 pub struct Options {
     /// The store the log belongs to; segments of another store are refused.
     pub store: StoreId,
-    /// The length of a segment, bytes: a multiple of a page. One record that is larger gets a
-    /// larger segment of its own.
+    /// Length of a segment, bytes: a multiple of a page. A record that is larger gets a larger segment
+    /// of its own.
     pub segment_bytes: u64,
-    /// Every seqno given out is above this one, whatever the log holds. The engine passes the
-    /// largest seqno in its tables, so that no seqno is used twice after a log was lost (I4).
+    /// Every assigned seqno is above this one, whatever the log holds. The engine passes the largest
+    /// seqno in its tables, so that no seqno is used twice after a log was lost (I4).
     pub floor: Seqno,
-    /// What to do about damage to records that were durable.
+    /// How recovery treats damage to durable records.
     pub recover: Recover,
-    /// What a new segment must leave free of the device, bytes, but never more than an eighth of it:
-    /// space in which what the log holds can be written elsewhere, so that the log can be freed.
+    /// Bytes that a new segment must leave free on the device, but at most an eighth of the device. The
+    /// engine needs this space to flush the log's records, so that the log can be freed.
     pub leave_bytes: u64,
-    /// Where the log begins, as was recorded last ([`crate::Log::free`]).
+    /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor, nothing left free, nothing removed before.
+    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
@@ -53,38 +53,38 @@ impl Options {
     }
 }
 
-/// What recovery does about damage to records that were durable.
+/// How recovery treats damage to durable records.
 ///
-/// A tail that never became durable is not damage: either setting cuts it off.
+/// A tail that never became durable is not damage: both settings cut it off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recover {
-    /// Refuse to open: acknowledged writes would be lost.
+    /// Refuse to open, because acknowledged writes would be lost.
     #[default]
     Strict,
-    /// Replay what can be read before and behind the damage, and report what is lost.
+    /// Replay the readable records before and after the damage, and report the losses.
     ///
-    /// The log stays damaged: strict recovery refuses it until what was replayed is flushed and freed
-    /// ([`crate::Log::flushed`], [`crate::Log::free`]).
+    /// The log stays damaged: strict recovery refuses it until the replayed records are flushed and
+    /// freed ([`crate::Log::flushed`], [`crate::Log::free`]).
     PastDamage,
 }
 
 /// One write batch: it becomes one record, whole or absent (I11).
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The keyspaces it writes to, each once. The record lives until it is dead in all of them.
+    /// The keyspaces that the batch writes to, each once. The record lives until it is dead in all of
+    /// them.
     pub keyspaces: &'a [KeyspaceId],
-    /// How many operations it holds: it takes that many seqnos.
+    /// Number of operations; the batch takes as many seqnos.
     pub ops: u32,
     /// The operations, in the engine's encoding.
     pub body: &'a [u8],
 }
 
-/// Sees every batch at the moment it takes its seqnos, in their order.
+/// Sees every batch when it is assigned its seqnos, in seqno order.
 ///
-/// It is called by whoever writes to the log, between two appends: it must be quick, and must not
-/// use the log.
+/// The leader of a group calls it between two appends: it must be quick, and must not use the log.
 pub trait Observer: Send + Sync + fmt::Debug {
-    /// A batch with these operations was appended; its first seqno is `first`.
+    /// A batch with these operations was appended. Its first seqno is `first`.
     fn appended(&self, first: Seqno, body: &[u8]);
 }
 

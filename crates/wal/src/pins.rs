@@ -1,16 +1,16 @@
-//! Which keyspaces keep a segment alive, and until when (I7).
+//! Pins: the keyspaces that keep a segment alive, each up to a seqno (I7).
 
 use base::{KeyspaceId, Seqno};
 
-/// For each keyspace with records in a segment, the seqno behind its last one.
+/// For each keyspace with records in a segment, the seqno after its last record.
 ///
-/// A record counts as the keyspace's as a whole: a batch is never split by a flush, because
-/// memtables rotate under the log's barrier. At most `KEYSPACES_MAX` entries, ordered.
+/// A record of several keyspaces counts for each of them as a whole: no flush splits a batch, because
+/// memtables are sealed under the log's barrier. At most `KEYSPACES_MAX` entries, ordered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pins(Vec<(KeyspaceId, Seqno)>);
 
 impl Pins {
-    /// Notes a record of `keyspace` that ends before `end`. Seqnos only grow.
+    /// Notes a record of `keyspace` whose seqnos end before `end`. Seqnos only grow.
     pub(crate) fn pin(&mut self, keyspace: KeyspaceId, end: Seqno) {
         match self.0.binary_search_by_key(&keyspace, |(id, _)| *id) {
             Ok(at) => {
@@ -22,13 +22,13 @@ impl Pins {
         }
     }
 
-    /// True where no record was noted.
+    /// Whether no record was noted.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The keyspaces whose records are not all dead, where `below` says the seqno below which a
-    /// keyspace's records are.
+    /// The keyspaces with a record that is not dead. `below` returns the seqno below which a keyspace's
+    /// records are dead.
     pub(crate) fn alive<'a>(
         &'a self,
         below: impl Fn(KeyspaceId) -> Seqno + 'a,

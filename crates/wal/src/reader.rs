@@ -1,11 +1,13 @@
-//! Reads one segment, front to back, in memory bounded by its largest record.
+//! The reader of one segment, front to back, in memory bounded by the largest record.
 
 mod search;
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, LaneId, Result, SegmentId, StoreId};
+use base::{
+    Account, Charge, Error, LaneId, Result, SegmentId, StoreId, broken_invariant, invariant,
+};
 use media::{Access, Buf, File, Medium, Purpose};
 
 use crate::header::SegmentHeader;
@@ -20,7 +22,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// A page of free space.
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
-/// How much is asked of the device at once.
+/// Bytes per device read.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// See the module.
@@ -29,71 +31,73 @@ pub(crate) struct SegmentReader {
     file: Arc<dyn File>,
     purpose: Purpose,
     seed: u32,
-    /// The end of the file, and where its header says it should be.
+    /// The end of the file, and the file length that the header states.
     end: u64,
     capacity: u64,
-    /// Where the next record is looked for.
+    /// Offset at which the next record is expected.
     at: u64,
-    /// Whether the record before it says that the segment ends there.
+    /// Whether the record read last says that the segment ends after it.
     ended: bool,
-    /// The bytes of which searches computed checksums.
+    /// Bytes of which searches computed checksums.
     checked: u64,
     window: Window,
 }
 
-/// A record that was read: where it lies, and all it says but its keyspaces and body, which
-/// [`SegmentReader::keyspaces`] and [`SegmentReader::body`] give until the next read.
+/// A record that was read: its position and all its fields but the keyspaces and body, which
+/// [`SegmentReader::keyspaces`] and [`SegmentReader::body`] return until the next read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Located {
+pub(crate) struct LocatedRecord {
     pub(crate) offset: u64,
     pub(crate) end: u64,
     pub(crate) sequence: u64,
     pub(crate) seqno: u64,
-    pub(crate) what: What,
+    pub(crate) content: LocatedContent,
 }
 
-impl Located {
-    /// The first seqno behind it.
+impl LocatedRecord {
+    /// The first seqno after the record.
     pub(crate) const fn next_seqno(&self) -> u64 {
-        match self.what {
-            What::Batch { ops, .. } => self.seqno + ops as u64,
-            What::Mark { .. } | What::Begin(_) => self.seqno,
+        match self.content {
+            LocatedContent::Batch { ops, .. } => self.seqno + ops as u64,
+            LocatedContent::Mark { .. } | LocatedContent::Begin(_) => self.seqno,
         }
     }
 }
 
-/// As [`Content`], with lengths for bytes.
+/// As [`Content`], with lengths in place of bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum LocatedContent {
     Batch { ops: u32, keyspaces: usize, body: usize },
     Mark { durable: u64 },
     Begin(Begin),
 }
 
-/// What lies behind the last record that could be read.
+/// A survey of the bytes after the last readable record.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The lane was durable below this lane sequence, as Marks say.
+    /// According to Marks there, the lane was durable below this lane sequence.
     pub(crate) durable: u64,
-    /// True where anything was ever stored there.
+    /// Whether anything was ever stored there.
     pub(crate) dirty: bool,
-    /// The device's first refusal to read a page.
+    /// The error of the first page that the device could not read.
     pub(crate) unreadable: Option<Error>,
 }
 
 impl Survey {
-    /// True where surely nothing was ever stored there.
+    /// Whether certainly nothing was ever stored there.
     pub(crate) const fn is_clean(&self) -> bool {
         !self.dirty && self.unreadable.is_none()
     }
 }
 
 impl SegmentReader {
-    /// Opens a segment's file, and reads its header, which may be damaged. `by_page`, a page that
-    /// cannot be read costs no other, and is asked for twice.
+    /// Opens a segment's file and reads its header, which may be damaged. With `by_page`, a chunk that
+    /// the device cannot read is read again page by page, so that an unreadable page costs no other
+    /// page.
     pub(crate) fn open(
         medium: &dyn Medium,
-        (lane, segment): (LaneId, SegmentId),
+        lane: LaneId,
+        segment: SegmentId,
         store: Option<StoreId>,
         purpose: Purpose,
         by_page: bool,
@@ -127,12 +131,13 @@ impl SegmentReader {
         Ok((reader, header))
     }
 
-    /// Reads the records of a segment whose header is damaged: its name says whose they are.
-    pub(crate) fn assume(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
+    /// Sets the seed of a segment with a damaged header from the identity that its name gives.
+    pub(crate) fn assume_identity(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
         self.seed = SegmentHeader { store, lane, segment, capacity: 0 }.seed();
     }
 
-    /// What is wrong with the file's length, where it was cut and no record read last says so.
+    /// The damage if the file is shorter than its header states and its last record does not account for
+    /// it.
     pub(crate) fn shortened(&self) -> Option<Error> {
         (self.end < self.capacity && !self.ended).then(|| {
             Error::corrupt("log segment's length")
@@ -142,49 +147,50 @@ impl SegmentReader {
         })
     }
 
-    /// The bytes of which searches computed checksums.
+    /// Bytes of which searches computed checksums.
     #[cfg(test)]
     pub(crate) const fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// Where the next record is looked for.
+    /// Offset at which the next record is expected.
     pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where in the lane the segment begins, and the next seqno there; `None` where it does not
-    /// say so.
+    /// The segment's Begin, and the next seqno there; `None` if its first record is no Begin.
     pub(crate) fn begin(&mut self) -> Result<Option<(Begin, u64)>> {
         self.at = PAGE;
         let found = self.parse(PAGE, None)?.ok();
-        Ok(found.and_then(|found| match found.what {
-            What::Begin(begin) => Some((begin, found.seqno)),
+        Ok(found.and_then(|found| match found.content {
+            LocatedContent::Begin(begin) => Some((begin, found.seqno)),
             _ => None,
         }))
     }
 
-    /// The record of lane sequence `sequence`, if it follows: right here, or where the next page
-    /// begins, as it does after a sync. `None` leaves the position as it is.
+    /// The record of lane sequence `sequence` if it follows: at the current offset or, as after a sync,
+    /// at the next page. `None` leaves the offset as it is.
     ///
     /// # Errors
-    /// As the device's. Bytes that are not that record are no error.
-    pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<Located>> {
+    /// The device's. Bytes that are not that record are no error.
+    pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<LocatedRecord>> {
         let page = self.at.next_multiple_of(PAGE);
         let mut found = self.parse(self.at, Some(sequence))?;
         if found.is_err() && page > self.at {
             found = self.parse(page, Some(sequence))?;
         }
         let found = found.ok();
-        Ok(found.inspect(|found| self.go_behind(found)))
+        Ok(found.inspect(|found| self.move_past(found)))
     }
 
-    const fn go_behind(&mut self, found: &Located) {
+    fn move_past(&mut self, found: &LocatedRecord) {
+        invariant!(self.at <= found.offset, "a segment is read front to back");
+        invariant!(found.end <= self.end, "a record ends in its file");
         self.at = found.end;
-        self.ended = found.offset > PAGE && matches!(found.what, What::Begin(_));
+        self.ended = found.offset > PAGE && matches!(found.content, LocatedContent::Begin(_));
     }
 
-    /// Why there is no record of lane sequence `sequence` here.
+    /// Why the record of lane sequence `sequence` is not at the current offset.
     pub(crate) fn explain(&mut self, sequence: u64) -> Error {
         let why = match self.parse(self.at, Some(sequence)) {
             Ok(Err(Refusal::Nothing)) | Ok(Ok(_)) => {
@@ -199,30 +205,32 @@ impl SegmentReader {
     }
 
     /// The keyspaces of the record just read.
-    pub(crate) fn keyspaces(&self, found: &Located) -> Keyspaces<'_> {
-        let What::Batch { keyspaces, body, .. } = found.what else { return Keyspaces::none() };
+    pub(crate) fn keyspaces(&self, found: &LocatedRecord) -> Result<Keyspaces<'_>> {
+        let LocatedContent::Batch { keyspaces, body, .. } = found.content else {
+            return Ok(Keyspaces::none());
+        };
         let end = found.end - body as u64;
-        Keyspaces::of(self.window.get(end - keyspaces as u64, keyspaces).unwrap_or_default())
+        self.window.get_record(end - keyspaces as u64, keyspaces).map(Keyspaces::of)
     }
 
     /// The body of the record just read.
-    pub(crate) fn body(&self, found: &Located) -> &[u8] {
-        let What::Batch { body, .. } = found.what else { return &[] };
-        self.window.get(found.end - body as u64, body).unwrap_or_default()
+    pub(crate) fn body(&self, found: &LocatedRecord) -> Result<&[u8]> {
+        let LocatedContent::Batch { body, .. } = found.content else { return Ok(&[]) };
+        self.window.get_record(found.end - body as u64, body)
     }
 
     /// The whole record just read, as stored.
-    pub(crate) fn record(&self, found: &Located) -> &[u8] {
+    pub(crate) fn record(&self, found: &LocatedRecord) -> Result<&[u8]> {
         let len = (found.end - found.offset) as usize;
-        self.window.get(found.offset, len).unwrap_or_default()
+        self.window.get_record(found.offset, len)
     }
 
-    /// Goes to `at`.
-    pub(crate) const fn go_to(&mut self, at: u64) {
+    /// Moves to the offset `at`.
+    pub(crate) const fn seek(&mut self, at: u64) {
         self.at = at;
     }
 
-    /// Looks through everything from here to the end of the segment.
+    /// Surveys the bytes from the current offset to the end of the segment.
     pub(crate) fn survey(&mut self) -> Survey {
         let mut survey = Survey::default();
         let mut at = self.at;
@@ -248,8 +256,8 @@ impl SegmentReader {
         survey
     }
 
-    /// The record at `at`; of lane sequence `sequence`, where one is given.
-    fn parse(&mut self, at: u64, sequence: Option<u64>) -> Result<Result<Located, Refusal>> {
+    /// The record at `at`; if `sequence` is given, only with that lane sequence.
+    fn parse(&mut self, at: u64, sequence: Option<u64>) -> Result<Result<LocatedRecord, Refusal>> {
         let seed = self.seed;
         let room = self.end.saturating_sub(at);
         if room < FIXED_BYTES as u64 {
@@ -270,17 +278,19 @@ impl SegmentReader {
             Ok(record) if sequence.is_some_and(|sequence| !record.may_be(sequence)) => {
                 Err(Refusal::Other(record.sequence))
             }
-            Ok(record) => Ok(Located {
+            Ok(record) => Ok(LocatedRecord {
                 offset: at,
                 end: at + whole as u64,
                 sequence: sequence.unwrap_or(u64::from(record.sequence)),
                 seqno: record.seqno.get(),
-                what: match record.content {
-                    Content::Batch { ops, keyspaces, body } => {
-                        What::Batch { ops, keyspaces: keyspaces.bytes(), body: body.len() }
-                    }
-                    Content::Mark { durable } => What::Mark { durable },
-                    Content::Begin(begin) => What::Begin(begin),
+                content: match record.content {
+                    Content::Batch { ops, keyspaces, body } => LocatedContent::Batch {
+                        ops,
+                        keyspaces: keyspaces.bytes(),
+                        body: body.len(),
+                    },
+                    Content::Mark { durable } => LocatedContent::Mark { durable },
+                    Content::Begin(begin) => LocatedContent::Begin(begin),
                 },
             }),
         })
@@ -298,24 +308,24 @@ impl SegmentReader {
     }
 }
 
-/// Why bytes are not the record that was looked for.
+/// Why bytes are not the expected record.
 #[derive(Debug)]
 enum Refusal {
-    /// No record can begin so: free space.
+    /// Free space: no record begins with these bytes.
     Nothing,
-    /// A sound record of another lane sequence, of which this is the low half.
+    /// A sound record of another lane sequence; the low half of that.
     Other(u32),
     Damaged(Error),
 }
 
-/// A run of the file in memory.
+/// A range of the file in memory.
 #[derive(Debug)]
 struct Window {
-    /// Where in the file it begins: at a page.
+    /// File offset of the range; a multiple of a page.
     start: u64,
     bytes: Vec<u8>,
     chunk: Option<Buf>,
-    /// Whether pages are asked for one by one where a chunk cannot be read.
+    /// Whether to read page by page if the device cannot read a chunk.
     by_page: bool,
     /// Two chunks; more while a larger record is read.
     charge: Charge,
@@ -333,7 +343,12 @@ impl Window {
         self.bytes.get(from..from.checked_add(len)?)
     }
 
-    /// Brings `len` bytes at `at` into the window, of a file that ends at `end`.
+    /// Bytes of the record read last.
+    fn get_record(&self, at: u64, len: usize) -> Result<&[u8]> {
+        self.get(at, len).ok_or_else(|| broken_invariant!("the record read last is in memory"))
+    }
+
+    /// Reads the `len` bytes at `at` into the window. The file ends at `end`.
     fn load(
         &mut self,
         file: &dyn File,
@@ -353,7 +368,7 @@ impl Window {
             _ => self.bytes.clear(),
         }
         self.start = first;
-        // The length was checked against the file before it was asked for.
+        // The caller checked the length against the file.
         let most = (at - first) as usize + len + CHUNK_BYTES;
         if most as u64 > self.charge.bytes() {
             self.charge.grow(most as u64 - self.charge.bytes())?;
@@ -370,7 +385,9 @@ impl Window {
             };
             let (buf, result) = file.read(from, buf, purpose);
             if result.is_ok() {
-                self.bytes.extend_from_slice(buf.get(..whole).unwrap_or_default());
+                let read = buf.get(..whole);
+                let read = read.ok_or_else(|| broken_invariant!("a read fills its buffer"))?;
+                self.bytes.extend_from_slice(read);
             }
             self.chunk = (buf.len() == CHUNK_BYTES).then_some(buf);
             if result.is_err() && self.by_page && step > PAGE_BYTES {
@@ -379,6 +396,7 @@ impl Window {
             }
             result?;
         }
+        invariant!(self.bytes.len() as u64 <= self.charge.bytes(), "bytes in memory are charged");
         Ok(())
     }
 }

@@ -1,39 +1,40 @@
-//! The record: the unit that recovery finds whole or not at all (I11).
+//! The record: recovery finds it whole or not at all (I11).
 //!
 //! ```text
 //! 0        4              8            12        20
 //! | crc u32 | kind:4 len:28 | sequence u32 | seqno u64 | names | body |
 //! ```
-//! `len` counts names and body. Names are varints: operations, how many keyspaces, each keyspace.
-//! Marks and Begins have none. The checksum covers the body, then everything before the body but
-//! itself, and is masked with the segment's seed: a writer sums its body before it knows the
-//! record's place, outside every lock. docs/format/log.md has the byte tables.
+//! `len` counts names and body. The names are varints: the number of operations, the number of
+//! keyspaces, each keyspace. Marks and Begins have no names. The checksum covers the body, then the
+//! bytes before the body except the checksum itself, and is XORed with the segment's seed. So a writer
+//! computes the checksum of its body outside every lock, before it knows the record's position.
+//! docs/format/log.md has the byte tables.
 
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX};
-use base::{Cursor, Error, KeyspaceId, Result, Seqno, crc32c, crc32c_append, put_u64};
+use base::{Cursor, Error, KeyspaceId, Result, Seqno, crc32c, crc32c_append, invariant, put_u64};
 
-/// The fixed part of a record, bytes.
+/// Length of the fixed part of a record, bytes.
 pub const FIXED_BYTES: usize = 20;
 
-/// A whole Mark, bytes.
+/// Length of a whole Mark, bytes.
 pub(crate) const MARK_BYTES: usize = FIXED_BYTES + 8;
 
-/// A whole Begin, bytes.
+/// Length of a whole Begin, bytes.
 pub(crate) const BEGIN_BYTES: usize = FIXED_BYTES + 17;
 
 /// Every lane sequence is below this one.
 pub(crate) const SEQUENCE_BELOW: u64 = 1 << 63;
 
-/// The most bytes after the fixed part.
+/// Most bytes after the fixed part.
 const LENGTH_MAX: usize = BATCH_BYTES_MAX + 5 * (2 + KEYSPACES_MAX);
 const _: () = assert!(LENGTH_MAX < 1 << 28);
 
-/// What a record is. The numbers are stored, append-only; 0 is no record: zeros are free space.
+/// The kind of a record. The numbers are stored and append-only. 0 is no record: zeros are free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A write batch.
     Batch = 1,
-    /// How far the lane was durable; only ever the first record of a page.
+    /// The lane was durable up to some record. Always the first record of a page.
     Mark = 2,
     /// The first record of a segment.
     Begin = 3,
@@ -42,16 +43,16 @@ pub(crate) enum Kind {
 /// A record of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The low half of its lane sequence: its number among the lane's records.
+    /// The low half of its lane sequence, the record's number in the lane.
     pub sequence: u32,
     /// A batch's first seqno; otherwise the next seqno when the record was written.
     pub seqno: Seqno,
-    /// The rest.
+    /// The content, by kind.
     pub content: Content<'a>,
 }
 
 impl Record<'_> {
-    /// Whether it can have this lane sequence, of which only a Begin has more than the low half.
+    /// Whether the record can have this lane sequence. Only a Begin stores more than the low half.
     pub(crate) const fn may_be(&self, sequence: u64) -> bool {
         match self.content {
             Content::Begin(begin) => begin.sequence == sequence && self.sequence == sequence as u32,
@@ -60,14 +61,14 @@ impl Record<'_> {
     }
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// A write batch.
     Batch {
-        /// Operations, and seqnos taken.
+        /// Number of operations, and of seqnos taken.
         ops: u32,
-        /// The keyspaces it writes to.
+        /// The keyspaces that the batch writes to.
         keyspaces: Keyspaces<'a>,
         /// The operations, in the engine's encoding.
         body: &'a [u8],
@@ -77,22 +78,22 @@ pub enum Content<'a> {
         /// The lane sequence.
         durable: u64,
     },
-    /// The segment begins here.
+    /// The first record of a segment.
     Begin(Begin),
 }
 
-/// Where in the lane a segment begins. Replay of the segments before it ends there.
+/// The position in the lane at which a segment begins. Replay of the earlier segments ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// The lane sequence of the Begin itself.
     pub sequence: u64,
     /// The lane was durable below this lane sequence.
     pub durable: u64,
-    /// The log was opened here: every seqno below the record's is settled in every lane.
+    /// An open wrote this Begin: every seqno below the record's is settled in every lane.
     pub opened: bool,
 }
 
-/// The keyspaces of a batch, as stored and checked.
+/// The keyspaces of a batch, as stored. Their encoding was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyspaces<'a>(&'a [u8]);
 
@@ -105,7 +106,7 @@ impl<'a> Keyspaces<'a> {
         Self(&[])
     }
 
-    /// How many bytes they are stored in.
+    /// Length as stored, bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -119,13 +120,14 @@ impl Iterator for Keyspaces<'_> {
             return None;
         }
         let mut cursor = Cursor::new("keyspaces", self.0);
-        let id = u32::try_from(cursor.varint().ok()?).ok()?;
+        let id = cursor.varint().ok().and_then(|id| u32::try_from(id).ok());
+        invariant!(id.is_some(), "a record's keyspaces were checked when it was read");
         self.0 = cursor.rest();
-        Some(KeyspaceId(id))
+        id.map(KeyspaceId)
     }
 }
 
-/// How long the record is whose first bytes these are; `None` where none can begin so.
+/// The length of the record that begins with `bytes`; `None` if no record can begin so.
 #[must_use]
 pub fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
@@ -135,11 +137,11 @@ pub fn record_bytes(bytes: &[u8]) -> Option<usize> {
     (matches!(word >> 28, 1..=3) && length <= LENGTH_MAX).then_some(FIXED_BYTES + length)
 }
 
-/// Reads the record that begins `bytes`, in a segment whose seed is `seed`.
+/// Reads the record at the start of `bytes`, in a segment with `seed`.
 ///
 /// # Errors
-/// `Corrupt` where the bytes end before it does, its checksum does not match (I8), or what it
-/// says is not possible.
+/// `Corrupt` if the bytes end before the record does, its checksum does not match (I8), or a field is
+/// out of range.
 pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
     let Some(whole) = record_bytes(bytes) else {
         return Err(Error::corrupt("log record").expected("a kind and a length"));
@@ -174,7 +176,7 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
             return Err(Error::corrupt("log record").expected("an operation and a keyspace"));
         }
         Some((ops, _, keyspaces)) => {
-            // Who reads on counts from behind the batch.
+            // A reader continues at the seqno after the batch, which must be in range too.
             Seqno::try_from(seqno.saturating_add(ops as u64))?;
             Content::Batch { ops: ops as u32, keyspaces, body }
         }
@@ -193,7 +195,7 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
     Ok(Record { sequence, seqno: Seqno::try_from(seqno)?, content })
 }
 
-/// Reads a lane sequence. One of records that were written never nears the largest number.
+/// Reads a lane sequence. No lane ever comes near the bound.
 fn lane_sequence(cursor: &mut Cursor<'_>) -> Result<u64> {
     let sequence = cursor.u64()?;
     if sequence < SEQUENCE_BELOW {
@@ -204,8 +206,8 @@ fn lane_sequence(cursor: &mut Cursor<'_>) -> Result<u64> {
         .got(sequence))
 }
 
-/// Fills in the fixed part of `head`, which is a record up to its body. The body is `body_bytes`
-/// long and its CRC-32C is `body_crc`.
+/// Fills in the fixed part of `head`, which is a record up to its body. The body has `body_bytes` bytes
+/// and the CRC-32C `body_crc`.
 pub(crate) fn finish_record(
     head: &mut [u8],
     seed: u32,
@@ -216,7 +218,8 @@ pub(crate) fn finish_record(
     body_crc: u32,
 ) {
     let length = head.len().saturating_sub(FIXED_BYTES) + body_bytes;
-    debug_assert!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    invariant!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    invariant!(head.len() >= FIXED_BYTES, "a record's head holds its fixed part");
     let Some((crc, rest)) = head.split_first_chunk_mut::<4>() else { return };
     if let Some(fixed) = rest.first_chunk_mut::<16>() {
         let word = u128::from((kind as u32) << 28 | length as u32);
@@ -226,7 +229,7 @@ pub(crate) fn finish_record(
     *crc = (crc32c_append(body_crc, rest) ^ seed).to_le_bytes();
 }
 
-/// A whole Mark or Begin.
+/// Encodes a Mark or Begin.
 fn small(seed: u32, kind: Kind, sequence: u64, seqno: u64, body: &[u8]) -> Vec<u8> {
     let mut record = vec![0; FIXED_BYTES];
     finish_record(&mut record, seed, kind, sequence, seqno, body.len(), crc32c(body));

@@ -1,52 +1,54 @@
-//! Recovery: the lanes of a log, replayed in seqno order up to the first gap.
+//! Recovery: replays the lanes of a log in seqno order up to the first gap.
 //!
-//! The flow: find every segment, order each lane's into a [`Chain`], merge the chains, and end
-//! where no lane has the next seqno. Lanes become durable independently, so a later seqno may
-//! exist in one lane though an earlier one was lost in another; the earlier one was then never
-//! durable as a whole, and neither was the later one (I11). Past damage, a gap that the damage leaves is
-//! none.
+//! Flow: list every segment, order each lane's segments into a [`Chain`], merge the chains by seqno, and
+//! end at the first seqno that no lane has. Lanes become durable independently, so one lane may hold a
+//! later seqno although another lane lost an earlier one. The sync that would have acknowledged the
+//! earlier seqno then never completed, nor did that of the later one (I11). With
+//! [`Recover::PastDamage`], a gap that damage explains does not end replay.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno};
-use media::{Access, File, Purpose};
+use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno, broken_invariant};
+use media::{Access, Purpose};
 
-use crate::chain::{Chain, Cut, Source};
-use crate::found::{self, SegmentScan, SegmentState};
+use crate::chain::Chain;
+use crate::lane::SegmentTail;
 use crate::loss::Loss;
 use crate::name::{parse_segment_name, segment_name};
 use crate::options::Recover;
-use crate::reader::{Located, What};
-use crate::retention::{Retention, Sealed};
+use crate::position::Cut;
+use crate::reader::{LocatedContent, LocatedRecord};
+use crate::retention::{Retention, SealedSegment};
+use crate::scan::{self, SegmentScan, SegmentState};
+use crate::source::Source;
 use crate::supply::SEGMENT_MEMORY;
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// The next seqno at the log's oldest point: what is older was freed.
+    /// The next seqno at the log's oldest point; older records were freed.
     pub first: Seqno,
-    /// The last seqno in use: of the last record, or the floor asked for.
+    /// The last seqno in use: that of the last record, or the floor of the options.
     pub last: Seqno,
-    /// Records replayed.
+    /// Number of records replayed.
     pub records: u64,
-    /// Records not replayed, because every keyspace they write to has them flushed.
+    /// Number of records not replayed, because all their keyspaces have them flushed.
     pub skipped: u64,
-    /// Bytes of log up to where replay ended.
+    /// Bytes of log up to the end of replay.
     pub bytes: u64,
-    /// Segments in use.
+    /// Number of segments in use.
     pub segments: usize,
-    /// Where the tail was cut off, if anything was there: what was appended but never durable.
+    /// Position at which a tail was cut off: records that were appended but never durable.
     pub torn: Option<Cut>,
     /// The first damage, with [`crate::Recover::PastDamage`].
     pub damage: Option<Error>,
-    /// What all damage costs, lane by lane, in the order of the log.
+    /// All losses by damage, lane by lane, in log order.
     pub losses: Vec<Loss>,
 }
 
-/// The segments of every lane of a medium, in order, from where the log begins.
-fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
+/// The segments of every lane on the medium, in order, from the log's start on.
+fn list_segments(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
     for file in source.medium.list()? {
         if let Some((lane, segment)) = parse_segment_name(&file.name)
@@ -59,19 +61,19 @@ fn list(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     Ok(lanes)
 }
 
-/// Whom the records are for.
-pub(crate) struct Replay<'a> {
+/// The destination of replayed records.
+pub(crate) struct ReplaySink<'a> {
     /// As in [`crate::Log::open`].
     pub(crate) from: &'a dyn Fn(KeyspaceId) -> Option<Seqno>,
     /// As in [`crate::Log::open`].
     pub(crate) record: &'a mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
-    /// Told what `from` says.
+    /// Gets the answers of `from`.
     pub(crate) retention: &'a Retention,
-    /// What `from` said, by keyspace: `from` is asked once for each.
+    /// The answers of `from`, ordered by keyspace: it is called once for each.
     pub(crate) below: Vec<(KeyspaceId, Seqno)>,
 }
 
-impl Replay<'_> {
+impl ReplaySink<'_> {
     /// The seqno below which `keyspace`'s records are dead.
     fn below(&mut self, keyspace: KeyspaceId) -> Seqno {
         match self.below.binary_search_by_key(&keyspace, |(id, _)| *id) {
@@ -86,14 +88,14 @@ impl Replay<'_> {
     }
 }
 
-/// Replays every lane of a medium, and `lane` even if it has no segment yet; the chains, what was
-/// found, and the next seqno.
+/// Replays every lane on the medium, and `lane` even if it has no segment yet. Returns the chains, the
+/// result, and the next seqno.
 pub(crate) fn replay(
     source: &Source,
     lane: LaneId,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
 ) -> Result<(Vec<Chain>, Recovery, u64)> {
-    let mut lanes = list(source)?;
+    let mut lanes = list_segments(source)?;
     lanes.entry(lane).or_default();
     let mut chains = Vec::with_capacity(lanes.len());
     for (lane, ids) in &lanes {
@@ -103,17 +105,17 @@ pub(crate) fn replay(
     Ok((chains, recovery, next))
 }
 
-/// Replays `chains` in seqno order, leaving each at the end of what was replayed; what was found,
-/// and the next seqno.
+/// Replays `chains` in seqno order, and leaves each at the end of its replayed records. Returns the
+/// result and the next seqno.
 fn merge(
     chains: &mut [Chain],
     recover: Recover,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
 ) -> Result<(Recovery, u64)> {
     let mut recovery = Recovery::default();
     let begins = || chains.iter().filter_map(Chain::begin);
     recovery.first = Seqno::try_from(begins().min().unwrap_or(0))?;
-    // Below this seqno, gaps are segments that were freed, or were settled by an earlier open.
+    // Below this seqno, a gap is a freed segment, or was settled by an earlier open.
     let mut settled = begins().max().unwrap_or(0);
     let mut expected = 0;
     let mut heads = Vec::with_capacity(chains.len());
@@ -121,25 +123,27 @@ fn merge(
         heads.push(chain.next()?);
     }
     loop {
-        // At one seqno, Begins come first: they say that what precedes it is settled.
-        let key = |head: &Located| (head.seqno, matches!(head.what, What::Batch { .. }));
+        // At equal seqnos, Begins come first: they state that earlier seqnos are settled.
+        let key = |head: &LocatedRecord| {
+            (head.seqno, matches!(head.content, LocatedContent::Batch { .. }))
+        };
         let present = heads.iter().enumerate().filter_map(|(at, head)| Some((at, (*head)?)));
         let Some((at, head)) = present.min_by_key(|(_, head)| key(head)) else { break };
         let due = settled.max(expected);
         let is_lost = chains.iter().any(|chain| chain.may_have_lost(due));
         let Some(chain) = chains.get_mut(at) else { break };
-        if let What::Batch { ops, .. } = head.what {
+        if let LocatedContent::Batch { ops, .. } = head.content {
             let is_early = head.seqno < expected;
             let is_late = head.seqno > due && !is_lost;
             if is_late && heads.iter().any(Option::is_none) {
                 break;
             }
             if is_early || is_late {
-                chain.miss(&head, due, recover)?;
+                chain.note_gap(&head, due, recover)?;
             }
             if !is_early {
                 expected = head.seqno + u64::from(ops);
-                consume(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+                replay_record(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
             }
         } else {
             settled = settled.max(head.seqno);
@@ -151,7 +155,7 @@ fn merge(
     }
     for (chain, head) in chains.iter_mut().zip(&heads) {
         if let Some(head) = head {
-            chain.cut(head);
+            chain.cut_before(head);
         }
         recovery.losses.extend(chain.losses.iter().cloned());
         recovery.torn = recovery.torn.or(chain.torn());
@@ -163,22 +167,25 @@ fn merge(
     Ok((recovery, expected.max(settled)))
 }
 
-/// Hands a record to the engine if a keyspace still needs it, and notes what it keeps alive (I7).
-fn consume(
+/// Passes a record to the engine if a keyspace still needs it, and notes the keyspaces that it pins
+/// (I7).
+fn replay_record(
     chain: &mut Chain,
-    head: &Located,
+    head: &LocatedRecord,
     end: Seqno,
-    replay: &mut Replay<'_>,
+    replay: &mut ReplaySink<'_>,
     recovery: &mut Recovery,
 ) -> Result<()> {
-    let Some((reader, found)) = chain.reading() else { return Ok(()) };
+    let Some((reader, found)) = chain.reading() else {
+        return Err(broken_invariant!("a chain still reads the segment of its last record"));
+    };
     let mut needed = false;
-    for keyspace in reader.keyspaces(head) {
+    for keyspace in reader.keyspaces(head)? {
         needed |= replay.below(keyspace) < end;
         found.pins.pin(keyspace, end);
     }
     if needed {
-        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head))?;
+        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head)?)?;
         recovery.records += 1;
     } else {
         recovery.skipped += 1;
@@ -186,11 +193,8 @@ fn consume(
     Ok(())
 }
 
-/// The file in which replay of a lane ended, and the length of what is used of it.
-pub(crate) type Tail = Option<(Arc<dyn File>, u64)>;
-
-/// Removes what lies before the log's start, and came back or never went. What stays goes the next
-/// time: nobody reads it.
+/// Removes segments before the log's start, which a power cut brought back or a removal left. A removal
+/// that fails is repeated at the next open: recovery does not read these segments.
 pub(crate) fn remove_freed(source: &Source) -> Result<()> {
     for file in source.medium.list()? {
         if parse_segment_name(&file.name)
@@ -202,43 +206,46 @@ pub(crate) fn remove_freed(source: &Source) -> Result<()> {
     Ok(())
 }
 
-/// Makes everything that a medium holds of the log durable: a process may have died with nothing
-/// synced, or with a sync that failed. Before replay, because what is replayed may be flushed to tables, and
-/// a table must not outlive the records before it. Reads the log once to know what no Mark vouches for.
+/// Makes all of the log on the medium durable: a process may have died before a sync, or after one that
+/// failed. Runs before replay, because replayed records may be flushed to tables, and a table must not
+/// outlive the log records before it. Reads the log once to find the records that no Mark vouches for.
 pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
-    for (lane, segments) in list(source)? {
+    for (lane, segments) in list_segments(source)? {
         for segment in segments {
             source.medium.open(&segment_name(lane, segment), Access::Bytes)?.sync(Purpose::Log)?;
         }
     }
     let (retention, mut nothing) = (Retention::default(), |_, _: &[u8]| Ok(()));
-    let mut nobody =
-        Replay { from: &|_| None, record: &mut nothing, retention: &retention, below: Vec::new() };
+    let mut nobody = ReplaySink {
+        from: &|_| None,
+        record: &mut nothing,
+        retention: &retention,
+        below: Vec::new(),
+    };
     for chain in replay(source, lane, &mut nobody)?.0 {
-        // Past damage, what is replayed is durable once it is in tables.
+        // Records replayed past damage become durable by being flushed to tables.
         if !chain.losses.is_empty() {
             continue;
         }
         let end = chain.sequence();
         for found in chain.reached().iter().filter_map(|at| chain.segments.get(*at)) {
             if found.limit.min(end) > chain.durable {
-                let begin = found.first.map_or(0, |first| first.sequence);
-                store_again(source, (chain.lane, found.id), (begin, found.tail))?;
+                store_again(source, chain.lane, found)?;
             }
         }
     }
     Ok(())
 }
 
-/// Keeps the segments that were replayed. The others are named: in `unused` those that were made ahead, and
-/// hold nothing; in `stale` the rest.
+/// Keeps the segments that were replayed. Adds the names of the others to `unused` if they are empty
+/// segments made ahead of need, else to `stale`. Returns the tail in which replay ended.
 pub(crate) fn settle(
     chain: Chain,
     source: &Source,
     retention: &Retention,
     stale: &mut Vec<String>,
     unused: &mut Vec<String>,
-) -> Result<Tail> {
+) -> Result<Option<SegmentTail>> {
     let (lane, reached) = (chain.lane, chain.reached().to_vec());
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
@@ -254,34 +261,34 @@ pub(crate) fn settle(
             continue;
         }
         let file = source.medium.open(&name, Access::Bytes)?;
-        tail = Some((file, found.tail));
+        tail = Some(SegmentTail { file, used: found.tail });
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         let SegmentScan { tail: bytes, pins, .. } = found;
-        retention.seal(lane, Sealed { id, begin, bytes, pins, charge });
+        retention.add(lane, SealedSegment { id, begin, bytes, pins, charge });
     }
     Ok(tail)
 }
 
-/// Stores the records of a segment up to `tail` once more, from the lane sequence `begin` on, and syncs it.
+/// Stores the records of a segment up to its tail again, and syncs it.
 ///
-/// After a failed sync the system may go on to show content that is on no device, and report a
-/// later sync as done without writing it. No sector changes, so a power cut meanwhile costs
-/// nothing that was durable: each record is verified as it is read for this, since what was read
-/// wrong once would be stored so for good.
-fn store_again(source: &Source, at: (LaneId, SegmentId), (begin, tail): (u64, u64)) -> Result<()> {
+/// After a failed sync, the operating system may show content that is on no device, and may report
+/// success for a later sync without writing it. The stored bytes do not change, so a power cut meanwhile
+/// loses nothing durable. Each record is verified as it is read for this purpose, because a read error
+/// would otherwise be stored for good.
+fn store_again(source: &Source, lane: LaneId, scan: &SegmentScan) -> Result<()> {
     const AT_ONCE_BYTES: usize = 256 << 10;
     let _charge = source.account.charge(AT_ONCE_BYTES as u64)?;
-    let file = source.medium.open(&segment_name(at.0, at.1), Access::Bytes)?;
-    let mut reader = found::open(source, at.0, at.1)?;
+    let file = source.medium.open(&segment_name(lane, scan.id), Access::Bytes)?;
+    let mut reader = scan::open(source, lane, scan.id)?;
     let (mut from, mut bytes) = (0, Vec::with_capacity(AT_ONCE_BYTES));
-    let mut sequence = begin;
-    while reader.at() < tail {
+    let mut sequence = scan.first.map_or(0, |first| first.sequence);
+    while reader.at() < scan.tail {
         let Some(found) = reader.next(sequence)? else { return Err(reader.explain(sequence)) };
-        if found.offset >= tail {
+        if found.offset >= scan.tail {
             break;
         }
         sequence += 1;
-        let record = reader.record(&found);
+        let record = reader.record(&found)?;
         let follows = found.offset == from + bytes.len() as u64;
         let goes_on = follows && bytes.len() + record.len() <= AT_ONCE_BYTES;
         if !bytes.is_empty() && !goes_on {
@@ -303,9 +310,9 @@ fn store_again(source: &Source, at: (LaneId, SegmentId), (begin, tail): (u64, u6
     file.sync(Purpose::Log)
 }
 
-/// Gives back the space behind `tail`, now that a later segment says that nothing follows.
-pub(crate) fn trim(tail: Tail) -> Result<()> {
-    let Some((file, bytes)) = tail else { return Ok(()) };
-    let used = bytes.next_multiple_of(PAGE_BYTES as u64);
+/// Returns the space after `tail` to the device, once a later segment states that no record follows.
+pub(crate) fn trim(tail: Option<SegmentTail>) -> Result<()> {
+    let Some(SegmentTail { file, used }) = tail else { return Ok(()) };
+    let used = used.next_multiple_of(PAGE_BYTES as u64);
     if file.size()? > used { file.set_len(used) } else { Ok(()) }
 }

@@ -1,20 +1,20 @@
-//! Which segments are still needed (I7).
+//! Retention: which segments are still needed (I7).
 //!
-//! A lane's segments are freed oldest first. So a lane's records are one unbroken run, and a
-//! segment missing from the middle is damage that recovery sees.
+//! The segments of a lane are freed oldest first. So the records of a lane have no gaps, and recovery
+//! recognises a segment missing from the middle as damage.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno};
+use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
 
-use crate::log::LANE;
+use crate::position::LANE;
 
 use crate::pins::Pins;
 
 /// A segment that is no longer written.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedSegment {
     pub(crate) id: SegmentId,
     /// The lane sequence of its Begin.
     pub(crate) begin: u64,
@@ -26,14 +26,14 @@ pub(crate) struct Sealed {
     pub(crate) charge: Charge,
 }
 
-/// See the module. Its lock is a leaf: nothing else is taken or done under it.
+/// See the module. Its lock is a leaf: no other lock is taken and no I/O is done under it.
 #[derive(Debug, Default)]
 pub(crate) struct Retention(Mutex<RetentionState>);
 
 #[derive(Debug, Default)]
 struct RetentionState {
     /// Per lane, oldest first.
-    sealed: BTreeMap<LaneId, VecDeque<Sealed>>,
+    sealed: BTreeMap<LaneId, VecDeque<SealedSegment>>,
     /// The seqno below which a keyspace's records are dead.
     below: HashMap<KeyspaceId, Seqno>,
 }
@@ -46,8 +46,14 @@ impl RetentionState {
 
 impl Retention {
     /// Adds a lane's newest sealed segment.
-    pub(crate) fn seal(&self, lane: LaneId, segment: Sealed) {
-        self.0.lock().sealed.entry(lane).or_default().push_back(segment);
+    pub(crate) fn add(&self, lane: LaneId, segment: SealedSegment) {
+        let mut state = self.0.lock();
+        let segments = state.sealed.entry(lane).or_default();
+        invariant!(
+            segments.back().is_none_or(|newest| newest.id < segment.id),
+            "a lane's segments are sealed in the order of their ids"
+        );
+        segments.push_back(segment);
     }
 
     /// The records of `keyspace` below `below` are dead.
@@ -57,9 +63,9 @@ impl Retention {
         *old = below.max(*old);
     }
 
-    /// Where each lane could begin that now begins with a dead segment, and the lane sequence of the
-    /// Begin there, which must be durable first; once `flushed`, where that is something to come.
-    /// `active` is the segment that is written: without one, the newest sealed one is still needed.
+    /// For each lane whose oldest segment is dead: the segment at which the lane could begin, and the
+    /// lane sequence of its Begin, which must be durable first. `flushed` is a flush to assume as done.
+    /// `active` is the segment being written; without one, the newest sealed segment is still needed.
     pub(crate) fn starts(
         &self,
         active: Option<(SegmentId, u64)>,
@@ -70,45 +76,54 @@ impl Retention {
             let coming = flushed.filter(|(flushed, _)| *flushed == keyspace);
             coming.map_or(Seqno::ZERO, |(_, below)| below).max(state.below(keyspace))
         };
+        let newest = state.sealed.get(&LANE).and_then(VecDeque::back);
+        invariant!(
+            active.is_none_or(|(active, _)| newest.is_none_or(|newest| newest.id < active)),
+            "the segment being written is newer than the sealed ones"
+        );
         let mut starts = Vec::new();
         for (lane, segments) in &state.sealed {
-            let is_alive = |sealed: &Sealed| sealed.pins.alive(below).next().is_some();
-            let place = |sealed: &Sealed| (sealed.id, sealed.begin);
-            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(place);
+            let is_alive = |sealed: &SealedSegment| sealed.pins.alive(below).next().is_some();
+            let position = |sealed: &SealedSegment| (sealed.id, sealed.begin);
+            let begin = segments.iter().find(|sealed| is_alive(sealed)).map(position);
             let begin = begin.or_else(|| match segments.back() {
-                // Nothing is appended to other lanes.
+                // Other lanes receive no appends.
                 Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
-                newest => active.or_else(|| newest.map(place)),
+                newest => active.or_else(|| newest.map(position)),
             });
             let is_later =
                 |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);
+            invariant!(begin.is_some() || segments.is_empty(), "a lane with segments has a start");
             starts.extend(begin.filter(is_later).map(|(id, begin)| (*lane, id, begin)));
         }
         starts
     }
 
-    /// The oldest segment of the lane that is written, and the lane sequence of its Begin.
+    /// The oldest segment of the lane that receives appends, and the lane sequence of its Begin.
     pub(crate) fn oldest(&self) -> Option<(SegmentId, u64)> {
         let state = self.0.lock();
         state.sealed.get(&LANE)?.front().map(|sealed| (sealed.id, sealed.begin))
     }
 
-    /// The lane's oldest segment, where that is before `start`.
+    /// The lane's oldest segment if it is before `start`.
     pub(crate) fn oldest_before(&self, lane: LaneId, start: SegmentId) -> Option<SegmentId> {
         let state = self.0.lock();
         let oldest = state.sealed.get(&lane)?.front()?.id;
         (oldest < start).then_some(oldest)
     }
 
-    /// The lane's oldest segment is gone.
-    pub(crate) fn freed(&self, lane: LaneId) {
-        if let Some(segments) = self.0.lock().sealed.get_mut(&lane) {
-            segments.pop_front();
-        }
+    /// Notes that `segment`, the oldest of its lane, was removed.
+    pub(crate) fn freed(&self, lane: LaneId, segment: SegmentId) {
+        let mut state = self.0.lock();
+        let oldest = state.sealed.get_mut(&lane).and_then(VecDeque::pop_front);
+        invariant!(
+            oldest.is_some_and(|oldest| oldest.id == segment),
+            "a lane's segments are freed oldest first"
+        );
     }
 
-    /// What keeps each lane's oldest segment alive, with the seqno to flush below; of `active`
-    /// where no segment is sealed.
+    /// The pins of each lane's oldest segment that are alive, with the seqno up to which to flush. The
+    /// pins of `active` if no segment is sealed.
     pub(crate) fn pinning(&self, active: Option<&Pins>) -> Vec<(KeyspaceId, Seqno)> {
         let state = self.0.lock();
         let oldest = state.sealed.values().filter_map(|segments| Some(&segments.front()?.pins));
@@ -122,7 +137,7 @@ impl Retention {
         all.alive(|_| Seqno::ZERO).collect()
     }
 
-    /// How many segments are sealed and not freed, and their written bytes.
+    /// The number of sealed segments that are not freed, and their written bytes.
     pub(crate) fn sealed(&self) -> (u64, u64) {
         let state = self.0.lock();
         let segments = state.sealed.values().flatten();

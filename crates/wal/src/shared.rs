@@ -1,16 +1,16 @@
-//! What callers read without the lane: how far the log is written and durable, whether it is
-//! poisoned, and what it counted.
+//! The state of the log that callers read without the lane: the written and durable positions, the
+//! poison, and the counters.
 
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Error, Result, Seqno};
+use base::{Error, Result, Seqno, invariant};
 
 use crate::statistics::Statistics;
 
-/// Only the lane's holder advances `last`, only the one caller that syncs the durable points.
-/// `Release` on advance, `Acquire` on read: who sees a point sees what was done to reach it.
+/// Only the leader advances `last`, and only the one caller that syncs advances the durable positions.
+/// `Release` on advance, `Acquire` on read: a reader of a position sees the writes that led to it.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     last: AtomicU64,
@@ -19,32 +19,32 @@ pub(crate) struct Shared {
     /// Written bytes of the segment being written. A statistic: `Relaxed`.
     active_bytes: AtomicU64,
     poison: OnceLock<Error>,
-    /// Called where the next stores should be prepared.
-    pub(crate) ahead: Ahead,
+    /// Called when the next stores should be prepared.
+    pub(crate) growth: GrowthListener,
     pub(crate) counters: Counters,
 }
 
-/// Whom to tell that the log has grown.
+/// The listener for growth of the log.
 #[derive(Default)]
-pub(crate) struct Ahead(OnceLock<Box<dyn Fn() + Send + Sync>>);
+pub(crate) struct GrowthListener(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
-impl Ahead {
-    /// The one to tell, from now on.
-    pub(crate) fn set(&self, tell: Box<dyn Fn() + Send + Sync>) {
-        // The first one stays: there is one engine.
-        let _ = self.0.set(tell);
+impl GrowthListener {
+    /// Installs the listener.
+    pub(crate) fn listen(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        // The first listener stays: a log has one engine.
+        let _ = self.0.set(listener);
     }
 
-    pub(crate) fn tell(&self) {
-        if let Some(tell) = self.0.get() {
-            tell();
+    pub(crate) fn notify(&self) {
+        if let Some(listener) = self.0.get() {
+            listener();
         }
     }
 }
 
-impl fmt::Debug for Ahead {
+impl fmt::Debug for GrowthListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ahead")
+        f.write_str("GrowthListener")
     }
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct Counters {
     pub(crate) segments_freed: AtomicU64,
 }
 
-/// Counts `by` more.
+/// Adds `by`.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Counts `by` more where only the lane's holder counts: no locked instruction on the hot path.
-pub(crate) fn count_alone(counter: &AtomicU64, by: u64) {
+/// Adds `by` to a counter that only the leader changes: no locked instruction on the hot path.
+pub(crate) fn count_exclusive(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
@@ -79,6 +79,7 @@ impl Shared {
     }
 
     pub(crate) fn set_last(&self, last: u64) {
+        invariant!(self.last.load(Ordering::Relaxed) <= last, "the last appended seqno only grows");
         self.last.store(last, Ordering::Release);
     }
 
@@ -104,7 +105,7 @@ impl Shared {
         self.active_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The counters, where `sealed` segments are in use beside the one being written.
+    /// The counters. `sealed` is the number of segments in use besides the one being written.
     pub(crate) fn statistics(&self, sealed: u64) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -128,14 +129,14 @@ impl Shared {
         self.poison.get()
     }
 
-    /// Poisons the log with `error`, unless an earlier one did; what the caller gets.
+    /// Poisons the log with `error` unless it is poisoned. Returns the error for the caller.
     #[cold]
     pub(crate) fn poisoned_by(&self, error: Error) -> Error {
         Error::poisoned_by("commit log", self.poison.get_or_init(|| error))
     }
 
     /// # Errors
-    /// `Poisoned` where the log is.
+    /// `Poisoned` if the log is.
     pub(crate) fn check(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),

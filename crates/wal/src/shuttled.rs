@@ -1,5 +1,5 @@
-//! The combiner, its slots and the syncer, compiled over shuttle's scheduler, which picks every
-//! interleaving.
+//! Model tests of the combiner, its slots and the syncer: the same files, compiled over shuttle's
+//! scheduler, which explores interleavings.
 
 #[expect(clippy::duplicate_mod, reason = "the same source over other primitives is the point")]
 #[path = "combiner.rs"]
@@ -22,19 +22,19 @@ use combiner::{Combiner, Writer};
 use sync::Arc;
 use syncer::Syncer;
 
-/// The twin of `crate::sync`.
+/// The counterpart of `crate::sync`.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use shuttle::sync::{Arc, Condvar, MutexGuard};
 
-    /// Fewer than callers: some find none.
+    /// Fewer slots than callers, so that some callers find none.
     pub(crate) const SLOTS: usize = 2;
 
     pub(crate) fn home() -> usize {
         0
     }
 
-    /// A look again, then sleep.
+    /// Spins once, then sleeps.
     #[derive(Default)]
     pub(crate) struct Backoff(bool);
 
@@ -67,7 +67,7 @@ mod sync {
     }
 }
 
-/// Writes to memory; refuses a group that holds an operation count of [`REFUSED`].
+/// Writes to memory. Refuses a group that holds a batch of [`REFUSED`] operations.
 struct Tape {
     next: u64,
     /// First seqno and operations of every record.
@@ -78,8 +78,8 @@ const REFUSED: u32 = 7;
 
 impl Writer for Tape {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
-        assert!(group.len() > 0, "an empty group is never written");
-        group.finish(0, 0, self.next);
+        assert!(!group.is_empty(), "an empty group is never written");
+        group.finish(0, 0, self.next)?;
         let mut bytes = group.image().to_vec();
         bytes.extend_from_slice(rest);
         let (mut at, mut next, mut records) = (0, self.next, Vec::new());
@@ -106,15 +106,15 @@ fn append(combiner: &Combiner<Tape>, ops: u32) -> Result<Seqno> {
     combiner.append(&Batch { keyspaces: &[KeyspaceId(1)], ops, body: &[ops as u8; 3] })
 }
 
-/// Runs `test` under many interleavings, random ones and ones with few, well-placed switches.
+/// Runs `test` under many interleavings: random ones, and ones with few, well-placed switches.
 fn explore(runs: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
     shuttle::check_random(test, runs);
     shuttle::check_pct(test, runs, 3);
 }
 
-/// Four threads append; a fifth looks in under the barrier; a sixth appends if it likes what it
-/// sees there. Every batch is written once, with the seqno its caller got, nothing comes between a
-/// check and its batch, and nobody waits for ever. `group_bytes` bounds what is copied.
+/// Four threads append. A fifth reads the state under the barrier. A sixth appends only if its check
+/// succeeds. Every batch is written once, with the seqno that its caller got. No batch comes between a
+/// check and its batch, and no thread waits for ever. `group_bytes` bounds the records that are copied.
 fn appends_and_barriers(group_bytes: usize) {
     let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, group_bytes));
     let writers = (1..=4u32).map(|ops| {
@@ -140,12 +140,13 @@ fn appends_and_barriers(group_bytes: usize) {
         assert_eq!(first.unwrap().get(), seen);
         (seen, 5)
     });
-    let mut told: Vec<_> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
-    told.push(checker.join().unwrap());
-    told.sort_unstable();
+    let mut returned: Vec<_> =
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+    returned.push(checker.join().unwrap());
+    returned.sort_unstable();
     let (next, before) = looker.join().unwrap();
     combiner.with(|tape| {
-        assert_eq!(tape.records, told);
+        assert_eq!(tape.records, returned);
         assert_eq!(tape.next, 1 + 2 * (1 + 2 + 3 + 4) + 5);
         assert!(tape.records[..before].iter().all(|(first, ops)| first + ops <= next));
         assert!(tape.records[before..].iter().all(|(first, _)| *first >= next));
@@ -153,18 +154,18 @@ fn appends_and_barriers(group_bytes: usize) {
 }
 
 #[test]
-fn every_published_batch_is_written_once_and_told_its_seqno() {
+fn every_published_batch_is_written_once_with_the_seqno_returned() {
     explore(2000, || appends_and_barriers(1 << 20));
 }
 
 #[test]
 fn callers_whose_batch_does_not_fit_a_slot_wait_for_the_lane() {
-    // A record of 26 bytes fits a group, and no slot; and nothing.
+    // A record has 26 bytes: with 30 it fits a group but no slot, with 10 neither.
     explore(1000, || appends_and_barriers(30));
     explore(1000, || appends_and_barriers(10));
 }
 
-/// A refused group is refused as a whole, and takes no seqnos; the others are not touched by it.
+/// A refused group is refused as a whole and takes no seqnos. The other groups are unaffected.
 #[test]
 fn a_refused_group_takes_no_seqnos() {
     explore(1000, || {
@@ -176,9 +177,9 @@ fn a_refused_group_takes_no_seqnos() {
                 thread::spawn(move || (ops, append(&combiner, ops)))
             })
             .collect();
-        let told: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        let returned: Vec<_> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
         let mut written = Vec::new();
-        for (ops, result) in told {
+        for (ops, result) in returned {
             match result {
                 Ok(first) => written.push((first.get(), u64::from(ops))),
                 Err(error) => assert_eq!(error.kind(), base::ErrorKind::NoSpace),
@@ -190,10 +191,10 @@ fn a_refused_group_takes_no_seqnos() {
     });
 }
 
-/// Callers write, then sync, twice. Each returns only once what it wrote is durable, whoever begins the
-/// syncs between, and syncs are shared: there are never more than calls, and in some interleaving fewer.
+/// Callers write, then sync, twice. Each returns only after its write is durable, whichever caller
+/// syncs. Syncs are shared: never more syncs than calls, and in some interleaving fewer.
 #[test]
-fn syncs_are_shared_and_cover_who_waits_for_them() {
+fn concurrent_syncs_are_shared_and_cover_every_waiting_caller() {
     static SHARED: AtomicU64 = AtomicU64::new(0);
     explore(1000, || {
         let state = Arc::new((Syncer::default(), [const { AtomicU64::new(0) }; 3]));
@@ -227,14 +228,14 @@ fn syncs_are_shared_and_cover_who_waits_for_them() {
     assert!(SHARED.load(SeqCst) > 0, "no sync was ever shared");
 }
 
-/// A device loses a record and tells one of the two that sync the file: whichever it is, the caller that
-/// wrote the record is never told that it is durable.
+/// A device loses a record and reports the failure to one of two callers that sync the file. Whichever
+/// caller gets the report, the writer of the record is not told that it is durable.
 #[test]
-fn what_a_sync_ahead_is_told_callers_hear() {
-    static TOLD_AHEAD: AtomicU64 = AtomicU64::new(0);
+fn a_failure_reported_to_a_sync_ahead_reaches_the_callers() {
+    static REPORTED_AHEAD: AtomicU64 = AtomicU64::new(0);
     explore(1000, || {
         let state = Arc::new((Syncer::default(), [const { AtomicU64::new(0) }; 2]));
-        /// Whether the device failed: the first to sync hears of it.
+        /// Whether the device reports its failure: to the first sync only.
         fn fails(syncs: &AtomicU64) -> bool {
             let first = syncs.fetch_add(1, SeqCst) == 0;
             thread::yield_now();
@@ -246,7 +247,7 @@ fn what_a_sync_ahead_is_told_callers_hear() {
             syncer.sync_ahead(|| {
                 if fails(syncs) {
                     poisoned.store(1, SeqCst);
-                    TOLD_AHEAD.fetch_add(1, SeqCst);
+                    REPORTED_AHEAD.fetch_add(1, SeqCst);
                 }
             });
         });
@@ -256,5 +257,5 @@ fn what_a_sync_ahead_is_told_callers_hear() {
         assert!(syncer.sync(|| None, || failed(fails(syncs)), finish).is_err());
         beside.join().unwrap();
     });
-    assert!(TOLD_AHEAD.load(SeqCst) > 0, "no sync ahead was ever told");
+    assert!(REPORTED_AHEAD.load(SeqCst) > 0, "no failure was ever reported to a sync ahead");
 }

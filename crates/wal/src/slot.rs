@@ -1,90 +1,100 @@
-//! A slot: where one caller leaves a record for whoever has the lane, and is told what became of it.
+//! A slot: a follower leaves one record here for the leader, and receives the outcome.
 //!
-//! Each is on cache lines of its own, so that callers who wait disturb neither one another nor the lane's
-//! holder: a record costs two of them their way from one core to another and back.
+//! Each slot has its own cache lines, so that waiting followers disturb neither one another nor the
+//! leader. A record costs two cache-line transfers between cores, and two back.
 
-use base::{Error, Result, Seqno};
+use base::{Error, Result, Seqno, broken_invariant, invariant};
 
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::group::Group;
 use crate::options::Batch;
 
-/// Nobody has it.
+/// Not in use.
 const FREE: u64 = 0;
-/// A caller has it, and no record is in it.
+/// Claimed by a caller, still without a record.
 const CLAIMED: u64 = 1;
-/// Its record waits for the lane's holder.
+/// Holds a record that waits for a leader.
 const PENDING: u64 = 2;
-/// The record could not be written: the desk says why.
+/// The record could not be written; the slot's content has the error.
 const FAILED: u64 = 3;
-/// The record's first seqno, and this, once it is written.
+/// The record is written: the state is this plus its first seqno.
 const WRITTEN: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Slot {
-    /// Whose turn it is: `Release` by whoever hands it on, `Acquire` by the other.
+    /// `Release` by the side that hands the slot on, `Acquire` by the other.
     state: AtomicU64,
-    desk: Mutex<LeaderState>,
-    /// The state changed, or the lane is free.
+    content: Mutex<SlotContent>,
+    /// Notified when the state changes or the lane is free.
     changed: Condvar,
 }
 
-/// What passes between the two.
+/// Data that passes between follower and leader.
 #[derive(Debug, Default)]
-pub(crate) struct LeaderState {
+pub(crate) struct SlotContent {
     /// One record.
     record: Group,
     failure: Option<Error>,
 }
 
 impl Slot {
-    /// Takes it, if nobody has it.
+    /// Claims the slot if it is free.
     pub(crate) fn claim(&self) -> bool {
         let (from, to) = (FREE, CLAIMED);
         self.state.load(Ordering::Relaxed) == from
             && self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Leaves the claimant's record for whoever has the lane.
+    /// Puts the claimant's record into the slot for a leader.
     pub(crate) fn publish(&self, batch: &Batch<'_>, body_crc: u32) {
-        self.desk.lock().record.push(batch, body_crc);
+        invariant!(
+            self.state.load(Ordering::Relaxed) == CLAIMED,
+            "a record is put into a slot that its caller claimed"
+        );
+        let mut content = self.content.lock();
+        invariant!(content.record.is_empty(), "a slot holds one record at a time");
+        content.record.push(batch, body_crc);
+        drop(content);
         self.state.store(PENDING, Ordering::Release);
     }
 
-    /// Whether a record waits in it.
+    /// Whether the slot holds a record that waits.
     pub(crate) fn is_pending(&self) -> bool {
         self.state.load(Ordering::Acquire) == PENDING
     }
 
-    /// Moves a waiting record behind those of `group`; how many operations stand before it.
+    /// Moves a waiting record to the end of `group`; returns the number of operations before it.
     pub(crate) fn take(&self, group: &mut Group) -> Option<u64> {
-        self.is_pending().then(|| group.take_in(&mut self.desk.lock().record))
+        self.is_pending().then(|| group.append(&mut self.content.lock().record))
     }
 
-    /// Tells the caller what became of the record that was taken.
-    pub(crate) fn decide(&self, outcome: Result<Seqno>) {
-        let mut desk = self.desk.lock();
+    /// Gives the follower the outcome of its record.
+    pub(crate) fn complete(&self, outcome: Result<Seqno>) {
+        invariant!(self.is_pending(), "only a pending record gets an outcome");
+        let mut content = self.content.lock();
         let state = match outcome {
             Ok(first) => WRITTEN + first.get(),
             Err(error) => {
-                desk.failure = Some(error);
+                content.failure = Some(error);
                 FAILED
             }
         };
-        // Under the lock: a caller that found it pending is asleep before the lock is free.
+        // Stored under the lock: a follower that saw PENDING sleeps before the lock is free.
         self.state.store(state, Ordering::Release);
-        drop(desk);
+        drop(content);
         self.changed.notify_one();
     }
 
-    /// What became of the record, once that is decided; the slot is another's then.
-    pub(crate) fn outcome(&self) -> Option<Result<Seqno>> {
+    /// The outcome of the record once there is one; frees the slot.
+    pub(crate) fn take_outcome(&self) -> Option<Result<Seqno>> {
         let outcome = match self.state.load(Ordering::Acquire) {
             PENDING => return None,
+            FREE | CLAIMED => Err(broken_invariant!("a slot without a record has no outcome")),
             FAILED => {
-                Err(self.desk.lock().failure.take().unwrap_or_else(|| Error::closed("log lane")))
+                let failure = self.content.lock().failure.take();
+                Err(failure.unwrap_or_else(|| broken_invariant!("a failed record has an error")))
             }
             written => Ok(Seqno::new(written - WRITTEN)),
         };
@@ -92,23 +102,23 @@ impl Slot {
         Some(outcome)
     }
 
-    /// For the caller, before it looks at the lane for the last time and sleeps.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, LeaderState> {
-        self.desk.lock()
+    /// Locks the content. The follower holds it while it checks the lane a last time and goes to sleep.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotContent> {
+        self.content.lock()
     }
 
-    /// Sleeps until the state changes, or the lane may be free.
+    /// Sleeps until the state changes or the lane may be free.
     pub(crate) fn sleep<'a>(
         &self,
-        desk: MutexGuard<'a, LeaderState>,
-    ) -> MutexGuard<'a, LeaderState> {
-        super::sync::wait(&self.changed, desk)
+        content: MutexGuard<'a, SlotContent>,
+    ) -> MutexGuard<'a, SlotContent> {
+        super::sync::wait(&self.changed, content)
     }
 
-    /// Makes the caller look at the lane again, if it sleeps. Under the lock: one that found the lane taken
-    /// is asleep before the lock is free.
+    /// Wakes the follower, if it sleeps, to check the lane again. Takes the lock: a follower that found
+    /// the lane busy sleeps before the lock is free.
     pub(crate) fn wake(&self) {
-        let _desk = self.desk.lock();
+        let _desk = self.content.lock();
         self.changed.notify_one();
     }
 }

@@ -1,43 +1,43 @@
-//! Where a log begins, which whoever opens it remembers.
+//! The start of a log, recorded outside the log.
 //!
-//! A removed segment may come back with a power cut, alone and beside segments that were removed
-//! after it. So before a segment is removed it is recorded, durably and apart from the log, that the
-//! log begins behind it: recovery reads nothing before that, and removes it once more.
+//! A removed segment may come back with a power cut, alone or beside segments that were removed after
+//! it. So before a segment is removed, the caller durably records that the log begins after it. Recovery
+//! does not read segments before the start, and removes them again.
 
 use std::collections::BTreeMap;
 
 use base::{LaneId, SegmentId};
 
-/// Of each lane, the oldest segment that some keyspace may need. What lies before it is dead for
-/// good: no id below it is ever given out.
+/// The oldest segment of each lane that some keyspace may need. Earlier segments are dead for good: no
+/// id below the start is assigned again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start(BTreeMap<LaneId, SegmentId>);
 
 impl Start {
-    /// A log of which nothing was removed.
+    /// The start of a log from which no segment was removed.
     #[must_use]
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// The oldest segment of `lane` that counts.
+    /// The first segment of `lane`.
     #[must_use]
     pub fn of(&self, lane: LaneId) -> SegmentId {
         self.0.get(&lane).copied().unwrap_or_default()
     }
 
-    /// From now on `lane` begins with `segment`, unless it begins later already.
+    /// Moves the start of `lane` to `segment` unless it is later already.
     pub fn raise(&mut self, lane: LaneId, segment: SegmentId) {
         let of = self.0.entry(lane).or_default();
         *of = segment.max(*of);
     }
 
-    /// The lanes of which segments were removed, and where each begins.
+    /// The lanes from which segments were removed, and the first segment of each.
     pub fn iter(&self) -> impl Iterator<Item = (LaneId, SegmentId)> {
         self.0.iter().map(|(lane, segment)| (*lane, *segment))
     }
 
-    /// True where nothing was removed.
+    /// Whether no segment was removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_only_begins_later() {
+    fn the_start_of_a_lane_never_moves_back() {
         let mut start = Start::new();
         assert_eq!(start.of(LaneId(1)), SegmentId(0));
         for (segment, expected) in [(4, 4), (2, 4), (9, 9)] {

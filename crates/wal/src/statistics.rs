@@ -1,27 +1,27 @@
-//! What a log did since it was opened.
+//! Statistics of a log.
 
 /// Counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Batches appended.
     pub records: u64,
-    /// Groups they were written in, one store each.
+    /// Groups of batches written, with one store each.
     pub groups: u64,
     /// Device syncs.
     pub syncs: u64,
-    /// Marks stored: how far the lane was durable.
+    /// Marks stored.
     pub marks: u64,
-    /// Bytes of batches as stored, headers included.
+    /// Bytes of batches as stored, record headers included.
     pub record_bytes: u64,
-    /// Bytes of their bodies.
+    /// Bytes of the batches' bodies.
     pub body_bytes: u64,
-    /// Bytes skipped because a record behind a sync begins a page.
+    /// Bytes skipped because the record after a sync begins a page.
     pub padding_bytes: u64,
     /// Segments in use, the one being written included.
     pub segments_live: u64,
     /// Segments made.
     pub segments_created: u64,
-    /// Segments made while a writer waited, because none was prepared.
+    /// Segments made while a writer waited, because none was ready.
     pub segments_inline: u64,
     /// Segments removed.
     pub segments_freed: u64,

@@ -1,15 +1,15 @@
-//! The supply of segments: the next ones are made ahead, off the path of the writers.
+//! The supply of segments: makes the next segments ahead of need, off the writers' path.
 //!
-//! A made segment has its space reserved, its header durable and its name durable: nothing in it
-//! can later be lost because the file was. One that cannot be made so is removed, and costs whoever needed
-//! it.
+//! A finished segment has its space reserved, and its header and name durable, so that no record in it
+//! can be lost with the file. A segment that cannot be finished is removed, and the caller that needs it
+//! gets the error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes,
+    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes, invariant,
     limits::KEYSPACES_MAX,
 };
 use media::{Access, File, Medium, Purpose};
@@ -20,15 +20,15 @@ use crate::name::segment_name;
 use crate::options::SEGMENT_BYTES_MIN;
 use crate::shared::{Shared, count};
 
-/// What one live segment may take in memory: its pins, and room for its file and name.
+/// Memory of one live segment, bytes: its pins, and room for its file and name.
 pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
 
-/// At most this part of a device is left free.
-const LEAVE_PART: u64 = 8;
+/// At most this fraction of a device, as a divisor, is left free.
+const LEAVE_FRACTION: u64 = 8;
 
-/// A segment that holds nothing yet.
+/// A segment without records.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct FreshSegment {
     pub(crate) id: SegmentId,
     pub(crate) seed: u32,
     pub(crate) file: Arc<dyn File>,
@@ -36,40 +36,43 @@ pub(crate) struct Fresh {
     pub(crate) charge: Charge,
 }
 
+/// The segments that a supply makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentSpec {
+    pub(crate) store: StoreId,
+    pub(crate) lane: LaneId,
+    /// Length of a segment unless a record needs more, bytes.
+    pub(crate) segment_bytes: u64,
+    /// As [`crate::Options::leave_bytes`].
+    pub(crate) leave_bytes: u64,
+}
+
 /// Makes segments of one lane.
 #[derive(Debug)]
 pub(crate) struct Supply {
     pub(crate) medium: Arc<dyn Medium>,
-    store: StoreId,
-    lane: LaneId,
-    segment_bytes: u64,
-    /// As [`crate::Options::leave_bytes`].
-    leave_bytes: u64,
+    spec: SegmentSpec,
     account: Account,
     shared: Arc<Shared>,
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
     /// made: a writer that runs out meanwhile waits for that segment instead of making a second one.
     making: Mutex<u64>,
-    /// Segments made ahead, in the order of use. Locked after `making`, and for moments only: whoever
-    /// finds one there waits for nothing.
-    ready: Mutex<VecDeque<Fresh>>,
+    /// Segments made ahead, in the order of use. Locked after `making`, and only briefly: a writer that
+    /// finds a segment here does not wait.
+    ready: Mutex<VecDeque<FreshSegment>>,
 }
 
 impl Supply {
     pub(crate) fn new(
         medium: &Arc<dyn Medium>,
-        (store, lane): (StoreId, LaneId),
-        (segment_bytes, leave_bytes): (u64, u64),
+        spec: SegmentSpec,
         next: u64,
         account: &Account,
         shared: &Arc<Shared>,
     ) -> Self {
         Self {
             medium: Arc::clone(medium),
-            store,
-            lane,
-            segment_bytes,
-            leave_bytes,
+            spec,
             account: account.clone(),
             shared: Arc::clone(shared),
             making: Mutex::new(next),
@@ -77,25 +80,30 @@ impl Supply {
         }
     }
 
-    /// What checksums of the records of the lane's segment `id` are masked with.
+    /// The seed of the lane's segment.
     pub(crate) fn seed(&self, segment: SegmentId) -> u32 {
-        let Self { store, lane, .. } = *self;
+        let SegmentSpec { store, lane, .. } = self.spec;
         SegmentHeader { store, lane, segment, capacity: 0 }.seed()
     }
 
-    /// Makes the next segment unless `ahead` are ready; whether it did.
+    /// Makes the next segment unless `ahead` are ready. Returns whether it made one.
     pub(crate) fn prepare(&self, ahead: usize) -> Result<bool> {
         let mut next = self.making.lock();
         if self.ready.lock().len() >= ahead {
             return Ok(false);
         }
-        self.leave(self.segment_bytes)?;
-        let fresh = self.make(&mut next, self.segment_bytes)?;
-        self.ready.lock().push_back(fresh);
+        self.check_free_space(self.spec.segment_bytes)?;
+        let fresh = self.make(&mut next, self.spec.segment_bytes)?;
+        let mut ready = self.ready.lock();
+        invariant!(
+            ready.back().is_none_or(|last| last.id < fresh.id),
+            "segments made ahead are in the order of their ids"
+        );
+        ready.push_back(fresh);
         Ok(true)
     }
 
-    /// Removes those made ahead beyond the first `ahead`; how many.
+    /// Removes the segments made ahead beyond the first `ahead`. Returns the number removed.
     pub(crate) fn give_back(&self, ahead: usize) -> Result<usize> {
         let _making = self.making.lock();
         let mut removed = 0;
@@ -104,7 +112,7 @@ impl Supply {
             let Some(last) = (ready.len() > ahead).then(|| ready.pop_back()).flatten() else {
                 return Ok(removed);
             };
-            // Removing a file may take milliseconds, for which no writer is to wait.
+            // Removing a file may take milliseconds; no writer may wait for it.
             drop(ready);
             if let Err(error) = self.medium.remove(last.file.name()) {
                 self.ready.lock().push_back(last);
@@ -114,17 +122,17 @@ impl Supply {
         }
     }
 
-    /// How many segments are made ahead.
+    /// Number of segments made ahead.
     pub(crate) fn ahead(&self) -> usize {
         self.ready.lock().len()
     }
 
-    /// The segment with which a log is opened: a shorter one where the device has no space for a
-    /// whole one, whatever it leaves, so that a full device can be deleted from.
-    pub(crate) fn take_first(&self, needed: u64) -> Result<Fresh> {
+    /// The first segment after an open. If the device has no space for a whole one it is shorter, and it
+    /// need not leave space free, so that a full store can be opened to delete from it.
+    pub(crate) fn take_first(&self, needed: u64) -> Result<FreshSegment> {
         let mut next = self.making.lock();
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
-        let mut capacity = self.segment_bytes.max(least);
+        let mut capacity = self.spec.segment_bytes.max(least);
         loop {
             match self.make(&mut next, capacity) {
                 Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
@@ -135,21 +143,21 @@ impl Supply {
         }
     }
 
-    /// The file of the segment made ahead that is the next to be used.
+    /// The file of the next segment made ahead.
     pub(crate) fn next(&self) -> Option<Arc<dyn File>> {
         self.ready.lock().front().map(|ready| Arc::clone(&ready.file))
     }
 
-    /// Has the first stores into the segment made ahead cost no more than a copy.
+    /// Prepares the first stores into the next segment made ahead: they then cost no more than a copy.
     pub(crate) fn prepare_stores(&self) {
         if let Some(file) = self.next() {
             file.prepare_stores(PAGE_BYTES as u64);
         }
     }
 
-    /// A segment of at least `needed` bytes: the next made ahead, or a new one.
-    pub(crate) fn take(&self, needed: u64) -> Result<Fresh> {
-        let fits = |ready: &mut VecDeque<Fresh>| {
+    /// A segment of at least `needed` bytes: the next one made ahead, or a new one.
+    pub(crate) fn take(&self, needed: u64) -> Result<FreshSegment> {
+        let fits = |ready: &mut VecDeque<FreshSegment>| {
             ready
                 .front()
                 .is_some_and(|first| first.capacity >= needed)
@@ -163,25 +171,30 @@ impl Supply {
         if let Some(fresh) = fits(&mut ready) {
             return Ok(fresh);
         }
-        // Ids grow in the order of use, so smaller ones cannot wait for their turn.
+        // Ids grow in the order of use, so a segment that is too small cannot be used later.
         while let Some(first) = ready.front() {
             self.medium.remove(first.file.name())?;
             ready.pop_front();
         }
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
-        let capacity = self.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
-        self.leave(capacity)?;
+        let capacity = self.spec.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
+        invariant!(
+            capacity.is_multiple_of(PAGE_BYTES as u64),
+            "a segment is a whole number of pages"
+        );
+        self.check_free_space(capacity)?;
         self.make(&mut next, capacity)
     }
 
-    /// Refuses a segment that would not leave what is to be left of the device.
-    fn leave(&self, capacity: u64) -> Result<()> {
-        if self.leave_bytes == 0 {
+    /// Refuses a segment that would leave too little space on the device.
+    fn check_free_space(&self, capacity: u64) -> Result<()> {
+        if self.spec.leave_bytes == 0 {
             return Ok(());
         }
         let Some(space) = self.medium.space()? else { return Ok(()) };
-        let least = capacity.saturating_add(self.leave_bytes.min(space.total / LEAVE_PART));
+        let least =
+            capacity.saturating_add(self.spec.leave_bytes.min(space.total / LEAVE_FRACTION));
         if space.free >= least {
             return Ok(());
         }
@@ -190,21 +203,22 @@ impl Supply {
             .got(format_bytes(space.free)))
     }
 
-    fn make(&self, next: &mut u64, capacity: u64) -> Result<Fresh> {
+    fn make(&self, next: &mut u64, capacity: u64) -> Result<FreshSegment> {
         self.shared.check()?;
         let charge = self.account.charge(SEGMENT_MEMORY)?;
         let id = SegmentId(*next);
-        let name = segment_name(self.lane, id);
-        let header = SegmentHeader { store: self.store, lane: self.lane, segment: id, capacity };
+        let name = segment_name(self.spec.lane, id);
+        let header =
+            SegmentHeader { store: self.spec.store, lane: self.spec.lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         let made = file
             .store(0, &header.encode(), Purpose::Log)
             .and_then(|()| file.sync(Purpose::Log))
             .and_then(|()| self.medium.sync_names(&[&name]));
         if let Err(error) = made {
-            // Nothing relies on it. Where it stays, it would look like damage in front of the next, and its
-            // removal may wait for a copy of the log, or be lost with a later sync of names: so the next has
-            // its number, and takes its place.
+            // The unfinished segment holds nothing. If it stayed, it would look like damage before the
+            // next segment. Its removal may be deferred by a copy of the log, or be lost with a later
+            // sync of names. So the next segment gets the same number, and replaces it.
             return Err(match self.medium.remove(&name) {
                 Ok(()) => error,
                 Err(_) => self.shared.poisoned_by(error),
@@ -212,6 +226,6 @@ impl Supply {
         }
         *next += 1;
         count(&self.shared.counters.segments_created, 1);
-        Ok(Fresh { id, seed: header.seed(), file, capacity, charge })
+        Ok(FreshSegment { id, seed: header.seed(), file, capacity, charge })
     }
 }

@@ -1,11 +1,12 @@
-//! The primitives of [`crate::combiner`], [`crate::slot`] and [`crate::syncer`]. Their tests compile the
-//! same files over a scheduler that explores interleavings, with a twin of this module.
+//! The synchronisation primitives of [`crate::combiner`], [`crate::slot`] and [`crate::syncer`]. The
+//! tests in `shuttled` compile the same files over shuttle's scheduler, with a counterpart of this
+//! module.
 
 pub(crate) use base::Backoff;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Records that can wait for the lane at a time.
+/// Number of slots: records that can wait for a leader at a time.
 pub(crate) const SLOTS: usize = 64;
 
 /// Waits until `condvar` is notified.

@@ -1,9 +1,10 @@
-//! The syncer: many callers wait for durability, one of them syncs for all. Beside them a background task
-//! may sync ahead of what they write, and a device tells a failure to one of those who sync a file: to
-//! whoever is told, and what was not stored then is gone for the next. So a sync that went well says nothing
-//! until the one beside it is known to have gone well, too.
+//! The syncer: many callers wait for durability, and one of them syncs for all.
+//!
+//! A background task may sync the same file at the same time, ahead of the writers. A device reports a
+//! failed sync of a file to only one of the callers that sync it, and drops the bytes that it could not
+//! write. So the success of one sync counts only after the other one is known to have succeeded too.
 
-use base::Result;
+use base::{Result, invariant};
 
 use super::sync::{Condvar, Mutex, wait};
 
@@ -12,14 +13,14 @@ use super::sync::{Condvar, Mutex, wait};
 pub(crate) struct Syncer {
     running: Mutex<bool>,
     finished: Condvar,
-    /// Held from before a sync ahead until its outcome is told.
+    /// Held from before a sync ahead until its outcome is recorded.
     ahead: Mutex<()>,
 }
 
 impl Syncer {
-    /// Returns what `settled` says as soon as it says anything. Until then, runs `sync` and, with what it
-    /// returned, `finish`, or waits for the caller that does. A sync that began after this call settles it.
-    /// When `finish` runs, every sync ahead that had begun has told what became of it.
+    /// Returns the result of `settled` as soon as it is `Some`. Until then runs `sync` and passes its
+    /// output to `finish`, or waits for the caller that does. A sync that began after this call settles
+    /// it. Before `finish` runs, every sync ahead that had begun has recorded its outcome.
     pub(crate) fn sync<T>(
         &self,
         settled: impl Fn() -> Option<Result<()>>,
@@ -42,12 +43,14 @@ impl Syncer {
             drop(self.ahead.lock());
             finish(synced)
         });
-        *self.running.lock() = false;
+        let was_running = std::mem::take(&mut *self.running.lock());
+        invariant!(was_running, "one caller syncs at a time");
         self.finished.notify_all();
         result
     }
 
-    /// Runs `sync`, which syncs a file beside callers and tells them where that fails.
+    /// Runs `sync`, which syncs a file concurrently with callers and records a failure before it
+    /// returns.
     pub(crate) fn sync_ahead(&self, sync: impl FnOnce()) {
         let _held = self.ahead.lock();
         sync();

@@ -1,4 +1,4 @@
-//! The log against devices that lose, tear, damage and refuse.
+//! Tests of the log on devices that lose, tear, damage and refuse writes.
 
 mod crash;
 mod damage;
@@ -25,7 +25,7 @@ fn options() -> Options {
     Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(StoreId(0x5704e)) }
 }
 
-/// What was replayed: first seqnos and bodies.
+/// Replayed records: first seqnos and bodies.
 type Replayed = Vec<(u64, Vec<u8>)>;
 
 fn open_with(
@@ -51,7 +51,7 @@ fn append(log: &Log, keyspace: u32, ops: u32, body: &[u8]) -> Result<Seqno> {
     log.append(Batch { keyspaces: &[KeyspaceId(keyspace)], ops, body })
 }
 
-/// Frees what can be, on a device whose removals stay.
+/// Frees every dead segment, on a device on which removals are durable.
 fn free(log: &Log) -> usize {
     log.free(&|_| Ok(())).unwrap()
 }
@@ -61,7 +61,7 @@ fn memory() -> Arc<dyn Medium> {
 }
 
 #[test]
-fn what_was_appended_is_replayed_in_order_again_and_again() {
+fn appended_batches_are_replayed_in_order_by_every_open() {
     let medium = memory();
     let mut expected = Replayed::new();
     for round in 0..5u8 {
@@ -94,9 +94,9 @@ fn a_record_larger_than_a_segment_gets_one_of_its_own() {
     assert!(recovery.torn.is_none());
 }
 
-/// The oldest of those made ahead stays, and numbers are not used twice.
+/// The oldest segment made ahead stays, and segment numbers are not reused.
 #[test]
-fn segments_made_ahead_are_given_back_and_made_again() {
+fn segments_made_ahead_are_removed_and_made_again() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     let names = || medium.list().unwrap().into_iter().map(|file| file.name).collect::<Vec<_>>();
@@ -118,7 +118,7 @@ fn segments_made_ahead_are_given_back_and_made_again() {
     drop(log);
     let (log, recovery, replayed) = open(&medium).unwrap();
     assert!(replayed.iter().map(|(_, body)| body).eq(&bodies) && recovery.torn.is_none());
-    assert_eq!(log.prepared(), 0, "an opening makes none ahead");
+    assert_eq!(log.prepared(), 0, "an open makes no segment ahead");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn seqnos_start_above_the_floor_and_are_contiguous() {
     assert_eq!(append(&log, 1, 3, b"x").unwrap().get(), 501);
     assert_eq!(append(&log, 1, 1, b"y").unwrap().get(), 504);
     drop(log);
-    // A jump that an open declared is no gap.
+    // A jump of the seqnos that an open recorded is no gap.
     let floor = Options { floor: Seqno::new(900), ..options() };
     let (log, ..) = open_with(&medium, floor, &|_| None).unwrap();
     assert_eq!(append(&log, 1, 1, b"z").unwrap().get(), 901);
@@ -142,7 +142,7 @@ fn seqnos_start_above_the_floor_and_are_contiguous() {
 }
 
 #[test]
-fn the_last_seqno_of_all_ends_the_writing_and_nothing_else() {
+fn the_largest_seqno_ends_appends_but_not_reads() {
     let medium = memory();
     let floor = |below: u64| Options { floor: Seqno::new(Seqno::MAX.get() - below), ..options() };
     assert_eq!(open_with(&medium, floor(0), &|_| None).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -156,7 +156,7 @@ fn the_last_seqno_of_all_ends_the_writing_and_nothing_else() {
 }
 
 #[test]
-fn a_barrier_parts_the_seqnos() {
+fn a_barrier_separates_earlier_seqnos_from_later_ones() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 5, b"x").unwrap();
@@ -185,7 +185,7 @@ fn batches_outside_the_limits_are_refused() {
 }
 
 #[test]
-fn another_stores_log_is_refused_and_left_alone() {
+fn another_stores_log_is_refused_and_unchanged() {
     let medium = memory();
     drop(open(&medium).unwrap());
     let before = medium.list().unwrap();
@@ -195,10 +195,10 @@ fn another_stores_log_is_refused_and_left_alone() {
     assert_eq!(medium.list().unwrap(), before);
 }
 
-/// A group costs at most 1.3 log bytes per byte of keys and values where those are 16 and 100
-/// bytes and the engine adds four.
+/// A group costs at most 1.3 log bytes per byte of keys and values, for keys of 16 bytes, values of 100
+/// bytes and 4 bytes that the engine adds.
 #[test]
-fn unsynced_appends_are_dense() {
+fn unsynced_appends_take_at_most_1_3_log_bytes_per_byte() {
     let medium = memory();
     let (log, ..) =
         open_with(&medium, Options { segment_bytes: 1 << 20, ..options() }, &|_| None).unwrap();
@@ -211,7 +211,7 @@ fn unsynced_appends_are_dense() {
 }
 
 #[test]
-fn statistics_count_what_was_done() {
+fn statistics_count_records_groups_syncs_and_segments() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 2, &[0; 100]).unwrap();
@@ -225,9 +225,9 @@ fn statistics_count_what_was_done() {
     assert_eq!(statistics.padding_bytes, 4096 - 2 * 123);
 }
 
-/// A read-only walk sees what recovery would replay, and changes nothing.
+/// A read-only check sees the records that recovery would replay, and changes nothing.
 #[test]
-fn check_and_inspect_see_everything_and_write_nothing() {
+fn check_and_inspect_report_every_record_and_write_nothing() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     for at in 0..40u8 {

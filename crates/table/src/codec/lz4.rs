@@ -1,27 +1,27 @@
-//! The LZ4 codec: block format, no frame.
+//! The LZ4 codec: block format without frames.
 //!
-//! Writers compress with [`Encoder`], which is fed a block entry by entry and knows after each
-//! how many bytes the block would take if it ended there. So a block is cut exactly where its
-//! page is full, after one pass of compression, where a one-shot compressor has to guess and
-//! compress again. Its output is ordinary LZ4.
+//! Writers compress with [`Encoder`]. It takes a block entry by entry, and after each entry reports the
+//! compressed size that the block would have if it ended there. So the packer ends a block exactly when
+//! its page is full, after one pass of compression; a one-shot compressor would have to guess and
+//! compress again. The output is standard LZ4.
 //!
-//! Cost: about 2 ns per byte that does not compress, less where it does; 8 KiB of hash table and
+//! Cost: about 2 ns per incompressible byte, less for compressible ones. Memory: 8 KiB of hash table and
 //! the output.
 
 mod long;
 
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 
-/// The most bytes an [`Encoder`] takes: positions are 16 bits.
+/// Most bytes that an [`Encoder`] takes: positions have 16 bits.
 pub(crate) const SOURCE_BYTES_MAX: usize = u16::MAX as usize;
 
-/// The least bytes after the last match: the format wants five literals at the end, and the last
-/// match to start twelve bytes before it.
+/// Fewest bytes after the last match: the format requires five literals at the end, and the last match
+/// to start at least twelve bytes before the end.
 pub(crate) const TAIL_BYTES_MIN: usize = 8;
 
 const HASH_BITS: u32 = 12;
 const MATCH_BYTES_MIN: usize = 4;
-/// After this many misses in a row the search skips one more byte each step.
+/// After this many misses in a row (as a power of two) the search skips one more byte per step.
 const SKIP_SHIFT: usize = 5;
 
 /// Decompresses `payload` into at most `raw_bytes` bytes.
@@ -36,7 +36,7 @@ pub(crate) fn decompress(payload: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     })
 }
 
-/// Replaces `out` by the compressed form of `raw`, of any length, in one pass.
+/// Replaces `out` with the compressed form of `raw`, of any length, in one pass.
 pub(crate) fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     out.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
@@ -48,25 +48,25 @@ pub(crate) fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 /// An incremental LZ4 compressor for blocks of less than 64 KiB.
 ///
-/// The source grows between calls and is handed in whole each time. A match that reaches the end
-/// of the source stays open, because the bytes to come may extend it.
+/// The source grows between calls, and each call gets all of it. A match that reaches the end of the
+/// source stays open, because later bytes may extend it.
 pub(crate) struct Encoder {
-    /// The latest position of each hash of four bytes. Positions past the end, left by a rollback
-    /// within the same block, are never candidates.
+    /// The latest position of each hash of four bytes. A rollback within the block may leave positions
+    /// past the end; these are never candidates.
     table: Box<[u16; 1 << HASH_BITS]>,
     out: Vec<u8>,
     state: Mark,
 }
 
-/// A state to return to: see [`Encoder::rollback`].
+/// A state to return to with [`Encoder::rollback`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     out_bytes: usize,
-    /// The first byte that is in no sequence of the output.
+    /// The first source byte that is in no sequence of the output.
     anchor: usize,
-    /// Where the search goes on.
+    /// The position at which the search continues.
     at: usize,
-    /// A match not in the output yet; its length is 0 where there is none.
+    /// A match that is not in the output yet; length 0 if there is none.
     open: Match,
 }
 
@@ -83,27 +83,28 @@ impl Encoder {
         Self { table, out: Vec::new(), state: Mark::default() }
     }
 
-    /// Forgets everything; a new block starts.
+    /// Starts a new block.
     pub(crate) fn reset(&mut self) {
         self.table.fill(0);
         self.out.clear();
         self.state = Mark::default();
     }
 
-    /// The present state.
+    /// The current state.
     pub(crate) fn mark(&self) -> Mark {
         Mark { out_bytes: self.out.len(), ..self.state }
     }
 
-    /// Returns to `mark`, taken of this block; the source is cut to what it was then.
+    /// Returns to `mark`, which was taken of this block. The source must be cut to its length then.
     pub(crate) fn rollback(&mut self, mark: Mark) {
+        invariant!(mark.out_bytes <= self.out.len(), "a mark is of the current block");
         self.out.truncate(mark.out_bytes);
         self.state = mark;
     }
 
-    /// Compresses what was appended to `source` since the last call.
+    /// Compresses the bytes appended to `source` since the last call.
     pub(crate) fn advance(&mut self, source: &[u8]) {
-        debug_assert!(source.len() <= SOURCE_BYTES_MAX);
+        invariant!(source.len() <= SOURCE_BYTES_MAX, "positions of a block have 16 bits");
         loop {
             if self.state.open.length > 0 {
                 let Match { start, offset, length } = self.state.open;
@@ -121,34 +122,41 @@ impl Encoder {
         }
     }
 
-    /// The bytes of the whole block if it ended after `source_bytes`, followed by a tail of
-    /// `tail_bytes` that is not compressed.
+    /// The compressed size of the block, bytes, if it ended after `source_bytes` bytes, followed by an
+    /// uncompressed tail of `tail_bytes`.
     pub(crate) fn size(&self, source_bytes: usize, tail_bytes: usize) -> usize {
         let Mark { anchor, open, .. } = self.state;
         let (sequence, literals_from) = match open.length {
             0 => (0, anchor),
             _ => (sequence_bytes(open.start - anchor, open.length), open.start + open.length),
         };
+        debug_assert!(literals_from <= source_bytes, "the size asked for covers the output");
         let literals = source_bytes - literals_from + tail_bytes;
         self.out.len() + sequence + 1 + extension_bytes(literals) + literals
     }
 
-    /// Ends the block with `tail`, at least [`TAIL_BYTES_MIN`] long, and exchanges `out` for the
-    /// compressed block.
+    /// Ends the block with `tail`, which has at least [`TAIL_BYTES_MIN`] bytes, and swaps the compressed
+    /// block into `out`.
     pub(crate) fn finish(&mut self, source: &[u8], tail: &[u8], out: &mut Vec<u8>) {
-        debug_assert!(tail.len() >= TAIL_BYTES_MIN);
+        invariant!(tail.len() >= TAIL_BYTES_MIN, "a block ends with five literals");
         self.advance(source);
         if self.state.open.length > 0 {
             self.close(source);
         }
+        let predicted = self.size(source.len(), tail.len());
         let literals = source.get(self.state.anchor..).unwrap_or_default();
+        invariant!(
+            self.state.anchor + literals.len() == source.len(),
+            "the output covers no more than its source"
+        );
         put_token(&mut self.out, literals.len() + tail.len(), 0);
         self.out.extend_from_slice(literals);
         self.out.extend_from_slice(tail);
+        invariant!(self.out.len() == predicted, "a block has the size that it was packed by");
         std::mem::swap(&mut self.out, out);
     }
 
-    /// Searches the next match and leaves it open. False where there is none.
+    /// Finds the next match and leaves it open. False if there is none.
     fn find(&mut self, source: &[u8]) -> bool {
         let Some(last) = source.len().checked_sub(MATCH_BYTES_MIN) else { return false };
         let (mut at, mut tries) = (self.state.at, 1 << SKIP_SHIFT);
@@ -164,8 +172,8 @@ impl Encoder {
             at += tries >> SKIP_SHIFT;
             tries += 1;
         }
-        // The search may have jumped past bytes that the next ones complete to a word; what an
-        // earlier match took is not searched again.
+        // The search may have skipped bytes that later ones complete to a word. Bytes of an earlier
+        // match are not searched again.
         self.state.at = at.min(last + 1).max(self.state.anchor);
         false
     }
@@ -178,10 +186,12 @@ impl Encoder {
         Match { start: at - back, offset: at - candidate, length: MATCH_BYTES_MIN + back }
     }
 
-    /// Puts the open match in the output, with the literals before it.
+    /// Writes the open match to the output, with the literals before it.
     fn close(&mut self, source: &[u8]) {
         let Match { start, offset, length } = std::mem::take(&mut self.state.open);
         let literals = source.get(self.state.anchor..start).unwrap_or_default();
+        debug_assert!(length >= MATCH_BYTES_MIN && start >= self.state.anchor);
+        debug_assert!(offset > 0 && offset <= start, "a match is a copy of earlier bytes");
         let extra = length - MATCH_BYTES_MIN;
         put_token(&mut self.out, literals.len(), extra);
         self.out.extend_from_slice(literals);
@@ -192,7 +202,7 @@ impl Encoder {
     }
 }
 
-/// The bytes that `there` and `here`, both positions in `source`, have in common from there on.
+/// The number of equal bytes from `there` and from `here` on, two positions in `source`.
 fn common_bytes(source: &[u8], there: usize, here: usize) -> usize {
     let (there, here) =
         (source.get(there..).unwrap_or_default(), source.get(here..).unwrap_or_default());
@@ -218,7 +228,7 @@ fn long_at(source: &[u8]) -> u64 {
     source.first_chunk().map_or(0, |long| u64::from_le_bytes(*long))
 }
 
-/// The bytes that follow a token's nibble for a length of `length`.
+/// The number of bytes after a token's nibble that a length takes.
 const fn extension_bytes(length: usize) -> usize {
     if length < 15 { 0 } else { (length - 15) / 255 + 1 }
 }
@@ -228,7 +238,7 @@ const fn sequence_bytes(literals: usize, match_bytes: usize) -> usize {
     1 + extension_bytes(literals) + literals + 2 + extension_bytes(extra)
 }
 
-/// A token, and the extension of the literals' length.
+/// Writes a token, and the extension of the literals' length.
 fn put_token(out: &mut Vec<u8>, literals: usize, extra: usize) {
     out.push((literals.min(15) << 4 | extra.min(15)) as u8);
     put_extension(out, literals);

@@ -1,7 +1,7 @@
-//! Codecs: blocks in, payloads out, and back.
+//! Codecs: compress blocks to payloads, and decompress them.
 //!
-//! Decompression trusts nothing: the raw length comes from a page header, is bounded before
-//! anything is allocated, and must be met exactly.
+//! Decompression does not trust its input: the raw length comes from a page header, is bounded before
+//! memory is allocated, and must match exactly.
 
 pub(crate) mod lz4;
 mod short;
@@ -16,11 +16,11 @@ pub use short::{pack_value, unpack_value};
 
 use crate::dictionary::Dictionary;
 
-/// Decompresses `payload` into exactly `raw_bytes` bytes, which the caller bounded.
+/// Decompresses `payload` into exactly `raw_bytes` bytes. The caller bounded `raw_bytes`.
 ///
 /// # Errors
-/// `Corrupt` where the payload is damaged or has another raw length; `Invalid` where this build
-/// lacks the codec.
+/// `Corrupt` if the payload is damaged or has another raw length, `Invalid` if this build lacks the
+/// codec.
 pub(crate) fn decompress(
     codec: Codec,
     dictionary: Option<&Dictionary>,

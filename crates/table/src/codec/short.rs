@@ -1,22 +1,23 @@
-//! A short value by itself, packed: LZ4, and behind it the value's length, two bytes little endian.
+//! Packed values: a short value compressed alone with LZ4, followed by its length, two bytes
+//! little-endian.
 //!
-//! For what is kept of single values in memory, never in a file.
+//! For single values in memory, never in a file.
 
 use base::{Error, Result};
 
 use super::lz4;
 
-/// Of a packed value: its length.
+/// The length at the end of a packed value.
 const LENGTH_BYTES: usize = size_of::<u16>();
 
-/// Shorter ones hardly repeat anything, bytes.
+/// Shorter values hardly repeat anything, bytes.
 const VALUE_BYTES_MIN: usize = 64;
 
-/// A value is packed where that saves at least one part in so many.
+/// A value is packed if that saves at least one part in this many.
 const SAVED_PART: usize = 8;
 
-/// Exchanges `out` for the packed form of `value`; false, and `out` is anything, where that saves
-/// less than an eighth, or the value is shorter than 64 bytes or longer than 65,535.
+/// Replaces `out` with the packed form of `value`. Returns false, with unspecified content in `out`, if
+/// packing saves less than an eighth, or the value is shorter than 64 or longer than 65,535 bytes.
 pub fn pack_value(value: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(length) = u16::try_from(value.len()) else { return false };
     if value.len() < VALUE_BYTES_MIN || lz4::compress(value, out).is_err() {
@@ -26,10 +27,10 @@ pub fn pack_value(value: &[u8], out: &mut Vec<u8>) -> bool {
     out.len() + value.len() / SAVED_PART <= value.len()
 }
 
-/// The value that [`pack_value`] made `packed` of.
+/// The value that [`pack_value`] packed into `packed`.
 ///
 /// # Errors
-/// `Corrupt` where it is no packed value.
+/// `Corrupt` if it is no packed value.
 pub fn unpack_value(packed: &[u8]) -> Result<Vec<u8>> {
     let no_value = || Error::corrupt("packed value").got(format_args!("{} bytes", packed.len()));
     let (payload, length) = packed.split_last_chunk::<LENGTH_BYTES>().ok_or_else(no_value)?;
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_repeats_itself_is_packed_and_comes_back() {
+    fn repetitive_values_are_packed_and_unpacked_to_the_same_bytes() {
         let (mut rng, seed) = Rng::from_env();
         println!("TERRACE_SEED={seed}");
         let mut out = vec![1, 2, 3];
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_gain_is_left_and_what_is_no_packed_value_is_told() {
+    fn incompressible_values_and_foreign_bytes_are_refused() {
         let (mut rng, seed) = Rng::from_env();
         println!("TERRACE_SEED={seed}");
         let mut value = vec![0; 400];
@@ -80,7 +81,7 @@ mod tests {
         for _ in 0..20_000 {
             let len = rng.below(64) as usize;
             rng.fill(&mut value[..len]);
-            // Whatever it says, it is no panic, and no longer than a value may be.
+            // Any bytes: no panic, and no value longer than the bound.
             assert!(unpack_value(&value[..len]).map_or(0, |it| it.len()) < 65_536);
         }
     }

@@ -8,12 +8,12 @@ use zstd::zstd_safe::{self, CCtx, CDict, DCtx, DDict, ErrorCode};
 
 use crate::dictionary::Dictionary;
 
-/// What a compression context takes for blocks of a few pages at the usual levels, bytes.
+/// Memory of a compression context for blocks of a few pages at the usual levels, bytes.
 const CONTEXT_BYTES: u64 = 2 << 20;
 
-/// What it takes at most for `raw` bytes, those of the dictionary among them, at a level, bytes. Above
-/// level 3 its tables grow with what is compressed: at level 22 to 2.8 MiB for 128 KiB and to 17.3 for
-/// 1 MiB, as `sizeof` says.
+/// The most memory that a context takes for `raw` bytes, including those of the dictionary, at a level,
+/// bytes. Above level 3 its tables grow with the input: at level 22 to 2.8 MiB for 128 KiB and to 17.3
+/// MiB for 1 MiB, according to `sizeof`.
 const fn context_bytes(level: i32, raw: usize) -> u64 {
     if level <= 3 || raw <= 64 << 10 {
         return CONTEXT_BYTES;
@@ -25,9 +25,9 @@ fn message(code: ErrorCode) -> &'static str {
     zstd_safe::get_error_name(code)
 }
 
-/// The levels a writer may ask for.
+/// Checks that a writer may use the level.
 pub(crate) fn check_level(level: i32) -> Result<()> {
-    // Negative levels trade ratio for speed without end; below -100 nothing is left to trade.
+    // Lower levels trade ratio for speed; below -100 no ratio is left to trade.
     let levels = -100..=zstd_safe::max_c_level();
     if levels.contains(&level) {
         return Ok(());
@@ -62,13 +62,13 @@ impl Compressor {
         Ok(Self { context, level, dictionary, charge })
     }
 
-    /// The dictionary's id; 0 for none.
+    /// The id of the dictionary; 0 for none.
     pub(crate) fn dictionary_id(&self) -> DictionaryId {
         self.dictionary.as_ref().map_or(DictionaryId(0), |(dictionary, _)| dictionary.id())
     }
 
-    /// Replaces `out` by the compressed form of `raw`, or by nothing where memory is too short for that;
-    /// whether it was not.
+    /// Replaces `out` with the compressed form of `raw`. Returns false, with `out` empty, if memory is
+    /// too short.
     pub(crate) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
         let dictionary =
@@ -85,7 +85,7 @@ impl Compressor {
         result.map_err(|code| Error::retry("zstd compression").got(message(code)))?;
         debug_assert!(self.context.sizeof() as u64 <= self.charge.bytes(), "{}", raw.len());
         if more > 0 {
-            // What it grew by, it keeps otherwise.
+            // A context keeps the memory that it grew by, so make a new one.
             self.context = CCtx::try_create().ok_or_else(|| Error::retry("memory for zstd"))?;
             self.charge.shrink_to(CONTEXT_BYTES);
         }
@@ -93,7 +93,7 @@ impl Compressor {
     }
 }
 
-/// A dictionary digested for decompression, and, once a writer asks, for compression.
+/// A dictionary digested for decompression and, once a writer needs it, for compression.
 pub(crate) struct Digested {
     bytes: Arc<[u8]>,
     decompressing: DDict<'static>,
@@ -102,7 +102,7 @@ pub(crate) struct Digested {
     _charge: Charge,
 }
 
-/// A dictionary digested for compression at a level, for as long as somebody uses it.
+/// A dictionary digested for compression at one level, as long as a writer uses it.
 struct Compressing {
     level: i32,
     digest: CDict<'static>,
@@ -111,7 +111,7 @@ struct Compressing {
 
 impl Digested {
     pub(crate) fn new(bytes: Arc<[u8]>, account: &Account) -> Result<Self> {
-        // The dictionary's tables come on top of a copy of it.
+        // The dictionary's tables, and a copy of its bytes.
         let mut charge = account.charge(2 * bytes.len() as u64 + (64 << 10))?;
         let decompressing =
             DDict::try_create(&bytes).ok_or_else(|| Error::retry("memory for zstd"))?;
@@ -120,7 +120,7 @@ impl Digested {
         Ok(Self { bytes, decompressing, compressing, account, _charge: charge })
     }
 
-    /// Digested for compression at `level`: once, as long as writers ask for the same level.
+    /// The digest for compression at `level`. It is kept as long as writers ask for the same level.
     fn compressing(&self, level: i32) -> Result<Arc<Compressing>> {
         let mut slot = self.compressing.lock();
         if let Some(found) = &*slot
@@ -128,7 +128,7 @@ impl Digested {
         {
             return Ok(Arc::clone(found));
         }
-        // What a digest takes at the highest level; the true size is known once it exists.
+        // The memory of a digest at the highest level; the true size is known after it is made.
         let mut charge = self.account.charge(CONTEXT_BYTES + self.bytes.len() as u64)?;
         let digest =
             CDict::try_create(&self.bytes, level).ok_or_else(|| Error::retry("memory for zstd"))?;
@@ -139,11 +139,11 @@ impl Digested {
     }
 }
 
-/// Contexts for decompression that nobody uses at the moment.
+/// Decompression contexts that are not in use.
 ///
-/// One takes about 160 KiB, and longer to make than a page to decompress. One a thread would be
-/// memory in proportion to the threads; here it is as many as decompress at once, and of these at
-/// most [`IDLE_MAX`] are kept: 2.5 MiB of the fixed overhead.
+/// A context takes about 160 KiB, and longer to make than a page takes to decompress. One per thread
+/// would take memory in proportion to the threads. Here there are as many as decompressions at a time,
+/// and at most [`IDLE_MAX`] idle ones are kept: 2.5 MiB of the fixed overhead.
 static IDLE: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
 
 const IDLE_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! The Zstandard codec's stand-in in a build without the `zstd` feature: every use is refused.
+//! Replaces the Zstandard codec in a build without the `zstd` feature: refuses every use.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn absent<T>() -> Result<T> {
     Err(Error::invalid("zstd").expected("a build with the `zstd` feature").got("one without"))
 }
 
-/// Never made in this build.
+/// Has no values in this build.
 pub(crate) enum Compressor {}
 
 impl Compressor {
@@ -30,7 +30,7 @@ impl Compressor {
     }
 }
 
-/// Never made in this build.
+/// Has no values in this build.
 pub(crate) enum Digested {}
 
 impl Digested {

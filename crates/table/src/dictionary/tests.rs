@@ -21,7 +21,7 @@ fn trained(rng: &mut Rng, account: &Account) -> Vec<u8> {
 }
 
 #[test]
-fn a_trained_dictionary_gains_and_its_file_reads_back() {
+fn a_trained_dictionary_saves_space_and_its_file_round_trips() {
     let account = Account::unlimited("test");
     let mut rng = Rng::new(1);
     let bytes = trained(&mut rng, &account);
@@ -41,9 +41,9 @@ fn a_trained_dictionary_gains_and_its_file_reads_back() {
     assert_eq!(account.used(), 0);
 }
 
-/// A dictionary in another's place, or with any byte flipped, is refused.
+/// A dictionary file of another identity, or with any byte flipped, is refused.
 #[test]
-fn damage_is_refused() {
+fn a_damaged_or_foreign_dictionary_file_is_refused() {
     let account = Account::unlimited("test");
     let dictionary = Dictionary::new(DictionaryId(3), b"some content", &account).unwrap();
     let mut file = dictionary.encode(STORE);
@@ -60,7 +60,7 @@ fn damage_is_refused() {
 }
 
 #[test]
-fn senseless_requests_are_refused() {
+fn requests_out_of_range_are_refused() {
     let account = Account::unlimited("test");
     assert!(Dictionary::new(DictionaryId(0), b"content", &account).is_err());
     assert!(Dictionary::new(DictionaryId(1), b"", &account).is_err());
@@ -71,7 +71,7 @@ fn senseless_requests_are_refused() {
     assert_eq!(Dictionary::parse_file_name("12.dictionary"), None);
 }
 
-/// The bytes may not change: see docs/format/dictionary.md.
+/// The bytes must not change: see docs/format/dictionary.md.
 #[test]
 fn a_dictionary_file_has_exactly_the_golden_bytes() {
     let (account, medium) = (Account::unlimited("test"), MemoryMedium::new());
@@ -83,9 +83,9 @@ fn a_dictionary_file_has_exactly_the_golden_bytes() {
     assert_eq!(decode(&golden, STORE, DictionaryId(3)).unwrap(), b"some content");
 }
 
-/// Writers of two levels by turns: what one digest took goes with the last that uses it.
+/// Writers of two levels in turn: the memory of a digest is released with its last user.
 #[test]
-fn a_digest_is_charged_for_as_long_as_it_is_used() {
+fn a_digest_is_charged_as_long_as_it_is_used() {
     let account = Account::unlimited("test");
     let bytes = trained(&mut Rng::new(2), &account);
     let dictionary = Arc::new(Dictionary::new(DictionaryId(3), &bytes, &account).unwrap());
@@ -106,9 +106,9 @@ fn a_digest_is_charged_for_as_long_as_it_is_used() {
     assert_eq!(account.used(), 0);
 }
 
-/// A table is larger without its dictionary, and no worse.
+/// A table without its dictionary is larger but correct.
 #[test]
-fn a_table_is_written_without_the_dictionary_that_finds_no_memory() {
+fn a_table_is_written_without_a_dictionary_if_memory_is_short() {
     let account = Account::unlimited("test");
     let bytes = trained(&mut Rng::new(3), &account);
     let dictionary = Arc::new(Dictionary::new(DictionaryId(3), &bytes, &account).unwrap());

@@ -17,7 +17,7 @@ fn seed() -> PageSeed {
 }
 
 #[test]
-fn a_sealed_page_verifies_as_itself_only() {
+fn a_sealed_page_verifies_only_with_its_own_identity() {
     let mut page = [0xaa; PAGE_BYTES];
     seal_page(&mut page, seed(), 5, &header(3), b"abc");
     verify_page(seed(), 5, &page).unwrap();
@@ -37,7 +37,7 @@ fn a_sealed_page_verifies_as_itself_only() {
 }
 
 #[test]
-fn runs_divide_their_payload_among_their_pages() {
+fn a_run_splits_its_payload_into_full_pages() {
     let mut header = header(2 * PAYLOAD_BYTES as u32 + 10);
     let mut here = Vec::new();
     for number in 0..3 {
@@ -50,7 +50,7 @@ fn runs_divide_their_payload_among_their_pages() {
 }
 
 #[test]
-fn senseless_headers_are_refused() {
+fn headers_with_fields_out_of_range_are_refused() {
     let mut page = [0; PAGE_BYTES];
     let refused = |page: &mut [u8; PAGE_BYTES], header: Header| {
         header.encode(page);

@@ -1,15 +1,15 @@
-//! Two sets of fragments as one, without sorting anything again.
+//! The union of two sets of fragments, in one pass without sorting.
 
 use base::Seqno;
 use bytes::Bytes;
 
 use super::{Fragment, RangeDeletes};
 
-/// What is left of a fragment: its start, its end, and its newest number.
+/// The rest of a fragment: its start, its end, and its newest seqno.
 type Part = (Bytes, Bytes, Option<Seqno>);
 
 impl RangeDeletes {
-    /// The fragments of both, each with its newest number only. Linear in their number.
+    /// The fragments of both sets, each with its newest seqno only. Linear in their number.
     #[must_use]
     pub fn overlay(one: &Self, other: &Self) -> Self {
         let part =
@@ -33,7 +33,7 @@ impl RangeDeletes {
                 (Some(x), Some(y)) => (x, y),
             };
             let ((x_start, x_end, x_newest), (y_start, y_end, y_newest)) = (&x, &y);
-            // Up to where what covers the first key changes.
+            // The range ends at the next fragment boundary.
             let (start, end, newest) = match x_start.cmp(y_start) {
                 std::cmp::Ordering::Less => (x_start, x_end.min(y_start), *x_newest),
                 std::cmp::Ordering::Greater => (y_start, y_end.min(x_start), *y_newest),
@@ -46,7 +46,8 @@ impl RangeDeletes {
         }
     }
 
-    /// Appends a fragment; one that goes on where the last ended, as new, becomes a part of it.
+    /// Appends a fragment. A fragment that starts at the end of the last one and has the same seqno
+    /// extends it.
     fn add(&mut self, (start, end, newest): Part) {
         if let Some(last) = self.fragments.last_mut()
             && last.end == start
@@ -60,7 +61,7 @@ impl RangeDeletes {
     }
 }
 
-/// What is left of `part` from `start` on.
+/// The rest of `part` from `start` on.
 fn rest((first, end, newest): Part, start: &Bytes) -> Option<Part> {
     (*start < end).then(|| (first.max(start.clone()), end, newest))
 }

@@ -1,23 +1,23 @@
-//! From deletes that overlap to fragments that do not: a sweep over the ends of all of them, in key
-//! order, that knows at each which deletes are open.
+//! Cuts overlapping range deletes into fragments: a sweep over all starts and ends in key order, which
+//! knows the open range deletes at each.
 
 use std::collections::BTreeMap;
 
-use base::Seqno;
+use base::{Seqno, invariant};
 use bytes::Bytes;
 
 use super::{RangeDelete, RangeDeletes};
 
-/// The numbers of the deletes that are open, and how many have each.
+/// The seqnos of the open range deletes, and how many range deletes have each.
 pub(super) type Active = BTreeMap<Seqno, usize>;
 
-/// The fragments of `deletes`. `pick` appends those of the open numbers that a fragment keeps, in
-/// descending order. Neighbours that keep the same are one fragment.
+/// The fragments of `deletes`. `pick` appends the open seqnos that a fragment keeps, in descending
+/// order. Neighbours that keep the same seqnos become one fragment.
 pub(super) fn sweep(
     deletes: impl IntoIterator<Item = RangeDelete>,
     pick: impl Fn(&Active, &mut Vec<Seqno>),
 ) -> RangeDeletes {
-    // By start, and by end.
+    // Ordered by start, and ordered by end.
     let mut starts: Vec<RangeDelete> =
         deletes.into_iter().filter(|delete| delete.start < delete.end).collect();
     let mut ends: Vec<(Bytes, Seqno)> =
@@ -29,9 +29,9 @@ pub(super) fn sweep(
 
     let (mut active, mut next) = (Active::new(), Vec::new());
     let mut fragments = RangeDeletes::default();
-    // The fragment that is open, and what it keeps; nothing where none is.
+    // Start and seqnos of the open fragment; no seqnos if there is none.
     let (mut from, mut kept) = (Bytes::new(), Vec::new());
-    // Every delete ends after it starts, so the ends are the last to run out.
+    // Every range delete ends after it starts, so the ends run out last.
     while let Some((end, _)) = ends.peek() {
         let at = match starts.peek() {
             Some(next) if next.start < *end => next.start.clone(),
@@ -41,7 +41,9 @@ pub(super) fn sweep(
             *active.entry(opened.seqno).or_default() += 1;
         }
         while let Some((_, seqno)) = ends.next_if(|(end, _)| *end == at) {
-            if let Some(count) = active.get_mut(&seqno) {
+            let count = active.get_mut(&seqno);
+            invariant!(count.is_some(), "a range delete that ends is open");
+            if let Some(count) = count {
                 *count -= 1;
                 if *count == 0 {
                     active.remove(&seqno);
@@ -58,24 +60,26 @@ pub(super) fn sweep(
             from = at;
         }
     }
+    invariant!(active.is_empty() && starts.next().is_none(), "every range delete ends");
     fragments.indexed()
 }
 
-/// Of the open numbers those that somebody may tell apart: all above the last of `readers`, which
-/// ascend, and the newest that each of them sees.
+/// Picks the open seqnos that some reader can distinguish: all above the last of `readers`, which
+/// ascend, and the newest that each reader sees.
 pub(super) fn visible(active: &Active, readers: &[Seqno], out: &mut Vec<Seqno>) {
+    debug_assert!(readers.is_sorted(), "readers ascend");
     let mut seen = readers.last().copied();
     let to_come = active.iter().rev().map(|(seqno, _)| *seqno);
     out.extend(to_come.take_while(|seqno| seen.is_none_or(|present| *seqno > present)));
     while let Some(newest) = seen.and_then(|reader| active.range(..=reader).next_back()) {
         out.push(*newest.0);
-        // The latest reader that does not see it.
+        // The latest reader that does not see this seqno.
         let below = readers.partition_point(|reader| reader < newest.0);
         seen = below.checked_sub(1).and_then(|below| readers.get(below)).copied();
     }
 }
 
-/// The newest of the open numbers.
+/// Picks the newest open seqno.
 pub(super) fn newest(active: &Active, out: &mut Vec<Seqno>) {
     out.extend(active.last_key_value().map(|(seqno, _)| *seqno));
 }

@@ -15,7 +15,7 @@ fn shown(deletes: &RangeDeletes) -> String {
 }
 
 #[test]
-fn overlaps_are_cut_and_equal_neighbours_joined() {
+fn overlaps_are_cut_and_equal_neighbours_are_joined() {
     let deletes = [delete("b", "f", 5), delete("d", "h", 9), delete("h", "k", 9)];
     let built = RangeDeletes::build(deletes.clone());
     assert_eq!(shown(&built), "b-d@5 d-f@9,5 f-k@9");
@@ -28,7 +28,7 @@ fn overlaps_are_cut_and_equal_neighbours_joined() {
 }
 
 #[test]
-fn bounds_clip_fragments_and_a_number_replaces_theirs() {
+fn clipping_cuts_fragments_and_with_seqno_replaces_their_seqnos() {
     let built = RangeDeletes::build([delete("b", "f", 5), delete("d", "h", 9)]);
     let clipped = |first: Option<&'static str>, end: Option<&'static str>| {
         let within = built.positions(first.unwrap_or_default().as_bytes(), end.map(str::as_bytes));
@@ -46,7 +46,7 @@ fn bounds_clip_fragments_and_a_number_replaces_theirs() {
     assert_eq!(shown(&built.with_seqno(Seqno::new(3))), "b-d@3 d-f@3 f-h@3");
 }
 
-/// Any deletes, asked for any key at any time, answer as a look at each of them does.
+/// Any range deletes, read for any key at any seqno, agree with a scan over all of them.
 #[test]
 fn fragments_agree_with_a_scan_of_the_deletes() {
     let (mut rng, seed) = Rng::from_env();
@@ -63,7 +63,7 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
             .collect();
         let mut readers: Vec<Seqno> =
             (0..rng.below(4)).map(|_| Seqno::new(rng.below(50))).collect();
-        // The last is the present.
+        // The last reader is the present.
         readers.push(Seqno::new(50));
         readers.sort();
         let all = RangeDeletes::build(deletes.clone());
@@ -87,36 +87,36 @@ fn fragments_agree_with_a_scan_of_the_deletes() {
                 };
                 deletes.iter().filter(covers).map(|it| it.seqno).max()
             };
-            let place = format!("seed {seed} round {round} key {key} at {at}");
-            assert_eq!(all.newest_covering(key.as_bytes(), at), scan(at), "{place}");
+            let context = format!("seed {seed} round {round} key {key} at {at}");
+            assert_eq!(all.newest_covering(key.as_bytes(), at), scan(at), "{context}");
             for reader in readers.iter().chain([&Seqno::MAX]) {
                 let found = some.newest_covering(key.as_bytes(), *reader);
-                assert_eq!(found, scan(*reader), "{place}");
+                assert_eq!(found, scan(*reader), "{context}");
             }
             let found = newest.newest_covering(key.as_bytes(), Seqno::MAX);
-            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            assert_eq!(found, scan(Seqno::MAX), "{context}");
             let found = both.newest_covering(key.as_bytes(), Seqno::MAX);
-            assert_eq!(found, scan(Seqno::MAX), "{place}");
+            assert_eq!(found, scan(Seqno::MAX), "{context}");
             let (first, end, fragment) = all.stretch_at(key.as_bytes());
-            assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{place}");
-            assert!(first.is_none_or(|first| **first <= *key.as_bytes()), "{place}");
-            assert!(end.is_none_or(|end| *key.as_bytes() < **end), "{place}");
+            assert_eq!(fragment, all.fragment_at(key.as_bytes()), "{context}");
+            assert!(first.is_none_or(|first| **first <= *key.as_bytes()), "{context}");
+            assert!(end.is_none_or(|end| *key.as_bytes() < **end), "{context}");
             let within = |bound: &Bytes| {
                 first.is_none_or(|first| first < bound) && end.is_none_or(|end| bound < end)
             };
             let mut bounds = all.iter().flat_map(|it| [it.start, it.end]);
-            assert!(!bounds.any(within), "{place}");
+            assert!(!bounds.any(within), "{context}");
             let from: Vec<_> = all.iter_from(key.as_bytes()).collect();
             let expected = all.iter().filter(|it| key.as_bytes() < &**it.end);
-            assert_eq!(from, expected.collect::<Vec<_>>(), "{place}");
+            assert_eq!(from, expected.collect::<Vec<_>>(), "{context}");
         }
     }
 }
 
-/// Nested deletes have a square of numbers; of those a reader can tell apart there are few, and
-/// finding them does not take a square of time.
+/// Nested range deletes have a quadratic number of seqnos. Readers can distinguish few of them, and
+/// picking these does not take quadratic time.
 #[test]
-fn nested_deletes_are_cut_down_to_what_readers_tell_apart() {
+fn nested_deletes_keep_only_seqnos_that_readers_distinguish() {
     let count = 20_000;
     let deletes = (0..count).map(|number| {
         delete(&format!("{number:06}"), &format!("{:06}", 2 * count - number), 1 + number)
@@ -128,7 +128,7 @@ fn nested_deletes_are_cut_down_to_what_readers_tell_apart() {
     assert_eq!(built.newest_covering(b"015000", Seqno::MAX), Some(Seqno::new(15_001)));
     assert_eq!(built.newest_covering(b"015000", readers[1]), Some(Seqno::new(10_000)));
     assert!(built.bytes() > built.len() * 70);
-    // Above the present there may be readers to come.
+    // Later readers may read above the present.
     let present =
         RangeDeletes::build_for([delete("a", "b", 5), delete("a", "b", 6)], &readers[..1]);
     assert_eq!(shown(&present), "a-b@6");

@@ -1,15 +1,15 @@
-//! Blocks: sorted entries with shared key prefixes, as they are before compression.
+//! Blocks: sorted entries with shared key prefixes, in their uncompressed form.
 //!
-//! An entry stores what its key does not share with the one before it, and the difference of its
-//! sequence number from the one before it. Every sixteenth entry is a restart that stores its key
-//! whole, and its difference from the block's base; restarts are found by binary search, the
-//! entries after one by a scan. docs/format/table.md has the byte table.
+//! An entry stores the suffix of its key that differs from the previous key, and the difference of its
+//! seqno from the previous one. Every sixteenth entry is a restart: it stores its whole key, and the
+//! difference of its seqno from the block's base. A search finds the restart by binary search, and scans
+//! the entries after it. docs/format/table.md has the byte table.
 //!
-//! A point search neither copies keys nor allocates: it carries along how many bytes of the target
-//! the scan has matched, which decides most entries by their shared length alone.
+//! A point search neither copies keys nor allocates. It tracks how many bytes of the target the scan has
+//! matched; with that, the shared length alone decides most entries.
 //!
-//! Cost: 5 to 7 bytes an entry besides suffix and value. A search takes 0.1 to 0.3 us, most of a
-//! microsecond less than decompressing the block does (docs/performance.md).
+//! Cost: 5 to 7 bytes per entry besides suffix and value. A search takes 0.1 to 0.3 us, nearly a
+//! microsecond less than the decompression of the block (docs/performance.md).
 
 use std::cmp::Ordering;
 
@@ -18,46 +18,46 @@ use base::{Cursor, EntryKind, Error, Result, Seqno, Trailer};
 
 use super::separator::common_prefix;
 
-/// The longest block of several entries, bytes: it bounds what a point read decompresses.
+/// The longest block of several entries, bytes. It bounds the bytes that a point read decompresses.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 << 10;
 
-/// The most entries of one block: it bounds the part of a metadata page that one block takes.
+/// Most entries of one block. It bounds the part of a metadata page that one block takes.
 pub(crate) const BLOCK_ENTRIES_MAX: usize = 2048;
 
-/// Base and interval, and the count of entries.
+/// Length of the base with the interval, and of the entry count, bytes.
 pub(super) const TRAILER_BYTES: usize = 10;
 
-/// What a block of one entry takes besides key and value, at most.
+/// Most bytes that a block of one entry takes besides key and value.
 const OVERHEAD_BYTES_MAX: usize = 64;
 
-/// The longest block there is: one entry of the longest key and value.
+/// The longest possible block, bytes: one entry of the longest key and value.
 pub(crate) const RAW_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX + OVERHEAD_BYTES_MAX;
 
-/// The nibble that says that more of the length follows.
+/// The value of a length nibble that says that the rest of the length follows.
 pub(super) const MORE: usize = 15;
 
-/// How far before its turn a walk asks for what follows, bytes: some entries of a hundred bytes, and less
-/// than most blocks have.
+/// Distance that an iterator prefetches ahead, bytes: a few entries of a hundred bytes, and less than
+/// most blocks.
 const AHEAD_BYTES: usize = 512;
 
-/// The most groups whose first entries are asked for at once.
+/// Most groups whose first entries are prefetched at once.
 const GROUPS_ASKED_MAX: usize = 8;
 
-/// Bits of the kind below the sequence number's difference.
+/// Bits of the kind, below the seqno difference.
 pub(super) const KIND_BITS: u32 = 3;
 
-/// The kinds that a table's entries have, a bit for each: as [`known_kind`].
+/// The kinds that a table's entries can have, one bit each; see [`known_kind`].
 const KNOWN_KINDS: u64 = 1 << EntryKind::Delete as u8
     | 1 << EntryKind::Put as u8
     | 1 << EntryKind::PutPointer as u8
     | 1 << EntryKind::Merge as u8
     | 1 << EntryKind::PutExpiring as u8;
 
-/// Suffixes of keys up to this are copied as so many bytes, whatever their length: two instructions, not
-/// a call.
+/// Key suffixes up to this length are copied as this many bytes, whatever their length: two instructions
+/// instead of a call.
 const SUFFIX_STEP: usize = 16;
 
-/// The most bytes that an entry takes besides key and value.
+/// Most bytes that an entry takes besides key and value.
 pub(crate) const ENTRY_OVERHEAD_MAX: usize = 1 + 3 + 3 + 10 + 5;
 
 pub(super) const fn zigzag(value: i64) -> u64 {
@@ -68,8 +68,8 @@ const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// The varint at the start of `bytes`, and the bytes it takes, where it ends within them and is in its
-/// shortest form.
+/// The varint at the start of `bytes`, and its length. `None` if it does not end within them or is not
+/// in its shortest form.
 #[inline]
 const fn short_varint(bytes: &[u8; 8]) -> Option<(u64, usize)> {
     let all = u64::from_le_bytes(*bytes);
@@ -82,13 +82,13 @@ const fn short_varint(bytes: &[u8; 8]) -> Option<(u64, usize)> {
     if last > 0 && kept >> (8 * last) == 0 {
         return None;
     }
-    // Groups of 7 bits move together: by pairs, by fours, by eights.
+    // Groups of 7 bits are joined by pairs, by fours, and by eights.
     let kept = kept & 0x007f_007f_007f_007f | (kept & 0x7f00_7f00_7f00_7f00) >> 1;
     let kept = kept & 0x0000_3fff_0000_3fff | (kept & 0x3fff_0000_3fff_0000) >> 2;
     Some((kept & 0x0fff_ffff | (kept & 0x0fff_ffff_0000_0000) >> 4, last + 1))
 }
 
-/// The kind whose number is `kind`, where this version of the format gives it a meaning.
+/// The kind numbered `kind`, if this version of the format defines it for tables.
 fn known_kind(kind: u8) -> Result<EntryKind> {
     match EntryKind::decode(kind)? {
         reserved @ EntryKind::DeleteRange => Err(Error::invalid("entry kind: a newer format")
@@ -98,7 +98,7 @@ fn known_kind(kind: u8) -> Result<EntryKind> {
     }
 }
 
-/// Where the parts of a block lie.
+/// The positions of the parts of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     entries_end: usize,
@@ -107,27 +107,27 @@ pub(crate) struct Layout {
     base: Seqno,
 }
 
-/// A block, read in place.
+/// A view of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block<'a> {
     raw: &'a [u8],
     layout: Layout,
 }
 
-/// One entry as decoded, its key apart.
+/// A decoded entry without its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockEntry {
     pub(crate) shared: usize,
-    /// Where the suffix of the key starts; it ends where the value starts.
+    /// The offset of the key's suffix, which ends at the value.
     suffix_at: usize,
     value_at: usize,
-    /// Where the value ends and the next entry starts.
+    /// The end of the value, and the start of the next entry.
     end: usize,
     pub(crate) trailer: Trailer,
 }
 
 impl BlockEntry {
-    /// Where the value lies in the block.
+    /// The range of the value in the block.
     pub(crate) const fn value(&self) -> std::ops::Range<usize> {
         self.value_at..self.end
     }
@@ -137,7 +137,7 @@ impl<'a> Block<'a> {
     /// Views a decompressed block.
     ///
     /// # Errors
-    /// `Corrupt` where its parts do not fit in it.
+    /// `Corrupt` if its parts do not fit in it.
     pub(crate) fn parse(raw: &'a [u8]) -> Result<Self> {
         let damaged = || Error::corrupt("block").got(format_args!("{} bytes", raw.len()));
         let (rest, tail) = raw.split_last_chunk::<TRAILER_BYTES>().ok_or_else(damaged)?;
@@ -153,8 +153,9 @@ impl<'a> Block<'a> {
         Ok(Self { raw, layout: Layout { entries_end, count, interval, base } })
     }
 
-    /// The block whose parts were found before.
+    /// A block with a layout from an earlier parse.
     pub(crate) const fn with_layout(raw: &'a [u8], layout: Layout) -> Self {
+        debug_assert!(layout.entries_end <= raw.len(), "a layout is of its own block");
         Self { raw, layout }
     }
 
@@ -170,7 +171,7 @@ impl<'a> Block<'a> {
         (self.layout.count - 1) / self.layout.interval + 1
     }
 
-    /// Where the entries of group `group` start.
+    /// The offset of the entries of group `group`.
     fn group_at(&self, group: usize) -> Result<usize> {
         let Some(index) = group.checked_sub(1) else { return Ok(0) };
         let at = self.layout.entries_end + index * size_of::<u16>();
@@ -180,7 +181,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The entry at `at`, whose predecessor has sequence number `from`.
+    /// The entry at `at`. The previous entry has the seqno `from`.
     #[inline]
     fn entry(&self, at: usize, from: Seqno) -> Result<BlockEntry> {
         match self.short_entry(at, from) {
@@ -189,9 +190,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// As [`Block::entry`], where all of what precedes the suffix lies in 16 bytes, as it nearly always
-    /// does; none where it does not, or anything is wrong with it. Inlined wherever it is used: an entry that
-    /// is handed back in memory costs a walk a third of its time.
+    /// As [`Block::entry`], if all fields before the suffix lie within 16 bytes, which is nearly always
+    /// so. `None` if they do not, or if a field is damaged. Always inlined: returning the entry through
+    /// memory costs an iterator a third of its time.
     #[inline(always)]
     fn short_entry(&self, at: usize, from: Seqno) -> Option<BlockEntry> {
         let head: &[u8; 16] = self.raw.get(at..)?.first_chunk()?;
@@ -223,7 +224,7 @@ impl<'a> Block<'a> {
         Some(BlockEntry { shared, suffix_at, value_at, end, trailer })
     }
 
-    /// As [`Block::entry`], of any size; or what is wrong with it.
+    /// As [`Block::entry`], for an entry of any size; or the error of a damaged one.
     #[cold]
     fn any_entry(&self, at: usize, from: Seqno) -> Result<BlockEntry> {
         let entries = self.raw.get(..self.layout.entries_end).unwrap_or_default();
@@ -253,19 +254,21 @@ impl<'a> Block<'a> {
     }
 
     fn suffix(&self, entry: &BlockEntry) -> &'a [u8] {
+        debug_assert!(entry.end <= self.layout.entries_end, "an entry is read from its own block");
         self.raw.get(entry.suffix_at..entry.value_at).unwrap_or_default()
     }
 
     /// The value of an entry of this block.
     pub(crate) fn value(&self, entry: &BlockEntry) -> &'a [u8] {
+        debug_assert!(entry.end <= self.layout.entries_end, "an entry is read from its own block");
         self.raw.get(entry.value()).unwrap_or_default()
     }
 
-    /// The last group whose first entry is at or before (`key`, `at`); the first group where none
-    /// is.
+    /// The last group whose first entry is at or before (`key`, `at`); the first group if there is none.
     fn group_of(&self, key: &[u8], at: Trailer) -> Result<usize> {
         let (mut low, mut high) = (0, self.groups());
-        // All that the search may look at, together: it would wait for one after the other.
+        debug_assert!(high > 0, "a block has an entry");
+        // Prefetches all entries that the search may read, so that their cache misses overlap.
         if high <= GROUPS_ASKED_MAX {
             for group in 1..high {
                 arena::prefetch(self.raw, self.group_at(group)?);
@@ -290,19 +293,19 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// What a walk from `at` on reads first.
+    /// The bytes that an iterator from `at` on reads first.
     fn ahead_of(&self, at: usize) -> &'a [u8] {
         self.raw.get(at..self.raw.len().min(at + AHEAD_BYTES)).unwrap_or_default()
     }
 
-    /// The newest version of `key` whose trailer is at most `at`.
+    /// The newest version of `key` with a trailer of at most `at`.
     pub(crate) fn get(&self, key: &[u8], at: Trailer) -> Result<Option<BlockEntry>> {
         let group = self.group_of(key, at)?;
         let (mut offset, mut from) = (self.group_at(group)?, self.layout.base);
-        // A block that was stored as it is lies in no cache of the processor.
+        // An uncompressed block is in no processor cache yet.
         arena::prefetch_all(self.ahead_of(offset));
         let mut matched = 0;
-        // One group, and the first entry of the next.
+        // The entries of one group, and the first entry of the next.
         let last = (self.layout.count - group * self.layout.interval).min(self.layout.interval + 1);
         for index in 0..last {
             if index == self.layout.interval {
@@ -311,13 +314,15 @@ impl<'a> Block<'a> {
             arena::prefetch(self.raw, offset + AHEAD_BYTES);
             let entry = self.entry(offset, from)?;
             (offset, from) = (entry.end, entry.trailer.seqno());
-            // Where more is shared than matched, this key leaves the target where the last did.
+            // An entry that shares more bytes than matched differs from the target at the same byte as
+            // the previous one.
             if entry.shared > matched {
                 continue;
             }
             let (suffix, rest) = (self.suffix(&entry), key.get(entry.shared..).unwrap_or_default());
             let common = common_prefix(suffix, rest);
             matched = entry.shared + common;
+            debug_assert!(matched <= key.len(), "no more than the target is matched");
             let order = suffix.get(common..).cmp(&rest.get(common..));
             match order.then_with(|| at.cmp(&entry.trailer)) {
                 Ordering::Less => {}
@@ -329,45 +334,46 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Shows each entry of a decompressed block, in order: key, trailer, value. For tools, and for
-/// feeding the parser anything.
+/// Passes each entry of a decompressed block to `visit`, in order: key, trailer, value. For tools, and
+/// for fuzzing the parser.
 ///
 /// # Errors
-/// `Corrupt` where the block is damaged, `Invalid` where an entry is of a newer format.
+/// `Corrupt` if the block is damaged, `Invalid` if an entry has a kind of a newer format.
 pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> Result<()> {
     let block = Block::parse(raw)?;
-    let mut place = BlockPosition::new();
-    place.first(block)?;
-    while let Some(entry) = place.entry() {
-        visit(place.key(), entry.trailer, block.value(entry));
-        place.next(block)?;
+    let mut position = BlockPosition::new();
+    position.first(block)?;
+    while let Some(entry) = position.entry() {
+        visit(position.key(), entry.trailer, block.value(entry));
+        position.next(block)?;
     }
     Ok(())
 }
 
-/// A place in a block: on an entry, or past the last.
+/// A position in a block: on an entry, or past the last one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockPosition {
-    /// The number of the entry; the block's count where past the last.
+    /// The number of the entry; the block's entry count if past the last.
     index: usize,
-    /// The key, and room behind it.
+    /// The key, followed by spare bytes.
     key: Vec<u8>,
     key_bytes: usize,
     entry: Option<BlockEntry>,
 }
 
 impl BlockPosition {
-    /// In no block.
+    /// A position in no block.
     pub(crate) const fn new() -> Self {
         Self { index: 0, key: Vec::new(), key_bytes: 0, entry: None }
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
+        debug_assert!(self.key_bytes <= self.key.len(), "the key is within its buffer");
         self.key.get(..self.key_bytes).unwrap_or_default()
     }
 
-    /// The entry; none past the last.
+    /// The entry; `None` past the last.
     pub(crate) const fn entry(&self) -> Option<&BlockEntry> {
         self.entry.as_ref()
     }
@@ -382,17 +388,17 @@ impl BlockPosition {
         self.entry = None;
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     pub(crate) fn first(&mut self, block: Block<'_>) -> Result<()> {
         self.restart(block, 0)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     pub(crate) fn last(&mut self, block: Block<'_>) -> Result<()> {
-        self.go_to(block, block.count() - 1)
+        self.move_to(block, block.count() - 1)
     }
 
-    /// Goes to the first entry at or after (`key`, `at`). False where there is none.
+    /// Moves to the first entry at or after (`key`, `at`). False if there is none.
     pub(crate) fn seek(&mut self, block: Block<'_>, key: &[u8], at: Trailer) -> Result<bool> {
         self.restart(block, block.group_of(key, at)?)?;
         while let Some(entry) = &self.entry {
@@ -405,7 +411,7 @@ impl BlockPosition {
         Ok(false)
     }
 
-    /// Goes to the next entry. False where there is none; the place is then past the last.
+    /// Moves to the next entry. False if there is none; the position is then past the last one.
     #[inline]
     pub(crate) fn next(&mut self, block: Block<'_>) -> Result<bool> {
         let Some(entry) = &self.entry else { return Ok(false) };
@@ -420,16 +426,18 @@ impl BlockPosition {
         Ok(true)
     }
 
-    /// Goes to the entry before, also from past the last. False at the first, where it stays.
+    /// Moves to the previous entry, also from past the last one. False at the first entry, where it
+    /// stays.
     pub(crate) fn prev(&mut self, block: Block<'_>) -> Result<bool> {
         let Some(index) = self.index.checked_sub(1) else { return Ok(false) };
-        self.go_to(block, index)?;
+        self.move_to(block, index)?;
         Ok(true)
     }
 
-    fn go_to(&mut self, block: Block<'_>, index: usize) -> Result<()> {
+    fn move_to(&mut self, block: Block<'_>, index: usize) -> Result<()> {
         self.restart(block, index / block.layout.interval)?;
         while self.index < index && self.next(block)? {}
+        debug_assert_eq!(self.index, index, "a block has as many entries as it states");
         Ok(())
     }
 
@@ -451,7 +459,7 @@ impl BlockPosition {
         }
     }
 
-    /// As [`BlockPosition::read`], of any entry.
+    /// As [`BlockPosition::read`], for any entry.
     #[cold]
     fn read_any(&mut self, block: Block<'_>, at: usize, from: Seqno) -> Result<()> {
         self.entry = None;
@@ -466,10 +474,11 @@ impl BlockPosition {
         Ok(())
     }
 
-    /// Stands on `entry`, which shares no more than there is.
+    /// Sets the position to `entry`, which shares at most `key_bytes` bytes.
     #[inline]
     fn stand(&mut self, block: Block<'_>, entry: BlockEntry) {
         let (shared, suffix) = (entry.shared, entry.value_at - entry.suffix_at);
+        debug_assert!(shared <= self.key_bytes, "a key shares bytes that the previous one has");
         let from = block.raw.get(entry.suffix_at..).and_then(<[u8]>::first_chunk::<SUFFIX_STEP>);
         let to = self.key.get_mut(shared..).and_then(<[u8]>::first_chunk_mut::<SUFFIX_STEP>);
         if let (Some(from), Some(to), ..=SUFFIX_STEP) = (from, to, suffix) {

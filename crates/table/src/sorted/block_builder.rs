@@ -1,22 +1,22 @@
-//! Building a block: entries in order in, the bytes of [`Block`](super::block::Block) out.
+//! The block builder: takes entries in order, and makes the bytes of a [`Block`](super::block::Block).
 //!
-//! An entry is first staged, so that the packer can see what the block would come to, and then
+//! An entry is staged first, so that the packer can see the size that the block would have, and then
 //! kept or dropped.
 
-use base::{EntryKind, Seqno, put_varint};
+use base::{EntryKind, Seqno, invariant, put_varint};
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, KIND_BITS, MORE, TRAILER_BYTES, zigzag};
 use super::separator::common_prefix;
 
-/// Entries from one restart to the next, as written. Stored in each block.
+/// Number of entries from one restart to the next. Stored in each block.
 const RESTART_INTERVAL: usize = 16;
 
-// The offset of a restart, and the count of entries, are stored in 16 bits.
+// Restart offsets and the entry count are stored in 16 bits.
 const _: () = assert!(BLOCK_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(BLOCK_ENTRIES_MAX <= BLOCK_BYTES_MAX);
 const _: () = assert!(TRAILER_BYTES >= crate::codec::lz4::TAIL_BYTES_MIN);
 
-/// Writes a block.
+/// Builds one block after another.
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct BlockBuilder {
     staged: Option<Staged>,
 }
 
-/// An entry that may still be dropped, and what the block was without it.
+/// The staged entry's seqno, and the state of the block without the entry.
 #[derive(Clone, Copy, Debug)]
 struct Staged {
     bytes: usize,
@@ -40,7 +40,7 @@ impl BlockBuilder {
     /// Starts the next block.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        // One huge value does not keep its memory for the rest of the table.
+        // A huge value must not keep its memory for the rest of the table.
         self.bytes.shrink_to(2 * BLOCK_BYTES_MAX);
         self.restarts.clear();
         self.last_key.clear();
@@ -48,38 +48,38 @@ impl BlockBuilder {
         self.staged = None;
     }
 
-    /// The entries, a staged one included.
+    /// Number of entries, including a staged one.
     pub(crate) fn count(&self) -> usize {
         self.count + usize::from(self.staged.is_some())
     }
 
-    /// The entries as encoded, a staged one included.
+    /// The encoded entries, including a staged one.
     pub(crate) fn entries(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes of the whole block.
+    /// Length of the whole block, bytes.
     pub(crate) fn raw_bytes(&self) -> usize {
         self.bytes.len() + self.tail_bytes()
     }
 
-    /// The bytes that follow the entries.
+    /// Length of the part after the entries, bytes.
     pub(crate) fn tail_bytes(&self) -> usize {
         self.restarts.len() * size_of::<u16>() + TRAILER_BYTES
     }
 
-    /// The last entry's key, a staged one excluded.
+    /// The key of the last kept entry.
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// Appends an entry, to be kept or dropped next.
+    /// Stages an entry; `keep` or `drop_staged` must follow.
     pub(crate) fn stage(&mut self, key: &[u8], seqno: Seqno, kind: EntryKind, value: &[u8]) {
         self.stage_head(key, seqno, kind, value.len());
         self.bytes.extend_from_slice(value);
     }
 
-    /// Appends an entry but for its value, which the caller puts behind the entries.
+    /// Stages an entry without its value, which the caller writes after the entries.
     pub(crate) fn stage_head(
         &mut self,
         key: &[u8],
@@ -87,15 +87,20 @@ impl BlockBuilder {
         kind: EntryKind,
         value_bytes: usize,
     ) {
-        debug_assert!(self.staged.is_none());
+        invariant!(self.staged.is_none(), "a staged entry is kept or dropped before the next one");
+        invariant!(
+            self.bytes.len() <= usize::from(u16::MAX) || self.count == 0,
+            "a block of several entries has restart offsets of 16 bits"
+        );
         self.staged =
             Some(Staged { bytes: self.bytes.len(), restarts: self.restarts.len(), seqno });
         if self.count == 0 {
             self.base = seqno;
         }
+        debug_assert!(self.count == 0 || *self.last_key <= *key, "entries are in key order");
         let restart = self.count.is_multiple_of(RESTART_INTERVAL);
         if restart && self.count > 0 {
-            // Only blocks of several entries come here, and those are short.
+            // Only blocks of several entries have restarts, and those blocks are short.
             self.restarts.push(self.bytes.len() as u16);
         }
         let (shared, from) = match restart {
@@ -110,16 +115,18 @@ impl BlockBuilder {
                 put_varint(out, more as u64);
             }
         }
-        // Sequence numbers have 56 bits, so neither the difference nor the shift overflows.
+        // Seqnos have 56 bits, so neither the difference nor the shift overflows.
         let difference = seqno.get().cast_signed() - from.get().cast_signed();
         put_varint(out, zigzag(difference) << KIND_BITS | kind as u64);
         put_varint(out, value_bytes as u64);
         out.extend_from_slice(suffix);
     }
 
-    /// Keeps the staged entry, whose key is `key`.
+    /// Keeps the staged entry, which has the key `key`.
     pub(crate) fn keep(&mut self, key: &[u8]) {
-        if let Some(staged) = self.staged.take() {
+        let staged = self.staged.take();
+        invariant!(staged.is_some(), "an entry is staged before it is kept");
+        if let Some(staged) = staged {
             self.last = staged.seqno;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
@@ -135,8 +142,13 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends what follows the entries to `out`.
+    /// Appends the part after the entries to `out`.
     pub(crate) fn put_tail(&self, out: &mut Vec<u8>) {
+        invariant!(self.staged.is_none(), "a block ends after its staged entry is kept or dropped");
+        invariant!(
+            self.restarts.len() == self.count.saturating_sub(1) / RESTART_INTERVAL,
+            "every sixteenth entry is a restart"
+        );
         for restart in &self.restarts {
             out.extend_from_slice(&restart.to_le_bytes());
         }

@@ -1,17 +1,20 @@
-//! Checking a table: every page, and everything a reader relies on.
+//! The check of a table: every page, and every property that readers rely on.
 //!
-//! The file is streamed once, in large reads. Checked are the checksum of every page (I8), the
-//! order of the versions and the form of their values, that the separators lead to each block, that
-//! the filter denies no key, and the counts against the properties. The range deletes were checked
-//! when the table was opened. Damage is noted with its pages and the keys that lie
-//! there, and the check goes on behind it.
+//! The file is streamed once, in large reads. The check verifies the checksum of every page (I8), the
+//! order of the versions and the form of their values, that the separators lead to each block, that the
+//! filter denies no key, and the counts against the properties. The open of the table checked the range
+//! deletes. The report lists damage with its pages and key range, and the check continues after it.
 //!
-//! Memory is one buffer and one block, charged (I10).
+//! Memory: one buffer and one block, charged (I10).
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, Result, Seqno, TableId, Trailer, key_hash};
+use base::{
+    Account, Charge, Error, Result, Seqno, TableId, Trailer, broken_invariant, invariant, key_hash,
+};
+use bytes::Bytes;
 use media::{Buf, Purpose};
 
 use super::block::{Block, BlockPosition};
@@ -23,21 +26,21 @@ use super::tally::Tally;
 use super::top::{Partition, Top};
 use crate::page::{Header, fold_digest, verify_page};
 
-/// Pages read at once, blocks that are longer apart.
+/// Pages per read; longer blocks are read alone.
 const CHUNK_PAGES: u32 = 64;
 
-/// Damages listed; further ones are counted.
+/// Damages that are listed; all are counted.
 const LISTED_MAX: usize = 1000;
 
-/// Something that is not as it should be.
+/// Damage of a table.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// The first page concerned.
+    /// The first damaged page.
     pub page: u32,
-    /// How many pages are.
+    /// The number of damaged pages.
     pub pages: u32,
-    /// The keys that lie there: from the first up to the second, which is excluded unless it is
-    /// the table's last.
+    /// The keys on the pages: from the first to the second, which is excluded unless it is the table's
+    /// last key.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// What is wrong.
     pub error: Error,
@@ -57,23 +60,23 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a check came to.
+/// The report of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The table.
     pub table: TableId,
     /// The pages of its file.
     pub pages: u32,
-    /// The versions that were read.
+    /// Number of versions read.
     pub entries: u64,
-    /// The damages found, of which the first thousand are listed.
+    /// Number of damages found.
     pub damages: u64,
-    /// The damages.
+    /// The first thousand damages.
     pub listed: Vec<Damage>,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether no damage was found.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.damages == 0
@@ -81,10 +84,10 @@ impl Report {
 }
 
 impl Table {
-    /// Checks everything. `progress` is told the pages done and their total.
+    /// Checks the whole table. `progress` gets the number of pages checked, and their total.
     ///
     /// # Errors
-    /// `Retry` where memory is short. Damage is no error: the report has it.
+    /// `Retry` if memory is short. Damage is in the report, not an error.
     pub fn check(&self, account: &Account, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let charge = account.charge(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64)?;
         let mut check = Check {
@@ -93,7 +96,7 @@ impl Table {
             account,
             progress,
             chunk: Chunk { buf: Buf::pages(1), first: 0, pages: 0, charge },
-            place: BlockPosition::new(),
+            position: BlockPosition::new(),
             last: None,
             counts: Counts::default(),
             digest: 0,
@@ -113,7 +116,7 @@ impl Table {
     }
 }
 
-/// What is counted, to be compared with the properties.
+/// Counts to compare with the properties.
 #[derive(Debug, Default)]
 struct Counts {
     versions: Tally,
@@ -135,11 +138,11 @@ struct Check<'a> {
     account: &'a Account,
     progress: &'a mut dyn FnMut(u64, u64),
     chunk: Chunk,
-    place: BlockPosition,
-    /// The last version of the block before, where that was read.
+    position: BlockPosition,
+    /// The last version of the previous block, if that block was read.
     last: Option<(Vec<u8>, Trailer)>,
     counts: Counts,
-    /// The digest of the pages so far.
+    /// The digest of the pages read so far.
     digest: u64,
     report: Report,
 }
@@ -150,7 +153,7 @@ impl Check<'_> {
         if self.report.listed.len() < LISTED_MAX {
             self.report.listed.push(damage);
         }
-        // What follows is compared with nothing.
+        // Nothing is compared across damage.
         self.last = None;
     }
 
@@ -190,7 +193,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks one block against its metadata.
+    /// Checks one block against its metadata page.
     fn block(
         &mut self,
         number: usize,
@@ -198,7 +201,7 @@ impl Check<'_> {
         meta: &MetaPage<'_>,
         block: usize,
     ) -> Result<()> {
-        let (first, pages) = match meta.block_pages(block) {
+        let (first_page, pages) = match meta.block_pages(block) {
             Ok(pages) => pages,
             Err(error) => {
                 let keys = self.table.keys_of(&self.top, number, Some((meta, block)));
@@ -206,74 +209,41 @@ impl Check<'_> {
                 return Ok(());
             }
         };
-        match self.block_content(number, partition, meta, block, (first, pages)) {
+        let at = BlockLocation { number, partition, meta: *meta, block, first_page, pages };
+        match self.block_content(at) {
             Ok(()) => Ok(()),
-            // Memory is short: nothing is wrong with the table.
+            // A memory shortage is no damage of the table.
             Err(error) if error.is_retryable() => Err(error),
             Err(error) => {
                 let keys = self.table.keys_of(&self.top, number, Some((meta, block)));
-                self.damage(Damage { page: first, pages, keys, error });
+                self.damage(Damage { page: first_page, pages, keys, error });
                 Ok(())
             }
         }
     }
 
-    fn block_content(
-        &mut self,
-        number: usize,
-        partition: Partition,
-        meta: &MetaPage<'_>,
-        block: usize,
-        (first, pages): (u32, u32),
-    ) -> Result<()> {
-        self.fetch(first, pages, partition.meta_page)?;
-        self.counts.blocks += 1;
-        self.counts.data_pages += u64::from(pages);
-        let seed = self.table.seed();
-        let cut = self.chunk.pages(first, pages);
-        for page in cut.chunks_exact(PAGE_BYTES) {
-            self.digest = fold_digest(self.digest, page);
-        }
-        for (number, page) in (first..).zip(cut.chunks_exact(PAGE_BYTES)) {
-            verify_page(seed, number, page)?;
-        }
-        let dictionaries = self.table.dictionaries();
-        let bytes = decode_run(cut.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)?;
+    /// Checks the order of a block's entries, and each entry against filter and separators.
+    fn block_content(&mut self, at: BlockLocation<'_>) -> Result<()> {
+        let bytes = self.read_block(at)?;
         let decoded = Block::parse(&bytes)?;
         let mut previous = self.last.take();
-        let mut place = std::mem::take(&mut self.place);
-        place.first(decoded)?;
+        let mut position = std::mem::take(&mut self.position);
+        position.first(decoded)?;
         let mut index = 0;
-        while let Some(entry) = place.entry() {
-            let (key, trailer) = (place.key(), entry.trailer);
+        while let Some(entry) = position.entry() {
+            let (key, trailer) = (position.key(), entry.trailer);
             let new_key = previous.as_ref().is_none_or(|(last, _)| last != key);
-            if let Some((last, last_trailer)) = &previous
-                && (&**last, std::cmp::Reverse(*last_trailer)) >= (key, std::cmp::Reverse(trailer))
-            {
-                return Err(Error::corrupt("order of versions")
-                    .expected(format_args!("one after {last_trailer:?} of its key, or a key after"))
-                    .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())));
-            }
-            if new_key && !meta.may_contain(key_hash(key)) {
+            check_order(previous.as_ref(), key, trailer)?;
+            if new_key && !at.meta.may_contain(key_hash(key)) {
                 return Err(Error::corrupt("filter")
                     .expected("every key of its partition")
                     .got(format_args!("not `{}`", key.escape_ascii())));
             }
-            // In between they follow from the order.
+            // If the first and the last entry are found, the order of the entries implies it for the others.
             if index == 0 || index + 1 == decoded.count() {
-                let led = (self.top.search(key, trailer)?, meta.search(key, trailer)?);
-                if led != (number, block) {
-                    return Err(Error::corrupt("separators")
-                        .expected(format_args!("to lead to partition {number}, block {block}"))
-                        .got(format_args!("{led:?} for `{}`", key.escape_ascii())));
-                }
+                self.check_search(at, key, trailer)?;
             }
-            let value = decoded.value(entry);
-            let counted = self.counts.versions.add_value(trailer.kind()?, value);
-            counted.map_err(|error| {
-                Error::corrupt("version").at(format_args!("`{}`", key.escape_ascii())).got(error)
-            })?;
-            self.counts.versions.add(key, trailer, value, new_key);
+            self.count(key, trailer, decoded.value(entry), new_key)?;
             match &mut previous {
                 Some((last, last_trailer)) => {
                     last.clear();
@@ -283,20 +253,60 @@ impl Check<'_> {
                 none => *none = Some((key.to_vec(), trailer)),
             }
             index += 1;
-            place.next(decoded)?;
+            position.next(decoded)?;
         }
-        (self.last, self.place) = (previous, place);
+        invariant!(index == decoded.count(), "a scan of a block meets each of its entries");
+        (self.last, self.position) = (previous, position);
         self.report.entries = self.counts.versions.entries;
         Ok(())
     }
 
-    /// Checks the data pages of a partition whose metadata is lost: each for itself.
+    /// Reads, verifies and decompresses a block.
+    fn read_block(&mut self, at: BlockLocation<'_>) -> Result<Bytes> {
+        let BlockLocation { partition, first_page, pages, .. } = at;
+        self.fetch(first_page, pages, partition.meta_page)?;
+        self.counts.blocks += 1;
+        self.counts.data_pages += u64::from(pages);
+        let chunk = self.chunk.pages(first_page, pages)?;
+        for page in chunk.chunks_exact(PAGE_BYTES) {
+            self.digest = fold_digest(self.digest, page);
+        }
+        for (number, page) in (first_page..).zip(chunk.chunks_exact(PAGE_BYTES)) {
+            verify_page(self.table.seed(), number, page)?;
+        }
+        let dictionaries = self.table.dictionaries();
+        decode_run(chunk.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)
+    }
+
+    /// Checks that the separators lead to the block that holds (`key`, `trailer`).
+    fn check_search(&self, at: BlockLocation<'_>, key: &[u8], trailer: Trailer) -> Result<()> {
+        let BlockLocation { number, block, meta, .. } = at;
+        let found = (self.top.search(key, trailer)?, meta.search(key, trailer)?);
+        if found == (number, block) {
+            return Ok(());
+        }
+        Err(Error::corrupt("separators")
+            .expected(format_args!("to lead to partition {number}, block {block}"))
+            .got(format_args!("{found:?} for `{}`", key.escape_ascii())))
+    }
+
+    /// Counts a version, and checks the form of its value.
+    fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) -> Result<()> {
+        let counted = self.counts.versions.add_value(trailer.kind()?, value);
+        counted.map_err(|error| {
+            Error::corrupt("version").at(format_args!("`{}`", key.escape_ascii())).got(error)
+        })?;
+        self.counts.versions.add(key, trailer, value, new_key);
+        Ok(())
+    }
+
+    /// Checks each data page of a partition by itself, because its metadata page is damaged.
     fn data_without_meta(&mut self, number: usize, partition: Partition) -> Result<()> {
         let mut page = partition.first_page;
         while page < partition.meta_page {
             let seed = self.table.seed();
             let verified = self.fetch(page, 1, partition.meta_page).and_then(|()| {
-                let content = self.chunk.pages(page, 1);
+                let content = self.chunk.pages(page, 1)?;
                 verify_page(seed, page, content)?;
                 Header::parse(content).map(drop)
             });
@@ -313,7 +323,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Sees to it that the chunk holds `pages` pages from `first` on, and reads ahead up to `end`.
+    /// Makes the chunk hold `pages` pages from `first` on, and reads ahead up to `end`.
     fn fetch(&mut self, first: u32, pages: u32, end: u32) -> Result<()> {
         if self.chunk.holds(first, pages) {
             return Ok(());
@@ -325,17 +335,18 @@ impl Check<'_> {
         self.chunk.buf = Buf::pages(1);
         self.chunk.charge.shrink_to(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64);
         self.chunk.charge.grow(more)?;
-        // A bad sector fails the whole read: then these pages are read alone.
+        // An unreadable sector fails the whole read; then only the needed pages are read.
         let read = match read_raw(file, first, ahead, Purpose::Scrub) {
             Ok(buf) => (buf, ahead),
             Err(_) => (read_raw(file, first, pages, Purpose::Scrub)?, pages),
         };
         (self.chunk.buf, self.chunk.pages) = read;
         self.chunk.first = first;
+        invariant!(self.chunk.holds(first, pages), "a chunk holds the pages it was read for");
         Ok(())
     }
 
-    /// Checks what follows the partitions, both copies of it, and the counts.
+    /// Checks both copies of the tail, and the counts.
     fn end(&mut self) -> Result<()> {
         let footer = *self.table.footer();
         let (file, seed) = (&**self.table.file(), self.table.seed());
@@ -346,7 +357,7 @@ impl Check<'_> {
                 let Some(twin) = footer.twin(page).filter(|twin| *twin < page) else {
                     return Ok(());
                 };
-                // A twin that is lost was told.
+                // Damage of the other copy is reported at its own page.
                 match read_pages(file, seed, twin, 1, Purpose::Scrub) {
                     Ok(other) if other.get(8..) != buf.get(8..) => {
                         let error = Error::corrupt("copy of a page");
@@ -363,7 +374,7 @@ impl Check<'_> {
         }
         (self.progress)(u64::from(footer.pages), u64::from(footer.pages));
         if !self.report.is_clean() {
-            // Counts and digest lack what could not be read.
+            // Counts and digest lack the unreadable parts.
             return Ok(());
         }
         let stored = self.table.properties();
@@ -383,7 +394,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The properties as they should be, as far as they can be counted.
+    /// The properties with every field that can be counted set to its count.
     fn counted(&mut self) -> Properties {
         let mut counted = self.table.properties().clone();
         let deletes = self.table.range_deletes();
@@ -391,13 +402,13 @@ impl Check<'_> {
         counted.range_end = deletes.bounds().map(|(_, end)| end.to_vec()).unwrap_or_default();
         let Counts { mut versions, blocks, data_pages } = std::mem::take(&mut self.counts);
         for seqno in deletes.seqnos() {
-            // What reads as of another number is stored as of none.
+            // If the table reads at another seqno than stored, the stored seqnos are 0.
             let stored = self.table.seqno().map_or(*seqno, |_| Seqno::ZERO);
             versions.add_seqnos(stored, stored);
         }
         (counted.blocks, counted.data_pages) = (blocks, data_pages);
         versions.put(&mut counted);
-        // What supersedes a version may be gone, so these cannot be counted again.
+        // A superseding version may be in another table, so these fields cannot be counted.
         counted.superseded = counted.superseded.min(counted.entries);
         counted
     }
@@ -408,8 +419,36 @@ impl Chunk {
         first >= self.first && first + pages <= self.first + self.pages
     }
 
-    fn pages(&self, first: u32, pages: u32) -> &[u8] {
+    fn pages(&self, first: u32, pages: u32) -> Result<&[u8]> {
         let offset = (first - self.first) as usize * PAGE_BYTES;
-        self.buf.get(offset..offset + pages as usize * PAGE_BYTES).unwrap_or_default()
+        let bytes = self.buf.get(offset..offset + pages as usize * PAGE_BYTES);
+        bytes.ok_or_else(|| broken_invariant!("pages are fetched before they are read"))
+    }
+}
+
+/// A block, and its position in the table.
+#[derive(Clone, Copy)]
+struct BlockLocation<'a> {
+    /// The number of its partition.
+    number: usize,
+    partition: Partition,
+    meta: MetaPage<'a>,
+    /// The number of the block in its partition.
+    block: usize,
+    first_page: u32,
+    pages: u32,
+}
+
+/// Checks that a version comes after the previous one.
+fn check_order(previous: Option<&(Vec<u8>, Trailer)>, key: &[u8], trailer: Trailer) -> Result<()> {
+    match previous {
+        Some((last, last_trailer))
+            if (&**last, Reverse(*last_trailer)) >= (key, Reverse(trailer)) =>
+        {
+            Err(Error::corrupt("order of versions")
+                .expected(format_args!("one after {last_trailer:?} of its key, or a key after"))
+                .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())))
+        }
+        _ => Ok(()),
     }
 }

@@ -1,13 +1,13 @@
-//! A walk over one table in either direction, as a machine that asks for pages.
+//! The iterator over one table in either direction: a resumable state machine that asks for pages.
 //!
-//! An operation is started ([`TableCursor::seek`] and its kin), and then stepped until it is
-//! ready. The cursor keeps the metadata page of its partition and its decompressed block, so that
-//! a walk needs each page once.
+//! The caller starts an operation ([`TableCursor::seek`] and the like), and then steps it until it is
+//! ready. The cursor keeps its partition's metadata page and its decompressed block, so that an
+//! iteration needs each page once.
 //!
-//! A cursor with bounds never stands outside them, and so needs no page that lies there, but for
-//! one that holds keys of both sides.
+//! A cursor with bounds is never on an entry outside them. It needs no page that lies entirely outside,
+//! except one whose separators do not show that.
 //!
-//! Forward steps within a block cost tens of nanoseconds; backward ones decode half a restart
+//! A forward step within a block costs tens of nanoseconds. A backward step decodes half a restart
 //! interval, eight entries, on average.
 
 mod loaded;
@@ -17,7 +17,7 @@ mod upcoming;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use base::{Error, Result, Trailer};
+use base::{Error, Result, Trailer, broken_invariant, invariant};
 use bytes::Bytes;
 
 use super::block::{Block, BlockPosition};
@@ -33,7 +33,7 @@ use loaded::Loaded;
 /// A trailer that is before every version of a key.
 const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
 
-/// A cursor over the versions of one table: on one of them, or on none.
+/// A cursor over the versions of one table: on one version, or on none.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
@@ -41,43 +41,43 @@ pub struct TableCursor {
     goal: Goal,
     /// The span whose pages the next step gets.
     waiting: Option<Span>,
-    /// What a seek looks for; kept for its memory.
+    /// The target of a seek; kept to reuse its memory.
     key: Vec<u8>,
     at: Trailer,
-    /// The partition the cursor is in, or on its way to, and the block in it.
+    /// The partition that the cursor is in or moves to, and the block in it.
     partition: usize,
     pick: Pick,
-    /// The metadata page of some partition.
+    /// The metadata page of a partition, and the number of the partition.
     meta: Option<(usize, Pages)>,
     block: Option<Loaded>,
-    place: BlockPosition,
+    position: BlockPosition,
     forward: bool,
-    /// The present block as stored, where that is kept.
+    /// The current block as stored, if stored blocks are kept.
     raw: Option<Box<RawBlock>>,
-    /// Another place in the present block; kept for its memory.
-    far: BlockPosition,
+    /// A second position in the current block; kept to reuse its memory.
+    scratch: BlockPosition,
 }
 
-/// What is left to do.
+/// The rest of the current operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// Nothing.
-    Rest,
-    /// Go to the first entry of the block.
+    /// No operation.
+    Idle,
+    /// Move to the first entry of the block.
     First,
-    /// Go to the last entry of the block.
+    /// Move to the last entry of the block.
     Last,
-    /// Go to the first entry at or after the target, from the block that may hold it on.
+    /// Move to the first entry at or after the target, starting in the block that may contain it.
     Seek,
-    /// Go to the last entry before the target.
+    /// Move to the last entry before the target.
     SeekBefore,
     Next,
-    /// Go to the first entry of the block after this one.
+    /// Move to the first entry of the next block.
     NextBlock,
     Prev,
 }
 
-/// Which block of the partition; decided once its metadata is there.
+/// The choice of a block in the partition, resolved once the metadata page is there.
 #[derive(Clone, Copy, Debug)]
 enum Pick {
     Number(usize),
@@ -92,13 +92,13 @@ impl TableCursor {
         Self::with_bounds(table, Bounds::ALL)
     }
 
-    /// A cursor on no entry, for which there are only the entries with keys inside `bounds`.
+    /// A cursor on no entry that sees only entries with keys inside `bounds`.
     #[must_use]
     pub const fn with_bounds(table: Arc<Table>, bounds: Bounds) -> Self {
         Self {
             table,
             bounds,
-            goal: Goal::Rest,
+            goal: Goal::Idle,
             waiting: None,
             key: Vec::new(),
             at: Trailer::from_word(0),
@@ -106,10 +106,10 @@ impl TableCursor {
             pick: Pick::Number(0),
             meta: None,
             block: None,
-            place: BlockPosition::new(),
+            position: BlockPosition::new(),
             forward: true,
             raw: None,
-            far: BlockPosition::new(),
+            scratch: BlockPosition::new(),
         }
     }
 
@@ -119,30 +119,30 @@ impl TableCursor {
         &self.table
     }
 
-    /// Starts to go to the first entry.
+    /// Starts to move to the first entry.
     pub fn seek_first(&mut self) {
         if let Some(first) = self.bounds.first.clone() {
             self.target(&first, BEFORE_ALL);
             return self.start(Goal::Seek, true);
         }
         self.start(Goal::First, true);
-        self.place.clear();
+        self.position.clear();
         (self.partition, self.pick) = (0, Pick::Number(0));
     }
 
-    /// Starts to go to the last entry.
+    /// Starts to move to the last entry.
     pub fn seek_last(&mut self) {
         if let Some(end) = self.bounds.end.clone() {
             self.target(&end, BEFORE_ALL);
             return self.start(Goal::SeekBefore, false);
         }
         self.start(Goal::Last, false);
-        self.place.clear();
+        self.position.clear();
         (self.partition, self.pick) = (usize::MAX, Pick::Last);
     }
 
-    /// Starts to go to the first entry at or after (`key`, `at`): a version of `key` with a
-    /// trailer of at most `at`, or else the next key's newest.
+    /// Starts to move to the first entry at or after (`key`, `at`): a version of `key` with a trailer of
+    /// at most `at`, or else the newest version of the next key.
     pub fn seek(&mut self, key: &[u8], at: Trailer) {
         if self.bounds.is_after(key) {
             return self.seek_first();
@@ -151,7 +151,7 @@ impl TableCursor {
         self.start(Goal::Seek, true);
     }
 
-    /// Starts to go to the last entry before (`key`, `at`).
+    /// Starts to move to the last entry before (`key`, `at`).
     pub fn seek_before(&mut self, key: &[u8], at: Trailer) {
         if self.bounds.is_before(key) {
             return self.seek_last();
@@ -160,29 +160,29 @@ impl TableCursor {
         self.start(Goal::SeekBefore, false);
     }
 
-    /// Starts to go to the next entry; from none it leads to none.
+    /// Starts to move to the next entry. From no entry it stays on none.
     pub fn next(&mut self) {
         self.start(Goal::Next, true);
     }
 
-    /// Starts to go to the entry before; from none it leads to none.
+    /// Starts to move to the previous entry. From no entry it stays on none.
     pub fn prev(&mut self) {
         self.start(Goal::Prev, false);
     }
 
-    /// Goes to the next entry where it lies in the present block, and says whether it does: where it
-    /// does not, nothing moved. For nobody between a start and its end.
+    /// Moves to the next entry if it lies in the current block. Returns false, without a move, if it
+    /// does not. Must not be called during an operation.
     ///
     /// # Errors
     /// As [`TableCursor::step`].
     #[inline]
-    pub fn next_at_hand(&mut self) -> Result<bool> {
+    pub fn fast_next(&mut self) -> Result<bool> {
         Ok(self.bounds.is_all() && self.next_in_block()? == Some(true))
     }
 
-    /// Goes to the next entry where it lies in the present block, inside the bounds or not: whether it
-    /// is inside; past the last one the cursor is on none. `None` where it does not lie there, and
-    /// nothing moved. For nobody between a start and its end.
+    /// Moves to the next entry if it lies in the current block, whether or not it is inside the bounds.
+    /// Returns whether it is inside; if not, the cursor is on no entry. `None`, without a move, if the
+    /// next entry is not in the block. Must not be called during an operation.
     ///
     /// # Errors
     /// As [`TableCursor::step`].
@@ -190,63 +190,64 @@ impl TableCursor {
     pub fn next_in_block(&mut self) -> Result<Option<bool>> {
         let Some(loaded) = &self.block else { return Ok(None) };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
-        if !self.is_valid() || self.place.index() + 1 >= block.count() {
+        if !self.is_valid() || self.position.index() + 1 >= block.count() {
             return Ok(None);
         }
         self.forward = true;
-        self.place.next(block).map_err(|error| self.fail(error))?;
-        let is_inside = !self.bounds.is_before(self.place.key());
+        self.position.next(block).map_err(|error| self.fail(error))?;
+        let is_inside = !self.bounds.is_before(self.position.key());
         if !is_inside {
-            self.place.clear();
+            self.position.clear();
         }
         Ok(Some(is_inside))
     }
 
-    /// Leaves the block after `error`, and names where it was met.
+    /// Leaves the block after `error`, and adds its location to the error.
     #[cold]
     fn fail(&mut self, error: Error) -> Error {
         let error = match &self.block {
-            // Damage within a block that its checksum did not cover: a writer's mistake.
-            Some(loaded) if error.place().is_none() => self.table.place(error, loaded.page),
+            // The damage is within a block with a valid checksum: a writer's bug.
+            Some(loaded) if error.place().is_none() => self.table.locate_error(error, loaded.page),
             _ => error,
         };
-        self.leave();
+        self.unload();
         error
     }
 
     fn start(&mut self, goal: Goal, forward: bool) {
+        debug_assert_ne!(goal, Goal::Idle, "an operation has a goal");
         (self.goal, self.forward, self.waiting) = (goal, forward, None);
     }
 
     fn target(&mut self, key: &[u8], at: Trailer) {
-        self.place.clear();
+        self.position.clear();
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.at = self.table.stored(at).unwrap_or_else(|| {
-            // After all versions of the key is before all of the next key there can be.
+        self.at = self.table.stored_trailer(at).unwrap_or_else(|| {
+            // After all versions of the key is before all versions of the smallest following key.
             self.key.push(0);
             BEFORE_ALL
         });
         (self.partition, self.pick) = (usize::MAX, Pick::Search);
     }
 
-    /// Goes on with the operation: first with nothing, then with the pages that the last step
-    /// needed. Ready with whether the cursor is on an entry.
+    /// Continues the operation: first without pages, then with the pages that the last step needed.
+    /// Ready with whether the cursor is on an entry.
     ///
     /// # Errors
-    /// `Corrupt` where pages are damaged, `Invalid` where a newer version wrote them or nothing is
-    /// supplied, `Retry` where memory for a long value is short. The cursor is then on no entry.
+    /// `Corrupt` if pages are damaged, `Invalid` if a newer version wrote them or no pages are supplied,
+    /// `Retry` if memory for a long value is short. The cursor is then on no entry.
     pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<bool>> {
         let mut stepped = self.advance(supplied);
         if let Ok(Step::Ready(valid)) = &mut stepped
             && *valid
-            && !self.bounds.contains(self.place.key())
+            && !self.bounds.contains(self.position.key())
         {
-            self.place.clear();
+            self.position.clear();
             *valid = false;
         }
         if !matches!(stepped, Ok(Step::Need(_))) {
-            self.goal = Goal::Rest;
+            self.goal = Goal::Idle;
         }
         stepped.map_err(|error| self.fail(error))
     }
@@ -262,54 +263,55 @@ impl TableCursor {
             return Ok(Step::Ready(false));
         }
         match self.goal {
-            Goal::Rest => return Ok(Step::Ready(self.is_valid())),
+            Goal::Idle => return Ok(Step::Ready(self.is_valid())),
             Goal::Next | Goal::NextBlock | Goal::Prev if !self.is_valid() => {
                 return Ok(Step::Ready(false));
             }
             Goal::NextBlock => {
-                if let ControlFlow::Break(valid) = self.leave_block(true)? {
+                if let ControlFlow::Break(valid) = self.select_neighbour(true)? {
                     return Ok(Step::Ready(valid));
                 }
             }
             Goal::Next | Goal::Prev => {
-                if let ControlFlow::Break(valid) = self.walk()? {
+                if let ControlFlow::Break(valid) = self.step_in_block()? {
                     return Ok(Step::Ready(valid));
                 }
             }
             _ => {}
         }
-        // Two blocks at most: the one that may hold the target, and its neighbour.
+        // At most two blocks: the one that may contain the target, and its neighbour.
         for _ in 0..3 {
-            if let Some(span) = self.missing()? {
+            if let Some(span) = self.missing_span()? {
                 self.waiting = Some(span);
                 return Ok(Step::Need(span));
             }
-            if let ControlFlow::Break(valid) = self.settle()? {
+            if let ControlFlow::Break(valid) = self.move_to_goal()? {
                 return Ok(Step::Ready(valid));
             }
         }
-        self.leave();
-        Ok(Step::Ready(false))
+        Err(broken_invariant!("a cursor reaches its goal within two blocks"))
     }
 
-    /// Moves within the block, or sets out for the next one.
-    fn walk(&mut self) -> Result<ControlFlow<bool>> {
-        let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
+    /// Moves within the block, or selects the neighbouring block.
+    fn step_in_block(&mut self) -> Result<ControlFlow<bool>> {
+        let Some(loaded) = &self.block else {
+            return Err(broken_invariant!("a cursor on an entry has a block"));
+        };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         let forward = self.goal == Goal::Next;
-        let moved = if forward { self.place.next(block)? } else { self.place.prev(block)? };
+        let moved = if forward { self.position.next(block)? } else { self.position.prev(block)? };
         if moved {
             return Ok(ControlFlow::Break(true));
         }
-        self.leave_block(forward)
+        self.select_neighbour(forward)
     }
 
-    /// Sets out for the neighbouring block. Breaks off where there is none.
-    fn leave_block(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
+    /// Selects the neighbouring block. Breaks if there is none.
+    fn select_neighbour(&mut self, forward: bool) -> Result<ControlFlow<bool>> {
         let Some(Loaded { partition, index, .. }) = self.block else {
-            return Ok(ControlFlow::Break(false));
+            return Err(broken_invariant!("a neighbour is that of a loaded block"));
         };
-        self.place.clear();
+        self.position.clear();
         self.goal = if forward { Goal::First } else { Goal::Last };
         let next = index.checked_add_signed(if forward { 1 } else { -1 });
         let within = next.filter(|next| match self.meta() {
@@ -324,15 +326,15 @@ impl TableCursor {
                 None => return Ok(ControlFlow::Break(false)),
             },
         };
-        if self.partition >= self.table.top()?.partitions() || self.is_beyond()? {
+        if self.partition >= self.table.top()?.partitions() || self.is_outside()? {
             return Ok(ControlFlow::Break(false));
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether all of the block that the cursor is on its way to lies beyond the bounds, as far as
-    /// the separator between it and the last one tells.
-    fn is_beyond(&self) -> Result<bool> {
+    /// Whether the selected block lies entirely outside the bounds, as far as the separator before it
+    /// shows.
+    fn is_outside(&self) -> Result<bool> {
         if self.bounds.is_all() {
             return Ok(false);
         }
@@ -349,28 +351,29 @@ impl TableCursor {
         Ok(between?.is_some_and(|between| self.ends_at(&between)))
     }
 
-    /// Whether all that lies behind `separator`, in the direction of the last operation, is outside
-    /// the bounds.
+    /// Whether all keys beyond `separator`, in the direction of the operation, are outside the bounds.
     fn ends_at(&self, separator: &Separator) -> bool {
         if self.forward {
             return self.bounds.is_before(&separator.key);
         }
-        // With a trailer, versions of its key lie on both sides.
+        // If the separator has a trailer, versions of its key lie on both sides.
         self.bounds.first.as_ref().is_some_and(|first| match separator.trailer {
             None => separator.key <= *first,
             Some(_) => separator.key < *first,
         })
     }
 
-    /// The metadata page of the present partition, where it is there.
+    /// The metadata page of the current partition, if it is loaded.
     fn meta(&self) -> Option<MetaPage<'_>> {
         let (partition, pages) = self.meta.as_ref()?;
         let page = (*partition == self.partition).then(|| pages.iter().next())??;
-        MetaPage::parse(page).ok()
+        let meta = MetaPage::parse(page);
+        invariant!(meta.is_ok(), "a metadata page was parsed when it was loaded");
+        meta.ok()
     }
 
-    /// The pages that the goal needs and that are not there.
-    fn missing(&mut self) -> Result<Option<Span>> {
+    /// The span of the pages that the goal needs and that are not loaded.
+    fn missing_span(&mut self) -> Result<Option<Span>> {
         let top = self.table.top()?;
         if self.partition == usize::MAX {
             self.partition = match self.pick {
@@ -382,13 +385,13 @@ impl TableCursor {
         let Some(meta) = self.meta() else {
             return Ok(Some(self.table.meta_span(partition)));
         };
-        let place = |error| self.table.place(error, partition.meta_page);
+        let locate = |error| self.table.locate_error(error, partition.meta_page);
         let index = match self.pick {
             Pick::Number(index) => index,
             Pick::Last => meta.blocks() - 1,
-            Pick::Search => meta.search(&self.key, self.at).map_err(place)?,
+            Pick::Search => meta.search(&self.key, self.at).map_err(locate)?,
         };
-        let (first, pages) = meta.block_pages(index).map_err(place)?;
+        let (first, pages) = meta.block_pages(index).map_err(locate)?;
         self.pick = Pick::Number(index);
         let loaded = self.block.as_ref().map(|loaded| (loaded.partition, loaded.index));
         if loaded == Some((self.partition, index)) {
@@ -397,32 +400,34 @@ impl TableCursor {
         Ok(Some(self.table.data_span(first, pages)))
     }
 
-    /// Goes to the goal within the block, or sets out for the neighbour where it is not there.
-    fn settle(&mut self) -> Result<ControlFlow<bool>> {
-        let Some(loaded) = &self.block else { return Ok(ControlFlow::Break(false)) };
+    /// Moves to the goal within the block, or selects the neighbour if the goal is not in the block.
+    fn move_to_goal(&mut self) -> Result<ControlFlow<bool>> {
+        let Some(loaded) = &self.block else {
+            return Err(broken_invariant!("no page is missing once the block is loaded"));
+        };
         let block = Block::with_layout(&loaded.bytes, loaded.layout);
         match self.goal {
-            Goal::First => self.place.first(block)?,
-            Goal::Last => self.place.last(block)?,
+            Goal::First => self.position.first(block)?,
+            Goal::Last => self.position.last(block)?,
             Goal::Seek => {
-                if !self.place.seek(block, &self.key, self.at)? {
-                    return self.leave_block(true);
+                if !self.position.seek(block, &self.key, self.at)? {
+                    return self.select_neighbour(true);
                 }
             }
             Goal::SeekBefore => {
-                // Past the last entry where all are before the target.
-                self.place.seek(block, &self.key, self.at)?;
-                if !self.place.prev(block)? {
-                    return self.leave_block(false);
+                // Past the last entry if all entries are before the target.
+                self.position.seek(block, &self.key, self.at)?;
+                if !self.position.prev(block)? {
+                    return self.select_neighbour(false);
                 }
             }
-            Goal::Rest | Goal::Next | Goal::NextBlock | Goal::Prev => {}
+            Goal::Idle | Goal::Next | Goal::NextBlock | Goal::Prev => {}
         }
         Ok(ControlFlow::Break(self.is_valid()))
     }
 
-    fn leave(&mut self) {
-        self.place.clear();
+    fn unload(&mut self) {
+        self.position.clear();
         self.block = None;
     }
 
@@ -430,27 +435,27 @@ impl TableCursor {
     #[inline]
     #[must_use]
     pub const fn is_valid(&self) -> bool {
-        self.place.entry().is_some()
+        self.position.entry().is_some()
     }
 
-    /// The entry's key; empty on no entry.
+    /// The entry's key; empty if on no entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        if self.is_valid() { self.place.key() } else { &[] }
+        if self.is_valid() { self.position.key() } else { &[] }
     }
 
-    /// The entry's sequence number and kind; `None` on no entry.
+    /// The entry's seqno and kind; `None` if on no entry.
     #[inline]
     #[must_use]
     pub fn trailer(&self) -> Option<Trailer> {
-        self.place.entry().map(|entry| self.table.seen(entry.trailer))
+        self.position.entry().map(|entry| self.table.visible_trailer(entry.trailer))
     }
 
-    /// The entry's value: a slice of its block, which it keeps in memory.
+    /// The entry's value: a slice of its block, which the slice keeps in memory.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        match (&self.block, self.place.entry()) {
+        match (&self.block, self.position.entry()) {
             (Some(loaded), Some(entry)) => loaded.bytes.slice(entry.value()),
             _ => Bytes::new(),
         }
@@ -460,7 +465,7 @@ impl TableCursor {
     #[inline]
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
-        match (&self.block, self.place.entry()) {
+        match (&self.block, self.position.entry()) {
             (Some(loaded), Some(entry)) => loaded.bytes.get(entry.value()).unwrap_or_default(),
             _ => &[],
         }

@@ -1,15 +1,16 @@
-//! Describing a table file to a person: what it says about itself, part by part.
+//! A description of a table file for people: its footer, properties, range deletes, partitions and
+//! pages.
 //!
-//! For files of any store, damaged ones too: the identity is taken from the footer, and what
-//! cannot be read is said and passed over. Facts are handed out one by one, so that memory does
-//! not grow with the table.
+//! Works on files of any store, also on damaged ones: the identity comes from the footer, and unreadable
+//! parts become facts of damage. Facts are passed on one by one, so that memory does not grow with the
+//! table.
 
 use std::fmt;
 
 use base::limits::PAGE_BYTES;
 use base::{Account, PageSeed, Result, Seqno};
 use bytes::Bytes;
-use media::{Access, Medium, Purpose};
+use media::{Access, File, Medium, Purpose};
 
 use super::check::Damage;
 use super::footer::Footer;
@@ -19,17 +20,17 @@ use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
 use crate::page::{Header, PAYLOAD_BYTES, verify_page};
 
-/// Pages read at once.
+/// Pages per read.
 const CHUNK_PAGES: u32 = 64;
 
-/// One thing to say about a table. Its `Display` form is one line.
+/// One fact about a table. Its `Display` form is one line.
 #[derive(Clone, Debug)]
 pub enum Fact {
-    /// Whose it is, and where its parts lie.
+    /// The table's identity, and the positions of its parts.
     Footer(Footer),
     /// A property.
     Property(&'static str, String),
-    /// A fragment of range deletes: its first key, its end, and its sequence numbers.
+    /// A fragment of range deletes: its first key, its end, and its seqnos.
     RangeDelete(Bytes, Bytes, Vec<Seqno>),
     /// A partition.
     Partition {
@@ -37,16 +38,16 @@ pub enum Fact {
         number: usize,
         /// Its pages.
         partition: Partition,
-        /// Its blocks.
+        /// Number of blocks.
         blocks: usize,
-        /// Its filter, bytes.
+        /// Length of the filter, bytes.
         filter_bytes: usize,
         /// The separator before it; empty before the first.
         from: Vec<u8>,
     },
     /// A page's header.
     Page(u32, Header),
-    /// What cannot be read.
+    /// An unreadable part.
     Damage(Damage),
 }
 
@@ -108,12 +109,12 @@ impl fmt::Display for Fact {
     }
 }
 
-/// Describes the table file called `name`: its footer, properties and partitions, and where
-/// `pages` is set, every page.
+/// Describes the table file named `name`: its footer, properties and partitions, and with `pages` every
+/// page.
 ///
 /// # Errors
-/// `Corrupt` where footer, properties or top level cannot be read, `Invalid` where there is no
-/// such file or a newer version wrote it, `Retry` where memory is short. Other damage is a fact.
+/// `Corrupt` if footer, properties or top level cannot be read, `Invalid` if there is no such file or a
+/// newer version wrote it, `Retry` if memory is short. Other damage is a fact.
 pub fn describe(
     medium: &dyn Medium,
     name: &str,
@@ -139,7 +140,16 @@ pub fn describe(
         visit(&Fact::RangeDelete(start, end, fragment.seqnos.to_vec()));
     }
     let seed = PageSeed::new(footer.store, footer.table);
-    let top = Top::parse(&top)?;
+    describe_partitions(&*file, seed, &Top::parse(&top)?, visit)?;
+    if pages { describe_pages(&*file, seed, footer.pages, account, visit) } else { Ok(()) }
+}
+
+fn describe_partitions(
+    file: &dyn File,
+    seed: PageSeed,
+    top: &Top<'_>,
+    visit: &mut dyn FnMut(&Fact),
+) -> Result<()> {
     for number in 0..top.partitions() {
         let partition = top.partition(number)?;
         let page = partition.meta_page;
@@ -147,20 +157,27 @@ pub fn describe(
             Some(index) => top.separators().get(index)?.key,
             None => Vec::new(),
         };
-        let fact = read_pages(&*file, seed, page, 1, Purpose::Scrub).and_then(|buf| {
+        let fact = read_pages(file, seed, page, 1, Purpose::Scrub).and_then(|buf| {
             let meta = MetaPage::parse(&buf)?;
             let (blocks, filter_bytes) = (meta.blocks(), meta.filter_bytes());
             Ok(Fact::Partition { number, partition, blocks, filter_bytes, from })
         });
         visit(&fact.unwrap_or_else(|error| damage(page, error)));
     }
-    if !pages {
-        return Ok(());
-    }
+    Ok(())
+}
+
+fn describe_pages(
+    file: &dyn File,
+    seed: PageSeed,
+    pages: u32,
+    account: &Account,
+    visit: &mut dyn FnMut(&Fact),
+) -> Result<()> {
     let _charge = account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?;
-    for first in (0..footer.pages).step_by(CHUNK_PAGES as usize) {
-        let count = CHUNK_PAGES.min(footer.pages - first);
-        let buf = match read_raw(&*file, first, count, Purpose::Scrub) {
+    for first in (0..pages).step_by(CHUNK_PAGES as usize) {
+        let count = CHUNK_PAGES.min(pages - first);
+        let buf = match read_raw(file, first, count, Purpose::Scrub) {
             Ok(buf) => buf,
             Err(error) => {
                 visit(&Fact::Damage(Damage { page: first, pages: count, keys: None, error }));

@@ -1,45 +1,47 @@
-//! The filter of a partition: does it hold any version of this key?
+//! The filter of a partition: may it contain a version of a key?
 //!
-//! A ribbon filter (Dillinger and Walzer, 2021) with rows of 64 bits and values of 1 to 16: for each
-//! key the hash gives a start slot, 64 coefficient bits and a value, and the slots are solved so
-//! that the slots under the set bits sum (by xor) to that value. A key that is not there matches by
-//! chance: once in 256 times where values have 8 bits. It is probed in place. Slots are kept in
-//! planes: whole bytes first, a byte for each slot, then what bits are left, a bit for each slot; so
-//! the 64 slots of a row are adjacent, one or two cache lines for each plane.
+//! A ribbon filter (Dillinger and Walzer, 2021) with rows of 64 bits and values of 1 to 16 bits. The
+//! hash of a key gives a start slot, 64 coefficient bits and a value. The slots are solved so that the
+//! slots under the set bits sum (by xor) to that value. An absent key matches by chance: once in 256
+//! times with values of 8 bits. The filter is probed in place. Slots are stored in planes: first whole
+//! bytes, one byte per slot, then the remaining bits, one bit per slot. So the 64 slots of a row are
+//! adjacent, one or two cache lines per plane.
 //!
-//! Of the filters measured at 200 to 3500 keys (docs/performance.md) it is the smallest by a sixth
-//! at equal false positives: 8.3 to 8.6 bits a key above 1000 keys.
+//! Of the filters measured at 200 to 3500 keys (docs/performance.md) it is the smallest by a sixth at
+//! equal false positives: 8.3 to 8.6 bits per key above 1000 keys.
 //!
-//! Cost: about 25 ns to probe, 60 ns a key to build.
+//! Cost: a probe about 25 ns, a build about 60 ns per key.
 
-/// The bits of a value unless a table asks for others: one wrong answer in 256.
+use base::invariant;
+
+/// Default bits of a value: one false positive in 256.
 pub const FILTER_BITS_DEFAULT: u8 = 8;
 
-/// The most bits of a value: one wrong answer in 65,536.
+/// Most bits of a value: one false positive in 65,536.
 pub const FILTER_BITS_MAX: u8 = 16;
 
 /// Slots under one row.
 const ROW_SLOTS: usize = 64;
 
-/// More seeds than any set of keys needs: one fails with a probability of less than a half.
+/// More seeds than any set of keys needs: each fails with a probability below one half.
 const SEEDS_MAX: u32 = 64;
 
-/// The slots of a filter for `keys` keys. Monotone, so that a partition that fits its page with
-/// duplicate hashes fits it without.
+/// Number of slots of a filter for `keys` keys. Monotone: a partition that fits its page with duplicate
+/// hashes also fits without them.
 const fn slots_for(keys: usize, bits: u8) -> usize {
     let slots = keys + keys * 3 / 100 + ROW_SLOTS / 2;
     let slots = if slots < ROW_SLOTS { ROW_SLOTS } else { slots };
-    // A plane of bits is whole bytes.
+    // A plane of bits has whole bytes.
     if bits.is_multiple_of(8) { slots } else { slots.next_multiple_of(8) }
 }
 
-/// The bytes of a filter for `keys` keys with values of `bits` bits; none without bits.
+/// Length of a filter for `keys` keys with values of `bits` bits, bytes; 0 without bits.
 #[must_use]
 pub const fn filter_bytes(keys: usize, bits: u8) -> usize {
     slots_for(keys, bits) * bits as usize / 8
 }
 
-/// One key's equation.
+/// The equation of one key.
 struct Row {
     start: usize,
     bits: u64,
@@ -56,19 +58,19 @@ impl Row {
         let bits = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
         Self {
             start: (((mixed >> 32) * starts) >> 32) as usize,
-            // The first bit is always set, so that elimination has a pivot.
+            // The first bit is always set, so that elimination finds a pivot.
             bits: (bits ^ bits >> 29) | 1,
             value: mixed as u16 & low_bits(width),
         }
     }
 }
 
-/// The `width` low bits, at most 16.
+/// A mask of the `width` low bits, at most 16.
 const fn low_bits(width: u8) -> u16 {
     ((1u32 << width) - 1) as u16
 }
 
-/// A filter within a page.
+/// A view of a filter in a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<'a> {
     seed: u32,
@@ -78,15 +80,15 @@ pub struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// The filter whose values have `width` bits, at most 16, and whose slots these are. No slots at
-    /// all stand for "any key may be there".
+    /// The filter with values of `width` bits, at most 16, and these slots. Without slots any key may be
+    /// present.
     #[must_use]
     pub const fn new(seed: u32, width: u8, planes: &'a [u8]) -> Self {
         let slots = if width == 0 { 0 } else { planes.len() * 8 / width as usize };
         Self { seed, width, slots, planes }
     }
 
-    /// False where no key with this hash is there. True of every key that is, and of about one in
+    /// False if no key with this hash is present. True for every present key, and for about one in
     /// 2^width others.
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
@@ -113,8 +115,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The xor of those of the 64 bits of `plane` from bit `start` on that `bits` picks; bits past the
-/// end count as zero.
+/// The xor of the bits that `bits` selects among the 64 bits of `plane` from bit `start` on. Bits past
+/// the end are zero.
 fn parity(plane: &[u8], start: usize, bits: u64) -> u16 {
     let mut window = [0; 16];
     for (slot, byte) in window.iter_mut().zip(plane.iter().skip(start / 8).take(9)) {
@@ -124,7 +126,7 @@ fn parity(plane: &[u8], start: usize, bits: u64) -> u16 {
     ((under & bits).count_ones() & 1) as u16
 }
 
-/// The xor of those of the first 64 `slots` whose bit is set; slots past the end count as zero.
+/// The xor of the slots that `bits` selects among the first 64 of `slots`. Slots past the end are zero.
 fn sum(slots: &[u8], bits: u64) -> u8 {
     let mut total = 0;
     let (eights, rest) = slots.split_at(slots.len().min(ROW_SLOTS)).0.as_chunks::<8>();
@@ -142,34 +144,34 @@ fn sum(slots: &[u8], bits: u64) -> u8 {
     total.to_le_bytes().iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Eight bytes, each all ones where its bit is set and zero where it is not.
+/// Eight bytes: all ones for each set bit, zero for each clear bit.
 const fn bytes_of_bits(bits: u8) -> u64 {
-    // A copy of the bits in each byte, of which byte `i` keeps bit `i` alone; adding 0x7f then
-    // carries into the top bit of each byte that is not zero, and no further.
+    // Copies the bits to each byte, in which byte `i` keeps only bit `i`. Adding 0x7f then carries into
+    // the top bit of each nonzero byte, and no further.
     let own = (bits as u64 * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let tops = (own + 0x7f7f_7f7f_7f7f_7f7f) | own;
     ((tops & 0x8080_8080_8080_8080) >> 7) * 0xff
 }
 
-/// Builds filters, keeping its scratch memory (about 20 bytes for each key of a partition).
+/// Builds filters, and keeps its scratch memory (about 20 bytes per key of a partition).
 #[derive(Debug, Default)]
 pub(crate) struct FilterBuilder {
     rows: Vec<(u64, u16)>,
-    /// One plane, a byte for each slot.
+    /// One plane, one byte per slot.
     plane: Vec<u8>,
     planes: Vec<u8>,
 }
 
 impl FilterBuilder {
-    /// The filter of `hashes`, few of which are there twice, with values of `width` bits: seed and
-    /// planes, of [`filter_bytes`].
+    /// Builds the filter of `hashes`, few of which occur twice, with values of `width` bits. Returns the
+    /// seed, and the planes of [`filter_bytes`] bytes.
     pub(crate) fn build(&mut self, hashes: &[u64], width: u8) -> (u32, &[u8]) {
         let slots = slots_for(hashes.len(), width);
         self.planes.clear();
         let wanted = width > 0;
         let seed =
             (0..SEEDS_MAX).find(|seed| wanted && self.eliminate(hashes, *seed, slots, width));
-        // An empty filter admits every key: reads stay right, and cost a page more.
+        // An empty filter admits every key: reads stay correct, and cost an extra page.
         let Some(seed) = seed else { return (0, &[]) };
         for plane in 0..width / 8 {
             self.substitute(slots, |value| (value >> (8 * plane)) as u8);
@@ -186,16 +188,20 @@ impl FilterBuilder {
                 self.planes.extend(bytes);
             }
         }
+        invariant!(
+            self.planes.len() == filter_bytes(hashes.len(), width),
+            "a filter has the length that its page reserved"
+        );
         (seed, &self.planes)
     }
 
-    /// Brings the equations to echelon form, one per pivot slot. False where they contradict.
+    /// Brings the equations to echelon form, one per pivot slot. False if they contradict one another.
     fn eliminate(&mut self, hashes: &[u64], seed: u32, slots: usize, width: u8) -> bool {
         self.rows.clear();
         self.rows.resize(slots, (0, 0));
         hashes.iter().all(|hash| {
             let Row { start: mut at, mut bits, mut value } = Row::new(*hash, seed, slots, width);
-            // Each round clears the lowest bit, so 64 rounds end it.
+            // Each round clears the lowest bit, so it ends after at most 64 rounds.
             while bits != 0 {
                 let skip = bits.trailing_zeros();
                 at += skip as usize;
@@ -208,8 +214,8 @@ impl FilterBuilder {
                 bits ^= pivot.0;
                 value ^= pivot.1;
             }
-            // The equation follows from others, as that of a duplicate does, where nothing is left
-            // of its value either.
+            // The equation is a combination of others, as a duplicate's is. It is consistent only if its
+            // value cancels out too.
             value == 0
         })
     }
@@ -219,7 +225,7 @@ impl FilterBuilder {
         self.plane.clear();
         self.plane.resize(slots, 0);
         for (at, (bits, value)) in self.rows.iter().enumerate().rev() {
-            // A slot that is no pivot is free, and zero.
+            // A slot that is no pivot is free, and set to zero.
             if *bits != 0 {
                 let known = sum(self.plane.get(at..).unwrap_or_default(), *bits);
                 if let Some(slot) = self.plane.get_mut(at) {
@@ -235,9 +241,9 @@ mod tests {
     use super::*;
     use base::Rng;
 
-    /// Wrong answers are as rare as the width says.
+    /// The false positive rate matches the width.
     #[test]
-    fn every_key_is_found_and_others_as_rarely_as_the_width_says() {
+    fn every_key_is_found_and_false_positives_match_the_width() {
         let (mut rng, seed) = Rng::from_env();
         let mut builder = FilterBuilder::default();
         for width in [1, 4, 7, 8, 10, 12, 15, 16] {
@@ -255,7 +261,7 @@ mod tests {
             }
             let expected = f64::from(tried) / f64::from(1u32 << width);
             println!("{width} bits: {} of {}", wrong, expected);
-            // At 16 bits 34 are expected: half as many more are three standard deviations.
+            // At 16 bits 34 are expected; half as many more are three standard deviations.
             let bound = (0.5 * expected).max(4.5 * expected.sqrt());
             assert!(
                 (f64::from(wrong) - expected).abs() < bound,
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slots_and_foreign_slots_never_panic() {
+    fn empty_and_foreign_slots_never_panic() {
         assert!(Filter::new(0, 8, &[]).may_contain(1) && Filter::new(0, 0, &[1]).may_contain(1));
         for length in 0..200 {
             let slots = vec![0x5a; length];
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_monotone() {
+    fn filter_sizes_are_monotone() {
         for width in 0..=FILTER_BITS_MAX {
             let ascends = |keys| filter_bytes(keys, width) <= filter_bytes(keys + 1, width);
             assert!((0..5000).all(ascends));

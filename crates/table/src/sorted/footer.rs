@@ -1,5 +1,5 @@
-//! The footer: the last page of a table file, from which everything else is found, and the page before
-//! it, which says the same.
+//! The footer: the last page of a table file, which gives the position of every other part. The page
+//! before it is a second copy.
 
 use base::{
     Cursor, Error, ErrorKind, PageSeed, Result, StoreId, TableId, put_u32, put_u64, put_u128,
@@ -13,49 +13,49 @@ use crate::reread::reread;
 /// `TERRATBL`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
-/// The newest format version this build reads, and the one it writes.
+/// The format version that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// The first format version, and the last without a section of range deletes.
+/// The first format version; later versions have a section of range deletes.
 const FIRST_VERSION: u32 = 1;
 
 /// The first format version in which the tail and the footer are written twice.
 const COPIES_VERSION: u32 = 3;
 
-/// Where a table's parts lie, and whose they are.
+/// The positions of a table's parts, and the table's identity.
 ///
-/// Data and metadata pages fill the pages before `range_deletes`; the range deletes, where there are
-/// any, the pages before `top`; the top level the pages before `properties`; the properties the
-/// pages before `copy`, where the three stand again; two footers end the file. Before version 3
-/// there is one of each: the properties end where the one footer begins.
+/// Order of the pages: data and metadata pages before `range_deletes`; range deletes, if there are any,
+/// before `top`; the top level before `properties`; the properties before `copy`; at `copy` a second
+/// copy of these three; two footers at the end. Before version 3 each exists once, and the properties
+/// end at the one footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The format version.
     pub version: u32,
-    /// The pages of the file, this one included.
+    /// Number of pages in the file, this one included.
     pub pages: u32,
     /// The store the table belongs to.
     pub store: StoreId,
     /// The table.
     pub table: TableId,
-    /// The first page of the range deletes; the same as `top` where there are none.
+    /// The first page of the range deletes; equal to `top` if there are none.
     pub range_deletes: u32,
     /// The first page of the top level.
     pub top: u32,
     /// The first page of the properties.
     pub properties: u32,
-    /// The hash of the checksums of all pages but footers, in order ([`fold_digest`]): it stands for
-    /// the content of the whole file.
+    /// The hash of the checksums of all pages except footers, in order ([`fold_digest`]). It identifies
+    /// the content of the file.
     ///
     /// [`fold_digest`]: crate::fold_digest
     pub digest: u64,
     /// The first page of the second copy of range deletes, top level and properties, which ends before
-    /// the footers; `None` before version 3.
+    /// the footers. `None` before version 3.
     pub copy: Option<u32>,
 }
 
 impl Footer {
-    /// The stored form.
+    /// Encodes the footer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -76,11 +76,11 @@ impl Footer {
         out
     }
 
-    /// Reads the footer of a file of `pages` pages, whoever it belongs to: its last page or, where that
-    /// is damaged, the page before it. With what is wrong with the last page, where that is so.
+    /// Reads the footer of a file of `pages` pages, of any identity: the last page or, if that is
+    /// damaged, the page before it. Also returns the error of a damaged last page.
     ///
     /// # Errors
-    /// As [`Footer::parse`], of the last page; otherwise as the file's.
+    /// As [`Footer::parse`] for the last page; otherwise the file's.
     pub fn read(file: &dyn File, pages: u32) -> Result<(Self, Option<Error>)> {
         Self::find(pages, |number| {
             let read = || Self::parse(&read_raw(file, number, 1, Purpose::Meta)?, number, pages);
@@ -88,7 +88,7 @@ impl Footer {
         })
     }
 
-    /// As [`Footer::read`], of what `parse` makes of a page.
+    /// As [`Footer::read`]; `parse` reads and parses a page.
     pub(crate) fn find(
         pages: u32,
         mut parse: impl FnMut(u32) -> Result<Self>,
@@ -101,18 +101,18 @@ impl Footer {
         };
         match parse(last - 1) {
             Ok(footer) => Ok((footer, Some(lost))),
-            // Of a version before 3 that page is none, and of one that is cut off nothing is.
+            // Before version 3 that page is no footer; in a truncated file neither page is.
             Err(error) if error.kind() == ErrorKind::Corrupt => Err(lost),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads page `number`, the last or the one before it, of a file of `pages` pages, whoever it
-    /// belongs to: the checksum is verified under the identity the footer itself claims.
+    /// Parses page `number`, the last or the one before it, of a file of `pages` pages, of any identity:
+    /// the checksum is verified with the identity that the footer states.
     ///
     /// # Errors
-    /// `Corrupt` where the page is damaged or no footer, or the file has another length than the
-    /// footer says; `Invalid` where a newer version wrote it.
+    /// `Corrupt` if the page is damaged or no footer, or the file does not have the footer's length;
+    /// `Invalid` if a newer version wrote it.
     pub fn parse(page: &[u8], number: u32, pages: u32) -> Result<Self> {
         let header = Header::parse(page)?;
         let mut cursor = Cursor::new("table footer", payload(page, &header)?);
@@ -134,7 +134,8 @@ impl Footer {
             copy: None,
         };
         verify_page(PageSeed::new(footer.store, footer.table), number, page)?;
-        // Magic, version and seal stay where they are in every version, so that this can be said.
+        // Magic, version and checksum have the same position in every version, so that a newer version
+        // is recognised.
         if footer.version > FORMAT_VERSION {
             return Err(Error::invalid("table format version: a newer format")
                 .expected(format_args!("at most {FORMAT_VERSION}"))
@@ -170,18 +171,18 @@ impl Footer {
         Ok(footer)
     }
 
-    /// The first of the footers.
+    /// The first footer page.
     pub(crate) const fn first_footer(&self) -> u32 {
         self.pages.saturating_sub(if self.copy.is_some() { 2 } else { 1 })
     }
 
-    /// The page behind the first copy of the tail.
+    /// The page after the first copy of the tail.
     pub(crate) fn tail_end(&self) -> u32 {
         self.copy.unwrap_or(self.first_footer())
     }
 
-    /// The page that says the same as `page`, which may be lost then: none of data and metadata, nor
-    /// before version 3.
+    /// The page with the same content as `page`, from which a lost page can be read. `None` for data and
+    /// metadata pages, and before version 3.
     #[must_use]
     pub fn twin(&self, page: u32) -> Option<u32> {
         let (copy, first) = (self.copy?, self.first_footer());
@@ -194,10 +195,10 @@ impl Footer {
         }
     }
 
-    /// The footer, where it is that of `table` in `store`.
+    /// Returns the footer if it is that of `table` in `store`.
     ///
     /// # Errors
-    /// `Corrupt` where it is another's.
+    /// `Corrupt` if it is another's.
     pub fn expect(self, store: StoreId, table: TableId) -> Result<Self> {
         if (self.store, self.table) == (store, table) {
             return Ok(self);

@@ -1,27 +1,33 @@
-//! Which pages of a table hold keys that were read much, told while it is written.
+//! Hot pages: the pages of a table with keys in hot ranges, collected while the table is written.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::invariant;
+
 use crate::Bounds;
 
-/// The ranges of such keys, how far the table has come among them, and the pages so far.
+/// The hot ranges, the table's progress through them, and the hot pages so far.
 #[derive(Debug, Default)]
 pub(super) struct HotPages {
-    /// Ascending and disjoint.
+    /// Hot key ranges, ascending and disjoint.
     ranges: Arc<[Bounds]>,
     next: usize,
     pages: Vec<Range<u32>>,
-    /// Whether a page of the partition that is written holds some.
+    /// Whether the current partition has a hot page.
     in_partition: bool,
 }
 
 impl HotPages {
     pub(super) fn new(ranges: Arc<[Bounds]>) -> Self {
+        debug_assert!(
+            ranges.is_sorted_by(|one, next| one.end.is_some() && one.end <= next.first),
+            "hot ranges are ascending and disjoint"
+        );
         Self { ranges, ..Self::default() }
     }
 
-    /// A block of the keys from `first` to `last` lies on `pages`. Blocks ascend.
+    /// Notes that a block with the keys from `first` to `last` lies on `pages`. Blocks ascend.
     pub(super) fn block(&mut self, first: &[u8], last: &[u8], pages: Range<u32>) {
         while self.ranges.get(self.next).is_some_and(|range| range.is_before(first)) {
             self.next += 1;
@@ -32,7 +38,7 @@ impl HotPages {
         }
     }
 
-    /// The partition ended; `page` is its metadata page.
+    /// Notes that the partition ended with the metadata page `page`.
     pub(super) fn end_partition(&mut self, page: u32) {
         if std::mem::take(&mut self.in_partition) {
             self.add(page..page + 1);
@@ -40,13 +46,17 @@ impl HotPages {
     }
 
     fn add(&mut self, pages: Range<u32>) {
+        invariant!(
+            self.pages.last().is_none_or(|last| last.end <= pages.start),
+            "pages of a table are written in order"
+        );
         match self.pages.last_mut() {
             Some(last) if last.end == pages.start => last.end = pages.end,
             _ => self.pages.push(pages),
         }
     }
 
-    /// The pages, ascending, and no two ranges of them adjacent.
+    /// Takes the hot pages: ascending ranges, no two of them adjacent.
     pub(super) fn take(&mut self) -> Vec<Range<u32>> {
         std::mem::take(&mut self.pages)
     }
@@ -61,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_those_of_blocks_with_such_keys_and_of_their_partitions() {
+    fn hot_pages_are_blocks_with_hot_keys_and_their_metadata_pages() {
         let bounds = |first: &'static str, end: &'static str| Bounds {
             first: Some(first.into()),
             end: (!end.is_empty()).then(|| end.into()),
@@ -73,7 +83,7 @@ mod tests {
         hot.block(b"bc", b"cc", 2..3);
         hot.block(b"cd", b"d", 3..4);
         hot.end_partition(4);
-        // None here: its metadata page is not one of them.
+        // This partition has no hot block, so its metadata page is not hot.
         hot.block(b"e", b"jz", 5..6);
         hot.end_partition(6);
         hot.block(b"k", b"w", 7..10);

@@ -1,4 +1,4 @@
-//! Which keys lie where in a table: what damage of a page costs.
+//! The key range of a page: the keys that damage of the page affects.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use super::table::Table;
 use super::top::{Partition, Top};
 use crate::Bounds;
 
-/// From the first key up to the second, which is excluded unless it is the table's last.
+/// From the first key to the second, which is excluded unless it is the table's last key.
 type Keys = (Vec<u8>, Vec<u8>);
 
-/// The block of the partition of `meta` that lies on `page`.
+/// The block of the partition of `meta` that contains `page`.
 fn block_on<'a, 'b>(meta: &'a MetaPage<'b>, page: u32) -> Option<(&'a MetaPage<'b>, usize)> {
     let holds = |block: &usize| {
         let pages = meta.block_pages(*block);
@@ -24,13 +24,13 @@ fn block_on<'a, 'b>(meta: &'a MetaPage<'b>, page: u32) -> Option<(&'a MetaPage<'
 }
 
 impl Table {
-    /// The keys that lie on `page`: those of its block, or of its partition where the page is a
-    /// metadata page or the partition's is damaged. From the first up to the second, which is
-    /// excluded unless it is the table's last; `None` for a page behind the partitions. Takes at
-    /// most one read.
+    /// The key range of `page`: that of its block, or of its partition if the page is a metadata page or
+    /// the partition's metadata page is damaged. From the first key to the second, which is excluded
+    /// unless it is the table's last key. `None` for a page after the partitions. Takes at most one
+    /// read.
     ///
     /// # Errors
-    /// `Corrupt` where the top level contradicts itself.
+    /// `Corrupt` if the top level is inconsistent.
     pub fn keys_on(&self, page: u32) -> Result<Option<Keys>> {
         let top = self.top()?;
         for number in 0..top.partitions() {
@@ -49,21 +49,21 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::keys_on`], of a data page of partition `number`, whose metadata page is `meta`. Takes no
-    /// read.
+    /// As [`Table::keys_on`], for a data page of partition `number` with the metadata page `meta`. Takes
+    /// no read.
     ///
     /// # Errors
-    /// `Corrupt` where that is no metadata page or contradicts itself.
+    /// `Corrupt` if `meta` is no metadata page or inconsistent.
     pub fn keys_within(&self, number: usize, meta: &[u8], page: u32) -> Result<Option<Keys>> {
         let meta = MetaPage::parse(meta)?;
         let block = block_on(&meta, page);
         Ok(if block.is_some() { self.keys_of(&self.top()?, number, block) } else { None })
     }
 
-    /// The numbers of the partitions that may hold keys of `bounds`. Takes no read.
+    /// The numbers of the partitions that may contain keys of `bounds`. Takes no read.
     ///
     /// # Errors
-    /// `Corrupt` where the top level is damaged.
+    /// `Corrupt` if the top level is damaged.
     pub fn partitions_in(&self, bounds: &Bounds) -> Result<Range<usize>> {
         let top = self.top()?;
         let newest = |key: &[u8]| top.search(key, Trailer::from_word(u64::MAX));
@@ -78,12 +78,12 @@ impl Table {
     /// The pages of partition `number`. Takes no read.
     ///
     /// # Errors
-    /// `Corrupt` where there is none.
+    /// `Corrupt` if there is no such partition.
     pub fn partition(&self, number: usize) -> Result<Partition> {
         self.top()?.partition(number)
     }
 
-    /// The keys of a partition, or of one of its blocks.
+    /// The key range of a partition, or of one of its blocks.
     pub(super) fn keys_of(
         &self,
         top: &Top<'_>,

@@ -1,39 +1,40 @@
 //! Metadata pages: the separators and the filter of one partition, together on one page.
 //!
-//! A point read takes both from the page as it is cached: the filter says whether to go on, the
-//! separators where. docs/format/table.md has the byte table.
+//! A point read uses both in place on the cached page: the filter says whether to continue, and the
+//! separators in which block. docs/format/table.md has the byte table.
 
-use base::{Cursor, Error, Result, Trailer};
+use base::{Cursor, Error, Result, Trailer, invariant};
 
 use super::filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, FilterBuilder, filter_bytes};
 use super::separator::{Separator, Separators, SeparatorsBuilder, Width};
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, payload};
 
-/// Blocks, flags, first page, data pages, seed, and the lengths of separators and filter.
+/// Length of block count, flags, first page, data pages, seed, and the lengths of separators and filter,
+/// bytes.
 const FIXED_BYTES: usize = 20;
 
-/// Flag: some block has several pages, so that the first page of each is listed.
+/// Flag: some block has several pages, so the first page of each block is listed.
 const HAS_RUNS: u16 = 1;
 
-/// Where among the flags the bits of the filter's values stand; 0 there stands for 8.
+/// Position in the flags of the bits per filter value; 0 there means 8.
 const WIDTH_SHIFT: u32 = 8;
 
-/// Collects one partition.
+/// Collects the blocks of one partition after another.
 #[derive(Debug)]
 pub(crate) struct MetaBuilder {
     first_page: u32,
     pages: u32,
-    /// The first page of each block, from the partition's first.
+    /// The first page of each block, relative to the partition's first page.
     blocks: Vec<u32>,
     has_runs: bool,
     separators: SeparatorsBuilder,
     hashes: Vec<u64>,
     filter: FilterBuilder,
-    /// The bits of the filter's values.
+    /// Bits of the filter's values.
     width: u8,
 }
 
-/// What a metadata page came to.
+/// Sizes of an encoded metadata page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetaSize {
     pub(crate) payload_bytes: usize,
@@ -58,7 +59,12 @@ impl MetaBuilder {
         self.blocks.is_empty()
     }
 
-    /// Starts the partition whose data starts at page `first_page`.
+    /// The page after the partition's data: that of its metadata.
+    pub(crate) const fn end_page(&self) -> u32 {
+        self.first_page + self.pages
+    }
+
+    /// Starts the partition whose data begins at page `first_page`.
     pub(crate) fn start(&mut self, first_page: u32) {
         (self.first_page, self.pages, self.has_runs) = (first_page, 0, false);
         self.blocks.clear();
@@ -66,8 +72,8 @@ impl MetaBuilder {
         self.hashes.clear();
     }
 
-    /// Whether a block of `pages` pages with so many distinct keys still fits the partition's page.
-    /// The first always does.
+    /// Whether another block of `pages` pages with `keys` distinct keys fits the partition's page. The
+    /// first block always does.
     pub(crate) fn fits(&self, separator: &Separator, pages: usize, keys: usize) -> bool {
         let blocks = self.blocks.len() + 1;
         let runs = if self.has_runs || pages > 1 { blocks * size_of::<u32>() } else { 0 };
@@ -76,8 +82,13 @@ impl MetaBuilder {
         self.is_empty() || FIXED_BYTES + separators + runs + filter <= PAYLOAD_BYTES
     }
 
-    /// Adds a block. The partition's first has no separator here: the top level has it.
+    /// Adds a block. The partition's first block has no separator here; its separator is in the top
+    /// level.
     pub(crate) fn add(&mut self, separator: Option<Separator>, pages: usize, hashes: &[u64]) {
+        invariant!(
+            separator.is_none() == self.is_empty(),
+            "every block but a partition's first has a separator"
+        );
         if let Some(separator) = separator {
             self.separators.push(separator);
         }
@@ -87,8 +98,8 @@ impl MetaBuilder {
         self.hashes.extend_from_slice(hashes);
     }
 
-    /// The width of the filter's values: less than asked for only where one block has so many keys
-    /// that its filter would not fit.
+    /// Bits of the filter's values: fewer than requested only if a single block has so many keys that
+    /// its filter would not fit.
     fn fitting_width(&self) -> u8 {
         let fits = |width: &u8| {
             let filter = filter_bytes(self.hashes.len(), *width);
@@ -97,8 +108,9 @@ impl MetaBuilder {
         (1..=self.width).rev().find(fits).unwrap_or_default()
     }
 
-    /// Replaces `out` by the payload of the partition's page.
+    /// Replaces `out` with the payload of the partition's page.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<MetaSize> {
+        invariant!(!self.is_empty(), "a partition has a block");
         let width = self.fitting_width();
         let (seed, slots) = self.filter.build(&self.hashes, width);
         let stored_width = if width == FILTER_BITS_DEFAULT { 0 } else { u16::from(width) };
@@ -120,7 +132,7 @@ impl MetaBuilder {
     }
 }
 
-// One block alone always fits: its filter is bounded, and it has no separator.
+// A single block always fits: its filter is bounded, and it has no separator.
 const _: () = assert!(
     FIXED_BYTES
         + size_of::<u32>()
@@ -128,24 +140,24 @@ const _: () = assert!(
         <= PAYLOAD_BYTES
 );
 
-/// A metadata page, read in place.
+/// A view of a metadata page.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaPage<'a> {
     blocks: usize,
     first_page: u32,
     pages: u32,
     separators: Separators<'a>,
-    /// The first page of each block; empty where block `i` is page `i`.
+    /// The first page of each block; empty if block `i` is page `i`.
     runs: &'a [u8],
     filter: Filter<'a>,
     filter_bytes: usize,
 }
 
 impl<'a> MetaPage<'a> {
-    /// Views a page whose checksum was verified.
+    /// Views a page with a verified checksum.
     ///
     /// # Errors
-    /// `Corrupt` where it is no metadata page or its parts do not fit in it.
+    /// `Corrupt` if it is no metadata page, or its parts do not fit in it.
     pub fn parse(page: &'a [u8]) -> Result<Self> {
         let header = Header::parse(page)?;
         if header.kind != PageKind::Meta || header.run_pages() != 1 {
@@ -178,47 +190,47 @@ impl<'a> MetaPage<'a> {
         Ok(Self { blocks, first_page, pages, separators, runs, filter, filter_bytes: slots.len() })
     }
 
-    /// The blocks of the partition.
+    /// Number of blocks in the partition.
     #[must_use]
     pub const fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// The first data page, and how many there are.
+    /// The first data page, and the number of data pages.
     #[must_use]
     pub const fn data_pages(&self) -> (u32, u32) {
         (self.first_page, self.pages)
     }
 
-    /// The bytes of the filter.
+    /// Length of the filter, bytes.
     #[must_use]
     pub const fn filter_bytes(&self) -> usize {
         self.filter_bytes
     }
 
-    /// False where the partition holds no key with this hash.
+    /// False if the partition contains no key with this hash.
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// The one block in which the newest version of `key` at or below `at` lies if it exists.
+    /// The only block that may contain the newest version of `key` at or below `at`.
     ///
     /// # Errors
-    /// `Corrupt` where a separator does not fit in the page.
+    /// `Corrupt` if a separator does not fit in the page.
     pub fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
         self.separators.search(key, at)
     }
 
-    /// The separator before block `block`; none before the first.
+    /// The separator before block `block`; `None` before the first.
     pub(crate) fn separator(&self, block: usize) -> Result<Option<Separator>> {
         block.checked_sub(1).map(|index| self.separators.get(index)).transpose()
     }
 
-    /// The first page of `block` in the file, and how many it has.
+    /// The first page of `block` in the file, and its number of pages.
     ///
     /// # Errors
-    /// `Corrupt` where the list of pages is not ascending or leaves the partition.
+    /// `Corrupt` if the list of pages does not ascend or leaves the partition.
     pub fn block_pages(&self, block: usize) -> Result<(u32, u32)> {
         let damaged = || Error::corrupt("first page of a block").at(format_args!("block {block}"));
         if block >= self.blocks {
@@ -314,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_never_panics() {
+    fn a_damaged_metadata_page_never_panics() {
         let clean = page(&mut partition(8, |block| 1 + block % 2));
         for at in 0..PAGE_BYTES {
             let mut page = clean.clone();

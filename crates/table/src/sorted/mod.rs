@@ -1,4 +1,4 @@
-//! Sorted tables: immutable files of versions ordered by (key ascending, trailer descending).
+//! Sorted tables: immutable files of versions in the order (key ascending, trailer descending).
 
 mod block;
 mod block_builder;

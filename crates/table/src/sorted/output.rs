@@ -1,36 +1,36 @@
-//! The writing end of a file of sealed pages: payloads in, sealed pages out.
+//! The output of a writer: takes payloads, and writes sealed pages to a file.
 //!
-//! Pages are sealed into a large aligned buffer; a full one is put in flight while the next is
-//! filled, so that compression and the device work at the same time. Memory is two buffers,
-//! whatever the file's length.
+//! Pages are sealed into a large aligned buffer. A full buffer is submitted while the next one is
+//! filled, so that compression and the device work in parallel. Memory is two buffers, whatever the
+//! length of the file.
 //!
-//! Any error is final: the file is then incomplete, and its writer gives it up.
+//! Any error is final: the file is then incomplete, and its writer removes it.
 
 use std::sync::Arc;
 
 use arena::prefetch_all;
 use base::limits::{PAGE_BYTES, RUN_PAGES_MAX, TABLE_PAGES_MAX};
-use base::{Codec, DictionaryId, Error, PageSeed, Result};
+use base::{Codec, DictionaryId, Error, PageSeed, Result, broken_invariant, invariant};
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
 use super::pieces::Pieces;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, fold_digest, run_pages, seal_page};
 
-/// The pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
+/// Pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
 pub(crate) const BUFFER_PAGES: usize = 128;
 
-/// One is filled while the other is written.
+/// One buffer is filled while the other is written.
 const BUFFERS: usize = 2;
 
-/// The memory of the buffers of a table.
+/// Memory of a table's buffers, bytes.
 pub(crate) const OUTPUT_BYTES: u64 = memory(BUFFER_PAGES);
 
-/// The memory of buffers of so many pages each.
+/// Memory of the buffers with `buffer_pages` pages each, bytes.
 pub(crate) const fn memory(buffer_pages: usize) -> u64 {
     (BUFFERS * buffer_pages * PAGE_BYTES) as u64
 }
 
-/// A payload and what its pages say about it.
+/// A payload, and the header fields of its pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section<'a> {
     pub(crate) kind: PageKind,
@@ -41,43 +41,43 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A payload that is not compressed.
+    /// An uncompressed payload.
     pub(crate) fn plain(kind: PageKind, payload: &'a [u8]) -> Self {
         Self::pieces(kind, payload.into())
     }
 
-    /// As [`Section::plain`], of a payload in pieces.
+    /// As [`Section::plain`], for a payload in pieces.
     pub(crate) fn pieces(kind: PageKind, payload: Pieces<'a>) -> Self {
         let (codec, dictionary) = (Codec::None, DictionaryId(0));
         Self { kind, codec, dictionary, raw_bytes: payload.len(), payload }
     }
 }
 
-/// An open, growing file.
+/// A file that is being written.
 pub(crate) struct Output {
     file: Arc<dyn File>,
     queue: Box<dyn Queue>,
     purpose: Purpose,
     seed: PageSeed,
     buffer_pages: usize,
-    /// The buffer being filled, and how many of its pages are.
+    /// The buffer being filled, and the number of its sealed pages.
     buf: Buf,
     filled: usize,
-    /// Buffers neither being filled nor in flight.
+    /// Buffers that are neither being filled nor in flight.
     spare: Vec<Buf>,
     completions: Vec<Completion>,
-    /// For payloads that lie in pieces.
+    /// Scratch memory to join payloads that are in pieces.
     joined: Vec<u8>,
-    /// Pages sealed.
+    /// Number of pages sealed.
     pages: u32,
-    /// Pages handed to the device.
+    /// Number of pages submitted to the device.
     submitted: u32,
     digest: u64,
 }
 
 impl Output {
-    /// Writes to a new file of this name, and removes it again where there is no queue for it. The
-    /// caller charged the [`memory`] of its buffers.
+    /// Writes to a new file named `name`. Removes the file if no queue can be opened. The caller charged
+    /// the [`memory`] of the buffers.
     pub(crate) fn create(
         medium: &dyn Medium,
         name: &str,
@@ -87,7 +87,7 @@ impl Output {
     ) -> Result<Self> {
         let file = medium.create(name, Access::Direct, 0)?;
         let queue = medium.queue(BUFFERS).inspect_err(|_| {
-            // Nobody names the file yet; recovery removes what stays behind.
+            // The file is an orphan; recovery removes it if this does not.
             let _ = medium.remove(name);
         })?;
         Ok(Self {
@@ -107,7 +107,7 @@ impl Output {
         })
     }
 
-    /// The pages so far: the number of the next.
+    /// Number of pages so far, which is the number of the next page.
     pub(crate) const fn pages(&self) -> u32 {
         self.pages
     }
@@ -117,7 +117,7 @@ impl Output {
         self.digest
     }
 
-    /// Appends the pages of `section`. The number of the first.
+    /// Appends the pages of `section`. Returns the number of the first.
     pub(crate) fn put(&mut self, section: Section<'_>) -> Result<u32> {
         let pages = run_pages(section.payload.len());
         if pages > RUN_PAGES_MAX || u64::from(self.pages) + pages as u64 > TABLE_PAGES_MAX {
@@ -142,10 +142,11 @@ impl Output {
             self.joined = joined;
             sealed?;
         }
+        invariant!(self.pages - first == pages as u32, "a section takes the pages of its payload");
         Ok(first)
     }
 
-    /// Appends a page of a run, of which all are put one after the other.
+    /// Appends one page of a run; the caller appends all pages of the run in order.
     pub(crate) fn put_page(&mut self, header: &Header, content: &[u8]) -> Result<()> {
         if u64::from(self.pages) == TABLE_PAGES_MAX {
             return Err(Error::invalid("pages of a file").expected(TABLE_PAGES_MAX));
@@ -155,12 +156,14 @@ impl Output {
 
     fn seal(&mut self, header: &Header, content: &[u8]) -> Result<()> {
         let (pages, _) = self.buf.as_chunks_mut::<PAGE_BYTES>();
-        if let Some(page) = pages.get_mut(self.filled) {
-            seal_page(page, self.seed, self.pages, header, content);
-            self.digest = fold_digest(self.digest, page);
-        }
+        let Some(page) = pages.get_mut(self.filled) else {
+            return Err(broken_invariant!("a buffer has room for the next page"));
+        };
+        seal_page(page, self.seed, self.pages, header, content);
+        self.digest = fold_digest(self.digest, page);
         if let Some(next) = pages.get(self.filled + 1) {
-            // It was last touched a buffer ago; by the time its content is made it is in the cache.
+            // The page was last touched a buffer ago; the prefetch is done by the time its content is
+            // ready.
             prefetch_all(next);
         }
         self.filled += 1;
@@ -176,11 +179,12 @@ impl Output {
 
     fn spare_buffer(&mut self) -> Result<Buf> {
         self.reap(usize::from(self.spare.is_empty()))?;
-        // A queue that has nothing in flight and no completion has lost a buffer.
+        // A queue without a buffer in flight and without a completion has lost a buffer.
         self.spare.pop().ok_or_else(|| Error::retry("a write buffer"))
     }
 
     fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
+        invariant!(buf.len() == pages * PAGE_BYTES, "a buffer is submitted with all of its pages");
         let at = u64::from(self.submitted) * PAGE_BYTES as u64;
         let request = Request {
             file: Arc::clone(&self.file),
@@ -191,14 +195,14 @@ impl Output {
         self.submitted += pages as u32;
         if let Err(Refused(request)) = self.queue.submit(request) {
             self.reap(1)?;
-            let refused = |_| Error::retry("a place in the write queue");
+            let refused = |_| Error::retry("a slot in the write queue");
             self.queue.submit(request).map_err(refused)?;
         }
-        // Hands it to the device without waiting.
+        // Starts the write without waiting for it.
         self.reap(0)
     }
 
-    /// Takes back at least `least` buffers that were written.
+    /// Takes back at least `least` written buffers.
     fn reap(&mut self, least: usize) -> Result<()> {
         self.queue.complete(least, &mut self.completions)?;
         let mut first_error = Ok(());
@@ -209,11 +213,11 @@ impl Output {
         first_error
     }
 
-    /// Writes what is left and makes the file durable.
+    /// Writes the rest, and makes the file durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
         if self.filled > 0 {
-            // Operations take whole buffers, so the rest needs one of its length: in the memory
-            // of those that are done.
+            // An operation takes a whole buffer, so the rest needs a buffer of its own length, which
+            // reuses the memory of the finished ones.
             self.reap(self.queue.in_flight())?;
             self.spare.clear();
             let mut rest = Buf::pages(self.filled);
@@ -224,6 +228,10 @@ impl Output {
             self.submit(rest, pages)?;
         }
         self.reap(self.queue.in_flight())?;
+        invariant!(
+            self.submitted == self.pages && self.queue.in_flight() == 0,
+            "every page is written before its file is synced"
+        );
         self.file.sync(self.purpose)
     }
 }

@@ -1,14 +1,17 @@
-//! Packing: a stream of entries in, blocks that fill their pages out.
+//! The packer: takes a stream of entries, and makes blocks that fill their pages.
 //!
-//! The packer adds entries to a block until, compressed, it would no longer fit its page; the
-//! entry that did not fit starts the next block. With LZ4 that takes one pass of compression
-//! ([`lz4::Encoder`]); with zstd it predicts, compresses, and corrects a wrong guess. A block that
-//! fits as it is, is stored as it is.
+//! The packer adds entries to a block until its compressed form would no longer fit its page; the entry
+//! that does not fit starts the next block. With LZ4 that takes one pass of compression
+//! ([`lz4::Encoder`]). With zstd the packer estimates the size, compresses, and corrects a wrong
+//! estimate. A block whose compression saves no page is stored uncompressed.
 //!
-//! An entry longer than a block may be is a block of its own, of as many pages as it takes; without the
-//! memory to compress it, it is stored as it is.
+//! An entry longer than the longest block is a block of its own with as many pages as it takes. If
+//! memory is too short to compress it, it is stored uncompressed.
 
-use base::{Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, key_hash};
+use base::{
+    Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, broken_invariant, invariant,
+    key_hash,
+};
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
@@ -18,19 +21,19 @@ use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};
 use crate::page::{PAYLOAD_BYTES, run_pages};
 
-/// What an entry takes besides value and suffix of the key, usually, bytes.
+/// Bytes that an entry usually takes besides its value and the suffix of its key.
 const ENTRY_OVERHEAD_USUAL: usize = 6;
 
-/// Room on a page that is worth another compression, bytes.
+/// Free bytes on a page that justify another compression.
 const WORTH_BYTES: usize = PAYLOAD_BYTES / 50;
 
-/// An entry longer than this is not compressed: its value goes from where it lies to the pages,
-/// so that a flush needs no memory in proportion to the longest value.
+/// A longer entry is not compressed: its value is written from the caller's memory, so that a flush
+/// needs no memory in proportion to the longest value.
 const STREAMED_BYTES_MIN: usize = 1 << 20;
 
-/// A block, ready to be written.
+/// A block that is ready to be written.
 #[derive(Debug)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct PackedBlock<'a> {
     pub(crate) payload: Pieces<'a>,
     pub(crate) codec: Codec,
     pub(crate) dictionary: DictionaryId,
@@ -41,30 +44,30 @@ pub(crate) struct Packed<'a> {
     pub(crate) hashes: &'a [u64],
 }
 
-/// Where packed blocks go.
-pub(crate) type Emit<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
+/// Receives the packed blocks.
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(PackedBlock<'_>) -> Result<()>;
 
-/// How the size of a growing block is known.
+/// How the packer knows the size of a growing block.
 enum Fit {
-    /// Exactly: it is not compressed.
+    /// Exactly, because it is not compressed.
     Stored,
-    /// Exactly: it is compressed as it grows.
+    /// Exactly, because it is compressed as it grows.
     Lz4(lz4::Encoder),
-    /// By prediction.
+    /// By estimate.
     Zstd(Predictor, zstd::Compressor),
 }
 
-/// An entry on its way into a block.
+/// An entry to add.
 #[derive(Clone, Copy)]
-struct Added<'a> {
+struct NewEntry<'a> {
     key: &'a [u8],
     trailer: Trailer,
     kind: EntryKind,
     value: &'a [u8],
 }
 
-impl Added<'_> {
-    /// An upper bound of what it takes in a block, bytes.
+impl NewEntry<'_> {
+    /// An upper bound of its length in a block, bytes.
     const fn bytes(&self) -> usize {
         self.key.len() + self.value.len() + ENTRY_OVERHEAD_MAX
     }
@@ -74,21 +77,21 @@ impl Added<'_> {
 pub(crate) struct Packer {
     fit: Fit,
     block: BlockBuilder,
-    /// The pages the present block may fill.
+    /// Number of pages that the current block may fill.
     pages: usize,
-    /// The size of the present block, where it is known exactly.
+    /// Size of the current block, if it is known exactly.
     size: usize,
     first_key: Vec<u8>,
     last_trailer: Trailer,
     hashes: Vec<u64>,
-    /// The whole block, tail included, for what compresses only that.
+    /// The whole block with its tail, for codecs that compress only whole blocks.
     raw: Vec<u8>,
-    /// What follows the entries.
+    /// The part after the entries.
     tail: Vec<u8>,
     payload: Vec<u8>,
-    /// Of a block of zstd: its length when it was last compressed, and what that came to.
+    /// For zstd: the block's length when it was last compressed, and the compressed length.
     measured: (usize, usize),
-    /// Whether `payload` is the compressed form of the present block.
+    /// Whether `payload` is the compressed form of the current block.
     compressed: bool,
     padding: Padding,
     compressions: u64,
@@ -131,27 +134,27 @@ impl Packer {
         packer
     }
 
-    /// What the blocks emitted so far left empty.
+    /// Padding of the blocks emitted so far.
     pub(crate) const fn padding(&self) -> Padding {
         self.padding
     }
 
-    /// The bytes of the block that is being packed, before compression; 0: none is.
+    /// Uncompressed length of the block being packed, bytes; 0 if there is none.
     pub(crate) fn open_bytes(&self) -> usize {
         self.block.entries().len()
     }
 
-    /// Counts a block that passed by, packed elsewhere.
-    pub(crate) fn passed(&mut self, payload_bytes: usize) {
-        self.padding.add_passed(run_pages(payload_bytes), payload_bytes);
+    /// Counts a block that was copied unchanged.
+    pub(crate) fn add_copied(&mut self, payload_bytes: usize) {
+        self.padding.add_copied(run_pages(payload_bytes), payload_bytes);
     }
 
-    /// Blocks compressed, guesses included.
+    /// Number of compressions, corrections of wrong estimates included.
     pub(crate) const fn compressions(&self) -> u64 {
         self.compressions
     }
 
-    /// Adds an entry, whose predecessor is before it. Blocks that are full by then are emitted.
+    /// Adds an entry, which must be after the previous one. Emits the blocks that are full.
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -159,25 +162,25 @@ impl Packer {
         value: &[u8],
         emit: Emit<'_>,
     ) -> Result<()> {
-        let added = Added { key, trailer, kind: trailer.kind()?, value };
-        if added.bytes() > BLOCK_BYTES_MAX {
+        let entry = NewEntry { key, trailer, kind: trailer.kind()?, value };
+        if entry.bytes() > BLOCK_BYTES_MAX {
             self.finish(emit)?;
-            let Some(_charge) = self.charge_alone(added) else {
-                return self.stream(added, emit);
+            let Some(_charge) = self.charge_alone(entry) else {
+                return self.stream(entry, emit);
             };
-            self.stage(added);
-            self.keep(added);
+            self.stage(entry);
+            self.keep(entry);
             self.compress_alone()?;
             return self.emit(emit);
         }
-        // Every close emits at least one entry, and an empty block takes any.
-        while !self.try_append(added)? {
+        // Every close emits at least one entry, and an empty block takes any entry.
+        while !self.try_append(entry)? {
             self.close(emit)?;
         }
         Ok(())
     }
 
-    /// Emits what is left.
+    /// Emits the rest.
     pub(crate) fn finish(&mut self, emit: Emit<'_>) -> Result<()> {
         while self.block.count() > 0 {
             self.close(emit)?;
@@ -185,23 +188,24 @@ impl Packer {
         Ok(())
     }
 
-    /// Charges for a block of one long entry: the block, the block with its tail, and the compressed form.
-    /// None where it is stored as it is: it is too long, or memory is short.
-    fn charge_alone(&self, added: Added<'_>) -> Option<Charge> {
-        let bytes = added.bytes();
+    /// Charges for a block of one long entry: the block, the block with its tail, and the compressed
+    /// form. `None` if the entry is to be stored uncompressed, because it is too long or memory is
+    /// short.
+    fn charge_alone(&self, entry: NewEntry<'_>) -> Option<Charge> {
+        let bytes = entry.bytes();
         let is_compressed = bytes <= STREAMED_BYTES_MIN;
         is_compressed.then(|| self.account.try_charge(4 * bytes as u64)).flatten()
     }
 
-    /// Emits an entry as a block of its own, stored as it is, without a copy of its value.
-    fn stream(&mut self, added: Added<'_>, emit: Emit<'_>) -> Result<()> {
-        let Added { key, trailer, kind, value } = added;
+    /// Emits an entry as an uncompressed block of its own, without copying its value.
+    fn stream(&mut self, entry: NewEntry<'_>, emit: Emit<'_>) -> Result<()> {
+        let NewEntry { key, trailer, kind, value } = entry;
         self.block.stage_head(key, trailer.seqno(), kind, value.len());
-        self.keep(added);
+        self.keep(entry);
         self.end_block();
         let payload = Pieces::new(self.block.entries(), value, &self.tail);
         self.padding.add(run_pages(payload.len()), payload.len());
-        emit(Packed {
+        emit(PackedBlock {
             payload,
             codec: Codec::None,
             dictionary: DictionaryId(0),
@@ -214,21 +218,22 @@ impl Packer {
         Ok(())
     }
 
-    fn stage(&mut self, added: Added<'_>) {
-        self.block.stage(added.key, added.trailer.seqno(), added.kind, added.value);
+    fn stage(&mut self, entry: NewEntry<'_>) {
+        self.block.stage(entry.key, entry.trailer.seqno(), entry.kind, entry.value);
         self.compressed = false;
     }
 
-    fn keep(&mut self, added: Added<'_>) {
+    fn keep(&mut self, entry: NewEntry<'_>) {
         if self.block.count() == 1 {
             self.first_key.clear();
-            self.first_key.extend_from_slice(added.key);
+            self.first_key.extend_from_slice(entry.key);
         }
-        if self.hashes.is_empty() || added.key != self.block.last_key() {
-            self.hashes.push(key_hash(added.key));
+        if self.hashes.is_empty() || entry.key != self.block.last_key() {
+            self.hashes.push(key_hash(entry.key));
         }
-        self.last_trailer = added.trailer;
-        self.block.keep(added.key);
+        debug_assert!(self.hashes.len() <= self.block.count(), "an entry adds at most one key");
+        self.last_trailer = entry.trailer;
+        self.block.keep(entry.key);
     }
 
     fn clear(&mut self) {
@@ -245,27 +250,27 @@ impl Packer {
         }
     }
 
-    /// Appends an entry to the present block, where it has room.
-    fn try_append(&mut self, added: Added<'_>) -> Result<bool> {
+    /// Appends an entry to the current block if there is room.
+    fn try_append(&mut self, entry: NewEntry<'_>) -> Result<bool> {
         let count = self.block.count();
         let room = count < BLOCK_ENTRIES_MAX
-            && self.block.raw_bytes() + added.bytes() <= BLOCK_BYTES_MAX
+            && self.block.raw_bytes() + entry.bytes() <= BLOCK_BYTES_MAX
             && self.pages <= BLOCK_PAGES_MAX;
         if count > 0 && !room {
             return Ok(false);
         }
         match &self.fit {
-            Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(added)),
-            Fit::Zstd(..) => self.append_by_guess(added),
+            Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(entry)),
+            Fit::Zstd(..) => self.append_by_estimate(entry),
         }
     }
 
-    fn append_exactly(&mut self, added: Added<'_>) -> bool {
+    fn append_exactly(&mut self, entry: NewEntry<'_>) -> bool {
         let mark = match &self.fit {
             Fit::Lz4(encoder) => encoder.mark(),
             _ => lz4::Mark::default(),
         };
-        self.stage(added);
+        self.stage(entry);
         let raw = self.block.raw_bytes();
         let size = match &mut self.fit {
             Fit::Lz4(encoder) => {
@@ -278,7 +283,8 @@ impl Packer {
         if self.block.count() == 1 {
             self.pages = run_pages(size);
             if self.pages > 1 && !self.padding.worth_filling(self.pages, size) {
-                // Nobody should read several pages for the small entries in its last one.
+                // A read of a small entry must not read several pages because the entry lies on the last
+                // of them.
                 self.pages = self.pages.max(BLOCK_PAGES_MAX + 1);
             }
         } else if size > capacity(self.pages) {
@@ -293,25 +299,29 @@ impl Packer {
             }
         }
         self.size = size;
-        self.keep(added);
+        self.keep(entry);
         true
     }
 
-    fn append_by_guess(&mut self, added: Added<'_>) -> Result<bool> {
-        let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
-        let shared = common_prefix(self.block.last_key(), added.key);
-        let bytes = added.key.len() - shared + added.value.len() + ENTRY_OVERHEAD_USUAL;
+    fn append_by_estimate(&mut self, entry: NewEntry<'_>) -> Result<bool> {
+        let Fit::Zstd(predictor, _) = &self.fit else {
+            return Err(broken_invariant!("only sizes of zstd are estimated"));
+        };
+        let shared = common_prefix(self.block.last_key(), entry.key);
+        let bytes = entry.key.len() - shared + entry.value.len() + ENTRY_OVERHEAD_USUAL;
         let (raw_then, used_then) = self.measured;
         let since = self.block.raw_bytes() - raw_then + bytes;
         let predicted = used_then + predictor.size(since);
         let mut fits = self.block.count() == 0 || predicted <= predictor.target(self.pages);
         if !fits {
-            // The block is full unless the guess is too high: compress it and see.
+            // The block is full unless the estimate is too high: compress it to find out.
             let used = self.compress_block()?;
             self.measured = (self.block.raw_bytes(), used);
-            let Fit::Zstd(predictor, _) = &self.fit else { return Ok(false) };
+            let Fit::Zstd(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only sizes of zstd are estimated"));
+            };
             let with = used + predictor.size(bytes);
-            // Going on costs a compression, which a little room is not worth.
+            // Continuing costs a compression, which a little room does not justify.
             fits = with + WORTH_BYTES <= predictor.target(self.pages);
             if !fits
                 && self.pages == 1
@@ -322,18 +332,18 @@ impl Packer {
             }
         }
         if fits {
-            self.stage(added);
-            self.keep(added);
+            self.stage(entry);
+            self.keep(entry);
         }
         Ok(fits)
     }
 
-    /// Compresses the present block of zstd as it is, once. Its size.
+    /// Compresses the current zstd block, at most once. Returns its size.
     fn compress_block(&mut self) -> Result<usize> {
         if !self.compressed {
             self.assemble();
             let Fit::Zstd(predictor, compressor) = &mut self.fit else {
-                return Ok(self.raw.len());
+                return Err(broken_invariant!("only zstd compresses whole blocks"));
             };
             if !compressor.compress(&self.raw, &mut self.payload)? {
                 self.payload.extend_from_slice(&self.raw);
@@ -365,14 +375,14 @@ impl Packer {
         match &mut self.fit {
             Fit::Stored => {}
             Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
-            // Nothing where memory is too short: it is stored as it is.
+            // Leaves the payload empty if memory is too short: the entry is then stored uncompressed.
             Fit::Zstd(_, compressor) => _ = compressor.compress(&self.raw, &mut self.payload)?,
         }
         self.compressions += 1;
         Ok(())
     }
 
-    /// Emits the present block, or as much of it as fits its pages.
+    /// Emits the current block, or as many of its entries as fit its pages.
     fn close(&mut self, emit: Emit<'_>) -> Result<()> {
         match &mut self.fit {
             Fit::Stored => {}
@@ -386,7 +396,7 @@ impl Packer {
                 let used = self.compress_block()?;
                 let over = used > capacity(self.pages) && self.block.count() > 1;
                 if let Fit::Zstd(predictor, _) = &mut self.fit {
-                    predictor.guessed(over);
+                    predictor.learn_estimate(over);
                 }
                 if over {
                     return self.cut(used, emit);
@@ -396,10 +406,14 @@ impl Packer {
         self.emit(emit)
     }
 
-    /// Hands over the present block, compressed or as it is, and starts the next.
+    /// Emits the current block, compressed or not, and starts the next one.
     fn emit(&mut self, emit: Emit<'_>) -> Result<()> {
         self.end_block();
         let raw_bytes = self.block.raw_bytes();
+        invariant!(
+            self.block.count() > 0 && !self.hashes.is_empty(),
+            "a block that is emitted has an entry"
+        );
         let stored = run_pages(raw_bytes);
         let (codec, dictionary) = match &self.fit {
             _ if self.payload.is_empty() || stored <= run_pages(self.payload.len()) => {
@@ -413,8 +427,13 @@ impl Packer {
             Codec::None => Pieces::new(self.block.entries(), &self.tail, &[]),
             _ => Pieces::from(self.payload.as_slice()),
         };
-        self.padding.add(run_pages(payload.len()), payload.len());
-        emit(Packed {
+        let pages = run_pages(payload.len());
+        invariant!(
+            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX,
+            "a block of several entries has at most two pages"
+        );
+        self.padding.add(pages, payload.len());
+        emit(PackedBlock {
             payload,
             codec,
             dictionary,

@@ -1,16 +1,16 @@
-//! From blocks to a whole file: partitions, each with its metadata page after its data, then twice the
-//! range deletes, the top level and the properties, and two footers.
+//! Partitions: writes blocks and each partition's metadata page after its data, then twice the range
+//! deletes, the top level and the properties, and two footers.
 //!
-//! Memory is charged (I10): the top level and the range deletes are all that grows with the table.
+//! Memory is charged (I10): only the top level and the range deletes grow with the table.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer};
+use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer, invariant};
 
 use super::footer::{FORMAT_VERSION, Footer};
 use super::hot::HotPages;
 use super::meta::MetaBuilder;
 use super::output::{Output, Section};
-use super::pack::Packed;
+use super::pack::PackedBlock;
 use super::pieces::Pieces;
 use super::properties::Properties;
 use super::range_section::RangeSection;
@@ -21,19 +21,19 @@ use super::top::encode_top;
 use super::writer::Summary;
 use crate::page::{PAYLOAD_BYTES, PageKind, run_pages};
 
-/// What grows is charged in steps of this.
+/// Growing memory is charged in steps of this many bytes.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The memory that one value file takes among the counts, bytes.
+/// Memory of one value file in the tally, bytes.
 const VALUE_FILE_BYTES: usize = 64;
 
-/// Cuts blocks into partitions and keeps the books.
+/// Groups blocks into partitions, and counts.
 pub(super) struct Partitions {
     store: StoreId,
     table: TableId,
     pub(super) output: Output,
     meta: MetaBuilder,
-    /// The separators between partitions, and each partition's metadata page.
+    /// The separators between partitions, and the metadata page of each partition.
     top: SeparatorsBuilder,
     metas: Vec<u32>,
     /// The last entry of the last block.
@@ -43,14 +43,15 @@ pub(super) struct Partitions {
     pub(super) tally: Tally,
     pub(super) properties: Properties,
     pub(super) hot: HotPages,
-    /// For what does not grow.
+    /// For memory of fixed size.
     _charge: Charge,
-    /// For what does.
+    /// For growing memory.
     growth: Charge,
 }
 
 impl Partitions {
-    /// Writes to `output`. `charge` is for what does not grow; what does is charged to `account`.
+    /// Writes to `output`. `charge` covers the memory of fixed size; growing memory is charged to
+    /// `account`.
     pub(super) fn new(
         (store, table): (StoreId, TableId),
         filter_bits: u8,
@@ -77,12 +78,12 @@ impl Partitions {
         }
     }
 
-    /// Charges `account` for what grows.
+    /// Charges `account` for growing memory.
     pub(super) fn grow_on(&mut self, account: &Account) {
         self.growth = account.empty_charge();
     }
 
-    /// Counts a version whose value was counted.
+    /// Counts a version whose value the tally already counted.
     pub(super) fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
         if self.tally.entries == 0 {
             self.properties.first_key = key.to_vec();
@@ -90,14 +91,14 @@ impl Partitions {
         self.tally.add(key, trailer, value, new_key);
     }
 
-    /// Counts and writes a block that was packed elsewhere.
+    /// Counts and writes a block that is copied unchanged.
     pub(super) fn put_raw(&mut self, block: &RawBlock, shares_key: bool) -> Result<()> {
         if self.tally.entries == 0 {
             self.properties.first_key = block.first().0.to_vec();
         }
         self.tally.add_all(block.tally(), shares_key)?;
         self.properties.passed_blocks += 1;
-        self.put(Packed {
+        self.put(PackedBlock {
             payload: block.payload().into(),
             codec: block.codec(),
             dictionary: block.dictionary(),
@@ -113,14 +114,14 @@ impl Partitions {
         self.tally.entries == 0 && self.ranges.is_empty()
     }
 
-    /// Adds a fragment of range deletes after the last one.
+    /// Adds a fragment of range deletes, which must be after the last one.
     pub(super) fn add_range_delete(
         &mut self,
         start: &[u8],
         end: &[u8],
         seqnos: &[Seqno],
     ) -> Result<()> {
-        // Twice: a full buffer doubles.
+        // Twice the length: a full vector doubles.
         self.charge_growth(2 * (start.len() + end.len() + 10 * (seqnos.len() + 3)))?;
         self.ranges.add(start, end, seqnos)?;
         for seqno in seqnos {
@@ -129,9 +130,20 @@ impl Partitions {
         Ok(())
     }
 
-    /// Writes a block, after the metadata page of a partition that it does not fit any more.
-    pub(super) fn put(&mut self, packed: Packed<'_>) -> Result<()> {
+    /// Writes a block. If it does not fit the current partition, writes that partition's metadata page
+    /// first.
+    pub(super) fn put(&mut self, packed: PackedBlock<'_>) -> Result<()> {
         let pages = run_pages(packed.payload.len());
+        invariant!(
+            self.boundary.as_ref().is_none_or(|(last, _)| **last <= *packed.first_key),
+            "blocks are written in key order"
+        );
+        invariant!(
+            self.boundary
+                .as_ref()
+                .is_none_or(|(last, trailer)| **last != *packed.first_key || trailer.word() > 0),
+            "a version that an older one follows has a trailer above zero"
+        );
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
@@ -157,6 +169,10 @@ impl Partitions {
             raw_bytes: packed.raw_bytes,
             payload: packed.payload,
         })?;
+        invariant!(
+            self.meta.end_page() == self.output.pages(),
+            "a partition's metadata covers its data pages"
+        );
         self.properties.blocks += 1;
         self.properties.runs += u64::from(pages > 1);
         self.properties.block_bytes += packed.raw_bytes as u64;
@@ -172,8 +188,12 @@ impl Partitions {
 
     fn end_partition(&mut self) -> Result<()> {
         let size = self.meta.encode(&mut self.scratch)?;
-        debug_assert!(size.payload_bytes <= PAYLOAD_BYTES);
+        invariant!(size.payload_bytes <= PAYLOAD_BYTES, "a partition's metadata fits its page");
         let page = self.output.put(Section::plain(PageKind::Meta, &self.scratch))?;
+        invariant!(
+            self.metas.last().is_none_or(|last| *last < page),
+            "metadata pages of partitions ascend"
+        );
         self.metas.push(page);
         self.hot.end_partition(page);
         self.properties.meta_pages += 1;
@@ -182,7 +202,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Charges what has grown, and is about to by `more` bytes (I10).
+    /// Charges the memory that has grown, and `more` bytes that it is about to grow by (I10).
     fn charge_growth(&mut self, more: usize) -> Result<()> {
         let bytes = self.top.memory_bytes()
             + self.metas.len() * size_of::<u32>()
@@ -194,7 +214,7 @@ impl Partitions {
         missing.map_or(Ok(()), |more| self.growth.grow(more.max(STEP_BYTES)))
     }
 
-    /// Writes what follows the blocks: all of it twice, so that no page of it is the only one.
+    /// Writes the part after the blocks, all of it twice, so that every page of it has a copy.
     pub(super) fn finish(&mut self) -> Result<Summary> {
         if !self.meta.is_empty() {
             self.end_partition()?;
@@ -218,6 +238,7 @@ impl Partitions {
         for _ in 0..2 {
             self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
         }
+        invariant!(footer.pages == self.output.pages(), "the footer states the file's length");
         self.output.finish()?;
         Ok(Summary {
             table: self.table,
@@ -229,7 +250,7 @@ impl Partitions {
         })
     }
 
-    /// Writes range deletes, where there are any, top level and properties; the first page of each.
+    /// Writes range deletes, if there are any, top level and properties. Returns the first page of each.
     fn put_tail(&mut self, top: &[u8], properties: &[u8]) -> Result<[u32; 3]> {
         let range_deletes = self.output.pages();
         if !self.ranges.is_empty() {

@@ -1,4 +1,4 @@
-//! A payload in pieces: what lies in several places is written without being joined first.
+//! A payload in pieces: content from several places is written without being joined first.
 
 /// Up to three byte strings, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -9,19 +9,19 @@ impl<'a> Pieces<'a> {
         Self([first, second, third])
     }
 
-    /// The length of all of it.
+    /// Length of all pieces together.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.len()).sum()
     }
 
-    /// All of it in one.
+    /// All pieces joined.
     #[cfg(test)]
     pub(crate) fn joined(&self) -> Vec<u8> {
         self.0.concat()
     }
 
-    /// `len` bytes from offset `at`, as far as there are so many: where one piece holds them, from
-    /// there; else copied to `joined`, in place of what that holds.
+    /// The `len` bytes from offset `at`, or fewer if there are fewer. Borrowed if one piece contains
+    /// them; otherwise copied to `joined`, whose content they replace.
     pub(crate) fn range<'b>(&self, at: usize, len: usize, joined: &'b mut Vec<u8>) -> &'b [u8]
     where
         'a: 'b,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_the_same_wherever_the_pieces_are_cut() {
+    fn a_range_does_not_depend_on_the_piece_boundaries() {
         let whole: Vec<u8> = (0..100).collect();
         for first in 0..100 {
             for second in first..100 {

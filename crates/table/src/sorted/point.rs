@@ -1,7 +1,7 @@
-//! The read of one key in one table, as a machine that asks for pages.
+//! The read of one key in one table: a resumable state machine that asks for pages.
 //!
-//! At most one metadata page and one data block are needed, also where versions of the key span
-//! blocks or partitions; a key that the filter rules out needs the metadata page only.
+//! It needs at most one metadata page and one data block, even if the versions of the key span blocks or
+//! partitions. If the filter rules the key out, it needs only the metadata page.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::step::{Pages, Span, Step};
 use super::table::Table;
 use crate::page::PageKind;
 
-/// A version of the key that was asked for.
+/// A version of the requested key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundVersion {
-    /// Its sequence number and kind.
+    /// Its seqno and kind.
     pub trailer: Trailer,
-    /// Its value: a slice of its block, which it keeps in memory, or a copy.
+    /// Its value: a slice of its block, which the slice keeps in memory, or a copy.
     pub value: Bytes,
 }
 
-/// Searches the newest version of a key whose trailer is at most a given one.
+/// Reads the newest version of a key with a trailer of at most a given one.
 ///
-/// `K` is the key as the caller holds it (`&[u8]`, `Bytes`, `Arc<[u8]>`): reads of many tables
-/// share one. Nothing is allocated but the decompressed block.
+/// `K` is the caller's type of key (`&[u8]`, `Bytes`, `Arc<[u8]>`), so that reads of many tables share
+/// one key. Allocates only the decompressed block.
 #[derive(Debug)]
 pub struct PointRead<K> {
     table: Arc<Table>,
@@ -46,29 +46,31 @@ enum PointState {
 }
 
 impl<K: AsRef<[u8]>> PointRead<K> {
-    /// A read of `key`, whose [`base::key_hash`] is `hash`, in `table`.
+    /// A read of `key`, which has the [`base::key_hash`] `hash`, in `table`.
     #[must_use]
     pub const fn new(table: Arc<Table>, key: K, hash: u64, at: Trailer) -> Self {
         Self { table, key, hash, at, state: PointState::Start }
     }
 
-    /// The table it reads.
+    /// The table being read.
     #[must_use]
     pub const fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Goes on: first with nothing, then with the pages that the last step needed.
+    /// Continues the read: first without pages, then with the pages that the last step needed.
     ///
     /// # Errors
-    /// `Corrupt` where pages are damaged, `Invalid` where a newer version wrote them or nothing is
-    /// supplied, `Retry` where memory for a long value is short. The read is then over.
+    /// `Corrupt` if pages are damaged, `Invalid` if a newer version wrote them or no pages are supplied,
+    /// `Retry` if memory for a long value is short. The read then ends.
     pub fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<FoundVersion>>> {
         let key = self.key.as_ref();
         // A failed step ends the read.
         match (std::mem::replace(&mut self.state, PointState::Done), supplied) {
             (PointState::Start, _) => {
-                let Some(at) = self.table.stored(self.at).filter(|_| self.table.covers(key)) else {
+                let Some(at) =
+                    self.table.stored_trailer(self.at).filter(|_| self.table.covers(key))
+                else {
                     return Ok(Step::Ready(None));
                 };
                 self.at = at;
@@ -105,40 +107,41 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         }
     }
 
-    /// Where the key's block is, by the metadata page that `pages` of `span` are; none where the key is not
-    /// there.
+    /// The span of the key's block according to the metadata page in `pages` of `span`; `None` if the
+    /// key is absent.
     fn block(&self, span: Span, pages: &Pages) -> Result<Option<Span>> {
-        let place = |error| self.table.place(error, span.first);
+        let locate = |error| self.table.locate_error(error, span.first);
         let meta = self.table.meta(span, pages)?;
         if !meta.may_contain(self.hash) {
             return Ok(None);
         }
-        let block = meta.search(self.key.as_ref(), self.at).map_err(place)?;
-        let (first, pages) = meta.block_pages(block).map_err(place)?;
+        let block = meta.search(self.key.as_ref(), self.at).map_err(locate)?;
+        let (first, pages) = meta.block_pages(block).map_err(locate)?;
         Ok(Some(self.table.data_span(first, pages)))
     }
 
-    /// What the block of `span` has, which is `bytes`; `value` makes a value of its place there.
+    /// The version in the block `bytes` of `span`; `value` makes a value from its range in the block.
     fn found(
         &self,
         span: Span,
         bytes: &[u8],
         value: impl FnOnce(Range<usize>) -> Bytes,
     ) -> Result<Option<FoundVersion>> {
-        let place = |error| self.table.place(error, span.first);
-        let block = Block::parse(bytes).map_err(place)?;
-        let entry = block.get(self.key.as_ref(), self.at).map_err(place)?;
+        let locate = |error| self.table.locate_error(error, span.first);
+        let block = Block::parse(bytes).map_err(locate)?;
+        let entry = block.get(self.key.as_ref(), self.at).map_err(locate)?;
         Ok(entry.map(|entry| {
-            let trailer = self.table.seen(entry.trailer);
+            let trailer = self.table.visible_trailer(entry.trailer);
             FoundVersion { trailer, value: value(entry.value()) }
         }))
     }
 
-    /// What the block of `span` has, which lies on `page`. The value is a copy: `page` may be lost while a
-    /// caller holds it.
+    /// The version in the block of `span`, which lies on `page`. The value is a copy, because `page` may
+    /// be lost while the caller holds the value.
     fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<FoundVersion>> {
         let stored = stored_payload(PageKind::Data, page);
-        let Some(payload) = stored.map_err(|error| self.table.place(error, span.first))? else {
+        let Some(payload) = stored.map_err(|error| self.table.locate_error(error, span.first))?
+        else {
             let bytes = self.table.decode_page(span, page)?;
             return self.found(span, &bytes, |value| bytes.slice(value));
         };
@@ -148,7 +151,7 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     }
 }
 
-/// A driver's mistake.
+/// A bug of the caller.
 #[cold]
 pub(crate) fn not_supplied(span: Span) -> Error {
     Error::invalid("step of a read").expected(format_args!("{span:?} supplied")).got("nothing")

@@ -1,21 +1,20 @@
-//! What a table says about itself: recorded in the file, and by the manifest.
+//! Properties: facts about a table, recorded in its file and in the manifest.
 //!
 //! Stored as (number, length, bytes) fields in ascending order of their numbers. Numbers are
-//! append-only: a reader skips the ones it does not know, and a field it knows and does not find
-//! keeps its default.
+//! append-only: a reader skips unknown fields, and a missing field has its default.
 
 use base::{
     Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_varint,
 };
 
-/// The most dictionaries one table may name.
+/// Most dictionaries that one table may name.
 const DICTIONARIES_MAX: usize = 1 << 12;
 
-/// The most value files one table may point into.
+/// Most value files that one table may point into.
 pub(super) const VALUE_FILES_MAX: usize = 1 << 16;
 
-/// The last of the fields that are stored always. Those after it are stored where they are not zero
-/// or empty, so that a table without them is, to the byte, one of the first version.
+/// The last of the fields that are always stored. Later fields are stored only if they are not zero or
+/// empty, so that a table without them has the bytes of format version 1.
 const ALWAYS_STORED: u64 = 22;
 
 macro_rules! fields {
@@ -27,7 +26,7 @@ macro_rules! fields {
         }
 
         impl Properties {
-            /// The stored form.
+            /// Encodes the properties.
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
                 let (mut out, mut field) = (Vec::new(), Vec::new());
@@ -42,10 +41,10 @@ macro_rules! fields {
                 out
             }
 
-            /// Reads the stored form.
+            /// Decodes the stored form.
             ///
             /// # Errors
-            /// `Corrupt` where a field is damaged or out of order.
+            /// `Corrupt` if a field is damaged or out of order.
             pub fn decode(bytes: &[u8]) -> Result<Self> {
                 let mut cursor = Cursor::new("table properties", bytes);
                 let mut properties = Self::default();
@@ -65,14 +64,14 @@ macro_rules! fields {
                             properties.$name = <$type as Field>::get(&mut field)?;
                             field.finish()?;
                         })+
-                        // A later version's field.
+                        // A field of a later version.
                         _ => {}
                     }
                 }
                 Ok(properties)
             }
 
-            /// Every field's name and value, in the order stored; for reports.
+            /// Every field's name and value, in stored order, for reports.
             #[must_use]
             pub fn list(&self) -> Vec<(&'static str, String)> {
                 vec![$((stringify!($name), Field::show(&self.$name))),+]
@@ -82,92 +81,92 @@ macro_rules! fields {
 }
 
 fields! {
-    /// The smallest key that an entry has or a range delete starts at.
+    /// The smallest key of an entry or start of a range delete.
     1 first_key: Vec<u8>,
-    /// The largest key of an entry; empty in a table of range deletes only.
-    /// [`Properties::end_key`] is behind everything.
+    /// The largest key of an entry; empty in a table of only range deletes. [`Properties::end_key`] is
+    /// the end of all entries and range deletes.
     2 last_key: Vec<u8>,
-    /// The smallest sequence number, of entries and range deletes.
+    /// The smallest seqno of entries and range deletes.
     3 seqno_min: Seqno,
-    /// The largest sequence number, of entries and range deletes.
+    /// The largest seqno of entries and range deletes.
     4 seqno_max: Seqno,
-    /// Versions of keys.
+    /// Number of versions.
     5 entries: u64,
-    /// Versions that delete.
+    /// Number of tombstones.
     6 deletes: u64,
-    /// Distinct keys.
+    /// Number of distinct keys.
     7 keys: u64,
-    /// Key and value bytes as handed in, over all entries.
+    /// Key and value bytes of all entries, before encoding.
     8 raw_bytes: u64,
-    /// Data blocks.
+    /// Number of data blocks.
     9 blocks: u64,
-    /// Blocks of more than one page.
+    /// Number of blocks of more than one page.
     10 runs: u64,
-    /// Data blocks before compression, bytes.
+    /// Length of the data blocks before compression, bytes.
     11 block_bytes: u64,
-    /// Pages of data blocks.
+    /// Number of pages of data blocks.
     12 data_pages: u64,
-    /// Metadata pages, one for each partition.
+    /// Number of metadata pages, one per partition.
     13 meta_pages: u64,
-    /// Bytes of metadata pages in use.
+    /// Used bytes of metadata pages.
     14 meta_bytes: u64,
-    /// Bytes of filters within the metadata pages.
+    /// Length of the filters in the metadata pages, bytes.
     15 filter_bytes: u64,
-    /// Bytes of data pages that hold nothing.
+    /// Unused bytes of data pages.
     16 padding_bytes: u64,
-    /// Blocks compressed, those compressed again after a wrong guess included.
+    /// Number of block compressions, corrections of wrong estimates included.
     17 compressions: u64,
-    /// When the last entry expires, Unix milliseconds. 0: some entry, or a range delete, never does.
+    /// The latest expiry of an entry, Unix milliseconds. 0 if an entry or a range delete never expires.
     18 latest_expiry: u64,
-    /// How blocks are compressed, those stored as they are apart.
+    /// The codec of compressed blocks; some blocks may be stored uncompressed.
     19 codec: CodecField,
-    /// The codec's level.
+    /// The level of the codec.
     20 level: i32,
-    /// The dictionaries its pages name.
+    /// The dictionaries that the table's pages name.
     21 dictionaries: Vec<DictionaryId>,
-    /// What the table was written for, as statistics name it.
+    /// The purpose for which the table was written, as statistics name it.
     22 written_for: String,
-    /// The keyspace it was written for.
+    /// The keyspace of its keys.
     23 keyspace: KeyspaceId,
-    /// Range deletes: one for each sequence number of each fragment.
+    /// Number of range deletes: one for each seqno of each fragment.
     24 range_deletes: u64,
     /// The end of the last range delete, exclusive.
     25 range_end: Vec<u8>,
-    /// Entries that are operands of a merge operator.
+    /// Number of merge operands.
     26 merges: u64,
-    /// Entries that expire.
+    /// Number of entries that expire.
     27 expiring: u64,
-    /// When the first of them does, Unix milliseconds.
+    /// The earliest expiry of an entry, Unix milliseconds.
     28 earliest_expiry: u64,
-    /// The value files it points into, ascending, and the bytes of values in each.
+    /// The value files that it points into, ascending, and the bytes of values in each.
     29 values: Vec<(TableId, u64)>,
-    /// Blocks that were taken over from other tables as they were stored.
+    /// Number of blocks that were copied unchanged from other tables.
     30 passed_blocks: u64,
-    /// Entries that something newer over their key supersedes, kept for who read before that; 0 where it
-    /// is not known too.
+    /// Number of entries that a newer version or range delete of their key supersedes, kept for older
+    /// snapshots; 0 also if it is not known.
     31 superseded: u64,
-    /// Key and value bytes of these, long values that lie apart included.
+    /// Key and value bytes of the superseded entries, separated values included.
     32 superseded_bytes: u64,
-    /// The smallest sequence number of them. Who reads below it needs none.
+    /// The smallest seqno of a superseded entry. A read below it needs none of them.
     33 superseded_min: Seqno,
-    /// The largest sequence number that supersedes one. Who reads at it or above needs none.
+    /// The largest seqno that supersedes an entry. A read at or above it needs none of them.
     34 superseding_max: Seqno,
-    /// Where the entries carry no numbers: that of a write before all of them.
+    /// If the entries have no seqnos of their own: the seqno of a write before all of them.
     35 written_after: Seqno,
 }
 
 impl Properties {
-    /// The first key that is after every entry and no range delete covers.
+    /// The smallest key after every entry and every range delete.
     #[must_use]
     pub fn end_key(&self) -> Vec<u8> {
         if self.entries == 0 || self.range_end > self.last_key {
             return self.range_end.clone();
         }
-        // No key lies between a key and that key with a zero behind it.
+        // No key lies between a key and that key followed by a zero byte.
         [&*self.last_key, &[0]].concat()
     }
 
-    /// The memory of what has no fixed length, bytes.
+    /// Memory of the fields without a fixed length, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.first_key.len()
             + self.last_key.len()
@@ -380,7 +379,7 @@ mod tests {
         let mut bytes = sample().encode();
         assert_eq!(Properties::decode(&bytes).unwrap(), sample());
         put_varint(&mut bytes, 999);
-        put_bytes(&mut bytes, b"of a later version");
+        put_bytes(&mut bytes, b"a later field");
         assert_eq!(Properties::decode(&bytes).unwrap(), sample());
         assert_eq!(Properties::decode(&[]).unwrap(), Properties::default());
         assert!(sample().end_key() == [&[0xff; 300][..], &[0]].concat());
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_or_another_value_but_never_a_panic() {
+    fn damaged_properties_never_decode_to_the_same_value() {
         let bytes = sample().encode();
         for at in 0..bytes.len() {
             assert!(Properties::decode(&bytes[..at]).is_err() || at < bytes.len());

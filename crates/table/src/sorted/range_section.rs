@@ -1,24 +1,24 @@
-//! The section of a table that holds its range deletes, written and read.
+//! The section of a table with its range deletes: encoder and decoder.
 //!
 //! An open table keeps it decoded. docs/format/table.md has the byte table.
 
 use base::limits::KEY_BYTES_MAX;
-use base::{Charge, Cursor, Error, Result, Seqno, put_bytes, put_varint};
+use base::{Charge, Cursor, Error, Result, Seqno, invariant, put_bytes, put_varint};
 use bytes::Bytes;
 
 use crate::range_deletes::RangeDeletes;
 
-/// The longest section, bytes: about a million fragments. A store with more keeps them in several
-/// tables.
+/// The longest section, bytes: about a million fragments. A store with more range deletes keeps them in
+/// several tables.
 pub(crate) const SECTION_BYTES_MAX: usize = 64 << 20;
 
-/// The longest bound of a fragment: the key that follows the longest key.
+/// The longest bound of a fragment: the successor of the longest key.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
-/// The counts of fragments and of numbers.
+/// Length of the counts of fragments and seqnos, bytes.
 const COUNTS_BYTES: usize = 8;
 
-/// The least bytes of a fragment: it starts where the last ended, and ends a byte later.
+/// Fewest bytes of a fragment: it starts at the end of the last one, and its end is one byte longer.
 const FRAGMENT_BYTES_MIN: usize = 5;
 
 /// Collects the section.
@@ -32,7 +32,7 @@ pub(crate) struct RangeSection {
 }
 
 impl RangeSection {
-    /// Appends a fragment, which belongs after the last one.
+    /// Appends a fragment, which must be after the last one.
     pub(crate) fn add(&mut self, start: &[u8], end: &[u8], seqnos: &[Seqno]) -> Result<()> {
         let bounded = start.len().max(end.len()) <= BOUND_BYTES_MAX && start < end;
         let descending = seqnos.is_sorted_by(|one, next| one > next) && !seqnos.is_empty();
@@ -73,7 +73,8 @@ impl RangeSection {
         }
         self.end.clear();
         self.end.extend_from_slice(end);
-        // Both are less than the bytes they take.
+        // Both counts are smaller than the number of encoded bytes.
+        invariant!(self.entries.len() <= SECTION_BYTES_MAX, "the length was bounded before");
         self.fragments += 1;
         self.seqnos += seqnos.len() as u32;
         Ok(())
@@ -83,12 +84,12 @@ impl RangeSection {
         self.fragments == 0
     }
 
-    /// The numbers of all fragments together.
+    /// The number of seqnos of all fragments together.
     pub(crate) const fn seqnos(&self) -> u32 {
         self.seqnos
     }
 
-    /// The first key deleted.
+    /// The first deleted key.
     pub(crate) fn first(&self) -> &[u8] {
         &self.first
     }
@@ -98,12 +99,12 @@ impl RangeSection {
         &self.end
     }
 
-    /// Bytes of memory in use, roughly.
+    /// Approximate memory in use, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.entries.capacity() + self.first.len() + self.end.capacity()
     }
 
-    /// What precedes the entries.
+    /// The counts, which precede the entries.
     pub(crate) fn counts(&self) -> [u8; COUNTS_BYTES] {
         (u64::from(self.seqnos) << 32 | u64::from(self.fragments)).to_le_bytes()
     }
@@ -113,7 +114,7 @@ impl RangeSection {
     }
 }
 
-/// Reads a section, and charges what its decoded form takes beyond the bytes it came in (I10).
+/// Decodes a section. Charges the memory of its decoded form beyond the section's own bytes (I10).
 pub(crate) fn decode(section: &Bytes, charge: &mut Charge) -> Result<RangeDeletes> {
     let mut cursor = Cursor::new("range deletes", section);
     let (fragments, seqnos) = (cursor.u32()? as usize, cursor.u32()? as usize);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_order_is_refused() {
+    fn fragments_out_of_order_are_refused() {
         let mut section = RangeSection::default();
         let seqnos = [9, 5].map(Seqno::new);
         section.add(b"b", b"d", &seqnos).unwrap();
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_or_another_value_but_never_a_panic() {
+    fn a_damaged_section_never_panics() {
         let (mut rng, seed) = Rng::from_env();
         let account = Account::unlimited("test");
         for _ in 0..20 {

@@ -1,47 +1,47 @@
-//! Blocks taken from one table to another whole: as stored, neither unpacked nor packed anew.
+//! Raw blocks: blocks that a merge copies from one table to another unchanged (block passthrough).
 //!
-//! A merge whose other inputs have no key within a block may pass it on. The block is decompressed
-//! all the same, because its keys go into the new table's filter; what is saved is to pack and to
-//! compress it again, most of what a rewrite costs.
+//! If no other input of a merge has a key within a block, the merge may copy the block. The block is
+//! still decompressed, because its keys go into the new table's filter. The merge saves packing and
+//! compressing it again, most of the cost of a rewrite.
 
 use std::cmp::Ordering;
 
-use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, key_hash};
+use base::{Codec, DictionaryId, Error, Result, Seqno, TableId, Trailer, invariant, key_hash};
 
 use super::block::{Block, BlockPosition};
 use super::step::Pages;
 use super::tally::Tally;
 use crate::page::{Header, payload};
 
-/// The most pages of a block that is kept as stored: what a cursor holds is covered by the fixed
-/// overhead, and longer values gain little.
+/// Most pages of a block that is kept as stored. Up to this length the fixed overhead of a cursor covers
+/// it; longer values gain little.
 const KEPT_PAGES_MAX: u32 = 16;
 
-/// A block as stored, with what is known of its entries. It is whole and in order.
+/// A block as stored, with a summary of its entries. The entries are complete and in order.
 #[derive(Debug, Default)]
 pub struct RawBlock {
-    stored: Stored,
+    stored: StoredBlock,
     first: Vec<u8>,
     first_trailer: Option<Trailer>,
-    place: BlockPosition,
+    position: BlockPosition,
     last: Vec<u8>,
     last_trailer: Option<Trailer>,
     hashes: Vec<u64>,
     tally: Tally,
 }
 
-/// A block's payload, and what its pages say about it.
+/// A block's payload, and the header fields of its pages.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBlock {
     payload: Vec<u8>,
     codec: Option<Codec>,
     dictionary: DictionaryId,
     raw_bytes: usize,
 }
 
-impl Stored {
-    /// Copies the payload of the block that `pages`, which were verified, hold. Forgets the one
-    /// before, also where this one is too long to be kept.
+impl StoredBlock {
+    /// Copies the payload of the block on `pages`, which were verified, in position of the previous one. A
+    /// block that is too long is not kept.
     pub(crate) fn keep(&mut self, pages: &Pages, count: u32) -> Result<()> {
         self.payload.clear();
         self.codec = None;
@@ -60,7 +60,7 @@ impl Stored {
 }
 
 impl RawBlock {
-    pub(crate) const fn stored(&mut self) -> &mut Stored {
+    pub(crate) const fn stored(&mut self) -> &mut StoredBlock {
         &mut self.stored
     }
 
@@ -69,14 +69,14 @@ impl RawBlock {
         self.stored.codec.is_some()
     }
 
-    /// Takes stock of the entries of `block`, which is the decompressed form of what is stored.
-    pub(crate) fn take_stock(&mut self, block: Block<'_>) -> Result<()> {
+    /// Summarises the entries of `block`, the decompressed form of the kept block.
+    pub(crate) fn summarise(&mut self, block: Block<'_>) -> Result<()> {
         self.hashes.clear();
         self.tally = Tally::default();
         self.last_trailer = None;
-        self.place.first(block)?;
-        while let Some(entry) = self.place.entry() {
-            let (key, trailer, value) = (self.place.key(), entry.trailer, block.value(entry));
+        self.position.first(block)?;
+        while let Some(entry) = self.position.entry() {
+            let (key, trailer, value) = (self.position.key(), entry.trailer, block.value(entry));
             let order = match self.last_trailer {
                 None => {
                     self.first.clear();
@@ -101,85 +101,94 @@ impl RawBlock {
                 self.last.extend_from_slice(key);
             }
             self.last_trailer = Some(trailer);
-            self.place.next(block)?;
+            self.position.next(block)?;
         }
+        invariant!(
+            self.tally.entries == block.count() as u64
+                && self.tally.keys == self.hashes.len() as u64,
+            "a summary counts every entry and key of its block"
+        );
         Ok(())
     }
 
-    /// The payload, as it lies on its pages.
+    /// The payload, as stored on its pages.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.stored.payload
     }
 
-    /// How the payload is compressed.
+    /// The codec of the payload.
     #[must_use]
     pub fn codec(&self) -> Codec {
+        invariant!(self.is_kept(), "a raw block is read after a block was kept");
         self.stored.codec.unwrap_or(Codec::None)
     }
 
-    /// The dictionary it needs; 0 for none.
+    /// The dictionary of the payload; 0 for none.
     #[must_use]
     pub const fn dictionary(&self) -> DictionaryId {
         self.stored.dictionary
     }
 
-    /// The bytes of the payload once decompressed.
+    /// Length of the decompressed payload, bytes.
     #[must_use]
     pub const fn raw_bytes(&self) -> usize {
         self.stored.raw_bytes
     }
 
-    /// The first entry: its key, and its sequence number and kind.
+    /// The first entry: its key, and its seqno and kind.
     #[must_use]
     pub fn first(&self) -> (&[u8], Trailer) {
+        invariant!(self.first_trailer.is_some(), "a raw block is read after it was summarised");
         (&self.first, self.first_trailer.unwrap_or(Trailer::from_word(0)))
     }
 
-    /// The last entry.
+    /// The last entry: its key, and its seqno and kind.
     #[must_use]
     pub fn last(&self) -> (&[u8], Trailer) {
+        invariant!(self.last_trailer.is_some(), "a raw block is read after it was summarised");
         (&self.last, self.last_trailer.unwrap_or(Trailer::from_word(0)))
     }
 
-    /// Versions.
+    /// Number of versions.
     #[must_use]
     pub const fn entries(&self) -> u64 {
         self.tally.entries
     }
 
-    /// Distinct keys: as many as there are versions where no version hides another.
+    /// Number of distinct keys: equal to the number of versions if no version shadows another.
     #[must_use]
     pub const fn keys(&self) -> u64 {
         self.tally.keys
     }
 
-    /// Versions that delete.
+    /// Number of tombstones.
     #[must_use]
     pub const fn deletes(&self) -> u64 {
         self.tally.deletes
     }
 
-    /// Merge operands.
+    /// Number of merge operands.
     #[must_use]
     pub const fn merges(&self) -> u64 {
         self.tally.merges
     }
 
-    /// The value files it points into.
+    /// The value files that the block points into.
     pub fn value_files(&self) -> impl Iterator<Item = TableId> {
         self.tally.values.keys().copied()
     }
 
-    /// When the first version that expires does, Unix milliseconds; `None` where none ever does.
+    /// The earliest expiry of a version, Unix milliseconds; `None` if no version expires.
     #[must_use]
     pub fn earliest_expiry(&self) -> Option<u64> {
         self.tally.expiries.map(|(earliest, _)| earliest)
     }
 
-    /// The smallest and the largest sequence number.
+    /// The smallest and the largest seqno.
     #[must_use]
     pub fn seqnos(&self) -> (Seqno, Seqno) {
+        invariant!(self.tally.seqnos.is_some(), "a raw block has an entry");
         self.tally.seqnos.unwrap_or_default()
     }
 

@@ -1,9 +1,9 @@
-//! From pages to blocks and sections: what every reader shares.
+//! Reading and decoding of pages, shared by all readers.
 
 use std::ops::Range;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result};
+use base::{Account, Charge, Codec, DictionaryId, Error, PageSeed, Result, invariant};
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
@@ -13,39 +13,39 @@ use crate::codec::decompress;
 use crate::dictionary::Dictionaries;
 use crate::page::{HEADER_BYTES, Header, PageKind, payload, verify_page};
 
-/// Blocks longer than this are charged while anybody holds a part of them. Shorter ones are
-/// bounded by the number of reads in flight, and covered by the fixed overhead.
+/// A longer block is charged while a reader holds a part of it. Shorter ones are bounded by the number
+/// of reads in flight, and covered by the fixed overhead.
 const CHARGED_BYTES_MIN: usize = 64 << 10;
 
-/// A block's bytes, and what they are charged.
-struct Owned {
+/// The bytes of a block, and their charge.
+struct ChargedBytes {
     bytes: Vec<u8>,
     _charge: Option<Charge>,
 }
 
-/// A run's buffer, and what it is charged.
-struct OwnedRun {
+/// The buffer of a run, and its charge.
+struct ChargedRun {
     buf: Buf,
     _charge: Option<Charge>,
 }
 
-impl AsRef<[u8]> for OwnedRun {
+impl AsRef<[u8]> for ChargedRun {
     fn as_ref(&self) -> &[u8] {
         &self.buf
     }
 }
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Decompresses the run of `kind` that `pages`, which were verified, hold. `count` is how many pages
-/// it shall have.
+/// Decompresses the run of `kind` on `pages`, which were verified. The run must have `count` pages.
 ///
-/// A block stored as it is on one frame is not copied: the result keeps it. One in a longer read is, so
-/// that the read's memory is free once its pages were decoded, and one in place, which may be lost.
+/// An uncompressed block on a single frame is not copied: the result keeps the frame. One in a longer
+/// read is copied, so that the read's memory is free once its pages are decoded. One in place is copied,
+/// because it may be lost.
 pub(crate) fn decode_pages(
     kind: PageKind,
     pages: Pages,
@@ -72,15 +72,15 @@ pub(crate) fn decode_pages(
     decode_kind(kind, pages.iter(), count, dictionaries, account)
 }
 
-/// Where on the one page of a block its content lies, if it is stored as it is.
+/// The range of the content on the only page of a block; `None` if it is compressed.
 pub(super) fn stored_payload(kind: PageKind, page: &[u8]) -> Result<Option<Range<usize>>> {
     let header = check_run(kind, page, 1)?;
     let payload = HEADER_BYTES..HEADER_BYTES + header.payload_here();
     Ok((header.codec == Codec::None).then_some(payload))
 }
 
-/// The run of `kind` that is stored as it is on the pages of `buf`: payloads move together over the
-/// headers between them, so that a long value takes no second copy.
+/// The uncompressed run of `kind` on the pages of `buf`. Moves the payloads together over the headers
+/// between them, so that a long value needs no second copy.
 fn join_in_place(kind: PageKind, mut buf: Buf, count: u32, account: &Account) -> Result<Bytes> {
     let charge = match buf.len() > CHARGED_BYTES_MIN {
         true => Some(account.charge(buf.len() as u64)?),
@@ -101,10 +101,10 @@ fn join_in_place(kind: PageKind, mut buf: Buf, count: u32, account: &Account) ->
             .expected(header.payload_bytes)
             .got(joined));
     }
-    Ok(Bytes::from_owner(OwnedRun { buf, _charge: charge }).slice(..joined))
+    Ok(Bytes::from_owner(ChargedRun { buf, _charge: charge }).slice(..joined))
 }
 
-/// Decompresses the block on `pages`, which were verified, wherever they are.
+/// Decompresses the block on `pages`, which were verified.
 pub(crate) fn decode_run<'a>(
     pages: impl Iterator<Item = &'a [u8]>,
     count: u32,
@@ -114,7 +114,7 @@ pub(crate) fn decode_run<'a>(
     decode_kind(PageKind::Data, pages, count, dictionaries, account)
 }
 
-/// As [`decode_pages`], from pages wherever they are.
+/// As [`decode_pages`], from any source of pages.
 pub(crate) fn decode_kind<'a>(
     kind: PageKind,
     pages: impl Iterator<Item = &'a [u8]>,
@@ -125,38 +125,38 @@ pub(crate) fn decode_kind<'a>(
     let mut pages = pages.take(count as usize);
     let first = pages.next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
     let header = check_run(kind, first, count)?;
-    let (raw_bytes, gathered_bytes) = (header.raw_bytes as usize, header.payload_bytes as usize);
-    // A page of zstd may stand for megabytes.
-    let mut charge = match raw_bytes.max(gathered_bytes) > CHARGED_BYTES_MIN {
-        true => Some(account.charge((raw_bytes + gathered_bytes) as u64)?),
+    let (raw_bytes, joined_bytes) = (header.raw_bytes as usize, header.payload_bytes as usize);
+    // A zstd page may decompress to megabytes.
+    let mut charge = match raw_bytes.max(joined_bytes) > CHARGED_BYTES_MIN {
+        true => Some(account.charge((raw_bytes + joined_bytes) as u64)?),
         false => None,
     };
     if count == 1 && header.codec != Codec::None {
         let bytes = unpack(&header, payload(first, &header)?, dictionaries)?;
-        return Ok(Bytes::from_owner(Owned { bytes, _charge: charge }));
+        return Ok(Bytes::from_owner(ChargedBytes { bytes, _charge: charge }));
     }
-    // Gathered, and then decompressed.
-    let mut gathered = Vec::with_capacity(gathered_bytes);
-    gathered.extend_from_slice(payload(first, &header)?);
+    // Payloads are joined, then decompressed.
+    let mut joined = Vec::with_capacity(joined_bytes);
+    joined.extend_from_slice(payload(first, &header)?);
     for (number, page) in (1..).zip(pages) {
-        gathered.extend_from_slice(payload(page, &continuation(page, &header, number)?)?);
+        joined.extend_from_slice(payload(page, &continuation(page, &header, number)?)?);
     }
-    if gathered.len() != gathered_bytes {
+    if joined.len() != joined_bytes {
         return Err(Error::corrupt("payload of a run, bytes")
-            .expected(gathered_bytes)
-            .got(gathered.len()));
+            .expected(joined_bytes)
+            .got(joined.len()));
     }
     let bytes = match header.codec {
-        Codec::None => gathered,
-        _ => unpack(&header, &gathered, dictionaries)?,
+        Codec::None => joined,
+        _ => unpack(&header, &joined, dictionaries)?,
     };
     if let Some(charge) = &mut charge {
         charge.shrink_to(raw_bytes as u64);
     }
-    Ok(Bytes::from_owner(Owned { bytes, _charge: charge }))
+    Ok(Bytes::from_owner(ChargedBytes { bytes, _charge: charge }))
 }
 
-/// The header of a run's first page, where the run has `count` pages and an allowed length.
+/// The header of a run's first page. Checks that the run has `count` pages and a valid length.
 fn check_run(kind: PageKind, first: &[u8], count: u32) -> Result<Header> {
     let header = Header::parse(first)?;
     if header.kind != kind || header.number != 0 {
@@ -172,7 +172,7 @@ fn check_run(kind: PageKind, first: &[u8], count: u32) -> Result<Header> {
     Ok(header)
 }
 
-/// The header of page `number` of the run that `first` starts.
+/// The header of page `number` of the run that starts with `first`.
 fn continuation(page: &[u8], first: &Header, number: usize) -> Result<Header> {
     let header = Header::parse(page)?;
     let expected = Header { number: number as u16, ..*first };
@@ -208,15 +208,16 @@ pub(crate) fn read_pages(
     Ok(buf)
 }
 
-/// As [`read_pages`], without verifying.
+/// As [`read_pages`], without verification.
 pub(crate) fn read_raw(file: &dyn File, first: u32, pages: u32, purpose: Purpose) -> Result<Buf> {
     let at = u64::from(first) * PAGE_BYTES as u64;
     let (buf, result) = file.read(at, Buf::pages(pages as usize), purpose);
     result.map_err(|error| error.at(format_args!("page {first} of {}", file.name())))?;
+    invariant!(buf.len() == pages as usize * PAGE_BYTES, "a read returns the buffer it was given");
     Ok(buf)
 }
 
-/// The content of a section that is not compressed and fills `pages`, which were verified.
+/// The content of an uncompressed section that fills `pages`, which were verified.
 pub(crate) fn section(kind: PageKind, pages: &[u8]) -> Result<Vec<u8>> {
     let first = Header::parse(pages.get(..PAGE_BYTES).unwrap_or_default())?;
     if first.kind != kind || first.codec != Codec::None || first.number != 0 {

@@ -1,10 +1,10 @@
-//! A metadata page made anew from the blocks of its partition: for reads that find it damaged.
+//! Rebuilds a metadata page from the blocks of its partition, for reads that find the page damaged.
 //!
-//! Blocks say which keys they hold, so a metadata page that is lost costs time and no key. What is made
-//! has the same separators and, since reading every key is not worth it, no filter.
+//! The blocks contain all keys, so a lost metadata page costs time but no key. The rebuilt page has the
+//! same separators. It has no filter, because a filter would need every key.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, DictionaryId, Error, Result, Trailer};
+use base::{Account, Codec, DictionaryId, Error, Result, Trailer, invariant};
 use media::Purpose;
 
 use super::block::{Block, BlockPosition};
@@ -16,31 +16,34 @@ use super::table::Table;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, seal_page};
 
 impl Table {
-    /// The metadata page `page`, made anew and sealed in its place. Reads all data pages of its partition,
-    /// about a hundred, a block at a time.
+    /// Rebuilds and seals the metadata page `page`. Reads all data pages of its partition, about a
+    /// hundred, one block at a time.
     ///
     /// # Errors
-    /// `Corrupt` where the partition has damaged blocks too, or `page` is no metadata page; `Retry` where
+    /// `Corrupt` if blocks of the partition are damaged too, or `page` is no metadata page; `Retry` if
     /// memory is short.
     pub fn rebuilt_meta(&self, page: u32, account: &Account) -> Result<Box<[u8; PAGE_BYTES]>> {
         let top = self.top()?;
         let partition = top.partition(top.holding(page))?;
         if partition.meta_page != page {
-            return Err(self.place(Error::corrupt("metadata page").expected("a partition's"), page));
+            return Err(
+                self.locate_error(Error::corrupt("metadata page").expected("a partition's"), page)
+            );
         }
         let mut meta = MetaBuilder::new(0);
         meta.start(partition.first_page);
-        let mut place = BlockPosition::new();
+        let mut position = BlockPosition::new();
         let mut last: Option<(Vec<u8>, Trailer)> = None;
         let mut at = partition.first_page;
         while at < page {
-            let pages = self.add_block(at, page, account, &mut place, &mut last, &mut meta)?;
+            let pages = self.add_block(at, page, account, &mut position, &mut last, &mut meta)?;
             at += pages;
         }
+        invariant!(at == page, "the blocks of a partition end at its metadata page");
         let mut content = Vec::new();
         meta.encode(&mut content)?;
         if content.len() > PAYLOAD_BYTES {
-            return Err(self.place(Error::corrupt("separators of a partition"), page));
+            return Err(self.locate_error(Error::corrupt("separators of a partition"), page));
         }
         let bytes = content.len() as u32;
         let header = Header {
@@ -56,14 +59,14 @@ impl Table {
         Ok(rebuilt)
     }
 
-    /// Adds the block that begins on page `at` to `meta`, after the one whose last version is `last`. The
-    /// pages it has, all of them before `end`.
+    /// Adds the block at page `at` to `meta`; `last` is the last version of the previous block. Returns
+    /// the number of the block's pages, which must end at or before `end`.
     fn add_block(
         &self,
         at: u32,
         end: u32,
         account: &Account,
-        place: &mut BlockPosition,
+        position: &mut BlockPosition,
         last: &mut Option<(Vec<u8>, Trailer)>,
         meta: &mut MetaBuilder,
     ) -> Result<u32> {
@@ -72,18 +75,18 @@ impl Table {
         let pages = Header::parse(&first)?.run_pages() as u32;
         if pages > end - at {
             let error = Error::corrupt("pages of a block").expected(format_args!("before {end}"));
-            return Err(self.place(error.got(pages), at));
+            return Err(self.locate_error(error.got(pages), at));
         }
         let _charge = account.charge(u64::from(pages) * PAGE_BYTES as u64)?;
         let buf = if pages == 1 { first } else { read(pages)? };
         let bytes = self.decode(self.data_span(at, pages), Pages::Run(buf))?;
         let block = Block::parse(&bytes)?;
-        place.first(block)?;
+        position.first(block)?;
         let separator =
-            last.take().map(|(key, trailer)| Separator::between((&key, trailer), place.key()));
+            last.take().map(|(key, trailer)| Separator::between((&key, trailer), position.key()));
         meta.add(separator, pages as usize, &[]);
-        place.last(block)?;
-        *last = place.entry().map(|entry| (place.key().to_vec(), entry.trailer));
+        position.last(block)?;
+        *last = position.entry().map(|entry| (position.key().to_vec(), entry.trailer));
         Ok(pages)
     }
 }

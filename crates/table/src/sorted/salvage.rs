@@ -1,18 +1,21 @@
-//! Salvage: reading what can be read of a table that cannot be opened, or not be trusted.
+//! Salvage: reads the readable blocks of a table that cannot be opened or trusted.
 //!
-//! Nothing is needed but the identity of the table: every page names its kind and carries a checksum
-//! of its place, so the file is scanned from front to back and every block that verifies (I8) is
-//! handed out, in order. What lies between two such blocks and does not verify is told as the range
-//! of keys between them. Footer, top level, properties and metadata pages only help to tell pages
-//! that held keys from pages that did not. What a table has twice is read from either copy.
+//! Only the identity of the table is needed: every page states its kind and has a checksum seeded with
+//! its position. So the file is scanned front to back, and every block that verifies (I8) is passed on
+//! in order. A gap between two such blocks is reported as the range of keys between them. Footer, top
+//! level, properties and metadata pages only help to distinguish lost data pages from other pages. Parts
+//! that a table stores twice are read from either copy.
 //!
-//! Memory is one buffer, one block and the ranges lost in one partition, charged (I10).
+//! Memory: one buffer, one block, and the lost ranges of one partition, charged (I10).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer};
+use base::{
+    Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer,
+    broken_invariant, invariant,
+};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -27,75 +30,77 @@ use crate::name::file_name;
 use crate::page::{Header, PageKind, verify_page};
 use crate::range_deletes::Fragment;
 
-/// Pages read at once, blocks that are longer apart.
+/// Pages per read; longer blocks are read alone.
 const CHUNK_PAGES: u32 = 64;
 
-/// Ranges held back until a metadata page tells more of them.
+/// Lost ranges that are held back until the next metadata page.
 const PENDING_MAX: usize = 256;
 
-/// A piece of what a salvage finds, or does not.
+/// An item that a salvage found or lost.
 #[derive(Debug)]
 pub enum Salvaged<'a> {
-    /// A version. They come in the order of the table.
+    /// A version. Versions come in the order of the table.
     Version {
         /// Its key.
         key: &'a [u8],
-        /// Its stored sequence number, and its kind.
+        /// Its stored seqno, and its kind.
         trailer: Trailer,
-        /// Its value, as its kind says.
+        /// Its value, in the form of its kind.
         value: &'a [u8],
     },
-    /// A fragment of range deletes. They come after the versions, ascending.
+    /// A fragment of range deletes. Fragments come after the versions, ascending.
     RangeDelete(Fragment<'a>),
-    /// Versions that may have been there.
+    /// A range of keys with versions that may be lost.
     Lost(LostKeys),
 }
 
-/// A range of keys of which some versions may be lost: all those of keys between two that were read,
+/// A range of keys of which versions may be lost: all versions of the keys between the two given keys,
 /// and some of these two.
 #[derive(Clone, Debug)]
 pub struct LostKeys {
     /// The pages that do not verify.
     pub pages: Range<u32>,
-    /// The last key before them; `None` where they begin the table.
+    /// The last key read before them; `None` at the beginning of the table.
     pub after: Option<Vec<u8>>,
-    /// The first key behind them; `None` where nothing was read there.
+    /// The first key read after them; `None` if no block after them was read.
     pub before: Option<Vec<u8>>,
-    /// What is wrong with the first of the pages.
+    /// The error of the first of the pages.
     pub error: Error,
 }
 
-/// What is known of the range deletes of a table that was salvaged.
+/// Result for the range deletes of a salvaged table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeDeletesFound {
     /// All were read; there may be none.
     All,
-    /// There are some, and they are lost: what they deleted in older tables would come back.
+    /// There were some, and they are lost: versions that they deleted in older tables would become
+    /// visible again.
     Lost,
-    /// None were read, and nothing that is left tells whether there were any.
+    /// None were read, and no remaining page says whether there were any.
     Unknown,
 }
 
-/// What a salvage came to.
+/// Summary of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// Versions read.
+    /// Number of versions read.
     pub versions: u64,
-    /// Blocks read.
+    /// Number of blocks read.
     pub blocks: u64,
-    /// Pages of versions and metadata that do not verify, and of range deletes that are lost.
+    /// Number of lost pages: data and metadata pages that do not verify, and pages of lost range
+    /// deletes.
     pub lost_pages: u64,
-    /// Ranges of keys that may be lost.
+    /// Number of key ranges that may be lost.
     pub lost_ranges: u64,
-    /// The range deletes.
+    /// Result for the range deletes.
     pub range_deletes: RangeDeletesFound,
 }
 
-/// Reads what is left of `table` of `store`.
+/// Salvages `table` of `store`, and passes each item to `visit`.
 ///
 /// # Errors
-/// `Invalid` where there is no such file or a newer version wrote it, `Retry` where memory is short, and what
-/// `visit` says. Damage is no error.
+/// `Invalid` if there is no such file or a newer version wrote it, `Retry` if memory is short, and the
+/// errors of `visit`. Damage is no error.
 pub fn salvage(
     medium: &dyn Medium,
     store: StoreId,
@@ -106,7 +111,7 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let charge = account.charge(u64::from(2 * CHUNK_PAGES) * PAGE_BYTES as u64)?;
     let file = medium.open(&file_name(table), Access::Direct)?;
-    // A part of a page at the end is nothing.
+    // A partial page at the end is ignored.
     let pages = (file.size()? / PAGE_BYTES as u64).min(TABLE_PAGES_MAX) as u32;
     let mut salvage = Salvage {
         file,
@@ -117,7 +122,7 @@ pub fn salvage(
         visit,
         chunk: Chunk { buf: Buf::pages(1), pages: 0..0 },
         _charge: charge,
-        place: BlockPosition::new(),
+        position: BlockPosition::new(),
         last: None,
         gap: None,
         pending: Vec::new(),
@@ -136,7 +141,7 @@ pub fn salvage(
     Ok(salvage.report)
 }
 
-/// Pages read ahead.
+/// A buffer of pages read ahead.
 struct Chunk {
     buf: Buf,
     pages: Range<u32>,
@@ -151,17 +156,17 @@ struct Salvage<'a> {
     visit: &'a mut dyn FnMut(Salvaged<'_>) -> Result<()>,
     chunk: Chunk,
     _charge: Charge,
-    place: BlockPosition,
+    position: BlockPosition,
     /// The last version read.
     last: Option<(Vec<u8>, Trailer)>,
-    /// The pages lost since.
+    /// The pages lost since the last version.
     gap: Option<LostKeys>,
-    /// Ranges lost that may turn out to be a metadata page only.
+    /// Lost ranges that may turn out to be only a metadata page.
     pending: Vec<LostKeys>,
     report: SalvageReport,
 }
 
-/// What damage is to a salvage: nothing, unless memory is short.
+/// Separates damage, which a salvage skips, from a memory shortage, which ends it.
 fn readable<T>(read: Result<T>) -> Result<Result<T, Error>> {
     match read {
         Err(error) if error.is_retryable() => Err(error),
@@ -170,7 +175,7 @@ fn readable<T>(read: Result<T>) -> Result<Result<T, Error>> {
 }
 
 impl Salvage<'_> {
-    /// The footer, where it verifies.
+    /// The footer, if it verifies.
     fn footer(&mut self, store: StoreId, table: TableId) -> Result<Option<Footer>> {
         if self.pages == 0 {
             return Ok(None);
@@ -181,14 +186,14 @@ impl Salvage<'_> {
             Footer::parse(&buf, number, self.pages)?.expect(store, table)
         });
         match read {
-            // A newer version's: what this build would find in it is not what it holds.
+            // A newer version's file: this build might misread it.
             Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
             read => Ok(readable(read)?.ok().map(|(footer, _)| footer)),
         }
     }
 
-    /// Reads all blocks up to page `end`, where that is known; where it is not, up to the first page
-    /// that tells that no block follows. The end, where it is known now.
+    /// Reads all blocks up to page `end`, if it is known; otherwise up to the first page that no block
+    /// can follow. Returns the end, if it is known by then.
     fn versions(&mut self, end: Option<u32>) -> Result<Option<u32>> {
         // The last page is the footer, readable or not.
         let scanned = end.unwrap_or(self.pages.saturating_sub(1));
@@ -197,7 +202,7 @@ impl Salvage<'_> {
             let header = match readable(self.header(page))? {
                 Ok(header) => header,
                 Err(error) => {
-                    self.lose(page, error);
+                    self.note_lost(page, error);
                     page += 1;
                     continue;
                 }
@@ -207,7 +212,7 @@ impl Salvage<'_> {
                 (PageKind::Data, number) => {
                     let error =
                         Error::corrupt("page of a run").got(format_args!("number {number}"));
-                    self.lose(page, error);
+                    self.note_lost(page, error);
                     1
                 }
                 (PageKind::Meta, _) => {
@@ -222,31 +227,31 @@ impl Salvage<'_> {
 
     fn header(&mut self, page: u32) -> Result<Header> {
         self.fetch(page, 1)?;
-        let bytes = self.chunk.bytes(page, 1);
+        let bytes = self.chunk.bytes(page, 1)?;
         verify_page(self.seed, page, bytes)?;
         Header::parse(bytes)
     }
 
-    /// Reads the block of `count` pages at `page`, which is handed out whole or not at all. The pages
-    /// passed.
+    /// Reads the block of `count` pages at `page`, and passes on all of its versions or none. Returns
+    /// the number of pages to move forward.
     fn block(&mut self, page: u32, count: u32) -> Result<u32> {
         let bytes = match readable(self.decode(page, count))? {
             Ok(bytes) => bytes,
             Err(error) => {
-                // What follows the first page may be whole, or the start of something else.
-                self.lose(page, error);
+                // The pages after the first may be sound, or begin another block.
+                self.note_lost(page, error);
                 return Ok(1);
             }
         };
         let block = Block::parse(&bytes)?;
-        self.place.first(block)?;
+        self.position.first(block)?;
         if let Some(mut lost) = self.gap.take() {
-            lost.before = Some(self.place.key().to_vec());
+            lost.before = Some(self.position.key().to_vec());
             self.hold(lost)?;
         }
         self.report.blocks += 1;
-        while let Some(entry) = self.place.entry() {
-            let (key, trailer) = (self.place.key(), entry.trailer);
+        while let Some(entry) = self.position.entry() {
+            let (key, trailer) = (self.position.key(), entry.trailer);
             (self.visit)(Salvaged::Version { key, trailer, value: block.value(entry) })?;
             self.report.versions += 1;
             match &mut self.last {
@@ -257,15 +262,15 @@ impl Salvage<'_> {
                 }
                 none => *none = Some((key.to_vec(), trailer)),
             }
-            self.place.next(block)?;
+            self.position.next(block)?;
         }
         Ok(count)
     }
 
-    /// The block at `page`, decompressed: all of its entries can be read, and are in order.
+    /// The block at `page`, decompressed. All of its entries can be read, and are in order.
     fn decode(&mut self, page: u32, count: u32) -> Result<Bytes> {
         self.fetch(page, count)?;
-        let cut = self.chunk.bytes(page, count);
+        let cut = self.chunk.bytes(page, count)?;
         for (number, page) in (page..).zip(cut.chunks_exact(PAGE_BYTES)) {
             verify_page(self.seed, number, page)?;
         }
@@ -273,9 +278,9 @@ impl Salvage<'_> {
         let bytes = decode_run(pages, count, self.dictionaries, self.account)?;
         let block = Block::parse(&bytes)?;
         let mut previous = self.last.clone();
-        self.place.first(block)?;
-        while let Some(entry) = self.place.entry() {
-            let (key, trailer) = (self.place.key(), entry.trailer);
+        self.position.first(block)?;
+        while let Some(entry) = self.position.entry() {
+            let (key, trailer) = (self.position.key(), entry.trailer);
             if let Some((last, last_trailer)) = &mut previous {
                 if key.cmp(last).then_with(|| trailer.cmp(last_trailer).reverse()).is_le() {
                     return Err(Error::corrupt("order of versions")
@@ -287,13 +292,13 @@ impl Salvage<'_> {
             } else {
                 previous = Some((key.to_vec(), trailer));
             }
-            self.place.next(block)?;
+            self.position.next(block)?;
         }
         Ok(bytes)
     }
 
     /// Notes a page that does not verify.
-    fn lose(&mut self, page: u32, error: Error) {
+    fn note_lost(&mut self, page: u32, error: Error) {
         self.report.lost_pages += 1;
         let after = || self.last.as_ref().map(|(key, _)| key.clone());
         let gap = self.gap.get_or_insert_with(|| LostKeys {
@@ -302,16 +307,17 @@ impl Salvage<'_> {
             before: None,
             error,
         });
+        invariant!(gap.pages.end <= page, "pages are scanned in order");
         gap.pages.end = page + 1;
     }
 
     /// Holds a lost range back until the next metadata page.
     fn hold(&mut self, lost: LostKeys) -> Result<()> {
         self.pending.push(lost);
-        if self.pending.len() < PENDING_MAX { Ok(()) } else { self.tell() }
+        if self.pending.len() < PENDING_MAX { Ok(()) } else { self.report_lost() }
     }
 
-    fn tell(&mut self) -> Result<()> {
+    fn report_lost(&mut self) -> Result<()> {
         for lost in self.pending.drain(..) {
             self.report.lost_ranges += 1;
             (self.visit)(Salvaged::Lost(lost))?;
@@ -319,16 +325,16 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Looks at the metadata page `page`: the page before its partition's first is the metadata page
-    /// of the partition before, whether it verifies or not.
+    /// Processes the metadata page `page`. The page before its partition's first page is the metadata
+    /// page of the previous partition, whether or not it verifies.
     fn partition_ended(&mut self, page: u32) -> Result<()> {
-        let meta = MetaPage::parse(self.chunk.bytes(page, 1)).map(|meta| meta.data_pages());
+        let meta = MetaPage::parse(self.chunk.bytes(page, 1)?).map(|meta| meta.data_pages());
         let first = meta.map_or(page, |(first, _)| first);
         self.metadata_before(first);
-        self.tell()
+        self.report_lost()
     }
 
-    /// The page before `page` held no keys.
+    /// Notes that the page before `page` held no keys.
     fn metadata_before(&mut self, page: u32) {
         for lost in &mut self.pending {
             if lost.pages.end == page {
@@ -338,11 +344,11 @@ impl Salvage<'_> {
         self.pending.retain(|lost| !lost.pages.is_empty());
     }
 
-    /// Tells of what is lost at the end of the versions, at page `end` where that is known.
+    /// Reports the ranges lost at the end of the versions, at page `end` if it is known.
     fn finish_versions(&mut self, end: Option<u32>) -> Result<()> {
         let mut gap = self.gap.take();
         if end.is_none() {
-            // More may have followed, and be cut off.
+            // More versions may have followed, and been cut off.
             let after = self.last.as_ref().map(|(key, _)| key.clone());
             let at = self.pages.saturating_sub(1);
             let error = Error::corrupt("end of a table").got("no page that belongs there");
@@ -352,10 +358,10 @@ impl Salvage<'_> {
         if let Some(end) = end {
             self.metadata_before(end);
         }
-        self.tell()
+        self.report_lost()
     }
 
-    /// Reads the range deletes: where the footer is lost, they lie behind the versions, from page `end` on.
+    /// Reads the range deletes. If the footer is lost, they follow the versions, from page `end` on.
     fn range_deletes(&mut self, footer: Option<Footer>, end: Option<u32>) -> Result<()> {
         self.report.range_deletes = match (footer, end) {
             (Some(footer), _) => {
@@ -373,8 +379,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// What is left from page `end` on of the range deletes, in either copy, and of what tells whether
-    /// there were any.
+    /// Reads from page `end` on either copy of the range deletes, or a page that says whether there were
+    /// any.
     fn ranges_behind(&mut self, end: u32) -> Result<RangeDeletesFound> {
         let before = end.checked_sub(1).map(|before| self.header(before));
         let follows_meta = matches!(before, Some(Ok(Header { kind: PageKind::Meta, .. })));
@@ -383,7 +389,7 @@ impl Salvage<'_> {
             let Ok(header) = readable(self.header(page))? else { continue };
             let count = header.run_pages() as u32;
             match (header.kind, header.number) {
-                // Nothing lies between the versions and the top level.
+                // No page lies between the versions and the top level, so there were no range deletes.
                 (PageKind::Top, 0) if page == end && follows_meta => {
                     return Ok(RangeDeletesFound::All);
                 }
@@ -407,7 +413,7 @@ impl Salvage<'_> {
         Ok(found)
     }
 
-    /// Hands out the range deletes on `count` pages from `first` on. Whether they could be read.
+    /// Passes on the range deletes on `count` pages from `first` on. False if they cannot be read.
     fn ranges(&mut self, first: u32, count: u32, footer: Option<Footer>) -> Result<bool> {
         let mut charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
         let read = self.section(PageKind::RangeDeletes, first, count, footer);
@@ -417,7 +423,7 @@ impl Salvage<'_> {
         Ok(true)
     }
 
-    /// The content of a section; a page that is lost is read from its twin, where `footer` knows one.
+    /// The content of a section. A lost page is read from its twin if `footer` knows one.
     fn section(
         &self,
         kind: PageKind,
@@ -438,7 +444,7 @@ impl Salvage<'_> {
         section(kind, &pages)
     }
 
-    /// Sees to it that the chunk holds `count` pages from `first` on.
+    /// Makes the chunk hold `count` pages from `first` on.
     fn fetch(&mut self, first: u32, count: u32) -> Result<()> {
         let end = first.checked_add(count).filter(|end| *end <= self.pages);
         let end = end.ok_or_else(|| Error::corrupt("pages of a block").expected("in the file"))?;
@@ -447,17 +453,21 @@ impl Salvage<'_> {
         }
         self.chunk = Chunk { buf: Buf::pages(1), pages: 0..0 };
         let ahead = CHUNK_PAGES.min(self.pages - first).max(count);
-        // A bad sector fails the whole read: then these pages are read alone.
+        // An unreadable sector fails the whole read; then only the needed pages are read.
         let (buf, pages) = match self.read(first, ahead) {
             Ok(buf) => (buf, ahead),
             Err(_) => (self.read(first, count)?, count),
         };
+        invariant!(
+            buf.len() == pages as usize * PAGE_BYTES && end <= first + pages,
+            "a chunk holds the pages it was read for"
+        );
         self.chunk = Chunk { buf, pages: first..first + pages };
         Ok(())
     }
 
     fn read(&self, first: u32, count: u32) -> Result<Buf> {
-        // Long blocks are charged for the time of the read; what is decoded of them, by the decoder.
+        // A long block is charged for the duration of the read; the decoder charges its decoded form.
         let more = u64::from(count.saturating_sub(CHUNK_PAGES)) * PAGE_BYTES as u64;
         let _charge = self.account.charge(more)?;
         read_raw(&*self.file, first, count, Purpose::Scrub)
@@ -465,8 +475,9 @@ impl Salvage<'_> {
 }
 
 impl Chunk {
-    fn bytes(&self, first: u32, count: u32) -> &[u8] {
+    fn bytes(&self, first: u32, count: u32) -> Result<&[u8]> {
         let at = first.saturating_sub(self.pages.start) as usize * PAGE_BYTES;
-        self.buf.get(at..at + count as usize * PAGE_BYTES).unwrap_or_default()
+        let bytes = self.buf.get(at..at + count as usize * PAGE_BYTES);
+        bytes.ok_or_else(|| broken_invariant!("pages are fetched before they are read"))
     }
 }

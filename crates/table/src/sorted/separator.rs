@@ -1,20 +1,20 @@
-//! Separators: the boundaries between neighbouring blocks, and between partitions.
+//! Separators: the boundaries between adjacent blocks, and between adjacent partitions.
 //!
-//! A separator lies after everything on its left and not after anything on its right, and is the
-//! shortest that does. It is a key, except where versions of one key lie on both sides: then it is
-//! that key and the largest trailer that can follow the left side. So a search for one version
-//! leads to the only block that may hold it.
+//! A separator is after every entry on its left, and not after any entry on its right; it is the
+//! shortest such key. If versions of one key lie on both sides, the separator is that key with the
+//! largest trailer that can follow the left side. So a search for one version leads to the only block
+//! that may contain it.
 //!
-//! They are searched in place, from the bytes as stored, without decoding or allocating.
+//! Separators are searched in place, in their stored form, without decoding or allocation.
 
 use std::cmp::Ordering;
 
-use base::{Error, Result, Trailer};
+use base::{Error, Result, Trailer, invariant};
 
-/// Bytes of a trailer.
+/// Length of a trailer, bytes.
 const TRAILER_BYTES: usize = 8;
 
-/// A key, and a trailer where the key alone does not separate.
+/// A key, with a trailer if the key alone does not separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Separator {
     pub(crate) key: Vec<u8>,
@@ -26,7 +26,7 @@ impl Separator {
     pub(crate) fn between(last: (&[u8], Trailer), first: &[u8]) -> Self {
         let (last, trailer) = last;
         if last == first {
-            // Trailers descend: whatever follows has a smaller one.
+            // Trailers descend, so every later version has a smaller one.
             let next = Trailer::from_word(trailer.word().saturating_sub(1));
             return Self { key: first.to_vec(), trailer: Some(next) };
         }
@@ -39,8 +39,8 @@ impl Separator {
     }
 }
 
-/// The first eight bytes as a number that sorts as they do, zeros where there are fewer: where two heads
-/// differ, so do the bytes, in the same order.
+/// The first eight bytes as a number with the same order, padded with zeros. If two such numbers differ,
+/// the bytes differ in the same order.
 #[inline]
 fn head_of(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk() {
@@ -57,8 +57,8 @@ pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// How wide lengths and offsets are stored: 2 bytes within a page, 4 in the top level. The highest
-/// bit of an offset says that a trailer ends the separator.
+/// Width of stored lengths and offsets: 2 bytes within a page, 4 in the top level. The highest bit of an
+/// offset says that the separator ends with a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     Page = 2,
@@ -88,7 +88,7 @@ impl Width {
 pub(crate) struct SeparatorsBuilder {
     width: Width,
     list: Vec<Separator>,
-    /// The length of the prefix that all of them share.
+    /// Length of the prefix that all of them share.
     prefix: usize,
     /// The sum of [`Separator::stored_bytes`].
     bytes: usize,
@@ -110,14 +110,18 @@ impl SeparatorsBuilder {
         self.list.clear();
     }
 
-    /// Bytes of memory in use, roughly.
+    pub(crate) const fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Approximate memory in use, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes + self.list.len() * size_of::<Separator>()
     }
 
     fn prefix_with(&self, next: &Separator) -> usize {
         match self.list.first() {
-            // They ascend, so what first and last share, all share.
+            // Separators ascend, so the common prefix of the first and the last is common to all.
             Some(first) => {
                 common_prefix(first.key.get(..self.prefix).unwrap_or_default(), &next.key)
             }
@@ -125,12 +129,12 @@ impl SeparatorsBuilder {
         }
     }
 
-    /// The bytes of the stored form.
+    /// Length of the stored form, bytes.
     pub(crate) fn encoded_bytes(&self) -> usize {
         self.size(self.list.len(), self.bytes, self.prefix)
     }
 
-    /// The bytes of the stored form with one more separator.
+    /// Length of the stored form with one more separator, bytes.
     pub(crate) fn encoded_bytes_with(&self, next: &Separator) -> usize {
         let bytes = self.bytes + next.stored_bytes();
         self.size(self.list.len() + 1, bytes, self.prefix_with(next))
@@ -143,8 +147,7 @@ impl SeparatorsBuilder {
         (self.width as usize) * (1 + count) + prefix + bytes - prefix * count
     }
 
-    /// The stored form: the prefix's length, the offset of the end of each suffix, the prefix, the
-    /// suffixes.
+    /// Encodes the prefix's length, the end offset of each suffix, the prefix, and the suffixes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         if self.list.is_empty() {
             return Ok(());
@@ -155,6 +158,7 @@ impl SeparatorsBuilder {
                 .expected(format_args!("less than {}", self.width.flag()))
                 .got(suffixes));
         }
+        let start = out.len();
         self.width.put(out, self.prefix);
         let mut end = 0;
         for separator in &self.list {
@@ -170,11 +174,15 @@ impl SeparatorsBuilder {
                 out.extend_from_slice(&trailer.word().to_le_bytes());
             }
         }
+        invariant!(
+            out.len() - start == self.encoded_bytes(),
+            "separators take the space that was reserved for them"
+        );
         Ok(())
     }
 }
 
-/// Separators as stored.
+/// A view of stored separators.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Separators<'a> {
     width: Width,
@@ -185,8 +193,8 @@ pub(crate) struct Separators<'a> {
 }
 
 impl<'a> Separators<'a> {
-    /// Views `bytes` as `count` separators. Only the outer bounds are checked here, so that it
-    /// takes a few nanoseconds; each separator's are when it is looked at.
+    /// Views `bytes` as `count` separators. Only the outer bounds are checked here, which takes a few
+    /// nanoseconds; the bounds of each separator are checked when it is used.
     pub(crate) fn parse(width: Width, count: usize, bytes: &'a [u8]) -> Result<Self> {
         if count == 0 && bytes.is_empty() {
             return Ok(Self { width, count, offsets: &[], prefix: &[], suffixes: &[] });
@@ -225,8 +233,8 @@ impl<'a> Separators<'a> {
         Ok((suffix, Some(Trailer::from_word(u64::from_le_bytes(*word)))))
     }
 
-    /// The head of the suffix of separator `index`, as [`head_of`]; none for those at the end of the bytes,
-    /// and where something is wrong.
+    /// The head of the suffix of separator `index`, as in [`head_of`]. `None` near the end of the bytes,
+    /// and for a damaged separator.
     #[inline]
     fn head(&self, index: usize) -> Option<u64> {
         let flag = self.width.flag();
@@ -237,7 +245,7 @@ impl<'a> Separators<'a> {
         let end = self.width.get(self.offsets, index)?;
         let trailer = if end & flag == 0 { 0 } else { TRAILER_BYTES };
         let bytes = (end & (flag - 1)).checked_sub(start + trailer)?;
-        // Read as a whole, and cut: what follows is another suffix.
+        // Reads eight bytes and masks those of the next suffix.
         let head = u64::from_be_bytes(*self.suffixes.get(start..)?.first_chunk()?);
         let cut = u64::MAX.checked_shr(8 * bytes.min(8) as u32).unwrap_or(0);
         Some(head & !cut)
@@ -249,8 +257,8 @@ impl<'a> Separators<'a> {
         Ok(Separator { key: [self.prefix, suffix].concat(), trailer })
     }
 
-    /// How many separators are at or before (`key`, `at`): the number of the one block, or
-    /// partition, in which that version lies if it exists.
+    /// The number of separators at or before (`key`, `at`), which is the number of the only block, or
+    /// partition, that may contain that version.
     pub(crate) fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
         let rest = match key.get(..self.prefix.len()) {
             Some(head) if head == self.prefix => key.get(self.prefix.len()..).unwrap_or_default(),
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_key_separates_and_versions_of_one_key_take_a_trailer() {
+    fn a_separator_is_the_shortest_key_or_a_key_with_a_trailer() {
         let between = |last: &[u8], first: &[u8]| Separator::between((last, trailer(9)), first).key;
         assert_eq!(between(b"abc", b"abxyz"), b"abx");
         assert_eq!(between(b"ab", b"abc"), b"abc");
@@ -301,14 +309,14 @@ mod tests {
         assert_eq!(same.trailer.unwrap().word(), trailer(9).word() - 1);
     }
 
-    /// Searches agree with a scan of the entries, at both widths, whatever the keys.
+    /// Searches agree with a scan of the entries, at both widths, for any keys.
     #[test]
     fn a_search_leads_to_the_block_that_holds_the_version() {
         let (mut rng, seed) = Rng::from_env();
         for round in 0..200 {
             let mut entries: Vec<(Vec<u8>, std::cmp::Reverse<u64>)> = (0..rng.below(80) + 2)
                 .map(|_| {
-                    // Shorter and longer than heads, and with the bytes that heads are filled up with.
+                    // Shorter and longer than heads, and with the bytes that pad heads.
                     let length = 1 + rng.below(12) as usize;
                     let letters = if rng.one_in(2) { [b'a', b'b', b'c'] } else { [0, 1, 255] };
                     let letter = |_| letters[rng.below(3) as usize];

@@ -1,14 +1,14 @@
-//! The words in which a resumable read asks for pages and gets them.
+//! The interface of resumable reads: how a read asks for pages and gets them.
 //!
-//! A read is a machine that never touches a device: a step says what it needs, its driver finds
-//! the pages (in a cache, or on the medium, verifying them) and hands them to the next step. So
-//! one thread can keep many reads in flight, and every caller shares one read path.
+//! A read never touches a device. A step returns the span that it needs. The caller finds the pages, in
+//! a cache or on the medium, verifies them, and passes them to the next step. So one thread can keep
+//! many reads in flight, and all callers share one read path.
 
 use std::sync::Arc;
 
 use arena::{Frame, FrameBlock};
-use base::TableId;
 use base::limits::PAGE_BYTES;
+use base::{TableId, invariant};
 use bytes::Bytes;
 use media::Buf;
 use media::scm::Pinned;
@@ -18,58 +18,58 @@ use media::scm::Pinned;
 pub struct Span {
     /// The table.
     pub table: TableId,
-    /// The digest of the file they lie in, which stands for its content.
+    /// The digest of the file, which identifies its content.
     pub file: u64,
     /// The first page.
     pub first: u32,
-    /// How many pages, at least one.
+    /// Number of pages, at least one.
     pub pages: u32,
-    /// Whether they are metadata (a partition's separators and filter) rather than data.
+    /// Whether the pages are metadata (a partition's separators and filter) or data.
     pub meta: bool,
 }
 
-/// The content of a [`Span`]: verified by whoever supplies it (I8).
+/// The content of a [`Span`], verified by the supplier (I8).
 #[derive(Debug)]
 pub enum Pages {
     /// A single page, cached or not.
     Frame(Frame),
-    /// A single page where it lies in storage-class memory. Whoever read it asks [`Pages::are_lost`].
+    /// A single page in place, in storage-class memory. After reading it, check [`Pages::are_lost`].
     InPlace(Pinned),
-    /// The block that the one page holds, decompressed before.
+    /// The decompressed block of the span's only page.
     Block(Bytes),
-    /// As `Block`, where it hangs on the page's frame.
+    /// As `Block`, attached to the page's frame.
     Attached(FrameBlock),
-    /// The pages of a run that were cached each for itself, in order.
+    /// The pages of a run that were cached separately, in order.
     Frames(Vec<Frame>),
-    /// The pages of a run as a device returned them. The buffer may be longer than the span.
+    /// The pages of a run as read from a device. The buffer may be longer than the span.
     Run(Buf),
-    /// Pages that lie in a longer read, shared with whoever made it.
+    /// Pages within a longer read, which other readers share.
     Part {
         /// The read.
         buf: Arc<Buf>,
-        /// Where in it the span begins, bytes.
+        /// Offset of the span in it, bytes.
         at: usize,
-        /// How many pages it has.
+        /// Number of pages in the span.
         pages: u32,
     },
 }
 
 impl Pages {
-    /// The page, where it is one.
+    /// The page, if there is exactly one.
     #[must_use]
     pub fn one(&self) -> Option<&[u8; PAGE_BYTES]> {
         self.iter().next()?.first_chunk()
     }
 
-    /// Whether what was read of them may not have been theirs, since their medium took them away: a read
+    /// Whether the medium withdrew the pages, so that the bytes read may not be theirs. The read then
     /// asks for them again.
     #[must_use]
     pub fn are_lost(&self) -> bool {
         matches!(self, Self::InPlace(page) if page.is_lost())
     }
 
-    /// The pages in order, none of a block; no more than the span has where the supplier sent a longer
-    /// buffer.
+    /// The pages in order; none for a block. At most as many as the span has, even if the buffer is
+    /// longer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (one, many, run) = match self {
             Self::Frame(frame) => (Some(&**frame as &[u8]), None, None),
@@ -78,8 +78,9 @@ impl Pages {
             Self::Block(_) | Self::Attached(_) => (None, None, None),
             Self::Run(buf) => (None, None, Some(buf.chunks_exact(PAGE_BYTES))),
             Self::Part { buf, at, pages } => {
-                let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES).unwrap_or_default();
-                (None, None, Some(part.chunks_exact(PAGE_BYTES)))
+                let part = buf.get(*at..*at + *pages as usize * PAGE_BYTES);
+                invariant!(part.is_some(), "a part lies in the read that it is of");
+                (None, None, Some(part.unwrap_or_default().chunks_exact(PAGE_BYTES)))
             }
         };
         let many = many.into_iter().flatten().map(|frame| &**frame as &[u8]);
@@ -87,11 +88,11 @@ impl Pages {
     }
 }
 
-/// What a step of a read came to.
+/// The result of a step of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// The read is done.
     Ready(T),
-    /// The read goes on once these pages are supplied; the same as the last time where those were lost.
+    /// The read needs these pages next; the same span again if its pages were lost.
     Need(Span),
 }

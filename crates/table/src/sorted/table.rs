@@ -1,14 +1,14 @@
-//! An open table: its file, its facts, and its top level in memory.
+//! An open table: its file, its properties, and its top level in memory.
 //!
-//! Opening reads footer, properties and top level, usually in one read. Everything else is read
-//! page by page by [`PointRead`](super::PointRead) and [`TableCursor`](super::TableCursor), whose
-//! drivers hold caches and queues.
+//! Opening reads footer, properties and top level, usually in one read. All other pages are read one by
+//! one by [`PointRead`](super::PointRead) and [`TableCursor`](super::TableCursor), whose callers own
+//! caches and queues.
 //!
-//! Shared in an `Arc`, immutable. Pins about 20 bytes for each partition of about a hundred pages, and
-//! the range deletes, charged to memory (I10).
+//! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages,
+//! and the range deletes, charged (I10).
 //!
-//! A table that was made outside the store, and taken in whole, says nothing of when: it is opened
-//! with the sequence number at which all of it is to be read.
+//! An ingested table was made outside the store and has no seqnos of its own. It is opened with the
+//! seqno at which all of its entries are read.
 
 use std::fmt;
 use std::iter;
@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer};
+use base::{
+    Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer, invariant,
+};
 use bytes::Bytes;
 use media::{Access, File, Medium};
 
@@ -33,7 +35,7 @@ use crate::name::file_name;
 use crate::page::{Header, PageKind};
 use crate::range_deletes::RangeDeletes;
 
-/// The most keys that [`Table::splits`] names.
+/// Most keys that [`Table::splits`] returns.
 const SPLITS_MAX: usize = 64;
 
 /// An open table.
@@ -46,7 +48,7 @@ pub struct Table {
     range_deletes: RangeDeletes,
     /// See [`Table::tail_damage`].
     tail_damage: Option<Error>,
-    /// What every entry's sequence number is, instead of the stored one.
+    /// If set, the seqno of every entry, in place of the stored one.
     seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
     /// Charged for long values.
@@ -55,14 +57,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens `table` of `store`. With `seqno`, every entry and range delete reads as of that
-    /// sequence number; such a table stores 0 in each, and no key twice. A page that cannot be read is
-    /// read again, and then from its copy, where it has one.
+    /// Opens `table` of `store`. With `seqno`, every entry and range delete reads at that seqno; such a
+    /// table stores 0 in each, and no key twice. A page that cannot be read is read again, and then from
+    /// its copy if it has one.
     ///
     /// # Errors
-    /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
-    /// given, or has sequence numbers of its own beside `seqno`; `Invalid` where there is none or a
-    /// newer version wrote it; `Retry` where memory is short.
+    /// `Corrupt` if the file is damaged, another's, or not of `expected_bytes` if given, or has seqnos
+    /// of its own although `seqno` is given; `Invalid` if there is no file or a newer version wrote it;
+    /// `Retry` if memory is short.
     pub fn open(
         medium: &dyn Medium,
         store: StoreId,
@@ -75,12 +77,13 @@ impl Table {
         let Accounts { pinned, values } = accounts.into();
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
-        let place = |error: Error| error.at(&name);
-        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(place)?;
-        let footer = tail.footer.expect(store, table).map_err(place)?;
-        tail.complete(&*file, &pinned).map_err(place)?;
-        let tail_damage = tail.lost.take().map(|(_, error)| place(error));
-        let Sections { top, properties, range_deletes, charge } = tail.sections().map_err(place)?;
+        let locate = |error: Error| error.at(&name);
+        let mut tail = Tail::read(&*file, expected_bytes, &pinned).map_err(locate)?;
+        let footer = tail.footer.expect(store, table).map_err(locate)?;
+        tail.complete(&*file, &pinned).map_err(locate)?;
+        let tail_damage = tail.lost.take().map(|(_, error)| locate(error));
+        let Sections { top, properties, range_deletes, charge } =
+            tail.sections().map_err(locate)?;
         let table = Self {
             seed: PageSeed::new(store, table),
             file,
@@ -95,17 +98,18 @@ impl Table {
             charge,
         };
         match seqno {
-            Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(place),
+            Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(locate),
             None => Ok(Arc::new(table)),
         }
     }
 
-    /// The table with every entry and range delete read as of `seqno`; it stores 0 in each, and no
-    /// key twice.
+    /// Makes every entry and range delete read at `seqno`. The table must store 0 in each, and no key
+    /// twice.
     ///
     /// # Errors
-    /// `Corrupt` where it has sequence numbers of its own.
+    /// `Corrupt` if the table has seqnos of its own.
     pub fn as_of(mut self, seqno: Seqno) -> Result<Self> {
+        invariant!(self.seqno.is_none(), "a table reads at one seqno only");
         let Properties { keys, entries, seqno_max, .. } = self.properties;
         if seqno_max > Seqno::ZERO || keys != entries {
             return Err(Error::corrupt("table to be read as of one sequence number")
@@ -123,7 +127,7 @@ impl Table {
         self.footer.table
     }
 
-    /// What the table says about itself.
+    /// The properties that the table stores.
     #[must_use]
     pub const fn properties(&self) -> &Properties {
         &self.properties
@@ -141,70 +145,73 @@ impl Table {
         self.seed
     }
 
-    /// Where the parts of the file lie.
+    /// The positions of the parts of the file.
     #[must_use]
     pub const fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// The memory pinned while the table is open.
+    /// Memory held while the table is open, bytes.
     #[must_use]
     pub const fn pinned_bytes(&self) -> u64 {
         self.charge.bytes()
     }
 
-    /// The range deletes, as of the sequence number that the table was opened with, if any.
+    /// The range deletes, at the seqno with which the table was opened, if any.
     #[must_use]
     pub const fn range_deletes(&self) -> &RangeDeletes {
         &self.range_deletes
     }
 
-    /// Why a page was read from its copy when the table was opened, where one was. Nothing is lost, and
-    /// nothing is repaired: a merge writes the table anew. What opening did not need is not looked at.
+    /// The error of the page that was read from its copy at open, if there was one. Nothing is lost, and
+    /// nothing is repaired: a merge writes the table anew. Pages that the open did not need are not
+    /// checked.
     #[must_use]
     pub const fn tail_damage(&self) -> Option<&Error> {
         self.tail_damage.as_ref()
     }
 
-    /// The table, where opening needed no page's copy: who has just written one writes it again otherwise.
+    /// Returns the table if the open needed no page's copy. For a caller that has just written the
+    /// table, and otherwise writes it again.
     ///
     /// # Errors
-    /// What [`Table::tail_damage`] says.
+    /// The error of [`Table::tail_damage`].
     pub fn whole(self: Arc<Self>) -> Result<Arc<Self>> {
         self.tail_damage.clone().map_or(Ok(self), Err)
     }
 
-    /// The sequence number that every entry reads as, where that is not the stored one.
+    /// The seqno at which every entry reads, if it is not the stored one.
     #[must_use]
     pub const fn seqno(&self) -> Option<Seqno> {
         self.seqno
     }
 
-    /// Whether the table may hold an entry of `key`; its range deletes apart.
+    /// Whether the table may contain an entry of `key`. Range deletes do not count.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         let Properties { entries, first_key, last_key, .. } = &self.properties;
         *entries > 0 && key >= &**first_key && key <= &**last_key
     }
 
-    /// The first page that no walk over the keys before `end` needs. Takes no read.
+    /// The first page that no iteration over the keys before `end` needs. Takes no read.
     ///
     /// # Errors
-    /// `Corrupt` where the top level is damaged.
+    /// `Corrupt` if the top level is damaged.
     pub fn pages_before(&self, end: &[u8]) -> Result<u32> {
         let top = self.top()?;
         if top.partitions() == 0 {
             return Ok(0);
         }
         let last = top.search(end, Trailer::from_word(u64::MAX))?;
+        invariant!(last < top.partitions(), "a search in the top level leads to a partition");
         Ok(top.partition(last)?.meta_page + 1)
     }
 
-    /// As [`Table::pages_before`], told more exactly by `meta`, the metadata page of the partition in
-    /// which `end` lies.
+    /// As [`Table::pages_before`], but more exact: `meta` is the metadata page of the partition that
+    /// contains `end`.
     ///
     /// # Errors
-    /// `Corrupt` where that page is damaged.
+    /// `Corrupt` if that page is damaged.
     pub fn pages_before_within(&self, meta: &[u8], end: &[u8]) -> Result<u32> {
         let meta = MetaPage::parse(meta)?;
         let last = meta.search(end, Trailer::from_word(u64::MAX))?;
@@ -212,7 +219,7 @@ impl Table {
         Ok(first + pages)
     }
 
-    /// The partition behind the one that page `page` belongs to. Takes no read.
+    /// The partition after the one that page `page` belongs to. Takes no read.
     #[must_use]
     pub fn partition_after(&self, page: u32) -> Option<Partition> {
         let top = self.top().ok()?;
@@ -220,8 +227,8 @@ impl Table {
         (next < top.partitions()).then(|| top.partition(next).ok())?
     }
 
-    /// Keys that cut the table in parts, ascending, and the bytes of the file before each: at most
-    /// 64, about evenly apart, none where it is smaller than two partitions. Takes no read.
+    /// Keys that split the table into parts, ascending, with the file offset of each part, bytes: at
+    /// most 64, about evenly spaced, and none if the table has fewer than two partitions. Takes no read.
     #[must_use]
     pub fn splits(&self) -> Vec<(Vec<u8>, u64)> {
         let Ok(top) = self.top() else { return Vec::new() };
@@ -242,20 +249,21 @@ impl Table {
         splits
     }
 
-    /// A version as a reader sees it.
+    /// The trailer of a version as a reader sees it.
     #[inline]
-    pub(crate) fn seen(&self, trailer: Trailer) -> Trailer {
+    pub(crate) fn visible_trailer(&self, trailer: Trailer) -> Trailer {
         let kind = trailer.word() & 0xff;
         self.seqno.map_or(trailer, |seqno| Trailer::from_word(seqno.get() << 8 | kind))
     }
 
-    /// Where a reader's `at` lies among the stored versions of a key; `None`: after them all.
-    pub(crate) fn stored(&self, at: Trailer) -> Option<Trailer> {
+    /// The stored trailer that corresponds to a reader's `at`; `None` if it is after all stored versions
+    /// of a key.
+    pub(crate) fn stored_trailer(&self, at: Trailer) -> Option<Trailer> {
         match self.seqno {
             None => Some(at),
             Some(seqno) if at.seqno() < seqno => None,
             Some(seqno) if at.seqno() > seqno => Some(Trailer::from_word(u64::MAX)),
-            // Stored numbers are 0, and kinds are what they are.
+            // Stored seqnos are 0, and stored kinds are the real ones.
             Some(_) => Some(Trailer::from_word(at.word() & 0xff)),
         }
     }
@@ -282,47 +290,47 @@ impl Table {
         Span { table: self.footer.table, file: self.footer.digest, first, pages, meta }
     }
 
-    /// The metadata page that `pages` hold, read for `span`.
+    /// The metadata page on `pages`, which were read for `span`.
     pub(crate) fn meta<'a>(&self, span: Span, pages: &'a Pages) -> Result<MetaPage<'a>> {
         let page = pages.iter().next().unwrap_or_default();
-        let meta = MetaPage::parse(page).map_err(|error| self.place(error, span.first))?;
+        let meta = MetaPage::parse(page).map_err(|error| self.locate_error(error, span.first))?;
         let (first, pages) = meta.data_pages();
         if first.checked_add(pages) == Some(span.first) {
             return Ok(meta);
         }
         let error = Error::corrupt("partition").expected("its data right before its metadata");
-        Err(self.place(error.got(format_args!("{pages} pages from {first}")), span.first))
+        Err(self.locate_error(error.got(format_args!("{pages} pages from {first}")), span.first))
     }
 
-    /// The block that `pages` of `span` hold, decompressed.
+    /// The decompressed block on `pages` of `span`.
     ///
     /// # Errors
-    /// `Corrupt` where they hold none, `Retry` where memory for a long value is short.
+    /// `Corrupt` if they contain no block, `Retry` if memory for a long value is short.
     pub fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
         decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
-            .map_err(|error| self.place(error, span.first))
+            .map_err(|error| self.locate_error(error, span.first))
     }
 
-    /// As [`Table::decode`], of the one page of `span`, which the block does not keep.
+    /// As [`Table::decode`], for the only page of `span`; the block does not keep the page.
     pub(crate) fn decode_page(&self, span: Span, page: &[u8]) -> Result<Bytes> {
         decode_run(iter::once(page), span.pages, self.dictionaries(), &self.account)
-            .map_err(|error| self.place(error, span.first))
+            .map_err(|error| self.locate_error(error, span.first))
     }
 
-    /// `page` in memory of its own.
+    /// A copy of `page` in memory of its own.
     pub(crate) fn copied(&self, page: &Page) -> Pages {
         Pages::Frame(Frame::heap(&self.account, page))
     }
 
-    /// Whether decoding a data page, which was verified, decompresses it.
+    /// Whether the block on a verified data page is compressed.
     #[must_use]
     pub fn is_compressed(page: &[u8]) -> bool {
         Header::parse(page).is_ok_and(|header| header.codec != Codec::None)
     }
 
-    /// Names where `error` was met.
+    /// Adds page and table to `error`.
     #[cold]
-    pub(crate) fn place(&self, error: Error, page: u32) -> Error {
+    pub(crate) fn locate_error(&self, error: Error, page: u32) -> Error {
         error.at(format_args!("page {page}")).at(format_args!("table {}", self.id()))
     }
 }

@@ -1,11 +1,11 @@
-//! The tail of a table file: range deletes, top level, properties and footers, as opening reads them.
+//! The tail of a table file: range deletes, top level, properties and footers, which the open reads.
 //!
-//! From version 3 on everything there is written twice. What is read is the copy before the footers,
-//! with them in one read for most tables; a page of it that is damaged is read from the first copy.
-//! Which page was, is told: it is damage, though it costs nothing.
+//! From format version 3 on the whole tail is written twice. The open reads the second copy, which
+//! precedes the footers, for most tables together with them in one read. A damaged page is read from the
+//! first copy. The damage is still reported, although nothing is lost.
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, ErrorKind, PageSeed, Result};
+use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, broken_invariant};
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
@@ -19,11 +19,11 @@ use crate::page::{PageKind, verify_page};
 use crate::range_deletes::RangeDeletes;
 use crate::reread::reread;
 
-/// The pages read first: the end of the file. It holds all that opening needs for tables of up to
-/// some 100,000 pages.
+/// Pages at the end of the file that are read first. They contain all that the open needs for tables of
+/// up to about 100,000 pages.
 const TAIL_PAGES: u32 = 16;
 
-/// What an open table keeps in memory.
+/// The parts that an open table keeps in memory.
 pub(crate) struct Sections {
     pub(crate) top: Vec<u8>,
     pub(crate) properties: Properties,
@@ -31,10 +31,10 @@ pub(crate) struct Sections {
     pub(crate) charge: Charge,
 }
 
-/// The end of a table file, read once and verified under the identity it claims.
+/// The end of a table file, read once, and verified with the identity that the footer states.
 pub(crate) struct Tail {
     pub(crate) footer: Footer,
-    /// The last page that was read from its copy, and what is wrong with it.
+    /// The last page that was read from its copy, and the error of that page.
     pub(crate) lost: Option<(u32, Error)>,
     /// The file's pages from `first` on.
     buf: Buf,
@@ -43,7 +43,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Reads the last pages and the footer among them.
+    /// Reads the last pages, and the footer among them.
     pub(crate) fn read(
         file: &dyn File,
         expected_bytes: Option<u64>,
@@ -74,7 +74,7 @@ impl Tail {
         Ok(Self { footer, lost, buf, first, charge })
     }
 
-    /// The pages as read, and what is copied from them.
+    /// Memory for the pages as read, and for their copied content, bytes.
     const fn memory_for(pages: u32) -> u64 {
         2 * pages as u64 * PAGE_BYTES as u64
     }
@@ -84,7 +84,7 @@ impl Tail {
         self.footer.copy.unwrap_or(self.footer.range_deletes)
     }
 
-    /// Reads what is missing, and verifies all.
+    /// Reads the missing pages, and verifies all of them.
     pub(crate) fn complete(&mut self, file: &dyn File, account: &Account) -> Result<()> {
         let (footer, start) = (self.footer, self.start());
         if start < self.first {
@@ -100,7 +100,8 @@ impl Tail {
         };
         for number in start..footer.first_footer() {
             let at = (number - self.first) as usize * PAGE_BYTES;
-            let page = self.buf.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
+            let page = self.buf.get_mut(at..at + PAGE_BYTES);
+            let page = page.ok_or_else(|| broken_invariant!("the tail's pages were read"))?;
             if verify_page(seed, number, page).is_ok() {
                 continue;
             }
@@ -117,17 +118,18 @@ impl Tail {
         Ok(())
     }
 
-    /// Range deletes, top level and properties, and what they are charged.
+    /// Range deletes, top level and properties, with their charge.
     pub(crate) fn sections(mut self) -> Result<Sections> {
         let (Footer { range_deletes, top, properties, .. }, start) = (self.footer, self.start());
         let cut = |from: u32, to: u32| {
             let offset =
                 |page: u32| (start - self.first + (page - range_deletes)) as usize * PAGE_BYTES;
-            self.buf.get(offset(from)..offset(to)).unwrap_or_default()
+            let pages = self.buf.get(offset(from)..offset(to));
+            pages.ok_or_else(|| broken_invariant!("the tail's pages were read"))
         };
-        let mut top_level = section(PageKind::Top, cut(top, properties))?;
+        let mut top_level = section(PageKind::Top, cut(top, properties)?)?;
         let end = self.footer.tail_end();
-        let stored = section(PageKind::Properties, cut(properties, end))?;
+        let stored = section(PageKind::Properties, cut(properties, end)?)?;
         let properties = Properties::decode(&stored)?;
         let partitions = Top::parse(&top_level)?;
         partitions.check(range_deletes)?;
@@ -138,23 +140,27 @@ impl Tail {
         }
         top_level.shrink_to_fit();
         let ranges = match range_deletes < top {
-            true => section(PageKind::RangeDeletes, cut(range_deletes, top))?.into(),
+            true => section(PageKind::RangeDeletes, cut(range_deletes, top)?)?.into(),
             false => Bytes::new(),
         };
         let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
         let mut deletes = RangeDeletes::default();
         if !ranges.is_empty() {
             deletes = range_section::decode(&ranges, &mut self.charge)?;
-            // Its keys are kept in the section they came in.
+            // The keys share memory with the section.
             kept += (ranges.len() + deletes.bytes()) as u64;
+        }
+        // A long list of value files takes more memory than its encoded form.
+        if kept > self.charge.bytes() {
+            self.charge.grow(kept - self.charge.bytes())?;
         }
         self.charge.shrink_to(kept);
         Ok(Sections { top: top_level, properties, range_deletes: deletes, charge: self.charge })
     }
 }
 
-/// Reads the `pages` pages from `first` on, unverified. Where that fails they are zeros, which verify
-/// as no page: a bad sector fails a whole read, and each page is then read by itself.
+/// Reads the `pages` pages from `first` on, unverified. If the read fails the pages are zeros, which
+/// verify as no page: an unreadable sector fails the whole read, and each page is then read alone.
 fn read_end(file: &dyn File, first: u32, pages: u32) -> Result<Buf> {
     match read_raw(file, first, pages, Purpose::Meta) {
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Buf::pages(pages as usize)),
@@ -162,7 +168,7 @@ fn read_end(file: &dyn File, first: u32, pages: u32) -> Result<Buf> {
     }
 }
 
-/// The page of this number in `buf`.
+/// Page `number` of `buf`, counted from 0.
 fn page_at(buf: &[u8], number: u32) -> &[u8] {
     buf.chunks_exact(PAGE_BYTES).nth(number as usize).unwrap_or_default()
 }

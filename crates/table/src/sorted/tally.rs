@@ -1,17 +1,16 @@
-//! What the versions of a table have in common: counted as they are written, compared when they are
-//! checked.
+//! The tally of a table's versions: counted when they are written, and compared when they are checked.
 
 use std::collections::BTreeMap;
 
-use base::{EntryKind, Error, Result, Seqno, TableId, Trailer};
+use base::{EntryKind, Error, Result, Seqno, TableId, Trailer, invariant};
 
 use super::properties::{Properties, VALUE_FILES_MAX};
 use crate::pointer::Pointer;
 
-/// When a version expires, Unix milliseconds; `None` where it never does.
+/// The expiry of a version, Unix milliseconds; `None` if it never expires.
 ///
 /// # Errors
-/// `Invalid` where the value is not of the form that its kind asks for.
+/// `Invalid` if the value does not have the form of its kind.
 pub(super) fn expiry_of(kind: EntryKind, value: &[u8]) -> Result<Option<u64>> {
     let wrong = |expected: &str| {
         Err(Error::invalid("version of a table")
@@ -43,20 +42,20 @@ pub(super) struct Tally {
     pub(super) expiring: u64,
     pub(super) keys: u64,
     pub(super) raw_bytes: u64,
-    /// The smallest and the largest sequence number; none of nothing.
+    /// The smallest and the largest seqno; `None` if nothing was counted.
     pub(super) seqnos: Option<(Seqno, Seqno)>,
-    /// When the first and the last of those expire that do.
+    /// The earliest and the latest expiry; `None` if no version expires.
     pub(super) expiries: Option<(u64, u64)>,
-    /// Bytes of values by value file.
+    /// Bytes of values, by value file.
     pub(super) values: BTreeMap<TableId, u64>,
 }
 
 impl Tally {
-    /// Counts a version, in two parts: first what may be refused.
+    /// Counts a version, part one of two: the counts that may be refused.
     ///
     /// # Errors
-    /// `Invalid` where its value is not of the form that its kind asks for, or the table would point
-    /// into too many value files; nothing is counted then.
+    /// `Invalid` if its value does not have the form of its kind, or the table would point into too many
+    /// value files; then nothing is counted.
     pub(super) fn add_value(&mut self, kind: EntryKind, value: &[u8]) -> Result<()> {
         let expiry = expiry_of(kind, value)?;
         if kind == EntryKind::PutPointer {
@@ -76,7 +75,7 @@ impl Tally {
         Ok(())
     }
 
-    /// The second part: what is the same for every kind.
+    /// Counts a version, part two of two: the counts that are the same for every kind.
     pub(super) fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
         self.entries += 1;
         self.keys += u64::from(new_key);
@@ -84,15 +83,16 @@ impl Tally {
         self.add_seqnos(trailer.seqno(), trailer.seqno());
     }
 
-    /// Counts sequence numbers from the smallest to the largest.
+    /// Counts seqnos from `min` to `max`.
     pub(super) fn add_seqnos(&mut self, min: Seqno, max: Seqno) {
+        invariant!(min <= max, "the smallest seqno is not above the largest");
         self.seqnos = Some(join(self.seqnos, (min, max)));
     }
 
-    /// Counts what `other` counted, whose first key is one of these where `shares_key`.
+    /// Adds the counts of `other`. With `shares_key`, its first key is already counted here.
     ///
     /// # Errors
-    /// `Invalid` where the table would point into too many value files; nothing is counted then.
+    /// `Invalid` if the table would point into too many value files; then nothing is counted.
     pub(super) fn add_all(&mut self, other: &Self, shares_key: bool) -> Result<()> {
         let new = other.values.keys().filter(|file| !self.values.contains_key(file)).count();
         if self.values.len() + new > VALUE_FILES_MAX {
@@ -106,6 +106,7 @@ impl Tally {
         self.deletes += other.deletes;
         self.merges += other.merges;
         self.expiring += other.expiring;
+        invariant!(other.keys >= u64::from(shares_key), "a key that is shared was counted");
         self.keys += other.keys - u64::from(shares_key);
         self.raw_bytes += other.raw_bytes;
         self.seqnos = other.seqnos.map(|seqnos| join(self.seqnos, seqnos)).or(self.seqnos);
@@ -113,8 +114,12 @@ impl Tally {
         Ok(())
     }
 
-    /// Sets what it knows in `properties`, whose `range_deletes` are there.
+    /// Sets the counted fields of `properties`, whose `range_deletes` is already set.
     pub(super) fn put(self, properties: &mut Properties) {
+        invariant!(
+            self.keys <= self.entries && self.deletes + self.merges <= self.entries,
+            "keys, tombstones and operands are counted among the entries"
+        );
         let never = properties.range_deletes > 0 || self.expiring < self.entries;
         let (earliest, latest) = self.expiries.unwrap_or_default();
         properties.entries = self.entries;

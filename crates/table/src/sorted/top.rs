@@ -1,13 +1,17 @@
-//! The top level: one separator and one metadata page number for each partition.
+//! The top level: one separator and one metadata page number per partition.
 //!
-//! An open table keeps it in memory as stored, and searches it in place.
+//! An open table keeps it in memory in its stored form, and searches it in place.
 
-use base::{Cursor, Error, Result, Trailer};
+use base::{Cursor, Error, Result, Trailer, invariant};
 
 use super::separator::{Separators, SeparatorsBuilder, Width};
 
-/// The stored form: the number of partitions, their metadata pages, the separators between them.
+/// Encodes the number of partitions, their metadata pages, and the separators between them.
 pub(crate) fn encode_top(metas: &[u32], separators: &SeparatorsBuilder) -> Result<Vec<u8>> {
+    invariant!(
+        separators.len() == metas.len().saturating_sub(1),
+        "there is a separator between every two partitions"
+    );
     let mut out = Vec::new();
     out.extend_from_slice(&(metas.len() as u32).to_le_bytes());
     out.extend(metas.iter().flat_map(|page| page.to_le_bytes()));
@@ -25,14 +29,14 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The data pages.
+    /// Number of data pages.
     #[must_use]
     pub const fn data_pages(&self) -> u32 {
         self.meta_page.saturating_sub(self.first_page)
     }
 }
 
-/// The top level, read in place.
+/// A view of the top level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Top<'a> {
     count: usize,
@@ -41,7 +45,7 @@ pub(crate) struct Top<'a> {
 }
 
 impl<'a> Top<'a> {
-    /// Views the top level; a few nanoseconds.
+    /// Views the top level; takes a few nanoseconds.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new("top level", bytes);
         let count = cursor.u32()? as usize;
@@ -53,7 +57,7 @@ impl<'a> Top<'a> {
         Ok(Self { count, metas, separators })
     }
 
-    /// Checks that the partitions fill the pages before `end`, each with some data.
+    /// Checks that the partitions fill the pages before `end`, each with at least one data page.
     pub(crate) fn check(&self, end: u32) -> Result<()> {
         let mut next = 0;
         for index in 0..self.partitions() {
@@ -72,7 +76,7 @@ impl<'a> Top<'a> {
         Err(Error::corrupt("end of the partitions, pages").expected(end).got(next))
     }
 
-    /// How many there are; none in a table of range deletes only.
+    /// Number of partitions; 0 in a table of only range deletes.
     pub(crate) const fn partitions(&self) -> usize {
         self.count
     }
@@ -92,13 +96,14 @@ impl<'a> Top<'a> {
         Ok(Partition { first_page, meta_page: self.meta_page(index)? })
     }
 
-    /// The partition that page `page` belongs to; their number for a page behind all of them.
+    /// The number of the partition that page `page` belongs to; the number of partitions for a page
+    /// after them.
     pub(crate) fn holding(&self, page: u32) -> usize {
         let (metas, _) = self.metas.as_chunks();
         metas.partition_point(|meta| u32::from_le_bytes(*meta) < page)
     }
 
-    /// The one partition in which the newest version of `key` at or below `at` lies if it exists.
+    /// The only partition that may contain the newest version of `key` at or below `at`.
     pub(crate) fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
         self.separators.search(key, at)
     }

@@ -1,14 +1,14 @@
-//! Writing a table: versions in order in, a durable file out.
+//! The writer of a table: takes versions in order, and makes a durable file.
 //!
-//! The stream goes through the [`Packer`], which cuts it into blocks; the [`Partitions`], which cut
-//! the blocks into partitions and write each partition's metadata page after its data; and the
-//! [`Output`], which seals pages and writes them. Range deletes, which are handed in beside the
-//! stream, top level and properties follow, all of it twice, and two footers end the file.
+//! The versions go through the [`Packer`], which makes blocks; [`Partitions`], which groups blocks into
+//! partitions and writes each partition's metadata page after its data; and [`Output`], which seals and
+//! writes pages. Range deletes, which are added separately, top level and properties follow, all of it
+//! twice, and two footers end the file.
 //!
-//! Memory is bounded and charged (I10): buffers and one block, about 1.6 MiB, whatever the table's
-//! size; an entry over 32 KiB takes four times its length while it is added, or else is not compressed;
-//! the top level grows by about 20 bytes for each partition, some hundred pages; range deletes take what
-//! their fragments take in the file, twice at most.
+//! Memory is bounded and charged (I10). Buffers and one block take about 1.6 MiB, whatever the table's
+//! size. An entry over 32 KiB takes four times its length while it is added, or is not compressed. The
+//! top level grows by about 20 bytes per partition of about a hundred pages. Range deletes take at most
+//! twice their length in the file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
     Account, Codec, DictionaryId, EntryKind, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId,
-    TableId, Trailer,
+    TableId, Trailer, invariant,
 };
 use media::{Medium, Purpose};
 
@@ -33,10 +33,10 @@ use crate::dictionary::Dictionary;
 use crate::name::file_name;
 use crate::pointer::Pointer;
 
-/// Packer, partition and the other fixed parts of a writer.
+/// Memory of the packer, the current partition and the other parts of fixed size, bytes.
 const PARTS_BYTES: u64 = 512 << 10;
 
-/// What to write, and how.
+/// Specification of a table.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The store the table belongs to.
@@ -45,40 +45,39 @@ pub struct Spec {
     pub table: TableId,
     /// The keyspace its keys belong to.
     pub keyspace: KeyspaceId,
-    /// How blocks are compressed.
+    /// The codec for blocks.
     pub codec: Codec,
-    /// The level of zstd; no meaning for other codecs.
+    /// The level of zstd; ignored for other codecs.
     pub level: i32,
-    /// The dictionary; zstd only.
+    /// The dictionary; only for zstd.
     pub dictionary: Option<Arc<Dictionary>>,
-    /// The bits of the filter's values, at most [`FILTER_BITS_MAX`]: a key that is not there is taken
-    /// for one that may be once in 2^bits times, and each key takes 1.04 times as many bits (more
-    /// where a partition has few keys). 0: no filter. Most want
-    /// [`FILTER_BITS_DEFAULT`](super::FILTER_BITS_DEFAULT).
+    /// Bits of the filter's values, at most [`FILTER_BITS_MAX`]. The false positive rate is 1 in 2^bits,
+    /// and each key takes 1.04 times as many bits (more if a partition has few keys). 0: no filter.
+    /// [`FILTER_BITS_DEFAULT`](super::FILTER_BITS_DEFAULT) suits most tables.
     pub filter_bits: u8,
-    /// What the writes are for.
+    /// The purpose of the writes.
     pub purpose: Purpose,
 }
 
-/// What became of a table: what the manifest records.
+/// Summary of a finished table, for the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The table.
     pub table: TableId,
-    /// The length of its file.
+    /// Length of its file, bytes.
     pub file_bytes: u64,
-    /// The pages of its file.
+    /// Number of pages in its file.
     pub pages: u32,
-    /// The hash of the checksums of all pages but footers.
+    /// The hash of the checksums of all pages except footers.
     pub digest: u64,
-    /// What the table says about itself.
+    /// The properties that the table stores.
     pub properties: Properties,
-    /// The pages with keys that were read much ([`Writer::set_hot`]), metadata pages included: ascending,
+    /// The pages with hot keys ([`Writer::set_hot`]), including their metadata pages: ascending,
     /// disjoint and not adjacent.
     pub hot: Vec<Range<u32>>,
 }
 
-/// Writes one table. Dropped before it finished, it removes the file again, as far as it can.
+/// Writes one table. If dropped before it is finished, it removes the file, as far as it can.
 pub struct Writer {
     medium: Arc<dyn Medium>,
     name: String,
@@ -88,13 +87,13 @@ pub struct Writer {
     partitions: Partitions,
     last_key: Vec<u8>,
     last_trailer: Trailer,
-    /// The first error: what was written is not a table and never will be.
+    /// The first error, after which the file cannot become a table.
     failed: Option<Error>,
     finished: bool,
 }
 
-/// With the dictionary, or, where the memory for its digest is short, without it: a table without its
-/// dictionary is larger and no worse.
+/// A compressor with the dictionary or, if memory for its digest is short, without: such a table is
+/// larger but correct.
 fn compressor(
     level: i32,
     dictionary: Option<Arc<Dictionary>>,
@@ -112,8 +111,8 @@ impl Writer {
     /// Creates the file of `spec.table`.
     ///
     /// # Errors
-    /// `Retry` where memory is short, `Invalid` where the file exists or the specification makes no
-    /// sense or asks for what this build lacks; otherwise as the medium's.
+    /// `Retry` if memory is short, `Invalid` if the file exists, or the specification is inconsistent or
+    /// asks for a codec that this build lacks; otherwise the medium's.
     pub fn create(medium: &Arc<dyn Medium>, spec: Spec, account: &Account) -> Result<Self> {
         if spec.dictionary.is_some() && spec.codec != Codec::Zstd {
             return Err(Error::invalid("dictionary")
@@ -168,27 +167,29 @@ impl Writer {
         })
     }
 
-    /// Charges `account` for what grows with the table, top level and range deletes, and the writer's own for
-    /// nothing but what does not. Called before anything is added.
+    /// Charges memory that grows with the table, top level and range deletes, to `account`, and only
+    /// memory of fixed size to the writer's own account. Must be called before anything is added.
     #[must_use]
     pub fn growing_on(mut self, account: &Account) -> Self {
+        invariant!(self.is_empty(), "a writer's accounts are chosen before anything is added");
         self.partitions.grow_on(account);
         self
     }
 
-    /// Has the summary say which pages hold keys of `ranges`, which ascend and do not overlap. Called before
-    /// anything is added.
+    /// Makes the summary list the pages with keys in `ranges`, which ascend and do not overlap. Must be
+    /// called before anything is added.
     pub fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        invariant!(self.is_empty(), "hot ranges are set before anything is added");
         self.partitions.hot = HotPages::new(ranges);
     }
 
-    /// Adds a version: a put, a delete without a value, a merge operand, a put that expires (eight
-    /// bytes of expiry, little-endian Unix milliseconds over 0, then the value) or a
-    /// [`Pointer`]. Keys ascend, and trailers descend within a key.
+    /// Adds a version: a put, a delete without a value, a merge operand, an expiring put (eight bytes of
+    /// expiry, little-endian Unix milliseconds over 0, then the value) or a [`Pointer`]. Keys ascend,
+    /// and trailers descend within a key.
     ///
     /// # Errors
-    /// `Invalid` where the version is out of order or bounds or not of such a form, and nothing is
-    /// added; otherwise as the medium's, and the writer is of no more use.
+    /// `Invalid` if the version is out of order, out of bounds, or not of such a form; then nothing is
+    /// added. Otherwise the medium's, after which the writer is unusable.
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         self.check_usable()?;
         let new_key = self.check(key, trailer, value)?;
@@ -207,11 +208,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a version as [`Writer::add`] does, over whose key something newer says all by itself: a version
-    /// or a range delete at `by`. Only who reads from the version's own number on and below `by` needs it.
+    /// Adds a version as [`Writer::add`] does. A newer version or range delete at `by` supersedes it
+    /// entirely, so only reads from the version's own seqno up to below `by` need it.
     ///
     /// # Errors
-    /// As [`Writer::add`]; `Invalid` where `by` is not newer, and nothing is added.
+    /// As [`Writer::add`]; `Invalid` if `by` is not newer, and then nothing is added.
     pub fn add_superseded(
         &mut self,
         key: &[u8],
@@ -242,7 +243,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether `key` differs from the last; an error where the version does not belong here.
+    /// Whether `key` differs from the last one. An error if the version is out of bounds or out of
+    /// order.
     fn check(&self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<bool> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid("key and value length, bytes")
@@ -252,7 +254,7 @@ impl Writer {
         self.check_order(key, trailer)
     }
 
-    /// Whether `key` differs from the last; an error where it does not follow it.
+    /// Whether `key` differs from the last one. An error if the version is out of order.
     fn check_order(&self, key: &[u8], trailer: Trailer) -> Result<bool> {
         let first = self.entries() == 0;
         let order = key.cmp(&self.last_key);
@@ -269,8 +271,8 @@ impl Writer {
         Ok(first || order.is_gt())
     }
 
-    /// Whether [`Writer::add_block`] takes `block`, its place apart: it needs no dictionary but that of
-    /// the specification, and is compressed as that says or not at all.
+    /// Whether [`Writer::add_block`] can take `block`, apart from its position: it needs no dictionary
+    /// other than the specification's, and has the specification's codec or none.
     #[must_use]
     pub fn accepts(&self, block: &RawBlock) -> bool {
         let dictionary = block.dictionary();
@@ -278,20 +280,18 @@ impl Writer {
             && (dictionary == DictionaryId(0) || Some(dictionary) == self.dictionary)
     }
 
-    /// The bytes of the block that is being packed, before compression. Where there are any, passing
-    /// a block leaves the rest of that one's page empty.
+    /// Uncompressed length of the block being packed, bytes. If it is not 0, copying a block leaves the
+    /// rest of that block's page empty.
     #[must_use]
     pub fn open_bytes(&self) -> usize {
         self.packer.open_bytes()
     }
 
-    /// Adds all versions of a block of another table, as they are stored there. The block that is
-    /// being packed is ended first.
+    /// Adds all versions of a block of another table, unchanged. Ends the block being packed first.
     ///
     /// # Errors
-    /// `Invalid` where its first version is out of order, or the writer does not
-    /// [accept](Writer::accepts) it, and nothing is added; otherwise as the medium's, and the writer
-    /// is of no more use.
+    /// `Invalid` if its first version is out of order, or the writer does not [accept](Writer::accepts)
+    /// it; then nothing is added. Otherwise the medium's, after which the writer is unusable.
     pub fn add_block(&mut self, block: &RawBlock) -> Result<()> {
         self.check_usable()?;
         if !self.accepts(block) {
@@ -306,7 +306,7 @@ impl Writer {
         if let Err(error) = ended.and_then(|()| partitions.put_raw(block, shares_key)) {
             return Err(self.fail(error));
         }
-        self.packer.passed(block.payload().len());
+        self.packer.add_copied(block.payload().len());
         let (key, trailer) = block.last();
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -314,13 +314,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a fragment of range deletes: keys from `start` on and before `end` are deleted as of
-    /// each of `seqnos`, which descend. Fragments ascend and do not overlap, whatever versions are
-    /// added before, between and after them; they may cover the table's own versions.
+    /// Adds a fragment of range deletes: the keys from `start` to before `end` are deleted at each of
+    /// `seqnos`, which descend. Fragments ascend and do not overlap. They may be added before, between
+    /// or after versions, and may cover the table's own versions.
     ///
     /// # Errors
-    /// `Invalid` where the fragment is out of order or the table has too many, `Retry` where memory
-    /// is short; nothing is added then.
+    /// `Invalid` if the fragment is out of order or the table has too many, `Retry` if memory is short;
+    /// then nothing is added.
     pub fn add_range_delete(&mut self, start: &[u8], end: &[u8], seqnos: &[Seqno]) -> Result<()> {
         self.check_usable()?;
         self.partitions.add_range_delete(start, end, seqnos)
@@ -338,19 +338,19 @@ impl Writer {
         error
     }
 
-    /// The bytes of the file so far: what is packed and sealed, written or not.
+    /// Length of the file so far, bytes: all sealed pages, written or not.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         u64::from(self.partitions.output.pages()) * PAGE_BYTES as u64
     }
 
-    /// Versions added.
+    /// Number of versions added.
     #[must_use]
     pub const fn entries(&self) -> u64 {
         self.partitions.tally.entries
     }
 
-    /// Whether neither a version nor a range delete was added.
+    /// Whether no version and no range delete was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.partitions.is_empty()
@@ -359,7 +359,7 @@ impl Writer {
     /// Ends the table and makes its content durable; the caller makes its name durable.
     ///
     /// # Errors
-    /// `Invalid` where nothing was added; otherwise as the medium's. The file is then removed.
+    /// `Invalid` if nothing was added; otherwise the medium's. The file is then removed.
     pub fn finish(mut self) -> Result<Summary> {
         self.check_usable()?;
         if self.is_empty() {
@@ -369,6 +369,7 @@ impl Writer {
         }
         let partitions = &mut self.partitions;
         self.packer.finish(&mut |packed| partitions.put(packed))?;
+        invariant!(self.packer.open_bytes() == 0, "every entry is in a block");
         let properties = &mut partitions.properties;
         properties.last_key = std::mem::take(&mut self.last_key);
         properties.padding_bytes = self.packer.padding().total_bytes();
@@ -378,15 +379,15 @@ impl Writer {
         Ok(summary)
     }
 
-    /// Says that everything up to `seqno` was written before its entries, which carry no numbers.
+    /// Records that all writes up to `seqno` precede the entries, which have no seqnos.
     pub fn written_after(&mut self, seqno: Seqno) {
         self.partitions.properties.written_after = seqno;
     }
 
-    /// Gives the table up and removes its file.
+    /// Abandons the table and removes its file.
     ///
     /// # Errors
-    /// As the medium's; what is left is a file that nobody names.
+    /// The medium's; the file is then an orphan.
     pub fn abort(mut self) -> Result<()> {
         self.finished = true;
         self.medium.remove(&self.name)
@@ -396,7 +397,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody names the file; recovery removes what stays behind.
+            // The file is an orphan; recovery removes it if this does not.
             let _ = self.medium.remove(&self.name);
         }
     }

@@ -1,10 +1,10 @@
 //! The check of a value file: every page, run by run.
 //!
-//! Reads up to 256 KiB at a time; a run is decoded only for its key. A damaged page costs the value it
-//! belongs to: the walk goes on with the next page that starts a run.
+//! Reads up to 256 KiB at a time, and decodes only the key of a run. A damaged page costs only the value
+//! that it belongs to: the check continues with the next page that starts a run.
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 use media::Purpose;
 
 use super::head;
@@ -12,54 +12,55 @@ use super::read::{Values, read_footer};
 use crate::page::{Header, PageKind, fold_digest, verify_page};
 use crate::sorted::read::read_raw;
 
-/// The pages of one read.
+/// Pages per read.
 const CHUNK_PAGES: u32 = 64;
 
-/// Damages that are listed; more are counted.
+/// Damages that are listed; all are counted.
 const LISTED_MAX: usize = 100;
 
 /// Damage of a value file.
 #[derive(Clone, Debug)]
 pub struct ValueDamage {
-    /// Where it begins, and how many pages it is.
+    /// The first damaged page, and the number of damaged pages.
     pub page: u32,
     /// See `page`.
     pub pages: u32,
-    /// The key whose value is lost, where the file still tells.
+    /// The key of the lost value, if it is still readable.
     pub key: Option<Vec<u8>>,
     /// What is wrong.
     pub error: Error,
 }
 
-/// What a check found.
+/// The report of a check.
 #[derive(Clone, Debug, Default)]
 pub struct ValuesReport {
-    /// Pages read.
+    /// Number of pages read.
     pub pages: u32,
-    /// Values met whole.
+    /// Number of complete values.
     pub values: u64,
-    /// Damages met.
+    /// Number of damages.
     pub damages: u64,
     /// The first of them.
     pub listed: Vec<ValueDamage>,
 }
 
-/// The value that is walked through.
-struct Present {
+/// The value whose pages are being checked.
+struct PartialValue {
     first: Header,
     at: u32,
     key: Option<Vec<u8>>,
 }
 
 impl Values {
-    /// Reads all of the file and verifies each page (I8), the footer's too, the order of pages within
-    /// values, the number of values and the digest. `progress` is told the pages done.
+    /// Reads the whole file, and verifies each page including the footer (I8), the order of the pages
+    /// within values, the number of values, and the digest. `progress` gets the number of pages of each
+    /// read.
     ///
     /// # Errors
-    /// `Retry` where the device is out of what it needs. Damage is no error: the report has it.
+    /// `Retry` if the device is short of resources. Damage is in the report, not an error.
     pub fn verify(&self, progress: &mut dyn FnMut(u32)) -> Result<ValuesReport> {
         let mut report = ValuesReport::default();
-        let mut present: Option<Present> = None;
+        let mut partial: Option<PartialValue> = None;
         let mut digest = 0;
         let last = self.footer().pages - 1;
         let mut page = 0;
@@ -75,7 +76,7 @@ impl Values {
                 let single;
                 let bytes = match &chunk {
                     Ok(buf) => buf.chunks_exact(PAGE_BYTES).nth((number - page) as usize).map(Ok),
-                    // A sector that cannot be read costs its page alone.
+                    // An unreadable sector costs only its own page.
                     Err(_) => {
                         single = read_raw(&**self.file(), number, 1, Purpose::Scrub);
                         Some(single.as_deref().map_err(Clone::clone))
@@ -87,12 +88,12 @@ impl Values {
                     digest = fold_digest(digest, bytes);
                     Ok((Header::parse(bytes)?, bytes))
                 });
-                present = report.page(number, present, seen);
+                partial = report.page(number, partial, seen);
             }
             page += count;
             progress(count);
         }
-        if let Some(Present { at, key, .. }) = present {
+        if let Some(PartialValue { at, key, .. }) = partial {
             report.note(at, last - at, key, Error::corrupt("value").expected("all its pages"));
         }
         report.pages = self.footer().pages;
@@ -120,25 +121,26 @@ impl ValuesReport {
         }
     }
 
-    /// Takes in page `number`, after those of `present`; the value that is walked through next.
+    /// Processes page `number`, which follows the pages of `partial`. Returns the value whose pages are
+    /// not complete yet.
     fn page(
         &mut self,
         number: u32,
-        present: Option<Present>,
+        partial: Option<PartialValue>,
         seen: Result<(Header, &[u8])>,
-    ) -> Option<Present> {
+    ) -> Option<PartialValue> {
         let (header, bytes) = match seen {
             Ok(seen) => seen,
             Err(error) => {
-                let key = present.and_then(|present| present.key);
+                let key = partial.and_then(|partial| partial.key);
                 self.note(number, 1, key, error);
                 return None;
             }
         };
-        let expected = present.as_ref().map(|present| number - present.at);
-        let is_next = match (&present, expected) {
-            (Some(present), Some(index)) => {
-                header == Header { number: index as u16, ..present.first }
+        let expected = partial.as_ref().map(|partial| number - partial.at);
+        let is_next = match (&partial, expected) {
+            (Some(partial), Some(index)) => {
+                header == Header { number: index as u16, ..partial.first }
             }
             _ => header.kind == PageKind::Values && header.number == 0,
         };
@@ -147,29 +149,30 @@ impl ValuesReport {
                 .expected(format_args!("number {}", expected.unwrap_or(0)))
                 .got(format_args!("{header:?}"));
             let is_start = header.kind == PageKind::Values && header.number == 0;
-            // The rest of a value whose beginning is lost was told with its beginning.
-            if present.is_some() || header.kind != PageKind::Values {
-                self.note(number, 1, present.and_then(|present| present.key), error);
+            // The rest of a value whose first page is lost was reported with that page.
+            if partial.is_some() || header.kind != PageKind::Values {
+                self.note(number, 1, partial.and_then(|partial| partial.key), error);
             }
             return if is_start { self.begin(number, header, bytes) } else { None };
         }
-        match present {
+        match partial {
             None => self.begin(number, header, bytes),
-            Some(present) => self.ended(number, present),
+            Some(partial) => self.ended(number, partial),
         }
     }
 
-    fn begin(&mut self, at: u32, first: Header, bytes: &[u8]) -> Option<Present> {
+    fn begin(&mut self, at: u32, first: Header, bytes: &[u8]) -> Option<PartialValue> {
         let key = head::key_on(bytes, &first);
-        self.ended(at, Present { first, at, key })
+        self.ended(at, PartialValue { first, at, key })
     }
 
-    /// `present`, unless page `number` is its last.
-    fn ended(&mut self, number: u32, present: Present) -> Option<Present> {
-        if (number - present.at + 1) as usize == present.first.run_pages() {
+    /// Returns `partial` unless page `number` is its last.
+    fn ended(&mut self, number: u32, partial: PartialValue) -> Option<PartialValue> {
+        invariant!(partial.at <= number, "pages of a value are checked in order");
+        if (number - partial.at + 1) as usize == partial.first.run_pages() {
             self.values += 1;
             return None;
         }
-        Some(present)
+        Some(partial)
     }
 }

@@ -12,10 +12,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRAVAL");
 /// The newest format version of value files.
 const VERSION: u32 = 1;
 
-/// Whose a value file is, and what it holds. The values fill the pages before it.
+/// The identity and the contents of a value file. The values fill the pages before the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValuesFooter {
-    /// The pages of the file, this one included.
+    /// Number of pages in the file, this one included.
     pub pages: u32,
     /// The store the file belongs to.
     pub store: StoreId,
@@ -23,16 +23,16 @@ pub struct ValuesFooter {
     pub file: TableId,
     /// The keyspace of its values.
     pub keyspace: KeyspaceId,
-    /// How many values it holds.
+    /// Number of values in the file.
     pub values: u64,
-    /// The bytes of all values together, before compression.
+    /// Length of all values together, before compression, bytes.
     pub value_bytes: u64,
-    /// The hash of the checksums of all pages before this one, in order.
+    /// The hash of the checksums of all earlier pages, in order.
     pub digest: u64,
 }
 
 impl ValuesFooter {
-    /// The stored form.
+    /// Encodes the footer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -48,12 +48,12 @@ impl ValuesFooter {
         out
     }
 
-    /// Reads the last page of a file of `pages` pages, whoever it belongs to: the checksum is
-    /// verified under the identity the footer itself claims.
+    /// Parses the last page of a file of `pages` pages, of any identity: the checksum is verified with
+    /// the identity that the footer states.
     ///
     /// # Errors
-    /// `Corrupt` where the page is damaged or no footer, or the file has another length than the
-    /// footer says; `Invalid` where a newer version wrote it.
+    /// `Corrupt` if the page is damaged or no footer, or the file does not have the footer's length;
+    /// `Invalid` if a newer version wrote it.
     pub fn parse(page: &[u8], pages: u32) -> Result<Self> {
         let header = Header::parse(page)?;
         let mut cursor = Cursor::new("footer of a value file", payload(page, &header)?);
@@ -64,17 +64,18 @@ impl ValuesFooter {
                 .got(format_args!("a {} page with {magic:016x}", kind.name())));
         }
         let version = cursor.u32()?;
-        let said = cursor.u32()?;
+        let stated_pages = cursor.u32()?;
         let (store, file) = (StoreId(cursor.u128()?), TableId(cursor.u64()?));
         verify_page(PageSeed::new(store, file), pages.saturating_sub(1), page)?;
-        // Magic, version and seal stay where they are in every version, so that this can be said.
+        // Magic, version and checksum have the same position in every version, so that a newer version
+        // is recognised.
         if version > VERSION {
             return Err(Error::invalid("format version of a value file: a newer format")
                 .expected(format_args!("at most {VERSION}"))
                 .got(version));
         }
         let footer = Self {
-            pages: said,
+            pages: stated_pages,
             store,
             file,
             keyspace: KeyspaceId(cursor.u32()?),
@@ -83,18 +84,18 @@ impl ValuesFooter {
             digest: cursor.u64()?,
         };
         cursor.finish()?;
-        if version == 0 || said != pages {
+        if version == 0 || stated_pages != pages {
             return Err(Error::corrupt("length of a value file, pages (and format version)")
-                .expected(format_args!("{said} (and 1..={VERSION})"))
+                .expected(format_args!("{stated_pages} (and 1..={VERSION})"))
                 .got(format_args!("{pages} (and {version})")));
         }
         Ok(footer)
     }
 
-    /// The footer, where it is that of `file` in `store`.
+    /// Returns the footer if it is that of `file` in `store`.
     ///
     /// # Errors
-    /// `Corrupt` where it is another's.
+    /// `Corrupt` if it is another's.
     pub fn expect(self, store: StoreId, file: TableId) -> Result<Self> {
         if (self.store, self.file) == (store, file) {
             return Ok(self);

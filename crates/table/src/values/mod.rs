@@ -1,10 +1,10 @@
-//! Value files: long values, apart from their keys.
+//! Value files: files of separated values (key-value separation).
 //!
-//! A value of [`base::limits::VALUE_APART_BYTES`] or more leaves the tree when it is flushed: its
-//! key's entry holds a [`Pointer`](crate::Pointer), and merges move pointers. A value file is
-//! immutable, written in one stream, and lives for as long as a table points into it. Each value is a
-//! run of pages with its key before it, so that a read can tell that it met the value it came for.
-//! The format is in docs/format/values.md.
+//! A flush moves a value of [`base::limits::VALUE_APART_BYTES`] or more out of the tree: the entry of
+//! its key holds a [`Pointer`](crate::Pointer), and merges move only pointers. A value file is
+//! immutable, written in one stream, and exists as long as a table points into it. Each value is a run
+//! of pages that begins with the value's key, so that a read can verify that it got the value of its
+//! key. docs/format/values.md describes the format.
 
 mod check;
 mod footer;

@@ -1,13 +1,13 @@
-//! An open value file, and the read of one value, as a machine that asks for pages.
+//! An open value file, and the read of one value: a resumable state machine that asks for pages.
 //!
-//! Opening reads the footer. A value is one run of pages, so a read of it is one device operation.
+//! Opening reads the footer. A value is one run of pages, so reading it is one device operation.
 
 use std::fmt;
 use std::iter;
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Error, ErrorKind, KeyspaceId, PageSeed, Result, StoreId, TableId};
+use base::{Account, Error, ErrorKind, KeyspaceId, PageSeed, Result, StoreId, TableId, invariant};
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
 
@@ -18,15 +18,15 @@ use crate::sorted::read::{decode_kind, decode_pages, read_pages, read_raw};
 use crate::sorted::step::{Pages, Span, Step};
 use crate::{NoDictionaries, Pointer, values_file_name};
 
-/// The pages of one read of a value that is copied.
+/// Pages per read when a value is copied.
 const CHUNK_PAGES: u32 = 64;
 
-/// An open value file. Pins next to nothing.
+/// An open value file. Takes almost no memory.
 pub struct Values {
     file: Arc<dyn File>,
     seed: PageSeed,
     footer: ValuesFooter,
-    /// Charged for values while someone holds them.
+    /// Charged for values while readers hold them.
     account: Account,
 }
 
@@ -34,8 +34,8 @@ impl Values {
     /// Opens the value file `id` of `store`.
     ///
     /// # Errors
-    /// `Corrupt` where the file is damaged, another's, or not of `expected_bytes` where those are
-    /// given; `Invalid` where there is none or a newer version wrote it.
+    /// `Corrupt` if the file is damaged, another's, or not of `expected_bytes` if given; `Invalid` if
+    /// there is no file or a newer version wrote it.
     pub fn open(
         medium: &dyn Medium,
         store: StoreId,
@@ -52,11 +52,11 @@ impl Values {
         Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
     }
 
-    /// The value file that `known` describes. Where its footer is damaged, that is used instead: it says
-    /// nothing else, and each value verifies by itself.
+    /// Opens the value file that `known` describes. If the footer page is damaged, `known` is used
+    /// instead: the footer has no other content, and each value verifies by itself.
     ///
     /// # Errors
-    /// As [`Values::open`], damage of the footer's page apart.
+    /// As [`Values::open`], except for damage of the footer page.
     pub fn open_known(
         medium: &dyn Medium,
         known: ValuesFooter,
@@ -70,12 +70,12 @@ impl Values {
                 return Err(error);
             }
             let file = medium.open(&name, Access::Direct)?;
-            // One of another length, or another's, is not the file that is known.
+            // A file of another length, or another's, is not the known file.
             if file.size()? != bytes {
                 return Err(error);
             }
             let footer = match read_footer(&*file, Some(bytes)) {
-                // A device that failed to read it does so now.
+                // The device failed the first read, and succeeds now.
                 Ok(footer) => footer.expect(store, id).map_err(|error| error.at(&name))?,
                 Err(_) => known,
             };
@@ -84,11 +84,11 @@ impl Values {
         })
     }
 
-    /// The value file `id` of `store`, whatever its footer says: what is left of a damaged file is read
-    /// by what points into it.
+    /// Opens the value file `id` of `store`, whatever its footer says, to read the remaining values of a
+    /// damaged file by the pointers to them.
     ///
     /// # Errors
-    /// `Invalid` where there is none; otherwise as the medium's.
+    /// `Invalid` if there is no file; otherwise the medium's.
     pub fn open_damaged(
         medium: &dyn Medium,
         store: StoreId,
@@ -96,7 +96,7 @@ impl Values {
         account: &Account,
     ) -> Result<Arc<Self>> {
         let file = medium.open(&values_file_name(id), Access::Direct)?;
-        // Of a file that was cut off, every page that is left may be a value's.
+        // In a truncated file every remaining page may belong to a value.
         let pages = (file.size()? / PAGE_BYTES as u64 + 1).min(TABLE_PAGES_MAX);
         let footer = ValuesFooter {
             pages: pages as u32,
@@ -111,8 +111,7 @@ impl Values {
         Ok(Arc::new(Self { file, seed, footer, account: account.clone() }))
     }
 
-    /// The store that the footer of the value file `id` claims to belong to: for whoever has lost
-    /// the manifest.
+    /// The store in the footer of the value file `id`, for a caller that has lost the manifest.
     ///
     /// # Errors
     /// As [`Values::open`].
@@ -128,7 +127,7 @@ impl Values {
         self.footer.file
     }
 
-    /// The length of the file.
+    /// Length of the file, bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         u64::from(self.footer.pages) * PAGE_BYTES as u64
@@ -146,17 +145,17 @@ impl Values {
         self.seed
     }
 
-    /// What the file says about itself.
+    /// The footer of the file.
     #[must_use]
     pub const fn footer(&self) -> &ValuesFooter {
         &self.footer
     }
 
-    /// The key of the value that page `page` is of, where that page is not the value's first and the
-    /// pages before it still tell. Takes two reads.
+    /// The key of the value that page `page` belongs to, if the page is not the value's first and
+    /// earlier pages of the value are readable. Takes two reads.
     ///
     /// # Errors
-    /// `Corrupt` where the pages that tell are damaged too.
+    /// `Corrupt` if those pages are damaged too.
     pub fn key_on(&self, page: u32) -> Result<Option<Vec<u8>>> {
         let read = |page| read_pages(&*self.file, self.seed, page, 1, Purpose::Scrub);
         let Some(before) = page.checked_sub(1) else { return Ok(None) };
@@ -170,13 +169,13 @@ impl Values {
         Ok(head::key_on(&bytes, &Header::parse(&bytes)?))
     }
 
-    /// Hands the pages of the value that `pointer` points at to `see`, as they are stored and in
-    /// order: each one's header and content, all of them verified before the first is handed on (I8).
-    /// Past every cache; takes 256 KiB, whatever the value's length.
+    /// Passes the stored pages of the value at `pointer` to `see` in order: the header and the content
+    /// of each. All pages are verified before the first is passed on (I8). Bypasses every cache; takes
+    /// 256 KiB, whatever the value's length.
     ///
     /// # Errors
-    /// `Corrupt` where pages are damaged or hold something else than the value of `key`, and nothing
-    /// was handed on; `Retry` where memory is short; otherwise as `see`.
+    /// `Corrupt` if pages are damaged or do not hold the value of `key`, and nothing was passed on;
+    /// `Retry` if memory is short; otherwise those of `see`.
     pub(super) fn pages(
         &self,
         key: &[u8],
@@ -184,33 +183,34 @@ impl Values {
         purpose: Purpose,
         see: &mut dyn FnMut(&Header, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let place = |error: Error| error.at(values_file_name(self.id()));
-        self.check(pointer).map_err(place)?;
+        let locate = |error: Error| error.at(values_file_name(self.id()));
+        self.check(pointer).map_err(locate)?;
         let count = pointer.pages.min(CHUNK_PAGES);
         let _charge = self.account.charge(u64::from(count) * PAGE_BYTES as u64)?;
-        // What fits one read is read once.
+        // A value that fits one read is read once.
         if pointer.pages <= CHUNK_PAGES {
-            let buf = self.chunk(pointer, 0, purpose).map_err(place)?;
-            self.check_pages(key, pointer, 0, &buf).map_err(place)?;
+            let buf = self.chunk(pointer, 0, purpose).map_err(locate)?;
+            self.check_pages(key, pointer, 0, &buf).map_err(locate)?;
             return each_page(&buf, see);
         }
         for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
-            let buf = self.chunk(pointer, from, purpose).map_err(place)?;
-            self.check_pages(key, pointer, from, &buf).map_err(place)?;
+            let buf = self.chunk(pointer, from, purpose).map_err(locate)?;
+            self.check_pages(key, pointer, from, &buf).map_err(locate)?;
         }
         for from in (0..pointer.pages).step_by(CHUNK_PAGES as usize) {
-            each_page(&self.chunk(pointer, from, purpose).map_err(place)?, see)?;
+            each_page(&self.chunk(pointer, from, purpose).map_err(locate)?, see)?;
         }
         Ok(())
     }
 
-    /// Pages of a value, from its page `from` on, verified.
+    /// Verified pages of a value, from its page `from` on.
     fn chunk(&self, pointer: Pointer, from: u32, purpose: Purpose) -> Result<Buf> {
+        invariant!(from < pointer.pages, "a chunk is a part of its value");
         let count = (pointer.pages - from).min(CHUNK_PAGES);
         read_pages(&*self.file, self.seed, pointer.page + from, count, purpose)
     }
 
-    /// Whether `buf` has the pages of the value of `key` from its page `from` on.
+    /// Checks that `buf` holds the pages of the value of `key` from its page `from` on.
     fn check_pages(&self, key: &[u8], pointer: Pointer, from: u32, buf: &[u8]) -> Result<()> {
         for (number, page) in (from..).zip(buf.chunks_exact(PAGE_BYTES)) {
             let header = Header::parse(page)?;
@@ -222,7 +222,7 @@ impl Values {
                     .expected(format_args!("page {number} of {}", pointer.pages))
                     .got(format_args!("{header:?}")));
             }
-            // Of a compressed value that is all that can be said without its content.
+            // The key of a compressed value cannot be checked without decompression.
             if number == 0 && header.codec == base::Codec::None {
                 let head = head::encode(key);
                 let content = payload(page, &header)?;
@@ -238,25 +238,25 @@ impl Values {
         Ok(())
     }
 
-    /// The value of `key` that `pointer` points at. Read at once, past every cache, and verified (I8).
+    /// The value of `key` at `pointer`. One read that bypasses every cache, verified (I8).
     ///
     /// # Errors
-    /// `Corrupt` where a page is damaged or holds another value, `Retry` where memory is short;
-    /// otherwise as the medium's.
+    /// `Corrupt` if a page is damaged or holds another value, `Retry` if memory is short; otherwise the
+    /// medium's.
     pub fn value(&self, key: &[u8], pointer: Pointer, purpose: Purpose) -> Result<Bytes> {
         let read = || {
             self.check(pointer)?;
             let charge = self.account.charge(u64::from(pointer.pages) * PAGE_BYTES as u64)?;
             let (first, pages) = (pointer.page, pointer.pages);
             let buf = read_pages(&*self.file, self.seed, first, pages, purpose)?;
-            // What is made of it in place is charged there.
+            // The decoder charges the buffer that it decodes in place.
             drop(charge);
             self.decode(key, pointer, Pages::Run(buf))
         };
         read().map_err(|error: Error| error.at(values_file_name(self.id())))
     }
 
-    /// Whether `pointer` lies among the file's values.
+    /// Checks that `pointer` lies within the file's values.
     fn check(&self, pointer: Pointer) -> Result<()> {
         let end = pointer.page.checked_add(pointer.pages);
         if pointer.file == self.id() && end.is_some_and(|end| end < self.footer.pages) {
@@ -274,7 +274,7 @@ impl Values {
         Ok(content.slice(at..))
     }
 
-    /// As `decode`, of the one page of a value, which that does not keep.
+    /// As `decode`, for a value of a single page; the value does not keep the page.
     fn decode_page(&self, key: &[u8], pointer: Pointer, page: &[u8]) -> Result<Bytes> {
         let pages = iter::once(page);
         let content =
@@ -283,7 +283,7 @@ impl Values {
         Ok(content.slice(at..))
     }
 
-    /// Where the value begins in `content`, which is to be the one of `key`.
+    /// Checks that `content` holds the value of `key`, and returns its offset.
     fn check_content(&self, key: &[u8], pointer: Pointer, content: &[u8]) -> Result<usize> {
         let (found, at) = head::split(content)?;
         let bytes = (content.len() - at) as u64;
@@ -296,7 +296,7 @@ impl Values {
     }
 }
 
-/// The last page of `file`, verified under the identity it claims.
+/// The last page of `file`, verified with the identity that it states.
 pub(super) fn read_footer(file: &dyn File, expected_bytes: Option<u64>) -> Result<ValuesFooter> {
     let size = file.size()?;
     let pages = size / PAGE_BYTES as u64;
@@ -335,27 +335,27 @@ pub struct ValueRead {
 }
 
 impl ValueRead {
-    /// A read of what `pointer` points at in `values`.
+    /// A read of the value at `pointer` in `values`.
     ///
     /// # Errors
-    /// `Corrupt` where it points at something else.
+    /// `Corrupt` if the pointer is not into this file.
     pub fn new(values: Arc<Values>, pointer: Pointer) -> Result<Self> {
         values.check(pointer).map_err(|error| error.at(values_file_name(values.id())))?;
         Ok(Self { values, pointer })
     }
 
-    /// The file it reads.
+    /// The file being read.
     #[must_use]
     pub const fn values(&self) -> &Arc<Values> {
         &self.values
     }
 
-    /// Goes on: first with nothing, then with the pages that the last step needed. `key` is the one
-    /// whose value it should be.
+    /// Continues the read: first without pages, then with the pages that the last step needed. `key` is
+    /// the key of the value.
     ///
     /// # Errors
-    /// `Corrupt` where the pages are damaged or hold another value, `Retry` where memory
-    /// for the value is short.
+    /// `Corrupt` if the pages are damaged or hold another value, `Retry` if memory for the value is
+    /// short.
     pub fn step(&mut self, key: &[u8], supplied: Option<Pages>) -> Result<Step<Bytes>> {
         let Some(supplied) = supplied else { return Ok(Step::Need(self.span())) };
         let value = match supplied {

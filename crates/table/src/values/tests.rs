@@ -1,4 +1,4 @@
-//! Value files: what is written is read, and damage costs one value.
+//! Tests of value files: written values are read back, and damage costs one value.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn open(medium: &Arc<dyn Medium>) -> base::Result<Arc<Values>> {
 
 fn read(values: &Arc<Values>, key: &[u8], pointer: Pointer) -> base::Result<Bytes> {
     let mut read = ValueRead::new(Arc::clone(values), pointer)?;
-    let Step::Need(span) = read.step(key, None)? else { panic!("asks for pages first") };
+    let Step::Need(span) = read.step(key, None)? else { panic!("a read asks for pages first") };
     assert_eq!((span.first, span.pages, span.meta), (pointer.page, pointer.pages, false));
     let buf = media::Buf::pages(span.pages as usize);
     let at = u64::from(span.first) * PAGE_BYTES as u64;
@@ -70,12 +70,12 @@ fn read(values: &Arc<Values>, key: &[u8], pointer: Pointer) -> base::Result<Byte
     }
     match read.step(key, Some(Pages::Run(buf)))? {
         Step::Ready(value) => Ok(value),
-        Step::Need(_) => panic!("one span is all it needs"),
+        Step::Need(_) => panic!("a read needs one span"),
     }
 }
 
 #[test]
-fn values_of_every_length_are_read_back_and_copied_as_they_are() {
+fn values_of_every_length_are_read_back_and_copied_unchanged() {
     for codec in codecs() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let written = values(&mut Rng::new(1));
@@ -103,17 +103,17 @@ fn values_of_every_length_are_read_back_and_copied_as_they_are() {
             );
             copied.push(writer.copy(&file, key, *pointer).unwrap());
         }
-        // Nothing is compressed anew: the copy is the original to the byte.
+        // Values are not compressed again: the copy equals the original in every byte.
         assert_eq!((copied, writer.finish().unwrap()), (pointers, summary));
         let report = file.verify(&mut |_| {}).unwrap();
         assert_eq!((report.values, report.damages), (written.len() as u64, 0));
     }
 }
 
-/// What zstd takes grows with its level and with what it compresses.
+/// Memory of zstd grows with its level and with its input.
 #[test]
 #[cfg(feature = "zstd")]
-fn a_value_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
+fn a_value_is_stored_uncompressed_if_memory_is_short() {
     let value: Vec<u8> = (0..700_000u32).map(|at| (at / 1000) as u8).collect();
     for (cap, is_compressed) in [(6 << 20, false), (24 << 20, true)] {
         let account = Account::unlimited("test");
@@ -124,7 +124,7 @@ fn a_value_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
         let long = writer.add(b"long", &value, 0).unwrap();
         assert_eq!(long.pages < 10, is_compressed, "{long:?}");
         let short = writer.add(b"short", &value[..60_000], 0).unwrap();
-        assert_eq!(short.pages, 1, "what it took for the long one it gave back");
+        assert_eq!(short.pages, 1, "the memory for the long value was released");
         writer.finish().unwrap();
         assert_eq!(account.used(), 0);
         let file = open(&medium).unwrap();
@@ -134,7 +134,7 @@ fn a_value_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
 }
 
 #[test]
-fn any_flipped_byte_costs_one_value_and_is_told() {
+fn any_flipped_byte_costs_one_value_and_is_reported() {
     let written: Vec<_> = values(&mut Rng::new(2)).into_iter().take(6).collect();
     for codec in codecs() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
@@ -157,7 +157,7 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
             match open(&medium) {
                 Err(error) => {
                     assert!(page_at == footer_at && error.kind() == ErrorKind::Corrupt, "{error}");
-                    // The values are there all the same.
+                    // The values are still readable.
                     let account = Account::unlimited("test");
                     let left = Values::open_damaged(&*medium, STORE, FILE, &account).unwrap();
                     for ((key, value), pointer) in written.iter().zip(&pointers) {
@@ -185,12 +185,15 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
                         (pointer.page..pointer.page + pointer.pages).contains(&page)
                     });
                     let ((key, _), pointer) = lost.unwrap();
-                    let told = values.key_on(page).unwrap();
-                    // The page with the key must be another, and not compressed.
-                    if pointer.page == page || told.is_none() {
-                        assert!(told.is_none() && (pointer.page == page || *codec != Codec::None));
+                    let key_reported = values.key_on(page).unwrap();
+                    // The page with the key must be another page, and uncompressed.
+                    if pointer.page == page || key_reported.is_none() {
+                        assert!(
+                            key_reported.is_none()
+                                && (pointer.page == page || *codec != Codec::None)
+                        );
                     } else {
-                        assert_eq!(told.as_ref(), Some(key), "seed {seed}, page {page}");
+                        assert_eq!(key_reported.as_ref(), Some(key), "seed {seed}, page {page}");
                     }
                 }
             }
@@ -200,7 +203,7 @@ fn any_flipped_byte_costs_one_value_and_is_told() {
 }
 
 #[test]
-fn a_value_that_is_lost_while_it_is_read_in_place_is_asked_for_again() {
+fn a_value_lost_during_a_read_in_place_is_requested_again() {
     for codec in codecs() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let (key, value) = (b"key".to_vec(), vec![7; 3000]);
@@ -220,7 +223,7 @@ fn a_value_that_is_lost_while_it_is_read_in_place_is_asked_for_again() {
                 Step::Need(again) => {
                     assert!(again == span && cut.is_lost());
                     let Step::Ready(value) = read.step(&key, Some(Pages::Run(buf))).unwrap() else {
-                        panic!("one span is all it needs");
+                        panic!("a read needs one span");
                     };
                     held.push(value);
                 }
@@ -232,7 +235,7 @@ fn a_value_that_is_lost_while_it_is_read_in_place_is_asked_for_again() {
 }
 
 #[test]
-fn an_unfinished_file_goes_and_a_foreign_one_is_refused() {
+fn an_unfinished_file_is_removed_and_a_foreign_one_refused() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let account = Account::unlimited("test");
     let mut writer = ValuesWriter::create(&medium, spec(Codec::None), &account).unwrap();
@@ -251,7 +254,7 @@ fn an_unfinished_file_goes_and_a_foreign_one_is_refused() {
     assert!(ValueRead::new(values, beyond).is_err());
 }
 
-/// The bytes may not change: stores hold files of every build of this format version.
+/// The bytes must not change: stores hold files of every build of this format version.
 #[test]
 fn value_files_have_exactly_the_golden_bytes() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

@@ -1,15 +1,16 @@
-//! Writing a value file: keys and values in, pointers out.
+//! The writer of a value file: takes keys and values, and returns pointers.
 //!
-//! Values go to pages as they come, each a run of its own, compressed where that saves a page.
-//! Memory is bounded and charged (I10): buffers of 256 KiB, and three times its length for a value
-//! while it is compressed. Values over 1 MiB are not compressed, nor those that find no memory for it:
-//! they go from where they lie to their pages.
+//! Values are written as they come, each as a run of its own, compressed if that saves a page. Memory is
+//! bounded and charged (I10): buffers of 256 KiB, and three times the length of a value while it is
+//! compressed. Values over 1 MiB are not compressed, nor values for which memory is short: they are
+//! written from the caller's memory.
 
 use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
     Account, Charge, Codec, DictionaryId, Error, KeyspaceId, PageSeed, Result, StoreId, TableId,
+    invariant,
 };
 use media::{Medium, Purpose};
 
@@ -23,48 +24,49 @@ use crate::page::{PageKind, run_pages};
 use crate::sorted::output::{Output, Section, memory};
 use crate::sorted::pieces::Pieces;
 
-/// The pages of one buffer: a flush has little memory beside a table's writer.
+/// Pages of one buffer: a flush has little memory besides that of a table's writer.
 const BUFFER_PAGES: usize = 32;
 
-/// A value longer than this is not compressed.
+/// A longer value is not compressed, bytes.
 const COMPRESSED_BYTES_MAX: usize = 1 << 20;
 
-/// What is left at least beside the memory of zstd, for values that are copied or compressed.
+/// Memory that must stay free besides that of zstd, for values that are copied or compressed, bytes.
 const LEFT_BYTES: u64 = 128 << 10;
 
-/// What to write, and how.
+/// Specification of a value file.
 #[derive(Clone, Debug)]
 pub struct ValuesSpec {
     /// The store the file belongs to.
     pub store: StoreId,
-    /// The file's id: a table's id, never used before.
+    /// The file's id: from the id space of tables, never used before.
     pub file: TableId,
     /// The keyspace of its values.
     pub keyspace: KeyspaceId,
-    /// How values are compressed.
+    /// The codec for values.
     pub codec: Codec,
-    /// The level of zstd; no meaning for other codecs.
+    /// The level of zstd; ignored for other codecs.
     pub level: i32,
-    /// What the writes are for.
+    /// The purpose of the writes.
     pub purpose: Purpose,
 }
 
-/// What became of a value file: what the manifest records.
+/// Summary of a finished value file, for the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValuesSummary {
     /// The file.
     pub file: TableId,
-    /// Its length.
+    /// Length of the file, bytes.
     pub file_bytes: u64,
-    /// How many values it holds.
+    /// Number of values in the file.
     pub values: u64,
-    /// The bytes of all values together, before compression: what pointers into it add up to.
+    /// Length of all values together, before compression, bytes: the sum over all pointers into the
+    /// file.
     pub value_bytes: u64,
     /// The hash of the checksums of all pages before the footer.
     pub digest: u64,
 }
 
-/// Writes one value file. Dropped before it finished, it removes the file again, as far as it can.
+/// Writes one value file. If dropped before it is finished, it removes the file, as far as it can.
 pub struct ValuesWriter {
     medium: Arc<dyn Medium>,
     spec: ValuesSpec,
@@ -82,11 +84,11 @@ pub struct ValuesWriter {
 }
 
 impl ValuesWriter {
-    /// Creates the file of `spec.file`.
+    /// Creates the file of `spec.file`. Uses LZ4 in place of zstd if memory for zstd is short.
     ///
     /// # Errors
-    /// `Retry` where memory is short, `Invalid` where the file exists or this build lacks the codec;
-    /// otherwise as the medium's. Zstd gives way to LZ4 where there is no memory for it.
+    /// `Retry` if memory is short, `Invalid` if the file exists or this build lacks the codec; otherwise
+    /// the medium's.
     pub fn create(medium: &Arc<dyn Medium>, spec: ValuesSpec, account: &Account) -> Result<Self> {
         let charge = account.charge(memory(BUFFER_PAGES))?;
         let (codec, compressor) = match spec.codec {
@@ -119,12 +121,12 @@ impl ValuesWriter {
         })
     }
 
-    /// Adds the value of `key`, which expires at `expiry` (Unix milliseconds; 0: never). Where it
-    /// lies.
+    /// Adds the value of `key`, which expires at `expiry` (Unix milliseconds; 0: never). Returns its
+    /// pointer.
     ///
     /// # Errors
-    /// `Invalid` where key or value are too long, and nothing is added. Otherwise as the medium's, and
-    /// the writer is of no more use.
+    /// `Invalid` if key or value are too long; then nothing is added. Otherwise the medium's, after
+    /// which the writer is unusable.
     pub fn add(&mut self, key: &[u8], value: &[u8], expiry: u64) -> Result<Pointer> {
         self.check_usable()?;
         if key.is_empty() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
@@ -136,7 +138,7 @@ impl ValuesWriter {
         let raw_bytes = head.len() + value.len();
         let mut is_smaller = false;
         let is_short = self.spec.codec != Codec::None && raw_bytes <= COMPRESSED_BYTES_MAX;
-        // Without the memory for it, a value is stored as it is.
+        // If memory is short, the value is stored uncompressed.
         let charge = match is_short {
             true => self.account.try_charge(3 * raw_bytes as u64),
             false => None,
@@ -156,18 +158,18 @@ impl ValuesWriter {
             false => (Codec::None, Pieces::new(&head, value, &[])),
         };
         let put = put(&mut self.output, codec, raw_bytes, payload);
-        // Their memory was this value's.
+        // The charge covered their memory only for this value.
         (self.raw, self.payload) = (Vec::new(), Vec::new());
         drop(charge);
         self.added(put, value.len() as u64, expiry)
     }
 
-    /// Adds the value of `key` that `pointer` points at in another file, as it is stored there. Where
-    /// it lies now.
+    /// Adds the value of `key` at `pointer` in another file, copying its stored pages. Returns its new
+    /// pointer.
     ///
     /// # Errors
-    /// `Corrupt` where that value is damaged, `Retry` where memory is short; nothing is added then.
-    /// Otherwise as the medium's, and the writer is of no more use.
+    /// `Corrupt` if that value is damaged, `Retry` if memory is short; then nothing is added. Otherwise
+    /// the medium's, after which the writer is unusable.
     pub fn copy(&mut self, from: &Values, key: &[u8], pointer: Pointer) -> Result<Pointer> {
         self.check_usable()?;
         let page = self.output.pages();
@@ -180,11 +182,16 @@ impl ValuesWriter {
             }
             return Err(error);
         }
+        invariant!(
+            self.output.pages() == page + pointer.pages,
+            "a copied value has all of its pages"
+        );
         self.added(Ok((page, pointer.pages)), pointer.bytes, pointer.expiry)
     }
 
     fn added(&mut self, put: Result<(u32, u32)>, bytes: u64, expiry: u64) -> Result<Pointer> {
         let (page, pages) = put.inspect_err(|error| self.failed = Some(error.clone()))?;
+        invariant!(self.output.pages() == page + pages, "a pointer covers the pages of its value");
         self.values += 1;
         self.value_bytes += bytes;
         Ok(Pointer { file: self.spec.file, page, pages, bytes, expiry })
@@ -197,13 +204,13 @@ impl ValuesWriter {
         }
     }
 
-    /// The bytes of the file so far.
+    /// Length of the file so far, bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         u64::from(self.output.pages()) * PAGE_BYTES as u64
     }
 
-    /// The file.
+    /// The id of the file.
     #[must_use]
     pub const fn file(&self) -> TableId {
         self.spec.file
@@ -212,7 +219,7 @@ impl ValuesWriter {
     /// Ends the file and makes its content durable; the caller makes its name durable.
     ///
     /// # Errors
-    /// `Invalid` where nothing was added; otherwise as the medium's. The file is then removed.
+    /// `Invalid` if nothing was added; otherwise the medium's. The file is then removed.
     pub fn finish(mut self) -> Result<ValuesSummary> {
         self.check_usable()?;
         if self.values == 0 {
@@ -240,7 +247,7 @@ impl ValuesWriter {
     }
 }
 
-/// Writes a run; its first page, and how many it has.
+/// Writes a run. Returns its first page, and its number of pages.
 fn put(
     output: &mut Output,
     codec: Codec,
@@ -256,7 +263,7 @@ fn put(
 impl Drop for ValuesWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody names the file; recovery removes what stays behind.
+            // The file is an orphan; recovery removes it if this does not.
             let _ = self.medium.remove(&self.name);
         }
     }

@@ -74,7 +74,7 @@ impl Source {
                 Ok(true)
             }
             Self::Run(run) => match &mut run.cursor {
-                Some(cursor) => cursor.next_at_hand(),
+                Some(cursor) => cursor.fast_next(),
                 None => Ok(false),
             },
         }

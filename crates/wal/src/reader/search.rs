@@ -1,41 +1,42 @@
-//! Finds the next record of a lane behind damage.
+//! The search for the next record of a lane after damage.
 //!
-//! A record's checksum is seeded by store, lane and segment (I8), its lane sequence follows those before it
-//! and its seqnos only grow: what passes all of that is a record of this segment, stored behind what was
-//! read last. First the damaged record's own length is believed, if the record with the next lane sequence
-//! stands where it leads: nothing that a body holds is looked at then. Else every offset is tried.
+//! A record's checksum is seeded by store, lane and segment (I8), its lane sequence follows its
+//! predecessors', and seqnos only grow. Bytes that pass all three tests are a record of this segment,
+//! stored after the record read last. The search first trusts the damaged record's length: if the record
+//! with the next lane sequence follows there, no byte of a body is taken for a record. Otherwise the
+//! search tries every offset.
 //!
-//! Cost: linear. Each offset is looked at once, for some nanoseconds; checksums are computed only of what
-//! could be a record, of [`CHECKED`] times the segment's bytes at most.
+//! Cost: linear. Each offset is examined once, in nanoseconds. Checksums are computed only over
+//! candidates, of at most [`CHECKED`] times the segment's bytes.
 
 use base::limits::PAGE_BYTES;
-use base::{ErrorKind, Result};
+use base::{ErrorKind, Result, invariant};
 
-use super::{Located, PAGE, SegmentReader, What};
+use super::{LocatedContent, LocatedRecord, PAGE, SegmentReader};
 use crate::record::{BEGIN_BYTES, FIXED_BYTES, MARK_BYTES, record_bytes};
 
-/// Searches of a segment compute checksums of so many times its bytes.
+/// Bytes of checksums that searches of a segment compute, as a multiple of its length.
 const CHECKED: u64 = 4;
 
-/// The most lane sequences that damage is believed to have taken, where a record can begin anywhere and at
-/// the places where one is likely to.
+/// Most lane sequences that damage can plausibly have taken: for a record at any offset, and for one at
+/// an offset at which records typically begin.
 const REACH: u32 = 1 << 24;
 const REACH_LIKELY: u32 = 1 << 31;
 
-/// The most seqnos that damage is believed to have taken.
+/// Most seqnos that damage can plausibly have taken.
 const REACH_SEQNOS: u64 = 1 << 44;
 
-/// What a record must be to follow.
+/// The range in which the next record must lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Its lane sequence is this or a later one, below `limit`.
+    /// Its lane sequence is at least this, and below `limit`.
     pub(crate) sequence: u64,
     pub(crate) limit: u64,
-    /// Its seqno is this or a later one.
+    /// Its seqno is at least this.
     pub(crate) seqno: u64,
 }
 
-/// What could be a record.
+/// Bytes that may be a record.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     at: u64,
@@ -44,7 +45,7 @@ struct Candidate {
 }
 
 impl Wanted {
-    /// The record that the bytes at `at` could begin, in a segment that ends at `end`.
+    /// The record that may begin with `bytes` at `at`, in a segment that ends at `end`.
     fn admits(&self, at: u64, bytes: &[u8], end: u64) -> Option<Candidate> {
         let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
         let [_, _, _, _, _, _, _, kind, low @ .., _, _, _, _, _, _, _, _] = *fixed;
@@ -71,21 +72,30 @@ impl Wanted {
 }
 
 impl SegmentReader {
-    /// The first record from here on that is `wanted`, and goes behind it; `None` leaves the position as it
-    /// is. Pages that the device cannot read are passed over.
+    /// The first `wanted` record from the current offset on; moves past it. `None` leaves the offset as
+    /// it is. Pages that the device cannot read are skipped.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
-    pub(crate) fn search(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    /// `Retry` if memory is short.
+    pub(crate) fn search(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let found = match self.behind_damaged(wanted)? {
             Some(found) => Some(found),
             None => self.anywhere(wanted)?,
         };
-        Ok(found.inspect(|found| self.go_behind(found)))
+        if let Some(found) = &found {
+            invariant!(
+                (wanted.sequence..wanted.limit).contains(&found.sequence)
+                    && wanted.seqno <= found.seqno,
+                "a search finds a record in the range that it was given"
+            );
+            self.move_past(found);
+        }
+        Ok(found)
     }
 
-    /// The record with the next lane sequence, where the length of the damaged one leads.
-    fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    /// The record with the next lane sequence, if it stands at the end of the damaged record according
+    /// to that one's length.
+    fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let next = Wanted { sequence: wanted.sequence.saturating_add(1), ..*wanted };
         for at in [self.at, self.at.next_multiple_of(PAGE)] {
             let Some(whole) = self.peek(at)?.and_then(|bytes| record_bytes(&bytes)) else {
@@ -105,11 +115,11 @@ impl SegmentReader {
         Ok(None)
     }
 
-    fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<Located>> {
+    fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let (mut at, end) = (self.at, self.end);
         while at < end {
             let page = (at + 1).next_multiple_of(PAGE).min(end);
-            // A record may begin at the end of a page.
+            // A record's fixed part may begin on this page and end on the next.
             let beyond = (page + FIXED_BYTES as u64 - 1).min(end);
             let len = if self.readable(at, beyond)? {
                 beyond - at
@@ -134,8 +144,8 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// The record, if its checksum matches and what it says is possible.
-    fn verify(&mut self, wanted: &Wanted, candidate: &Candidate) -> Result<Option<Located>> {
+    /// The candidate as a record, if its checksum matches and its fields are plausible.
+    fn verify(&mut self, wanted: &Wanted, candidate: &Candidate) -> Result<Option<LocatedRecord>> {
         let Candidate { at, bytes, sequence } = *candidate;
         let most = self.end.saturating_mul(CHECKED);
         if self.checked.saturating_add(bytes) > most || !self.readable(at, at + bytes)? {
@@ -143,20 +153,20 @@ impl SegmentReader {
         }
         self.checked += bytes;
         let Ok(found) = self.parse(at, None)? else { return Ok(None) };
-        // A Begin says which one it is, however far it is off.
-        let sequence = match found.what {
-            What::Begin(begin) => begin.sequence,
-            What::Batch { .. } | What::Mark { .. } => sequence,
+        // A Begin states its full lane sequence, at any distance.
+        let sequence = match found.content {
+            LocatedContent::Begin(begin) => begin.sequence,
+            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => sequence,
         };
-        let is_possible = match found.what {
-            What::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
-            What::Mark { durable } => durable <= sequence,
-            What::Batch { .. } => true,
+        let is_possible = match found.content {
+            LocatedContent::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
+            LocatedContent::Mark { durable } => durable <= sequence,
+            LocatedContent::Batch { .. } => true,
         };
-        Ok(is_possible.then_some(Located { sequence, ..found }))
+        Ok(is_possible.then_some(LocatedRecord { sequence, ..found }))
     }
 
-    /// The fixed part of a record at `at`, where there is room for one that can be read.
+    /// The fixed part of a record at `at`, if it lies in the file and the device can read it.
     fn peek(&mut self, at: u64) -> Result<Option<[u8; FIXED_BYTES]>> {
         let end = at.saturating_add(FIXED_BYTES as u64);
         if end > self.end || !self.readable(at, end)? {
@@ -165,7 +175,7 @@ impl SegmentReader {
         Ok(self.bytes(at, FIXED_BYTES)?.first_chunk().copied())
     }
 
-    /// Whether the device gives these bytes.
+    /// Whether the device can read these bytes.
     fn readable(&mut self, at: u64, end: u64) -> Result<bool> {
         match self.bytes(at, (end - at) as usize) {
             Ok(_) => Ok(true),

@@ -1,9 +1,9 @@
-//! Power cuts and process deaths, one after another: what was synced comes back, everything comes
-//! back whole, in order, and as it was last written (I11). What a recovery cut off stays away.
+//! Power cuts and process deaths in sequence: synced records come back, and every record comes back
+//! whole, in order and as last written (I11). A tail that recovery cut off stays cut off.
 //!
-//! A script of random operations runs on a device that is frozen at a chosen moment. What a crash
-//! leaves is opened and compared with the history, and the script goes on from there: three
-//! crashes in a row, each also while the log is being opened, with deaths of the process between.
+//! A script of random operations runs on a device that is frozen at a chosen change. The image that the
+//! crash leaves is opened and compared with the history, and the script continues from there: three
+//! crashes in a row, some of them during an open, with process deaths between.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use media::{Faulty, Freeze};
 
 use super::*;
 
-/// The keyspace that is flushed now and then, and the one that is flushed often.
+/// The keyspace that is rarely flushed, and the one that is flushed often.
 const IDLE: KeyspaceId = KeyspaceId(1);
 const BUSY: KeyspaceId = KeyspaceId(2);
 
-/// What the engine knows: it stands for the manifest and the tables, whose own crash safety is
-/// tested elsewhere. So a flush counts only if it was over before the crash.
+/// State of the engine: it stands for the manifest and the tables, whose crash safety has its own tests.
+/// So a flush counts only if it finished before the crash.
 #[derive(Clone, Default)]
 struct Engine {
-    /// Every record that the log may hold: its end, keyspace and body.
+    /// Every record that the log may hold: end seqno, keyspace and body.
     history: BTreeMap<u64, (u64, KeyspaceId, Vec<u8>)>,
     /// The last seqno that a sync acknowledged.
     synced: u64,
-    /// Records of the idle and the busy keyspace below these are in tables.
+    /// Records of the idle and the busy keyspace below these seqnos are in tables.
     below: [u64; 2],
     /// The last seqno appended.
     last: u64,
-    /// Where the log durably begins, and where who takes over from a dead process sees it begin.
+    /// The durable start of the log, and the start that the next process sees after a process death.
     start: Start,
     seen: Start,
 }
@@ -55,7 +55,7 @@ impl Engine {
         self.below[keyspace.0 as usize - 1]
     }
 
-    /// Compares what was replayed with the history, which then ends where the log does.
+    /// Compares the replayed records with the history, and cuts the history to the end of the log.
     fn compare(&mut self, recovery: &Recovery, replayed: &Replayed, context: &str) {
         let last = recovery.last.get();
         assert!(last >= self.synced, "{context}: synced up to {}, got {last}", self.synced);
@@ -81,7 +81,7 @@ fn difference(needed: &[(u64, &Vec<u8>)], got: &[(u64, &Vec<u8>)]) -> String {
     )
 }
 
-/// Runs `steps` random operations. What happens once the device is frozen does not count.
+/// Runs `steps` random operations. Operations after the device is frozen do not count.
 fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u32) {
     for _ in 0..steps {
         match rng.below(16) {
@@ -113,7 +113,7 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
             12 => drop(log.prepare(1 + rng.below(2) as usize).unwrap()),
             13 => log.rotate().unwrap(),
             14 => {
-                // Else a batch could be half in a table and lost from the log.
+                // Otherwise a batch could be in a table in part and lost from the log.
                 log.sync(Seqno::new(engine.last)).unwrap();
                 if !device.is_frozen() {
                     engine.synced = engine.last;
@@ -140,7 +140,7 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
     }
 }
 
-/// Three lives of a log, each ended by a power cut at the moment that `at` picks.
+/// Three lives of a log, each ended by a power cut at the change that `at` picks.
 fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
     let mut rng = Rng::new(seed);
     let mut device = Arc::new(Faulty::new(seed));
@@ -150,7 +150,7 @@ fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
         let context = format!("TERRACE_SEED={seed}, life {life}, {moment:?}");
         device.freeze(moment);
         let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
-        // Processes die and others take over, while nothing of what they left is synced by that.
+        // Processes die and others take over; that syncs none of the files.
         for process in 0..1 + rng.below(3) {
             let (log, recovery, replayed) =
                 engine.open(&medium).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -159,7 +159,7 @@ fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
             }
             engine.compare(&recovery, &replayed, &context);
             if !device.is_frozen() {
-                // What an open replayed is durable when it returns.
+                // The records that an open replayed are durable when it returns.
                 engine.synced = engine.last;
             }
             let steps = 5 + rng.below(40) as u32;
@@ -177,11 +177,11 @@ fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
 }
 
 #[test]
-fn every_sync_point_of_three_lives_can_be_the_last() {
+fn a_crash_at_any_sync_of_three_lives_loses_no_synced_record() {
     let (mut rng, seed) = Rng::from_env();
     for point in 0..60 {
         for _ in 0..2 {
-            // A failure prints the seed of its own script, which is enough to see it again here.
+            // A failure prints the seed of its own script, which reproduces it here.
             let script =
                 if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
             lives(script, |life, rng| {
@@ -192,7 +192,7 @@ fn every_sync_point_of_three_lives_can_be_the_last() {
 }
 
 #[test]
-fn any_change_of_three_lives_can_be_the_last() {
+fn a_crash_at_any_change_of_three_lives_loses_no_synced_record() {
     let (mut rng, seed) = Rng::from_env();
     for _ in 0..120 {
         let script = if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
@@ -200,10 +200,10 @@ fn any_change_of_three_lives_can_be_the_last() {
     }
 }
 
-/// The open itself is cut: few changes, many crashes, so that a log is recovered again and again
-/// before anything is appended to it.
+/// The open itself is cut: few changes, many crashes, so that a log is recovered repeatedly before any
+/// append.
 #[test]
-fn a_recovery_can_be_cut_as_often_as_it_likes() {
+fn a_recovery_can_crash_repeatedly_and_loses_no_synced_record() {
     let (mut rng, seed) = Rng::from_env();
     for _ in 0..80 {
         let script = if std::env::var_os("TERRACE_SEED").is_some() { seed } else { rng.next_u64() };
@@ -213,8 +213,8 @@ fn a_recovery_can_be_cut_as_often_as_it_likes() {
     }
 }
 
-/// Records beyond a gap: the first life leaves later records without an earlier one; the second
-/// gives their seqnos out again and crashes too; they never come back.
+/// Records beyond a gap: the first life leaves later records without an earlier one. The second life
+/// assigns their seqnos again and crashes too. The records beyond the gap never come back.
 #[test]
 fn records_beyond_a_gap_never_come_back() {
     let medium = Arc::new(MemoryMedium::new());
@@ -224,7 +224,7 @@ fn records_beyond_a_gap_never_come_back() {
         append(&log, 1, 1, &vec![at; 5000]).unwrap();
     }
     drop(log);
-    // Loses the third record, in the second segment or the first, wherever it lies.
+    // Loses the third record, in the first segment or the second.
     let lost = find(&medium, &[2; 100]);
     let mut content = medium.content(&lost.0).unwrap();
     content[lost.1..lost.1 + 50].fill(0);
@@ -239,7 +239,7 @@ fn records_beyond_a_gap_never_come_back() {
     }
 }
 
-/// The file and the offset where `bytes` first are.
+/// The file and the offset at which `bytes` first occur.
 fn find(medium: &MemoryMedium, bytes: &[u8]) -> (String, usize) {
     for file in medium.list().unwrap() {
         let content = medium.content(&file.name).unwrap();
@@ -247,5 +247,5 @@ fn find(medium: &MemoryMedium, bytes: &[u8]) -> (String, usize) {
             return (file.name, at);
         }
     }
-    panic!("the bytes are nowhere");
+    panic!("no file contains the bytes");
 }

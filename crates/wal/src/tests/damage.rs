@@ -1,12 +1,12 @@
-//! Damage at rest: every byte flipped, every length cut. Never a panic, never a record that was
-//! not written or out of order, and never the silent loss of what was synced.
+//! Damage at rest: every byte flipped, every length cut. Recovery never panics, never returns a record
+//! that was not written or out of order, and never loses a synced record silently.
 
 use base::{Budget, ErrorKind, Rng};
 
 use super::salvage::{assert_salvaged, salvage};
 use super::*;
 
-/// A log of two segments and some syncs, and what is in it.
+/// A log of two segments with some syncs, and its records.
 pub(super) fn written() -> (Vec<(String, Vec<u8>)>, Replayed) {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
@@ -36,7 +36,7 @@ pub(super) fn image(files: &[(String, Vec<u8>)]) -> Arc<dyn Medium> {
     Arc::new(medium)
 }
 
-/// Every record was synced: a flip is reported, or it changed nothing.
+/// Every record was synced: a flip is reported, or has no effect.
 #[test]
 fn a_flipped_byte_is_reported_or_harmless() {
     let (files, expected) = written();
@@ -45,7 +45,7 @@ fn a_flipped_byte_is_reported_or_harmless() {
     for file in 0..files.len() {
         let content = &files[file].1;
         let used = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-        // Every byte in use, and some of the free space.
+        // Every byte in use, and some bytes of the free space.
         for at in (0..used).chain((used..content.len()).step_by(61)) {
             let mut bad = files.clone();
             let mask = 1 << rng.below(8);
@@ -69,12 +69,12 @@ fn a_flipped_byte_is_reported_or_harmless() {
             }
         }
     }
-    // The headers and the records themselves; the padding and the last Mark.
+    // The headers and the records; not the padding and the last Mark.
     assert!(reported > 2 * 4096 + 5000, "{reported} reported");
     assert!(harmless > 4096, "{harmless} harmless");
 }
 
-/// A file that was cut is reported: only a log without its last segments is a log all the same.
+/// A file that was cut is reported. A log without its newest segments is a valid log.
 #[test]
 fn a_cut_file_is_reported() {
     let (files, expected) = written();
@@ -94,7 +94,7 @@ fn a_cut_file_is_reported() {
     }
 }
 
-/// A segment that is missing from the middle, or that stands in another's place, is reported.
+/// A segment that is missing from the middle, or is in place of another one, is reported.
 #[test]
 fn a_missing_or_exchanged_segment_is_reported() {
     let medium = Arc::new(MemoryMedium::new());
@@ -114,7 +114,7 @@ fn a_missing_or_exchanged_segment_is_reported() {
     let mut exchanged: Vec<_> = names.iter().map(content).collect();
     exchanged[1].1 = exchanged[2].1.clone();
     let error = open(&image(&exchanged)).unwrap_err();
-    assert!(error.to_string().contains("another's place"), "{error}");
+    assert!(error.to_string().contains("another segment"), "{error}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn random_bytes_never_panic_the_parsers() {
 }
 
 #[test]
-fn a_shortage_of_memory_is_no_damage() {
+fn a_memory_shortage_is_not_reported_as_damage() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     for bytes in [10, 2 << 20, 10] {
@@ -149,9 +149,9 @@ fn a_shortage_of_memory_is_no_damage() {
     assert_eq!(open(&medium).unwrap().2.len(), 3);
 }
 
-/// Whoever reads on counts from behind a batch.
+/// A reader continues at the seqno after a batch.
 #[test]
-fn a_batch_beyond_the_last_number_is_no_record() {
+fn a_batch_beyond_the_largest_seqno_is_refused() {
     for (ops, is_record) in [(2, true), (3, false)] {
         let mut head = vec![0; crate::FIXED_BYTES];
         head.extend([ops, 1, 1]);
@@ -161,9 +161,9 @@ fn a_batch_beyond_the_last_number_is_no_record() {
     }
 }
 
-/// A file that no log made: its number would leave none for the next.
+/// A file name that no log creates: its number would leave none for the next segment.
 #[test]
-fn a_segment_whose_number_no_log_reaches_is_refused() {
+fn a_segment_number_beyond_the_maximum_is_refused() {
     let medium = Arc::new(MemoryMedium::new());
     medium.insert("log-0-18446744073709551614", Vec::new()).unwrap();
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;

@@ -1,4 +1,4 @@
-//! A copy of what lies before a point is a log that ends there, whatever is appended meanwhile.
+//! A copy of the extents before a point is a log that ends there, whatever is appended meanwhile.
 
 use base::Rng;
 use base::limits::PAGE_BYTES;
@@ -23,7 +23,7 @@ fn copy(from: &Arc<dyn Medium>, end: Option<LogEnd>) -> Arc<dyn Medium> {
 }
 
 #[test]
-fn a_copy_up_to_a_point_is_the_log_up_to_it() {
+fn a_copy_up_to_a_point_replays_the_records_before_it() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..40 {
         let why = format!("TERRACE_SEED={seed}, round {round}");
@@ -61,7 +61,7 @@ fn a_copy_up_to_a_point_is_the_log_up_to_it() {
 }
 
 #[test]
-fn a_log_without_a_segment_has_no_end_and_all_of_it_is_copied() {
+fn a_log_without_an_active_segment_has_no_end_and_is_copied_whole() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 1, b"one").unwrap();

@@ -19,7 +19,7 @@ fn assert_poisoned(log: &Log) {
 }
 
 #[test]
-fn a_failed_store_poisons_and_what_was_synced_comes_back() {
+fn a_failed_store_poisons_the_log_and_synced_records_come_back() {
     let (device, medium) = faulty();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 1, b"kept").unwrap();
@@ -29,7 +29,7 @@ fn a_failed_store_poisons_and_what_was_synced_comes_back() {
     assert_eq!(append(&log, 1, 1, b"lost").unwrap_err().kind(), ErrorKind::Poisoned);
     assert_poisoned(&log);
     assert_eq!((log.last().get(), log.durable().get()), (2, 1));
-    // The device is well again, the log is not: nothing is retried.
+    // The device works again, but the log stays poisoned: nothing is retried.
     device.heal();
     assert_poisoned(&log);
     drop(log);
@@ -38,7 +38,7 @@ fn a_failed_store_poisons_and_what_was_synced_comes_back() {
 }
 
 #[test]
-fn a_failed_sync_poisons_and_acknowledges_nothing() {
+fn a_failed_sync_poisons_the_log_and_acknowledges_nothing() {
     for at in 0..2 {
         let (device, medium) = faulty();
         let (log, ..) = open(&medium).unwrap();
@@ -55,10 +55,10 @@ fn a_failed_sync_poisons_and_acknowledges_nothing() {
     }
 }
 
-/// A segment that may be lost costs whoever needs it, until another can be made; what of it comes back with a
-/// power cut is no damage.
+/// A segment that cannot be made durable costs the callers that need it, until another one can be made.
+/// If its file comes back with a power cut, it is not damage.
 #[test]
-fn a_segment_that_cannot_be_made_fails_nothing_else() {
+fn a_segment_that_cannot_be_made_fails_only_the_appends_that_need_it() {
     let rules = [(OpKind::Names, "directory"), (OpKind::Sync, "log-"), (OpKind::Write, "log-")];
     for (seed, (on, name)) in (0..20).flat_map(|seed| rules.map(|rule| (seed, rule))) {
         let device = Arc::new(Faulty::new(seed));
@@ -75,7 +75,7 @@ fn a_segment_that_cannot_be_made_fails_nothing_else() {
         assert_eq!(device.struck(), 1);
         log.sync(log.last()).unwrap();
         replayed(1);
-        // One that is needed at once.
+        // A segment that is needed at once.
         append(&log, 1, 1, &[1; 20_000]).unwrap();
         device.inject(Rule::new(OpKind::Names, Fault::Io).name("directory")).unwrap();
         assert_ne!(append(&log, 1, 1, &[2; 20_000]).unwrap_err().kind(), ErrorKind::Poisoned);
@@ -88,10 +88,10 @@ fn a_segment_that_cannot_be_made_fails_nothing_else() {
     }
 }
 
-/// The removal of a half-made segment may wait for who copies the log, or be lost by the sync of names that
-/// fails next: the next one takes its place, so nothing of it is left in front of records.
+/// The removal of an unfinished segment may be deferred by a copy of the log, or be lost with the next
+/// sync of names, which fails. The next segment gets its number, so no remains stand before records.
 #[test]
-fn a_half_made_segment_whose_removal_is_late_is_no_damage() {
+fn an_unfinished_segment_with_a_late_removal_is_not_damage() {
     for (seed, is_copied) in (0..200).flat_map(|seed| [(seed, true), (seed, false)]) {
         let device = Arc::new(Faulty::new(seed));
         let holding = Arc::new(Holding::new(Arc::clone(&device) as _));
@@ -116,9 +116,9 @@ fn a_half_made_segment_whose_removal_is_late_is_no_damage() {
     }
 }
 
-/// A segment that cannot be made and not be removed either would look like damage.
+/// A segment that can be neither finished nor removed would look like damage.
 #[test]
-fn a_half_made_segment_that_stays_poisons() {
+fn an_unfinished_segment_that_cannot_be_removed_poisons_the_log() {
     let (device, medium) = faulty();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 1, b"x").unwrap();
@@ -128,10 +128,10 @@ fn a_half_made_segment_that_stays_poisons() {
     assert_poisoned(&log);
 }
 
-/// No space for a next segment: nothing is half-written, no seqno is lost, reads of what is there
-/// go on, and appends work again when space returns.
+/// No space for a next segment: no partial write, no seqno is lost, reads go on, and appends work again
+/// once there is space.
 #[test]
-fn a_full_device_refuses_and_recovers() {
+fn a_full_device_refuses_appends_until_there_is_space() {
     let (device, medium) = faulty();
     let (log, ..) = open(&medium).unwrap();
     device.set_capacity(Some(options().segment_bytes + 100));
@@ -159,8 +159,8 @@ fn a_full_device_refuses_and_recovers() {
     assert_eq!(replayed.len() as u64, appended + 1);
 }
 
-/// A full device does not keep a store from being opened and read; what recovery cut off stays
-/// away when appends go on.
+/// A store on a full device can be opened and read. The tail that recovery cut off stays cut off when
+/// appends resume.
 #[test]
 fn a_log_opens_on_a_full_device() {
     let (device, medium) = faulty();
@@ -172,7 +172,7 @@ fn a_log_opens_on_a_full_device() {
     assert_eq!((replayed.len(), log.last().get(), log.durable().get()), (1, 1, 1));
     assert_eq!(append(&log, 1, 1, b"two").unwrap_err().kind(), ErrorKind::NoSpace);
     log.flushed(KeyspaceId(1), Seqno::new(2));
-    assert_eq!(free(&log), 0, "the only segment says where the log ends");
+    assert_eq!(free(&log), 0, "the only segment states the end of the log");
     device.set_capacity(None);
     assert_eq!(append(&log, 1, 1, b"two").unwrap().get(), 2);
     assert_eq!(free(&log), 1);
@@ -180,9 +180,9 @@ fn a_log_opens_on_a_full_device() {
     assert_eq!(open(&medium).unwrap().2, [(2, b"two".to_vec())]);
 }
 
-/// What was made ahead and never used is the first to go for the space of what has to be written.
+/// Unused segments made ahead are removed first to free space for a segment that is needed.
 #[test]
-fn segments_made_ahead_make_room_on_a_full_device() {
+fn segments_made_ahead_are_removed_for_space_on_a_full_device() {
     let mut torn = 0;
     for seed in 0..20 {
         let (device, medium) = faulty();
@@ -211,7 +211,7 @@ fn segments_made_ahead_make_room_on_a_full_device() {
     assert!(torn > 0);
 }
 
-/// A log of one synced record on a device with so many bytes, in segments of 128 KiB.
+/// A log of one synced record on a device with this many bytes, in segments of 128 KiB.
 fn with_one(capacity: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
     let (device, medium) = faulty();
     let (log, ..) = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();
@@ -226,16 +226,16 @@ fn large() -> Options {
     Options { segment_bytes: 4 * SEGMENT_BYTES_MIN, ..options() }
 }
 
-/// What opening cuts for the space, it finds again: with a segment made in what that gave (I11), and
-/// without one, however often, and wherever the power goes.
+/// An open on a full device cuts the last segment for space. The next open finds all records, whether or
+/// not a segment was made in that space (I11), however often, and at any power cut.
 #[test]
-fn a_full_device_is_opened_again_and_again() {
+fn a_log_on_a_full_device_survives_repeated_opens() {
     let reopen = |medium: &Arc<dyn Medium>| {
         open_with(medium, large(), &|_| Some(Seqno::ZERO)).unwrap_or_else(|error| panic!("{error}"))
     };
     let one = [(1, b"one".to_vec())];
     for spare in [0, 2 * SEGMENT_BYTES_MIN] {
-        // No space for the least of segments, even when the last one is cut; or for that one.
+        // Space for no segment even after the cut; or only for the smallest one after it.
         let capacity = large().segment_bytes + spare;
         let (device, medium) = with_one(capacity);
         if spare == 0 {
@@ -268,9 +268,9 @@ fn a_full_device_is_opened_again_and_again() {
     }
 }
 
-/// Whatever fails while a log is opened, the next opening finds all that was durable.
+/// After an open fails at any point, the next open finds every durable record.
 #[test]
-fn an_opening_that_fails_anywhere_can_be_repeated() {
+fn a_failed_open_can_be_repeated() {
     for on in [OpKind::Names, OpKind::Write, OpKind::Sync] {
         let mut failed = 0;
         for after in 0..12 {
@@ -291,9 +291,9 @@ fn an_opening_that_fails_anywhere_can_be_repeated() {
     }
 }
 
-/// A record that the device put elsewhere, or flipped, is found by its checksum (I8).
+/// The checksum detects a record that the device stored elsewhere or flipped a bit of (I8).
 #[test]
-fn misdirected_and_flipped_stores_never_pass() {
+fn misdirected_and_flipped_stores_fail_their_checksum() {
     for fault in [
         Fault::Misdirected { name: None, at: 12_000 },
         Fault::Misdirected { name: None, at: 8192 },
@@ -329,7 +329,7 @@ fn a_device_that_cannot_read_stops_recovery() {
     assert_eq!(open(&medium).unwrap().2.len(), 1);
 }
 
-/// Memory is charged before it is taken (I10): a log that does not fit is refused.
+/// Memory is charged before it is used (I10): a log that does not fit is refused.
 #[test]
 fn a_log_over_its_budget_is_refused() {
     let medium = memory();
@@ -348,15 +348,15 @@ fn a_log_over_its_budget_is_refused() {
     assert!(peak >= 3 << 20, "{peak} bytes were charged for a record of 3 MiB");
 }
 
-/// What an opening stores again is what it verified: a device that reads wrong once costs no record that was
-/// replayed.
+/// An open stores records again only as verified: a device that returns wrong bytes once costs no
+/// replayed record.
 #[test]
-fn what_is_read_wrong_once_is_not_stored() {
+fn a_transient_read_error_is_not_stored_back() {
     let (device, medium) = faulty();
     let (log, ..) = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();
     let mut expected = Replayed::new();
     for at in 0..12u8 {
-        // Records within pages, over pages, and one that is stored alone.
+        // Records within pages, across pages, and one that is stored alone.
         let body = vec![at; if at == 7 { 300_000 } else { usize::from(at) * 900 }];
         expected.push((append(&log, 1, 1, &body).unwrap().get(), body));
         if at % 5 == 4 {
@@ -373,7 +373,7 @@ fn what_is_read_wrong_once_is_not_stored() {
         let opened = open_with(&medium, large(), &|_| Some(Seqno::ZERO));
         let struck = device.struck() > 0;
         device.heal();
-        // A tail that was not synced for sure may be cut off: then it stays so.
+        // A tail that was not certainly synced may be cut off; then it stays cut off.
         let first = opened.map_or_else(|_| expected.clone(), |(_, _, replayed)| replayed);
         assert!(expected.starts_with(&first), "read {nth}");
         let again = open_with(&medium, large(), &|_| Some(Seqno::ZERO));

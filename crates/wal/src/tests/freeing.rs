@@ -1,5 +1,5 @@
-//! A segment is removed only when every record in it is dead, and no keyspace pins it by being
-//! idle (I7).
+//! A segment is removed only when every record in it is dead, and an idle keyspace pins its records
+//! until it is flushed (I7).
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn fill(log: &Log, segments: usize) {
 }
 
 #[test]
-fn an_idle_keyspace_pins_until_it_is_flushed() {
+fn an_idle_keyspace_pins_segments_until_it_is_flushed() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     append(&log, IDLE, 3, b"idle").unwrap();
@@ -73,7 +73,7 @@ fn a_record_is_dead_when_all_its_keyspaces_are() {
     let (log, _, replayed) = open_with(&medium, options(), &from).unwrap();
     assert_eq!(replayed, [(1, b"both".to_vec())]);
     log.flushed(KeyspaceId(IDLE), Seqno::new(3));
-    assert_eq!(free(&log), 2, "and the blank one behind it");
+    assert_eq!(free(&log), 2, "and the blank one after it");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn the_segment_being_written_is_kept_until_rotated() {
     assert_eq!(append(&log, BUSY, 1, b"y").unwrap().get(), 2);
 }
 
-/// What is appended while segments are freed is not: two threads, many segments.
+/// Records appended while segments are freed are kept: two threads, many segments.
 #[test]
-fn freeing_while_appending_loses_nothing_alive() {
+fn freeing_while_appending_loses_no_live_record() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     std::thread::scope(|scope| {
@@ -113,10 +113,10 @@ fn freeing_while_appending_loses_nothing_alive() {
     assert!(seqnos.iter().copied().eq(below..=last), "{below}..={last}");
 }
 
-/// The log never is without a durable Begin: a segment that leads to the oldest one left is
-/// removed only once that one's Begin is durable. So a power cut right after is no damage.
+/// The log always has a durable Begin: a segment is removed only after the Begin of the oldest remaining
+/// segment is durable. So a power cut right after the removal is no damage.
 #[test]
-fn freeing_leaves_a_durable_beginning() {
+fn freeing_leaves_a_durable_begin() {
     let device = Arc::new(media::Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let (log, ..) = open(&medium).unwrap();
@@ -125,7 +125,7 @@ fn freeing_leaves_a_durable_beginning() {
         log.sync(flushed).unwrap();
         let below = Seqno::new(flushed.get() + 1);
         let start = log.start_once_flushed(KeyspaceId(BUSY), below);
-        assert!(start.is_empty(), "nothing to begin with is durable: {start:?}");
+        assert!(start.is_empty(), "no durable Begin to start from: {start:?}");
         log.flushed(KeyspaceId(BUSY), below);
         append(&log, BUSY, 1, &[1; 3000]).unwrap();
     }
@@ -137,25 +137,25 @@ fn freeing_leaves_a_durable_beginning() {
         let (floor, start) = (Seqno::new(last - 2), start.clone());
         let options = Options { floor, start, ..options() };
         let (log, _, replayed) = open_with(&image, options, &|_| Some(Seqno::ZERO)).unwrap();
-        assert!(log.last().get() >= last - 1, "seed {seed}: the freeing synced what led to it");
+        assert!(log.last().get() >= last - 1, "seed {seed}: the free synced the records before it");
         assert!(replayed.iter().all(|(seqno, _)| *seqno >= last - 1), "seed {seed}");
     }
 }
 
-/// Frees what can be; how many, and where the log was said to begin.
+/// Frees every dead segment. Returns the number, and the recorded start.
 fn free_from(log: &Log) -> (usize, Start) {
-    let told = std::cell::RefCell::new(Start::new());
+    let recorded = std::cell::RefCell::new(Start::new());
     let freed = log.free(&|start| {
-        told.replace(start.clone());
+        recorded.replace(start.clone());
         Ok(())
     });
-    (freed.unwrap(), told.into_inner())
+    (freed.unwrap(), recorded.into_inner())
 }
 
-/// Any of the segments that were removed may be there again, whatever was removed after it: it is not
-/// read, and goes.
+/// Any removed segment may come back, whatever was removed after it. It is not read, and is removed
+/// again.
 #[test]
-fn what_was_removed_and_came_back_is_not_read() {
+fn a_removed_segment_that_came_back_is_not_read() {
     let mut nth = 0;
     loop {
         let medium = Arc::new(MemoryMedium::new());
@@ -169,8 +169,8 @@ fn what_was_removed_and_came_back_is_not_read() {
         let start = log.start_once_flushed(KeyspaceId(BUSY), below);
         log.flushed(KeyspaceId(BUSY), below);
         append(&log, BUSY, 1, b"alive").unwrap();
-        let (freed, told) = free_from(&log);
-        assert!(freed >= 3 && told == start, "{freed}: {told:?}, {start:?}");
+        let (freed, recorded) = free_from(&log);
+        assert!(freed >= 3 && recorded == start, "{freed}: {recorded:?}, {start:?}");
         drop(log);
         if nth >= freed {
             break;
@@ -179,9 +179,9 @@ fn what_was_removed_and_came_back_is_not_read() {
         medium.insert(&name, content).unwrap();
         let from = |_| Some(below);
         let account = Account::unlimited("check");
-        // For who is not told, records are missing behind it, unless it is the one removed last.
-        let untold = crate::check(&device, None, &Start::new(), Recover::Strict, &account);
-        assert_eq!(untold.is_err(), nth + 1 < freed, "{name}");
+        // Without the start, records are missing after it, unless it is the one removed last.
+        let without_start = crate::check(&device, None, &Start::new(), Recover::Strict, &account);
+        assert_eq!(without_start.is_err(), nth + 1 < freed, "{name}");
         let checked = crate::check(&device, None, &start, Recover::Strict, &account).unwrap();
         let (log, recovery, replayed) =
             open_with(&device, Options { start, ..options() }, &from).unwrap();
@@ -195,11 +195,11 @@ fn what_was_removed_and_came_back_is_not_read() {
     assert!(nth >= 3);
 }
 
-/// The segment that the log begins with is lost, and later ones are there: that is damage, whose name is
-/// told. Who recovers past it has the others replayed; what is written then is read by anyone, as soon as
-/// it is recorded where the log begins.
+/// If the segment at the log's start is lost and later ones exist, that is damage, and the error names
+/// the segment. Recovery past damage replays the later segments. Records appended afterwards are read by
+/// every recovery once the log's new start is recorded.
 #[test]
-fn a_lost_start_is_damage() {
+fn a_missing_first_segment_is_damage() {
     let device = memory();
     let (log, ..) = open(&device).unwrap();
     fill(&log, 5);
@@ -228,10 +228,7 @@ fn a_lost_start_is_damage() {
     let lost = &recovery.losses[0];
     assert_eq!((lost.from.segment, lost.seqnos.0), (start.of(base::LaneId(0)), Seqno::ZERO));
     assert_eq!(lost.seqnos.1, Some(Seqno::new(replayed[0].0)));
-    assert!(
-        names(&device).len() > 2,
-        "nothing goes before it is recorded that the log begins later"
-    );
+    assert!(names(&device).len() > 2, "no segment is removed before the new start is recorded");
     log.flushed(KeyspaceId(BUSY), Seqno::new(log.last().get() + 1));
     let (_, start) = free_from(&log);
     assert!(names(&device).len() <= 2, "{:?}", names(&device));
@@ -241,9 +238,9 @@ fn a_lost_start_is_damage() {
     assert_eq!(replayed.len(), 1);
 }
 
-/// Where all of the log was lost, ids still go on behind the start: what is appended is read again.
+/// If all of the log was lost, segment ids continue after the start: appended records are read again.
 #[test]
-fn a_lost_log_goes_on_behind_its_start() {
+fn a_lost_log_continues_after_its_recorded_start() {
     let device = memory();
     let (log, ..) = open(&device).unwrap();
     fill(&log, 5);

@@ -1,8 +1,8 @@
-//! The bytes of docs/format/log.md: exactly these, for ever.
+//! The bytes of docs/format/log.md, exactly.
 
 use super::*;
 
-/// The golden file as bytes: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
+/// Decodes the golden file: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
 fn golden(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in text.lines() {
@@ -19,7 +19,7 @@ fn golden(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A segment with a Begin, two batches, a sync, the Mark behind it, and a third batch.
+/// A segment with a Begin, two batches, a sync, the Mark after it, and a third batch.
 fn segment() -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
@@ -45,7 +45,7 @@ fn a_segment_has_exactly_the_golden_bytes() {
     );
 }
 
-/// The golden bytes are read back, so that this version reads what any version 1 wrote.
+/// This version reads any log of format version 1.
 #[test]
 fn the_golden_segment_replays() {
     let medium = MemoryMedium::new();

@@ -1,4 +1,4 @@
-//! Many threads, one writer, few syncs.
+//! Group commit: many threads, one leader, few syncs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -10,10 +10,10 @@ use media::{Fault, Faulty, OpKind, Rule};
 use super::slow_syncs::SlowSyncs;
 use super::*;
 
-/// While the device syncs, the others append; then one group and one sync serve them all. A sync ends once
-/// all threads have appended, however long that takes them: two syncs serve a round of them at most.
+/// While the device syncs, the other threads append; then one group and one sync serve them all. Each
+/// sync lasts until the others have appended, so about two syncs serve a round of all threads.
 #[test]
-fn threads_that_sync_share_syncs() {
+fn concurrent_callers_share_device_syncs() {
     const THREADS: u32 = 8;
     const EACH: u32 = 25;
     let appended = Arc::new(Counter::default());
@@ -55,19 +55,19 @@ fn threads_that_sync_share_syncs() {
     assert_eq!(late.load(SeqCst), 0, "syncs keep others from appending");
     assert_eq!(log.statistics().segments_live, 1);
     assert!(syncs <= 2 * u64::from(EACH), "{syncs} syncs for {appends} synced appends");
-    // Each was acknowledged as durable: a power cut now takes none.
+    // Every append was acknowledged as durable: a power cut now loses none.
     let image: Arc<dyn Medium> = Arc::new(device.crash_image(3).unwrap());
     let (.., replayed) = open_with(&image, options, &|_| Some(Seqno::ZERO)).unwrap();
     assert_eq!(replayed.len() as u64, appends);
 }
 
-/// Every thread's batches come back in the order it appended them, each with the seqno it was
-/// told, and all seqnos are contiguous.
+/// The batches of each thread come back in append order, each with the seqno that its append returned,
+/// and all seqnos are contiguous.
 #[test]
 fn threads_get_contiguous_seqnos_in_their_own_order() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
-    let mut told: Vec<(u64, Vec<u8>)> = std::thread::scope(|scope| {
+    let mut returned: Vec<(u64, Vec<u8>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u8)
             .map(|thread| {
                 let log = &log;
@@ -84,27 +84,27 @@ fn threads_get_contiguous_seqnos_in_their_own_order() {
                 })
             })
             .collect();
-        let told: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert!(told.iter().all(|told| told.is_sorted()));
-        told.into_iter().flatten().collect()
+        let returned: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(returned.iter().all(|own| own.is_sorted()));
+        returned.into_iter().flatten().collect()
     });
-    told.sort_unstable();
+    returned.sort_unstable();
     drop(log);
     let (log, _, replayed) = open(&medium).unwrap();
-    assert!(replayed == told, "{} replayed, {} told", replayed.len(), told.len());
+    assert!(replayed == returned, "{} replayed, {} returned", replayed.len(), returned.len());
     assert_eq!(log.last().get(), 4 * (334 + 333 * 2 + 333 * 3));
 }
 
-/// A log that is synced often has what follows written ahead, in this segment and the next; one that is not
-/// has not. What fails there may have been a record, so it poisons the log.
+/// A log that is synced often writes ahead, in this segment and the next one. A log that is not does
+/// not. If a sync ahead fails, a record may be lost, so the failure poisons the log.
 #[test]
-fn what_is_synced_often_is_written_ahead() {
+fn a_log_that_is_synced_often_is_written_ahead() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let options = Options { segment_bytes: 4 << 20, ..options() };
     let (log, ..) = open_with(&medium, options.clone(), &|_| None).unwrap();
-    let told = Arc::new(AtomicU64::new(0));
-    let tell = Arc::clone(&told);
+    let returned = Arc::new(AtomicU64::new(0));
+    let tell = Arc::clone(&returned);
     log.on_growth(Box::new(move || _ = tell.fetch_add(1, SeqCst)));
     assert!(log.prepare(1).unwrap());
     let prepare = || {
@@ -114,15 +114,15 @@ fn what_is_synced_often_is_written_ahead() {
     };
     append(&log, 1, 1, &[1; 100_000]).unwrap();
     log.sync(log.last()).unwrap();
-    assert_eq!((told.load(SeqCst), prepare()), (0, 0));
+    assert_eq!((returned.load(SeqCst), prepare()), (0, 0));
     append(&log, 1, 1, b"few").unwrap();
     log.sync(log.last()).unwrap();
-    assert_eq!((told.load(SeqCst), prepare(), prepare()), (1, 2, 0));
+    assert_eq!((returned.load(SeqCst), prepare(), prepare()), (1, 2, 0));
     for _ in 0..100 {
         append(&log, 1, 1, b"few").unwrap();
         log.sync(log.last()).unwrap();
     }
-    assert!(told.load(SeqCst) > 1);
+    assert!(returned.load(SeqCst) > 1);
     device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
     log.prepare_stores();
     assert_eq!(append(&log, 1, 1, b"lost").unwrap_err().kind(), ErrorKind::Poisoned);

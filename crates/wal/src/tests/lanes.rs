@@ -1,5 +1,5 @@
-//! Recovery of several lanes: merged in seqno order, up to the first gap. Nothing appends to a
-//! second lane yet, so the lanes are written here, one by one.
+//! Recovery of several lanes: merged in seqno order, up to the first gap. No code appends to a second
+//! lane yet, so these tests write each lane directly.
 
 use base::LaneId;
 
@@ -9,15 +9,16 @@ use crate::group::Group;
 use crate::lane::Lane;
 use crate::retention::Retention;
 use crate::shared::Shared;
-use crate::supply::Supply;
+use crate::supply::{SegmentSpec, Supply};
 
-/// Writes a lane of records at `seqnos`, one operation each; the first `synced` are durable.
+/// Writes a lane with records at `seqnos`, one operation each. The first `synced` of them are durable.
 fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
     let (shared, retention) = (Arc::new(Shared::default()), Arc::new(Retention::default()));
     let account = Account::unlimited("log");
-    let identity = (options().store, LaneId(lane));
-    let supply = Supply::new(medium, identity, (options().segment_bytes, 0), 1, &account, &shared);
-    // The shared counter of seqnos: a lane is told where each record stands.
+    let Options { store, segment_bytes, .. } = options();
+    let spec = SegmentSpec { store, lane: LaneId(lane), segment_bytes, leave_bytes: 0 };
+    let supply = Supply::new(medium, spec, 1, &account, &shared);
+    // Lanes share the counter of seqnos; the test sets each record's seqno.
     let mut writer = Lane::new(LaneId(lane), supply, shared, &retention, 0, begin);
     writer.rotate(0).unwrap();
     for seqno in seqnos {
@@ -45,8 +46,9 @@ fn lanes_are_merged_in_seqno_order() {
     assert_eq!((log.last().get(), recovery.torn), (8, None));
 }
 
-/// The record with seqno 3, the last of its lane, was never durable, so nothing behind it was
-/// acknowledged, though it is there in the other lane. It stays away when its seqnos are given out again.
+/// The record with seqno 3, the last of its lane, never became durable. So no later record was
+/// acknowledged, although the other lane has one. That record stays cut off when its seqno is assigned
+/// again.
 #[test]
 fn replay_stops_at_the_first_gap_for_good() {
     let medium = memory();
@@ -66,7 +68,7 @@ fn replay_stops_at_the_first_gap_for_good() {
     }
 }
 
-/// Where one lane's old segments were freed, the other lane's old records stand alone: no gap.
+/// If one lane's old segments were freed, gaps between the other lane's old records are valid.
 #[test]
 fn seqnos_before_the_oldest_segment_of_a_lane_are_no_gap() {
     let medium = memory();
@@ -76,9 +78,9 @@ fn seqnos_before_the_oldest_segment_of_a_lane_are_no_gap() {
     assert_eq!(seqnos(&replayed), [3, 7, 10, 11, 12]);
 }
 
-/// A lane that nothing is appended to any more is freed like any other.
+/// A lane without further appends is freed like any other.
 #[test]
-fn an_old_lane_is_freed() {
+fn a_lane_without_appends_is_freed() {
     let medium = memory();
     lane(&medium, 0, 1, &[1]);
     lane(&medium, 1, 1, &[2]);
@@ -89,14 +91,14 @@ fn an_old_lane_is_freed() {
     assert_eq!(names, ["log-0-0000000002"]);
 }
 
-/// Past damage, a seqno that a damaged record had is no gap, whichever lane it was in.
+/// With `Recover::PastDamage`, the seqno of a damaged record is no gap, in any lane.
 #[test]
-fn a_gap_that_damage_leaves_is_passed_over() {
+fn recovery_past_damage_skips_the_gap_of_a_damaged_record() {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
     lane(&device, 0, 1, &[1, 4, 5, 8]);
     lane(&device, 1, 1, &[2, 3, 6, 7]);
-    // An opening vouches for all of it.
+    // An open vouches for all of it.
     drop(open(&device).unwrap());
     let name = "log-0-0000000001";
     let mut content = medium.content(name).unwrap();
@@ -112,7 +114,7 @@ fn a_gap_that_damage_leaves_is_passed_over() {
     assert!(loss.seqnos.0.get() <= 4 && loss.seqnos.1 == Some(Seqno::new(5)), "{loss:?}");
 }
 
-/// Where every lane goes on behind a gap, no tail was lost: the log is not what was written.
+/// If every lane continues after a gap, no lost tail explains it: the log is damaged.
 #[test]
 fn a_gap_that_no_lost_tail_explains_is_damage() {
     let medium = memory();

@@ -1,4 +1,4 @@
-//! Who watches the log sees every batch, once, in order, and may veto its own.
+//! The observer sees every batch once and in order; a check can refuse its own batch.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use base::Error;
 use super::*;
 use crate::Observer;
 
-/// Writes down what it saw.
+/// Records the batches it sees.
 #[derive(Debug, Default)]
 struct Notes(Mutex<Replayed>);
 
@@ -19,7 +19,7 @@ impl Observer for Notes {
 }
 
 #[test]
-fn an_observer_sees_what_recovery_will() {
+fn an_observer_sees_the_batches_that_recovery_replays() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     append(&log, 1, 1, b"before").unwrap();
@@ -30,7 +30,7 @@ fn an_observer_sees_what_recovery_will() {
             let log = &log;
             scope.spawn(move || {
                 for at in 0..50usize {
-                    // Some are longer than a group, and one than a segment.
+                    // Some batches are longer than a group, and one is longer than a segment.
                     let length = [5, 300, 20_000, 0][at % 4] * usize::from(thread + 1);
                     append(log, u32::from(thread), 1 + at as u32 % 3, &vec![thread; length])
                         .unwrap();
@@ -51,7 +51,7 @@ fn an_observer_sees_what_recovery_will() {
 
 /// Compare and append: of the threads that read the same number, one may write the next.
 #[test]
-fn a_check_and_its_batch_are_one() {
+fn nothing_is_appended_between_a_check_and_its_batch() {
     let medium = memory();
     let (log, ..) = open(&medium).unwrap();
     let (number, lost) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -1,5 +1,5 @@
-//! The log on real files: what was appended survives the death of the process at any moment, at
-//! any durability.
+//! The log on real files: appended records survive the death of the process at any time and at any
+//! durability.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -20,8 +20,7 @@ fn body(at: u64) -> Vec<u8> {
     body
 }
 
-/// Run as a process of its own by the test below: appends until it is killed, and says what was
-/// acknowledged.
+/// The child process of the test below: appends until it is killed, and prints the acknowledged seqnos.
 #[test]
 fn appends_until_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -55,7 +54,7 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
                 .map_or(acknowledged, |number| number.parse().unwrap());
         }
         child.kill().unwrap();
-        // What it said before it died counts too; its last line may be cut.
+        // Output from before its death counts too. The last line may be cut.
         while let Some(line) = said() {
             let number = line.strip_prefix("acknowledged ").and_then(|number| number.parse().ok());
             acknowledged = acknowledged.max(number.unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Past damage: what can be read behind it is replayed, and what cannot is told exactly. The log is whole
-//! again once what was replayed is flushed and freed.
+//! Recovery past damage: readable records after the damage are replayed, and the losses are reported
+//! exactly. The log is sound again once the replayed records are flushed and freed.
 
 use base::LaneId;
 use media::{Fault, Faulty, OpKind, Rule};
@@ -14,8 +14,8 @@ pub(super) fn salvage() -> Options {
 
 const ALL: fn(KeyspaceId) -> Option<Seqno> = |_| Some(Seqno::ZERO);
 
-/// Opens past damage, twice, and asserts that what is missing of `expected` is what is told; then flushes and
-/// frees, appends, and opens the log as any other. The missing seqnos.
+/// Opens past damage twice, and asserts that the records missing from `expected` are those reported
+/// lost. Then flushes, frees, appends, and opens the log strictly. Returns the missing seqnos.
 pub(super) fn assert_salvaged(
     medium: &Arc<dyn Medium>,
     expected: &Replayed,
@@ -27,20 +27,20 @@ pub(super) fn assert_salvaged(
     assert_eq!(missing.len() + replayed.len(), expected.len(), "{context}: {replayed:?}");
     assert!(replayed.is_sorted(), "{context}");
     let missing: Vec<_> = missing.into_iter().map(|(seqno, _)| *seqno).collect();
-    let mut told = told(&recovery.losses, log.last().get());
-    told.retain(|seqno| expected.iter().any(|(first, _)| first == seqno));
-    assert_eq!(told, missing, "{context}: {recovery:?}");
-    assert_eq!(append(&log, 1, 1, b"on it goes").unwrap().get(), log.last().get(), "{context}");
+    let mut reported = reported(&recovery.losses, log.last().get());
+    reported.retain(|seqno| expected.iter().any(|(first, _)| first == seqno));
+    assert_eq!(reported, missing, "{context}: {recovery:?}");
+    assert_eq!(append(&log, 1, 1, b"appended later").unwrap().get(), log.last().get(), "{context}");
     drop(log);
 
-    // Until it is freed it stays damaged, where what was lost was durable.
+    // Until it is freed, the log stays damaged if durable records were lost.
     if recovery.losses.iter().any(|loss| loss.records != Some(0)) {
         let error = open(medium).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{context}: {error}");
     }
     let (log, recovery, again) = open_with(medium, salvage(), &ALL).unwrap();
     assert!(again[..replayed.len()] == replayed, "{context}");
-    assert_eq!(again.last().unwrap().1, b"on it goes", "{context}");
+    assert_eq!(again.last().unwrap().1, b"appended later", "{context}");
     assert!(recovery.damage.is_some(), "{context}");
     let below = Seqno::new(log.last().get() + 1);
     (1..4).for_each(|keyspace| log.flushed(KeyspaceId(keyspace), below));
@@ -50,17 +50,17 @@ pub(super) fn assert_salvaged(
         Ok(())
     })
     .unwrap();
-    append(&log, 1, 1, b"whole again").unwrap();
+    append(&log, 1, 1, b"sound again").unwrap();
     drop(log);
     let options = Options { start: start.into_inner(), floor: below.before(), ..options() };
     let (_, recovery, last) = open_with(medium, options, &|_| Some(below)).unwrap();
-    assert_eq!(last, [(below.get(), b"whole again".to_vec())], "{context}");
+    assert_eq!(last, [(below.get(), b"sound again".to_vec())], "{context}");
     assert!(recovery.damage.is_none(), "{context}");
     missing
 }
 
-/// The seqnos that are told to be lost, up to `last`.
-fn told(losses: &[Loss], last: u64) -> Vec<u64> {
+/// The seqnos reported lost, up to `last`.
+fn reported(losses: &[Loss], last: u64) -> Vec<u64> {
     let range = |loss: &Loss| {
         let (from, below) = loss.seqnos;
         from.get().max(1)..below.map_or(last + 1, Seqno::get)
@@ -68,8 +68,8 @@ fn told(losses: &[Loss], last: u64) -> Vec<u64> {
     losses.iter().flat_map(range).collect()
 }
 
-/// A log of `segments` segments, of records of 3000 bytes and one operation, and what is in it; each is
-/// synced, or none.
+/// A log of `segments` segments with records of 3000 bytes and one operation each, and its records. Each
+/// record is synced, or none.
 fn long(segments: usize, synced: bool) -> (Vec<(String, Vec<u8>)>, Replayed) {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
@@ -83,7 +83,7 @@ fn long(segments: usize, synced: bool) -> (Vec<(String, Vec<u8>)>, Replayed) {
         }
     }
     if !synced {
-        // A Mark vouches for all of it.
+        // A Mark vouches for all records.
         log.sync(log.last()).unwrap();
     }
     drop(log);
@@ -92,7 +92,7 @@ fn long(segments: usize, synced: bool) -> (Vec<(String, Vec<u8>)>, Replayed) {
     (files, expected)
 }
 
-/// The records of a segment: kind and offsets.
+/// The records of a segment: kinds and offsets.
 fn records(files: &[(String, Vec<u8>)], name: &str) -> Vec<(&'static str, u64, u64)> {
     let mut records = Vec::new();
     crate::inspect(&*image(files), name, &mut |entry| {
@@ -108,15 +108,16 @@ fn records(files: &[(String, Vec<u8>)], name: &str) -> Vec<(&'static str, u64, u
     records
 }
 
-/// Every field of every record of a log: a batch costs itself, what the log notes for itself costs nothing.
+/// Damages every field of every record of a log: a damaged batch costs only itself, a damaged Mark or
+/// Begin costs no batch.
 #[test]
-fn any_damaged_field_costs_its_own_record() {
+fn a_damaged_field_costs_only_its_own_record() {
     for synced in [true, false] {
         let (files, expected) = long(3, synced);
         let mut lost = 0;
         for (file, (name, _)) in files.iter().enumerate() {
             for (kind, from, to) in records(&files, name) {
-                // Checksum, length, kind, lane sequence, seqno, what follows.
+                // Checksum, length, kind, lane sequence, seqno, the rest.
                 for field in [0, 4, 5, 6, 7, 8, 11, 12, 20, to - from - 1] {
                     let mut bad = files.clone();
                     bad[file].1[(from + field) as usize] ^= 1 << (field % 8);
@@ -142,16 +143,16 @@ fn any_damaged_field_costs_its_own_record() {
     }
 }
 
-/// Several records here and there, headers and Begins too.
+/// Damages several records, headers and Begins.
 #[test]
-fn much_damage_costs_no_more_than_what_is_damaged() {
+fn damage_at_several_places_costs_only_the_damaged_records() {
     let (mut rng, seed) = base::Rng::from_env();
     for round in 0..60 {
         let (files, expected) = long(4, rng.one_in(2));
         let (mut bad, mut damaged) = (files.clone(), 0);
         for (file, (name, _)) in files.iter().enumerate() {
             for (kind, from, to) in records(&files, name) {
-                // The last Mark says that all of it was durable.
+                // The last Mark says that every record was durable.
                 let is_last = file + 1 == files.len() && kind == "mark";
                 if rng.one_in(5) && !is_last {
                     let at = from + rng.below(to - from);
@@ -172,9 +173,9 @@ fn much_damage_costs_no_more_than_what_is_damaged() {
     }
 }
 
-/// A segment that is gone, emptied, or another's costs its own records; the first one too.
+/// A segment that is gone, empty, or another's costs only its own records; also the first one.
 #[test]
-fn a_lost_segment_costs_its_own_records() {
+fn a_lost_segment_costs_only_its_own_records() {
     let (files, expected) = long(5, true);
     for lost in 0..files.len() - 1 {
         let batches =
@@ -191,7 +192,7 @@ fn a_lost_segment_costs_its_own_records() {
                 let options = Options { start, ..salvage() };
                 let (_, recovery, replayed) = open_with(&image(&bad), options, &ALL).unwrap();
                 assert_eq!(replayed.len() + batches, expected.len(), "{context}");
-                assert!(told(&recovery.losses, 0).len() == batches, "{context}: {recovery:?}");
+                assert!(reported(&recovery.losses, 0).len() == batches, "{context}: {recovery:?}");
                 continue;
             }
             let missing = assert_salvaged(&image(&bad), &expected, &context);
@@ -205,10 +206,10 @@ fn without(files: &[(String, Vec<u8>)], index: usize) -> Vec<(String, Vec<u8>)> 
     kept.map(|(_, file)| file.clone()).collect()
 }
 
-/// A page that the device does not give costs the records on it at most, and nothing where it gives it when
-/// asked again.
+/// A page that the device cannot read costs at most the records on it, and none if a second read
+/// succeeds.
 #[test]
-fn an_unreadable_page_costs_its_records() {
+fn an_unreadable_page_costs_only_its_records() {
     let (files, expected) = long(3, true);
     let mut opened = 0;
     for (nth, times) in (0..60).flat_map(|nth| [(nth, 1), (nth, 2)]) {
@@ -218,7 +219,7 @@ fn an_unreadable_page_costs_its_records() {
         let (recovery, replayed) = match open_with(&medium, salvage(), &ALL) {
             Ok((_, recovery, replayed)) => (recovery, replayed),
             Err(error) => {
-                // What was replayed could not be read again, to be stored once more.
+                // Replayed records could not be read again to be stored once more.
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "read {nth}: {error}");
                 continue;
             }
@@ -240,9 +241,10 @@ fn memory_of(files: &[(String, Vec<u8>)]) -> MemoryMedium {
     medium
 }
 
-/// A body may hold what looks like records of this very segment: the damaged record's length leads past it.
+/// A body may hold bytes that look like records of this segment: the damaged record's length leads past
+/// them.
 #[test]
-fn what_a_damaged_body_holds_is_no_record() {
+fn bytes_in_a_damaged_body_are_not_taken_for_records() {
     let seed = crate::SegmentHeader {
         store: options().store,
         lane: LaneId(0),
@@ -250,7 +252,7 @@ fn what_a_damaged_body_holds_is_no_record() {
         capacity: 0,
     }
     .seed();
-    // What the record behind the damaged one will be, but for its body.
+    // The record after the damaged one, except for its body.
     let forged = {
         let medium = Arc::new(MemoryMedium::new());
         let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
@@ -278,15 +280,15 @@ fn what_a_damaged_body_holds_is_no_record() {
     assert_eq!(replayed, [(2, b"real".to_vec())]);
 }
 
-/// A segment of nothing but what could begin records takes no more work than its length allows.
+/// A segment full of bytes that may begin records takes no more work than its length allows.
 #[test]
-fn a_segment_of_false_records_is_searched_in_bounded_time() {
+fn a_segment_of_false_records_is_searched_with_bounded_work() {
     let (files, expected) = long(2, true);
     let mut bad = files;
     let name = bad[0].0.clone();
     let content = &mut bad[0].1;
     let end = content.len();
-    // Each claims a body up to half of the segment.
+    // Each claims a body of up to half of the segment.
     for at in (8192..end - 64).step_by(20) {
         let length = ((end - at) / 2) as u32;
         content[at + 4..at + 8].copy_from_slice(&(1 << 28 | length).to_le_bytes());
@@ -294,11 +296,12 @@ fn a_segment_of_false_records_is_searched_in_bounded_time() {
         content[at + 12..at + 20].copy_from_slice(&2u64.to_le_bytes());
     }
     let account = Account::unlimited("test");
-    let place = crate::parse_segment_name(&name).unwrap();
+    let (lane, segment) = crate::parse_segment_name(&name).unwrap();
     let medium = image(&bad);
     let (mut reader, header) = crate::reader::SegmentReader::open(
         &*medium,
-        place,
+        lane,
+        segment,
         None,
         media::Purpose::Replay,
         true,
@@ -314,26 +317,27 @@ fn a_segment_of_false_records_is_searched_in_bounded_time() {
     assert!(missing.len() < expected.len());
 }
 
-/// A device that reads nothing for a while costs nothing, where nobody flushed what was read meanwhile.
+/// A device whose reads fail for a while costs no record, unless the replayed records were flushed
+/// meanwhile.
 #[test]
-fn what_could_not_be_read_counts_again_where_it_can_be() {
+fn records_that_become_readable_again_are_replayed() {
     let (files, expected) = long(3, true);
     for nth in [0, 3, 7, 12, 20] {
         let device = Arc::new(Faulty::over(&memory_of(&files), 1).unwrap());
         device.inject(Rule::new(OpKind::Read, Fault::Io).after(nth).times(u64::MAX)).unwrap();
         let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
         let opened = open_with(&medium, salvage(), &ALL);
-        let is_told = opened.map_or(true, |(_, recovery, _)| recovery.damage.is_some());
-        assert!(is_told || device.struck() == 0, "read {nth}");
+        let is_reported = opened.map_or(true, |(_, recovery, _)| recovery.damage.is_some());
+        assert!(is_reported || device.struck() == 0, "read {nth}");
         device.heal();
         let (_, _, replayed) = open_with(&medium, salvage(), &ALL).unwrap();
         assert_eq!(replayed, expected, "read {nth}");
     }
 }
 
-/// Where damage leaves nothing, the log goes on behind it all the same.
+/// A log of which damage leaves no record continues after the damage.
 #[test]
-fn a_log_of_which_nothing_is_left_goes_on() {
+fn a_log_without_a_readable_record_continues() {
     let (mut files, expected) = written();
     for (_, content) in &mut files {
         content[4096..].fill(0xff);
@@ -342,5 +346,5 @@ fn a_log_of_which_nothing_is_left_goes_on() {
     assert!(replayed.is_empty() && recovery.damage.is_some() && !expected.is_empty());
     let Loss { from, to, .. } = recovery.losses[0].clone();
     assert_eq!((from.segment.0, to), (1, None::<Cut>));
-    append(&log, 1, 1, b"on it goes").unwrap();
+    append(&log, 1, 1, b"appended later").unwrap();
 }

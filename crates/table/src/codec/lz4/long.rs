@@ -1,24 +1,24 @@
-//! Decompressing what repeats itself in long stretches, as values with padding or copies in them do:
-//! two copies a sequence, each as fast as the machine copies. Two to three times as fast as a decoder
-//! that is made for the short sequences of text; for those it is slower.
+//! An LZ4 decoder for payloads with long matches, such as values with padding or copies. It does two
+//! copies per sequence, each at memory-copy speed: two to three times as fast as a decoder made for the
+//! short sequences of text, and slower than that one on text.
 
 use base::{Error, Result};
 
-/// The sequences that are looked at to tell what a payload is like.
+/// Number of sequences that decide whether a payload has long matches.
 const LOOKED_AT: usize = 4;
 
-/// The bytes that each repeats, on average, where stretches are long.
+/// Average match length, bytes, from which matches count as long.
 const LONG_BYTES: usize = 64;
 
-/// Literals, and what is repeated after them; nothing after the last.
+/// Literals and the match after them; the last sequence has no match.
 struct Sequence<'a> {
     literals: &'a [u8],
-    /// How far back it lies.
+    /// Distance back to the match, bytes.
     offset: usize,
     repeated: usize,
 }
 
-/// Whether [`decompress`] is the decoder for `payload`, by its first sequences.
+/// Whether [`decompress`] is the better decoder for `payload`, judged by its first sequences.
 pub(super) fn is_long(payload: &[u8]) -> bool {
     let mut at = 0;
     let first = (0..LOOKED_AT).map_while(|_| next(payload, &mut at));
@@ -31,7 +31,7 @@ pub(super) fn decompress(payload: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     fill(&mut raw, payload, raw_bytes).ok_or_else(|| {
         Error::corrupt("lz4 payload")
             .expected(format_args!("{raw_bytes} bytes once decompressed"))
-            .got(format_args!("what makes no sense after {}", raw.len()))
+            .got(format_args!("an invalid sequence after {}", raw.len()))
     })?;
     Ok(raw)
 }
@@ -45,11 +45,11 @@ fn fill(raw: &mut Vec<u8>, payload: &[u8], raw_bytes: usize) -> Option<()> {
         }
         raw.extend_from_slice(literals);
         if at == payload.len() {
-            // Only literals end a payload.
+            // The last sequence has only literals.
             return (repeated == 0).then_some(());
         }
         let from = raw.len().checked_sub(offset).filter(|from| *from < raw.len())?;
-        // What is repeated may run into itself: each round doubles what there is of it.
+        // A match may overlap its own output: each round doubles the bytes available to copy.
         let mut left = repeated;
         while left > 0 {
             let now = left.min(raw.len() - from);
@@ -59,7 +59,7 @@ fn fill(raw: &mut Vec<u8>, payload: &[u8], raw_bytes: usize) -> Option<()> {
     }
 }
 
-/// The sequence at `at`, which moves behind it; `None` where it does not end within `payload`.
+/// The sequence at `at`; moves `at` past it. `None` if the sequence does not end within `payload`.
 #[inline]
 fn next<'a>(payload: &'a [u8], at: &mut usize) -> Option<Sequence<'a>> {
     let token = *payload.get(*at)?;
@@ -76,7 +76,7 @@ fn next<'a>(payload: &'a [u8], at: &mut usize) -> Option<Sequence<'a>> {
     Some(Sequence { literals, offset, repeated })
 }
 
-/// A length whose nibble is `nibble`, with what follows of it.
+/// A length that starts with `nibble`, with its extension bytes.
 #[inline]
 fn length(payload: &[u8], at: &mut usize, nibble: u8) -> Option<usize> {
     let mut length = usize::from(nibble);

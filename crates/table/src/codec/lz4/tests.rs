@@ -1,7 +1,7 @@
 use super::*;
 use base::Rng;
 
-/// Text of words, runs of zeros and noise: matches that start, end and cross anywhere.
+/// Text of words, runs of zeros and noise, so that matches start, end and cross anywhere.
 fn source(rng: &mut Rng, length: usize) -> Vec<u8> {
     let words = [&b"terrace"[..], b"page", b"trailer ", b"aaaaaaaa", &[0; 40], b"ab"];
     let mut out = Vec::new();
@@ -19,10 +19,10 @@ fn source(rng: &mut Rng, length: usize) -> Vec<u8> {
     out
 }
 
-/// Feeds the encoder pieces of random sizes, sometimes takes a piece back, and compares size and
-/// content at the end with what a decoder makes of it.
+/// Feeds the encoder pieces of random sizes, sometimes rolls a piece back, and compares size and content
+/// at the end with a decoder's output.
 #[test]
-fn any_pieces_and_rollbacks_give_a_block_of_the_foretold_size() {
+fn pieces_and_rollbacks_give_a_block_of_the_predicted_size() {
     let (mut rng, seed) = Rng::from_env();
     let mut encoder = Encoder::new();
     for round in 0..300 {
@@ -46,19 +46,19 @@ fn any_pieces_and_rollbacks_give_a_block_of_the_foretold_size() {
             from += piece;
         }
         let tail = source(&mut rng, TAIL_BYTES_MIN + round % 30);
-        let foretold = encoder.size(fed.len(), tail.len());
+        let predicted = encoder.size(fed.len(), tail.len());
         let mut block = vec![1; round % 3];
         encoder.finish(&fed, &tail, &mut block);
-        assert_eq!(block.len(), foretold, "seed {seed} round {round}");
+        assert_eq!(block.len(), predicted, "seed {seed} round {round}");
         let expected = [whole, tail].concat();
         let raw = decompress(&block, expected.len()).unwrap();
         assert!(raw == expected, "seed {seed} round {round}");
     }
 }
 
-/// Pieces cost little against compressing the same bytes at once.
+/// Compression in pieces costs little over compression of the same bytes at once.
 #[test]
-fn the_ratio_is_that_of_a_one_shot_compressor() {
+fn the_ratio_is_close_to_that_of_a_one_shot_compressor() {
     let mut rng = Rng::new(1);
     let (mut encoder, mut ours, mut theirs) = (Encoder::new(), Vec::new(), Vec::new());
     let (mut ours_total, mut theirs_total) = (0, 0);
@@ -77,7 +77,7 @@ fn the_ratio_is_that_of_a_one_shot_compressor() {
 }
 
 #[test]
-fn a_damaged_payload_is_an_error_or_other_bytes_and_never_longer() {
+fn a_damaged_payload_never_decompresses_to_more_bytes() {
     let mut rng = Rng::new(2);
     let raw = source(&mut rng, 3000);
     let mut payload = Vec::new();
@@ -94,7 +94,7 @@ fn a_damaged_payload_is_an_error_or_other_bytes_and_never_longer() {
     }
 }
 
-/// Noise of up to 300 bytes, each repeated: whole, in a run of one byte, or with a short period.
+/// Up to 300 bytes of noise, each repeated: as a whole, in a run of one byte, or with a short period.
 fn stretches(rng: &mut Rng, length: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < length {
@@ -110,7 +110,7 @@ fn stretches(rng: &mut Rng, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn long_stretches_are_decompressed_as_any_decoder_does() {
+fn the_decoder_for_long_matches_agrees_with_the_general_one() {
     let (mut rng, seed) = Rng::from_env();
     let mut long = 0;
     for round in 0..200 {
@@ -119,11 +119,11 @@ fn long_stretches_are_decompressed_as_any_decoder_does() {
         let mut payload = Vec::new();
         compress(&raw, &mut payload).unwrap();
         long += u32::from(long::is_long(&payload));
-        // Whatever it is made for, it decompresses everything.
+        // It decompresses any payload, not only those with long matches.
         assert!(long::decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
         assert!(decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
         assert!(long::decompress(&payload, raw.len() - 1).is_err(), "seed {seed} round {round}");
-        // Damage makes both decoders see the same, or an error.
+        // On a damaged payload both decoders return the same bytes, or an error.
         let at = rng.below(payload.len() as u64) as usize;
         payload[at] ^= 1 << rng.below(8);
         if let Ok(ours) = long::decompress(&payload, raw.len()) {

@@ -30,7 +30,7 @@ fn build(model: &Model) -> Vec<u8> {
     let mut builder = BlockBuilder::default();
     builder.clear();
     for ((key, trailer), value) in model {
-        // What is staged and dropped leaves no trace.
+        // A staged entry that is dropped leaves no trace.
         builder.stage(b"zzz", Seqno::new(3), EntryKind::Put, value);
         builder.drop_staged();
         builder.stage(key, trailer.0.seqno(), trailer.0.kind().unwrap(), value);
@@ -42,15 +42,15 @@ fn build(model: &Model) -> Vec<u8> {
     raw
 }
 
-fn at_place<'a>(
-    place: &'a BlockPosition,
+fn at_position<'a>(
+    position: &'a BlockPosition,
     block: Block<'a>,
 ) -> Option<(&'a [u8], Trailer, &'a [u8])> {
-    place.entry().map(|entry| (place.key(), entry.trailer, block.value(entry)))
+    position.entry().map(|entry| (position.key(), entry.trailer, block.value(entry)))
 }
 
 #[test]
-fn searches_and_walks_agree_with_a_map() {
+fn searches_and_iteration_agree_with_a_map() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..300 {
         let model = model(&mut rng);
@@ -59,20 +59,20 @@ fn searches_and_walks_agree_with_a_map() {
         assert_eq!(block.count(), model.len());
         let entries: Vec<(&[u8], Trailer, &[u8])> =
             model.iter().map(|((key, trailer), value)| (&key[..], trailer.0, &value[..])).collect();
-        let mut place = BlockPosition::default();
-        place.first(block).unwrap();
+        let mut position = BlockPosition::default();
+        position.first(block).unwrap();
         for expected in &entries {
-            assert_eq!(at_place(&place, block), Some(*expected), "seed {seed} round {round}");
-            place.next(block).unwrap();
+            assert_eq!(at_position(&position, block), Some(*expected), "seed {seed} round {round}");
+            position.next(block).unwrap();
         }
-        assert_eq!(place.entry().map(|entry| entry.trailer), None);
+        assert_eq!(position.entry().map(|entry| entry.trailer), None);
         for expected in entries.iter().rev() {
-            assert!(place.prev(block).unwrap());
-            assert_eq!(at_place(&place, block), Some(*expected), "seed {seed} round {round}");
+            assert!(position.prev(block).unwrap());
+            assert_eq!(at_position(&position, block), Some(*expected), "seed {seed} round {round}");
         }
-        assert!(!place.prev(block).unwrap());
-        place.last(block).unwrap();
-        assert_eq!(at_place(&place, block), entries.last().copied());
+        assert!(!position.prev(block).unwrap());
+        position.last(block).unwrap();
+        assert_eq!(at_position(&position, block), entries.last().copied());
         for _ in 0..100 {
             let pick = rng.below(entries.len() as u64) as usize;
             let mut key = entries[pick].0.to_vec();
@@ -85,8 +85,8 @@ fn searches_and_walks_agree_with_a_map() {
             let first = entries
                 .iter()
                 .find(|(other, trailer, _)| (*other, Reverse(*trailer)) >= (&key[..], Reverse(at)));
-            assert_eq!(place.seek(block, &key, at).unwrap(), first.is_some());
-            assert_eq!(at_place(&place, block), first.copied(), "seed {seed} round {round}");
+            assert_eq!(position.seek(block, &key, at).unwrap(), first.is_some());
+            assert_eq!(at_position(&position, block), first.copied(), "seed {seed} round {round}");
             let expected = first.filter(|(other, ..)| *other == &key[..]);
             let found = block.get(&key, at).unwrap();
             assert_eq!(
@@ -99,7 +99,7 @@ fn searches_and_walks_agree_with_a_map() {
 }
 
 #[test]
-fn damage_never_panics() {
+fn a_damaged_block_never_panics() {
     let (mut rng, seed) = Rng::from_env();
     println!("seed {seed}");
     let model = model(&mut rng);
@@ -107,11 +107,11 @@ fn damage_never_panics() {
     let try_all = |raw: &[u8]| -> Result<()> {
         visit_block(raw, |_, _, _| {})?;
         let block = Block::parse(raw)?;
-        let mut place = BlockPosition::default();
-        place.first(block)?;
-        while place.next(block)? {}
-        while place.prev(block)? {}
-        place.seek(block, b"bak", Trailer::seek(Seqno::new(9)))?;
+        let mut position = BlockPosition::default();
+        position.first(block)?;
+        while position.next(block)? {}
+        while position.prev(block)? {}
+        position.seek(block, b"bak", Trailer::seek(Seqno::new(9)))?;
         block.get(b"bak", Trailer::seek(Seqno::new(9))).map(drop)
     };
     try_all(&raw).unwrap();

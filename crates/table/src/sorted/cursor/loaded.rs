@@ -1,16 +1,16 @@
-//! The pages that a cursor is in.
+//! The pages that a cursor has loaded.
 
 use std::ops::{Deref, Range};
 
 use arena::FrameBlock;
-use base::Result;
+use base::{Result, broken_invariant};
 use bytes::Bytes;
 
 use super::{Pick, TableCursor};
 use crate::sorted::block::{Block, Layout};
 use crate::sorted::step::{Pages, Span};
 
-/// A decompressed block, and which it is.
+/// A decompressed block, and its location.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) partition: usize,
@@ -24,7 +24,7 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 pub(super) enum BlockBytes {
     Shared(Bytes),
-    /// Where they attach on a cached page: nothing is counted but the page's frame.
+    /// Attached to a cached page: counted as part of the page's frame.
     Attached(FrameBlock),
 }
 
@@ -41,7 +41,7 @@ impl Deref for BlockBytes {
 }
 
 impl BlockBytes {
-    /// A part of them, to keep.
+    /// A slice that the caller keeps.
     pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(range),
@@ -51,8 +51,8 @@ impl BlockBytes {
 }
 
 impl TableCursor {
-    /// Takes in the pages of `span`; whether they were not lost meanwhile. Of those in place nothing is
-    /// kept: a cursor stays longer than they may.
+    /// Loads the pages of `span`. False if they were lost meanwhile. Pages in place are copied, because
+    /// a cursor lives longer than they may.
     pub(super) fn load(&mut self, span: Span, pages: Pages) -> Result<bool> {
         let Pages::InPlace(page) = pages else { return self.keep(span, pages).map(|()| true) };
         let kept = match span.meta {
@@ -71,18 +71,21 @@ impl TableCursor {
             self.meta = Some((self.partition, pages));
             return Ok(());
         }
-        let Pick::Number(index) = self.pick else { return Ok(()) };
-        // The place refers to the block before.
-        self.leave();
+        let Pick::Number(index) = self.pick else {
+            return Err(broken_invariant!("a block is picked before its pages are read"));
+        };
+        // The position refers to the previous block.
+        self.unload();
         if let Some(raw) = &mut self.raw {
             let kept = raw.stored().keep(&pages, span.pages);
-            kept.map_err(|error| self.table.place(error, span.first))?;
+            kept.map_err(|error| self.table.locate_error(error, span.first))?;
         }
         let bytes = match pages {
             Pages::Attached(block) => BlockBytes::Attached(block),
             pages => BlockBytes::Shared(self.table.decode(span, pages)?),
         };
-        let layout = Block::parse(&bytes).map_err(|error| self.table.place(error, span.first))?;
+        let layout =
+            Block::parse(&bytes).map_err(|error| self.table.locate_error(error, span.first))?;
         let layout = layout.layout();
         self.block =
             Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });

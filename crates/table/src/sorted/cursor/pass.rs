@@ -1,4 +1,4 @@
-//! Walks block by block, for a merge that passes blocks on as they are stored.
+//! Iteration block by block, for merges that copy compressed blocks unchanged (block passthrough).
 
 use base::Result;
 
@@ -7,8 +7,8 @@ use crate::sorted::block::{Block, BlockPosition};
 use crate::sorted::raw_block::RawBlock;
 
 impl TableCursor {
-    /// Whether blocks are kept as stored, for [`TableCursor::raw_block`]; copying them costs a tenth
-    /// of a microsecond each. From the next block on.
+    /// Sets whether blocks are kept as stored, for [`TableCursor::raw_block`], from the next block on.
+    /// The copy costs a tenth of a microsecond per block.
     pub fn keep_stored(&mut self, keep: bool) {
         self.raw = keep.then(Box::default);
     }
@@ -16,45 +16,44 @@ impl TableCursor {
     /// Whether the cursor is on the first entry of a block.
     #[must_use]
     pub const fn is_at_block_start(&self) -> bool {
-        self.is_valid() && self.place.index() == 0
+        self.is_valid() && self.position.index() == 0
     }
 
-    /// The key of the last entry of the present block, whether or not it lies inside the bounds.
-    /// `None` on no entry.
+    /// The last key of the current block, whether or not it is inside the bounds. `None` if on no entry.
     ///
     /// # Errors
-    /// `Corrupt` where the block is damaged.
+    /// `Corrupt` if the block is damaged.
     pub fn last_key_of_block(&mut self) -> Result<Option<&[u8]>> {
-        let (Some(loaded), true) = (&self.block, self.place.entry().is_some()) else {
+        let (Some(loaded), true) = (&self.block, self.position.entry().is_some()) else {
             return Ok(None);
         };
-        let mut place = std::mem::replace(&mut self.far, BlockPosition::new());
-        let moved = place.last(Block::with_layout(&loaded.bytes, loaded.layout));
+        let mut position = std::mem::replace(&mut self.scratch, BlockPosition::new());
+        let moved = position.last(Block::with_layout(&loaded.bytes, loaded.layout));
         let page = loaded.page;
-        self.far = place;
-        moved.map_err(|error| self.table.place(error, page))?;
-        Ok(Some(self.far.key()))
+        self.scratch = position;
+        moved.map_err(|error| self.table.locate_error(error, page))?;
+        Ok(Some(self.scratch.key()))
     }
 
-    /// The present block as stored, with stock taken of its entries, where the cursor is on the
-    /// first of them. `None` where it is not, where the block is long (over 64 KiB as stored), was
-    /// not kept ([`TableCursor::keep_stored`]), lies in part outside the bounds, or reads as of
-    /// another sequence number than stored.
+    /// The current block as stored, with a summary of its entries, if the cursor is on its first entry.
+    /// `None` if it is not, or if the block is long (over 64 KiB as stored), was not kept
+    /// ([`TableCursor::keep_stored`]), lies partly outside the bounds, or reads at another seqno than
+    /// stored.
     ///
     /// # Errors
-    /// `Corrupt` where the block is damaged in a way that its checksum did not show.
+    /// `Corrupt` if the block is damaged but its checksum matches.
     pub fn raw_block(&mut self) -> Result<Option<&RawBlock>> {
         let (Some(loaded), Some(raw)) = (&self.block, &mut self.raw) else { return Ok(None) };
-        let at_start = self.place.entry().is_some() && self.place.index() == 0;
+        let at_start = self.position.entry().is_some() && self.position.index() == 0;
         if !at_start || !raw.is_kept() || self.table.seqno().is_some() {
             return Ok(None);
         }
-        let taken = raw.take_stock(Block::with_layout(&loaded.bytes, loaded.layout));
-        taken.map_err(|error| self.table.place(error, loaded.page))?;
+        let taken = raw.summarise(Block::with_layout(&loaded.bytes, loaded.layout));
+        taken.map_err(|error| self.table.locate_error(error, loaded.page))?;
         Ok(Some(&**raw).filter(|raw| self.bounds.contains(raw.last().0)))
     }
 
-    /// Starts to go to the first entry of the next block; from no entry it leads to none.
+    /// Starts to move to the first entry of the next block. From no entry it stays on none.
     pub fn next_block(&mut self) {
         self.start(Goal::NextBlock, true);
     }

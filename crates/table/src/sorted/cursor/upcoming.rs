@@ -1,4 +1,4 @@
-//! What a walk will need, for those who read ahead.
+//! The spans that an iteration will need, for read-ahead.
 
 use base::Result;
 
@@ -7,7 +7,7 @@ use crate::sorted::separator::Separator;
 use crate::sorted::step::Span;
 
 impl TableCursor {
-    /// The span that a walk forward needs once it has walked the present block, where that is known.
+    /// The span that a forward iteration needs after the current block, if it is known.
     #[must_use]
     pub fn next_block_span(&self) -> Option<Span> {
         let loaded = self.block.as_ref().filter(|loaded| loaded.partition == self.partition)?;
@@ -15,12 +15,13 @@ impl TableCursor {
         Some(self.table.data_span(first, pages))
     }
 
-    /// Appends to `out` the spans, at most `count`, that a walk in the direction of the last
-    /// operation needs next, in that order.
+    /// Appends to `out` at most `count` spans that an iteration in the direction of the last operation
+    /// needs next, in that order.
     ///
-    /// Beyond the present partition the blocks are known only in tables without runs; with runs,
-    /// the next partition's metadata page is the last span. What is known to lie outside the bounds
-    /// is left out; where they end within a partition that was not read yet is not known.
+    /// After the current partition, the blocks are known only in tables without runs; in a table with
+    /// runs the next partition's metadata page is the last span. Spans known to lie outside the bounds
+    /// are left out. If the bounds end within a partition that is not loaded, its spans past the bounds
+    /// are included.
     pub fn upcoming(&self, count: usize, out: &mut Vec<Span>) {
         let (Some(loaded), Ok(top), end) = (&self.block, self.table.top(), out.len() + count)
         else {

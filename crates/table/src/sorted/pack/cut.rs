@@ -1,28 +1,30 @@
-//! Cutting a block of zstd that came out longer than its pages to what fits them.
+//! Cuts a zstd block that is longer than its pages to the entries that fit.
 //!
-//! Entries that are alike fit in proportion. Where one is most of the block, steps in proportion to the whole
-//! would be small ones, a compression each: then by halves. Where what fits one page leaves much of it
-//! empty, because a long entry comes next, it is two pages.
+//! The number of entries that fit is estimated in proportion to the size, because entries are usually
+//! alike. If one entry is most of the block, proportional steps would be small, each with a compression;
+//! so the search then continues by halving. If the entries that fit one page leave much padding, because
+//! a long entry follows, the block takes two pages.
 
-use base::Result;
+use base::{Result, broken_invariant, invariant};
 
 use super::super::block::{Block, BlockPosition};
 use super::super::fit::{BLOCK_PAGES_MAX, capacity};
-use super::{Added, Emit, Fit, Packer};
+use super::{Emit, Fit, NewEntry, Packer};
 
-/// So many steps are in proportion, as long as none fits.
+/// Number of proportional steps while no number of entries fits.
 const IN_PROPORTION: usize = 2;
 
-/// The search ends where so small a part of what fits is left to be found out.
+/// The search ends when the remaining interval is at most this fraction (as a divisor) of the entries
+/// that fit.
 const PART: usize = 16;
 
 impl Packer {
-    /// Emits as many entries of the present block, which takes `used` bytes compressed, as fit its pages; the
-    /// others start the next.
+    /// Emits as many entries of the current block, which has `used` bytes compressed, as fit its pages.
+    /// The rest start the next block.
     pub(super) fn cut(&mut self, used: usize, emit: Emit<'_>) -> Result<()> {
         let whole = std::mem::take(&mut self.raw);
         let (all, mut pages) = (self.block.count(), self.pages);
-        // Bounded: by the pages of a block.
+        // Bounded by the pages of a block.
         let kept = loop {
             let (fits, size) = match used <= capacity(pages) {
                 true => (all, used),
@@ -30,7 +32,7 @@ impl Packer {
             };
             let is_full = fits > 0 && !self.padding.worth_filling(pages, size);
             if is_full || fits == all || pages >= BLOCK_PAGES_MAX {
-                // One entry goes on as many pages as it takes.
+                // A single entry takes as many pages as it needs.
                 break fits.max(1);
             }
             pages += 1;
@@ -39,11 +41,14 @@ impl Packer {
             self.compress_part(&whole, kept)?;
         }
         self.emit(emit)?;
-        self.append_from(&whole, kept..usize::MAX)
+        self.append_from(&whole, kept..usize::MAX)?;
+        invariant!(kept + self.block.count() == all, "a cut keeps every entry");
+        Ok(())
     }
 
-    /// How many of the first entries of the block `raw` fit `pages` pages, about, and their size; none where
-    /// one takes more. So many as `over` says, of that size, do not.
+    /// About how many of the first entries of the block `raw` fit `pages` pages, and their size; zero if
+    /// the first entry alone does not fit. `over` is a number of entries that does not fit, with its
+    /// size.
     fn search(
         &mut self,
         raw: &[u8],
@@ -51,9 +56,11 @@ impl Packer {
         pages: usize,
     ) -> Result<(usize, usize)> {
         let mut fits = (0_usize, 0);
-        // Bounded: steps in proportion are, and each of the others halves what is between the two.
+        // Bounded: proportional steps are counted, and each later step halves the interval.
         for step in 0.. {
-            let Fit::Zstd(predictor, _) = &self.fit else { break };
+            let Fit::Zstd(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only blocks of zstd are cut"));
+            };
             let count = match step < IN_PROPORTION && fits.0 == 0 {
                 true => over.0 * predictor.target(pages) / over.1,
                 false => fits.0.midpoint(over.0),
@@ -72,27 +79,30 @@ impl Packer {
         Ok(fits)
     }
 
-    /// Has the first `count` entries of the block `raw` be the present block, and compresses it. Its size.
+    /// Makes the first `count` entries of the block `raw` the current block, and compresses it. Returns
+    /// its size.
     fn compress_part(&mut self, raw: &[u8], count: usize) -> Result<usize> {
         self.clear();
         self.append_from(raw, 0..count)?;
         self.compress_block()
     }
 
-    /// Appends the entries of a block that lie in `range`.
+    /// Appends the entries in `range` of a block.
     fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
         let block = Block::parse(raw)?;
-        let mut place = BlockPosition::default();
-        place.first(block)?;
+        let mut position = BlockPosition::default();
+        position.first(block)?;
         for index in 0..block.count().min(range.end) {
-            let Some(entry) = place.entry() else { break };
+            let Some(entry) = position.entry() else {
+                return Err(broken_invariant!("a block has as many entries as it states"));
+            };
             let (trailer, value) = (entry.trailer, block.value(entry));
             if index >= range.start {
-                let added = Added { key: place.key(), trailer, kind: trailer.kind()?, value };
-                self.stage(added);
-                self.keep(added);
+                let entry = NewEntry { key: position.key(), trailer, kind: trailer.kind()?, value };
+                self.stage(entry);
+                self.keep(entry);
             }
-            place.next(block)?;
+            position.next(block)?;
         }
         Ok(())
     }

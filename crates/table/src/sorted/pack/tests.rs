@@ -7,7 +7,7 @@ use base::{Account, Rng, Seqno};
 use std::sync::Arc;
 
 struct Out {
-    /// (codec, payload bytes, pages) of each block.
+    /// Codec, payload bytes and pages of each block.
     blocks: Vec<(Codec, usize, usize)>,
     entries: Vec<(Vec<u8>, Trailer, Vec<u8>)>,
     keys: usize,
@@ -23,7 +23,7 @@ fn pack_with(
     dictionary: Option<&Dictionary>,
 ) -> Out {
     let mut out = Out { blocks: Vec::new(), entries: Vec::new(), keys: 0 };
-    let mut emit = |packed: Packed<'_>| {
+    let mut emit = |packed: PackedBlock<'_>| {
         let raw = crate::codec::decompress(
             packed.codec,
             dictionary.filter(|_| packed.dictionary.0 > 0),
@@ -53,7 +53,7 @@ fn pack_with(
     out
 }
 
-/// `count` entries of `value_bytes` values, half of which is noise.
+/// `count` entries with values of `value_bytes` bytes, half of them noise.
 fn half_compressible(
     rng: &mut Rng,
     count: u64,
@@ -77,9 +77,9 @@ fn packers() -> Vec<Packer> {
     packers
 }
 
-/// The bounds that the format promises, for values of one size; sizes that vary leave less.
+/// The bounds that the format promises, for values of one size. Varying sizes leave less padding.
 #[test]
-fn padding_and_compressions_keep_to_their_bounds() {
+fn padding_and_compressions_stay_within_their_bounds() {
     let mut rng = Rng::new(1);
     for (value_bytes, padding_max) in
         [(16, 0.02), (100, 0.03), (256, 0.05), (512, 0.05), (1024, 0.11), (2048, 0.15)]
@@ -94,10 +94,10 @@ fn padding_and_compressions_keep_to_their_bounds() {
             let part = empty / (pages * PAYLOAD_BYTES as f64);
             let exact = !matches!(packer.fit, Fit::Zstd(..));
             let name = if exact { "exact" } else { "zstd" };
-            // Without compression the same entries are twice as long, and promise nothing.
+            // Without compression the same entries are twice as long, and there is no promise.
             let stored = matches!(packer.fit, Fit::Stored);
             let padding_max = if stored { 0.26 } else { padding_max };
-            // The last page is as empty as it happens to be.
+            // The padding of the last page is arbitrary.
             let padding_max = padding_max + 1.0 / out.blocks.len() as f64;
             assert!(part <= padding_max, "{name} {value_bytes}: {part}");
             let each = packer.compressions() as f64 / pages;
@@ -107,7 +107,7 @@ fn padding_and_compressions_keep_to_their_bounds() {
 }
 
 #[test]
-fn entries_of_any_size_come_out_as_they_went_in() {
+fn entries_of_any_size_round_trip() {
     let (mut rng, seed) = Rng::from_env();
     for mut packer in packers() {
         for round in 0..20 {
@@ -127,7 +127,7 @@ fn entries_of_any_size_come_out_as_they_went_in() {
                     format!("{number:0width$}", width = 5 + (number % 30) as usize).into_bytes();
                 entries.push((number, key, Trailer::new(seqno, kind), value));
             }
-            // Keys of different lengths: order them as bytes.
+            // Keys of different lengths, ordered as bytes.
             entries.sort_by(|a, b| a.1.cmp(&b.1).then(b.2.cmp(&a.2)));
             let entries: Vec<_> = entries.into_iter().map(|(_, k, t, v)| (k, t, v)).collect();
             let out = pack(&mut packer, &entries);
@@ -142,10 +142,10 @@ fn entries_of_any_size_come_out_as_they_went_in() {
     }
 }
 
-/// One entry that is most of what a block may hold, before many that compress to next to nothing: a cut in
-/// proportion to the whole would take off a few of those at a time.
+/// One entry that is most of the block limit, followed by many that compress to almost nothing:
+/// proportional steps would remove only a few of those at a time.
 #[test]
-fn a_block_that_is_too_long_for_one_entry_is_cut_in_few_steps() {
+fn a_block_with_one_dominant_entry_is_cut_in_few_steps() {
     let mut rng = Rng::new(6);
     let mut entries = half_compressible(&mut rng, 20 * 301, 20);
     for (number, (_, _, value)) in entries.iter_mut().enumerate() {
@@ -161,16 +161,16 @@ fn a_block_that_is_too_long_for_one_entry_is_cut_in_few_steps() {
         let out = pack(&mut packer, &entries);
         assert!(out.entries == entries);
         let (blocks, compressions) = (out.blocks.len() as u64, packer.compressions());
-        // As it comes, a long value and the short ones behind it take two pages.
+        // A long value and the short ones after it take two pages.
         assert!(blocks <= 24 || matches!(packer.fit, Fit::Stored), "{blocks} blocks");
         assert!(compressions < 15 * blocks, "{compressions} of {blocks} blocks");
     }
 }
 
-/// What zstd takes grows with its level and with what it compresses.
+/// Memory of zstd grows with its level and with its input.
 #[test]
 #[cfg(feature = "zstd")]
-fn a_long_entry_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
+fn a_long_entry_is_stored_uncompressed_if_memory_is_short() {
     for (cap, is_compressed) in [(6 << 20, false), (24 << 20, true)] {
         let account = Account::unlimited("test");
         account.set_cap(cap);
@@ -185,11 +185,11 @@ fn a_long_entry_that_finds_no_memory_for_zstd_is_stored_as_it_is() {
     }
 }
 
-/// With a dictionary it takes more than for the content alone: what is charged is what is taken, or the
+/// With a dictionary, zstd takes more memory than for the input alone. The charge covers it, or the
 /// assertion in the compressor fails.
 #[test]
 #[cfg(feature = "zstd")]
-fn what_zstd_takes_with_a_dictionary_is_charged() {
+fn zstd_memory_with_a_dictionary_is_charged() {
     let mut rng = Rng::new(5);
     let unlimited = Account::unlimited("test");
     let mut content = vec![0; 16 << 10];
@@ -211,10 +211,10 @@ fn what_zstd_takes_with_a_dictionary_is_charged() {
     }
 }
 
-/// What does not compress is stored as it is, and what compresses very well stops at the bound on
-/// what a read decompresses.
+/// Incompressible data is stored uncompressed. Well compressible data stops at the bound on the bytes
+/// that a read decompresses.
 #[test]
-fn extremes() {
+fn incompressible_and_highly_compressible_entries_are_packed() {
     let mut rng = Rng::new(3);
     let mut entries = half_compressible(&mut rng, 500, 200);
     for (_, _, value) in &mut entries {

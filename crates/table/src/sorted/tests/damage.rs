@@ -1,6 +1,6 @@
 use super::*;
 
-/// A small table that has everything: several partitions, a run, versions, deletes, range deletes.
+/// A small table with everything: several partitions, a run, versions, tombstones, range deletes.
 pub(super) fn everything(codec: Codec) -> (Model, Vec<u8>) {
     let mut rng = Rng::new(11);
     let mut model = Model::new();
@@ -36,9 +36,9 @@ pub(super) fn with_content(content: Vec<u8>) -> Arc<dyn Medium> {
     Arc::new(memory)
 }
 
-/// No page verifies with any of its bytes changed, nor in any other page's place (I8).
+/// No page verifies with one of its bytes changed, or as another page (I8).
 #[test]
-fn every_byte_and_every_place_is_covered_by_a_checksum() {
+fn a_checksum_covers_every_byte_and_the_page_number() {
     let (_, mut content) = everything(Codec::Lz4);
     let seed = base::PageSeed::new(STORE, TABLE);
     for (number, page) in (0..).zip(content.chunks_exact_mut(PAGE_BYTES)) {
@@ -52,9 +52,9 @@ fn every_byte_and_every_place_is_covered_by_a_checksum() {
     }
 }
 
-/// Every answer that is given is right, whatever byte was flipped; what is not given are keys of the
-/// page that was hit, of a metadata page's partition, and of no page behind the partitions. And a check
-/// finds the flip. `TERRACE_LONG` flips every byte, and otherwise a sample is flipped.
+/// Whichever byte is flipped, every answer is correct or an error. Errors affect only keys of the
+/// damaged page, keys of a metadata page's partition, and none for a page after the partitions. A check
+/// finds the flip. `TERRACE_LONG` flips every byte; otherwise a sample.
 #[test]
 fn a_flipped_byte_costs_the_keys_of_its_page_and_no_answer_is_wrong() {
     let (mut rng, seed) = Rng::from_env();
@@ -70,23 +70,24 @@ fn a_flipped_byte_costs_the_keys_of_its_page_and_no_answer_is_wrong() {
         let mut damaged = content.clone();
         damaged[at] ^= 1 << rng.below(8);
         let page = at / PAGE_BYTES;
-        let place = format!("byte {} of page {page}", at % PAGE_BYTES);
+        let location = format!("byte {} of page {page}", at % PAGE_BYTES);
         let medium = with_content(damaged);
-        let table = open(&medium).unwrap_or_else(|error| panic!("{place}: {error}"));
-        assert!(table.range_deletes() == clean.range_deletes(), "{place}");
-        assert!(table.properties() == clean.properties(), "{place}");
+        let table = open(&medium).unwrap_or_else(|error| panic!("{location}: {error}"));
+        assert!(table.range_deletes() == clean.range_deletes(), "{location}");
+        assert!(table.properties() == clean.properties(), "{location}");
         let on_page = clean.keys_on(page as u32).unwrap();
         let mut driver = Driver::new(&table);
         for ((key, trailer), value) in &keys {
             match driver.get(key, trailer.0) {
                 Ok(Some((found, bytes))) => {
-                    assert!(found == trailer.0 && bytes == **value, "{place}");
+                    assert!(found == trailer.0 && bytes == **value, "{location}");
                 }
-                Ok(None) => panic!("{place} hides a version"),
+                Ok(None) => panic!("{location} hides a version"),
                 Err(error) => {
                     assert!(error.to_string().contains(&format!("page {page}")), "{error}");
-                    let (from, to) = on_page.as_ref().unwrap_or_else(|| panic!("{place}: {error}"));
-                    assert!(key >= from && key <= to, "{place}: {error}");
+                    let (from, to) =
+                        on_page.as_ref().unwrap_or_else(|| panic!("{location}: {error}"));
+                    assert!(key >= from && key <= to, "{location}: {error}");
                     lost += 1;
                 }
             }
@@ -94,10 +95,10 @@ fn a_flipped_byte_costs_the_keys_of_its_page_and_no_answer_is_wrong() {
         whole += usize::from(on_page.is_none());
         if on_page.is_none() || rng.one_in(10) {
             let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
-            assert!(!report.is_clean(), "{place}");
+            assert!(!report.is_clean(), "{location}");
             let damage = &report.listed[0];
             let reach = damage.page..damage.page + damage.pages;
-            assert!(reach.contains(&(page as u32)), "{place}: {damage}");
+            assert!(reach.contains(&(page as u32)), "{location}: {damage}");
         }
     }
     assert!(whole > 0 && lost > 0);
@@ -134,7 +135,7 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     assert!(error.to_string().contains("expected table 8"), "{error}");
 }
 
-/// A footer that a later version sealed is told from damage, and both versions are named.
+/// A footer of a later version is not reported as damage, and the error has both versions.
 #[test]
 fn a_newer_format_is_refused_as_such() {
     let (_, mut content) = everything(Codec::None);
@@ -153,7 +154,7 @@ fn a_newer_format_is_refused_as_such() {
 }
 
 #[test]
-fn a_clean_table_checks_clean_and_is_described() {
+fn a_sound_table_checks_clean_and_is_described() {
     for codec in codecs() {
         let (model, content) = everything(codec);
         let medium = with_content(content);
@@ -178,9 +179,9 @@ fn a_clean_table_checks_clean_and_is_described() {
     }
 }
 
-/// Damage in several places is found in each, with the keys it costs, and the rest is read.
+/// A check reports damage in several places, each with its key range, and reads the rest.
 #[test]
-fn a_check_goes_on_behind_damage() {
+fn a_check_continues_after_damage() {
     let (model, mut content) = everything(Codec::Lz4);
     let clean = open(&with_content(content.clone())).unwrap();
     let second = clean.top().unwrap().partition(1).unwrap();
@@ -193,8 +194,8 @@ fn a_check_goes_on_behind_damage() {
     let pages: Vec<u32> = report.listed.iter().map(|damage| damage.page).collect();
     assert_eq!(pages, [2, 5, second.meta_page]);
     assert!(report.entries > 0 && report.entries < model.len() as u64);
-    // The keys named are those, and only those, that cannot be read; but for a key whose versions
-    // lie on both sides of a boundary, which is named whole.
+    // The reported key ranges contain exactly the unreadable keys. Exception: a key with versions on
+    // both sides of a boundary is reported as a whole.
     let mut driver = Driver::new(&table);
     for ((key, trailer), _) in model.iter().filter(|((key, _), _)| key.starts_with(b"key")) {
         let lost = driver.get(key, trailer.0).is_err();
@@ -210,9 +211,9 @@ fn a_check_goes_on_behind_damage() {
     assert_eq!(damage, 4, "one metadata page twice, two data pages once");
 }
 
-/// Parsers of every part see every kind of garbage.
+/// Parsers of every part take random bytes.
 #[test]
-fn parsers_survive_garbage() {
+fn parsers_never_panic_on_random_bytes() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (_, content) = everything(Codec::Lz4);
@@ -237,8 +238,8 @@ fn parsers_survive_garbage() {
             && let Ok(block) = block::Block::parse(&bytes)
         {
             let _ = block.get(b"key000100", put(3));
-            let mut place = block::BlockPosition::new();
-            let _ = place.last(block);
+            let mut location = block::BlockPosition::new();
+            let _ = location.last(block);
         }
         let payload = &page[24..];
         if let Ok(top) = top::Top::parse(payload) {

@@ -19,7 +19,7 @@ fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
     (faulty, medium)
 }
 
-/// A write that fails ends the table: the error says why, later calls say that, and nothing stays.
+/// A failed write ends the table: later calls return its error, and the file is removed.
 #[test]
 fn a_failed_write_poisons_the_writer_and_leaves_no_file() {
     let model = large(&mut Rng::new(1));
@@ -43,7 +43,7 @@ fn a_failed_write_poisons_the_writer_and_leaves_no_file() {
 }
 
 #[test]
-fn a_failed_sync_is_final() {
+fn a_failed_sync_ends_the_writer() {
     let (device, medium) = faulty(1);
     device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
     let model = large(&mut Rng::new(1));
@@ -52,10 +52,10 @@ fn a_failed_sync_is_final() {
     assert!(medium.list().unwrap().is_empty());
 }
 
-/// The device says that all went well, and lost, tore, misplaced or flipped a write. Every answer
-/// is still right or an error, and a check finds the damage (I8).
+/// The device reports success but lost, tore, misdirected or flipped a write. Every answer is correct or
+/// an error, and a check finds the damage (I8).
 #[test]
-fn a_lying_device_never_makes_a_wrong_answer() {
+fn a_device_with_silent_faults_causes_no_wrong_answer() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let model = large(&mut rng);
@@ -71,7 +71,7 @@ fn a_lying_device_never_makes_a_wrong_answer() {
         device.inject(Rule::new(OpKind::Write, fault.clone()).after(rng.below(6))).unwrap();
         write(&medium, spec(Codec::Lz4), &model, &Account::unlimited("test")).unwrap();
         assert_eq!(device.struck(), 1);
-        // Where the end of the file is hit the table does not open.
+        // If the end of the file is damaged, the table does not open.
         let Ok(table) = open(&medium) else { continue };
         let mut driver = Driver::new(&table);
         let mut errors = 0;
@@ -92,14 +92,14 @@ fn a_lying_device_never_makes_a_wrong_answer() {
     }
 }
 
-/// A bad sector costs its block: the check names it and reads the rest.
+/// An unreadable sector costs only its block: the check reports it and reads the rest.
 #[test]
 fn a_check_reads_around_a_bad_sector() {
     let (device, medium) = faulty(1);
     let model = large(&mut Rng::new(1));
     write(&medium, spec(Codec::Lz4), &model, &Account::unlimited("test")).unwrap();
     let table = open(&medium).unwrap();
-    // The third read of data fails, and so does its first repetition, of one block.
+    // The third read of data fails, and so does its repetition for one block.
     let rule = Rule::new(OpKind::Read, Fault::Io).purpose(Purpose::Scrub).after(3).times(2);
     device.inject(rule).unwrap();
     let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();

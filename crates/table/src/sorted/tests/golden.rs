@@ -53,7 +53,7 @@ fn write_kinds(medium: &Arc<dyn Medium>) {
     writer.finish().unwrap();
 }
 
-/// The bytes may not change: a store holds files of every build of this format version.
+/// The bytes must not change: a store holds files of every build of this format version.
 #[test]
 fn a_table_has_exactly_the_golden_bytes() {
     let memory = Arc::new(MemoryMedium::new());
@@ -94,9 +94,9 @@ fn the_range_deletes_are_as_documented() {
     assert_eq!(range_section::decode(&documented.into(), &mut charge).unwrap().len(), 3);
 }
 
-/// The properties of docs/format/table.md that tell of superseded versions.
+/// The properties about superseded versions in docs/format/table.md.
 #[test]
-fn superseded_versions_are_told_as_documented() {
+fn superseded_versions_are_stored_as_documented() {
     let medium = medium();
     let mut writer =
         Writer::create(&medium, spec(Codec::None), &Account::unlimited("test")).unwrap();
@@ -161,9 +161,9 @@ fn the_golden_table_is_read() {
     }
 }
 
-/// Before version 3 the tail is there once: a flip in it costs the table, and is never taken for a copy.
+/// Before version 3 the tail exists once: a flip in it costs the table, and no page is taken for a copy.
 #[test]
-fn a_flip_in_the_tail_of_an_older_table_is_told() {
+fn a_flip_in_the_tail_of_an_older_table_is_an_error() {
     for golden in [GOLDEN, GOLDEN_2] {
         let content = crate::golden::bytes(golden);
         let footer = *open_golden(golden).footer();

@@ -1,4 +1,4 @@
-//! Every kind of entry, range deletes, bounds, and tables read as of one sequence number.
+//! Every entry kind, range deletes, bounds, and tables that read at one seqno.
 
 use super::*;
 use crate::{Bounds, Pointer, RangeDelete, RangeDeletes};
@@ -31,7 +31,7 @@ fn add_all(writer: &mut Writer, deletes: &RangeDeletes) {
     }
 }
 
-/// Writes entries, each for itself, and range deletes; the table and its summary.
+/// Writes the entries, one call each, and the range deletes. Returns the table and its summary.
 fn table_of(
     entries: &[(&str, Trailer, Vec<u8>)],
     deletes: &RangeDeletes,
@@ -83,7 +83,7 @@ fn every_kind_is_stored_and_counted() {
 }
 
 #[test]
-fn a_table_whose_entries_all_expire_says_when_the_last_does() {
+fn a_table_whose_entries_all_expire_records_the_latest_expiry() {
     let entries = [
         ("c", of(EntryKind::PutExpiring, 10), expiring(5000, b"soon")),
         ("d", of(EntryKind::PutExpiring, 11), expiring(7000, b"")),
@@ -93,13 +93,13 @@ fn a_table_whose_entries_all_expire_says_when_the_last_does() {
     let properties = summary.properties;
     assert_eq!((properties.earliest_expiry, properties.latest_expiry), (900, 7000));
     assert_eq!(properties.end_key(), b"e\0");
-    // A range delete has to stay where it hides older data.
+    // A range delete must stay while it deletes older data.
     let (_, summary) = table_of(&entries, &deletes());
     assert_eq!(summary.properties.latest_expiry, 0);
 }
 
 #[test]
-fn a_table_may_hold_range_deletes_only() {
+fn a_table_may_contain_only_range_deletes() {
     let (medium, summary) = table_of(&[], &deletes());
     assert_eq!(summary.pages, 8, "range deletes, top level, properties, footer, each twice");
     let table = open(&medium).unwrap();
@@ -127,7 +127,7 @@ fn a_table_may_hold_range_deletes_only() {
 }
 
 #[test]
-fn what_is_not_of_its_kinds_form_is_refused_and_nothing_is_added() {
+fn a_value_without_the_form_of_its_kind_is_refused() {
     let (medium, account) = (medium(), Account::unlimited("test"));
     let mut writer = Writer::create(&medium, spec(Codec::Lz4), &account).unwrap();
     for (kind, value) in [
@@ -153,7 +153,7 @@ fn what_is_not_of_its_kinds_form_is_refused_and_nothing_is_added() {
     );
 }
 
-/// The range deletes are charged while they are collected and while the table is open (I10).
+/// The range deletes are charged while they are collected, and while the table is open (I10).
 #[test]
 fn range_deletes_are_charged() {
     let budget = base::Budget::new(8 << 20);
@@ -175,13 +175,13 @@ fn range_deletes_are_charged() {
     assert_eq!(table.pinned_bytes(), budget.used());
     drop(table);
     assert_eq!(budget.used(), 0);
-    // Enough for the pages as read, not for the fragments.
+    // Enough memory for the pages as read, but not for the fragments.
     let poor = base::Budget::new(1600 << 10);
     assert!(open(&poor.account("tables")).unwrap_err().is_retryable());
     assert_eq!(poor.used(), 0);
 }
 
-/// A cursor with bounds agrees with a walk of the entries inside, whatever it is told to do.
+/// A cursor with bounds agrees with an iteration over the entries inside, for any operations.
 #[test]
 fn a_cursor_never_leaves_its_bounds() {
     let (mut rng, seed) = Rng::from_env();
@@ -248,7 +248,8 @@ fn a_cursor_never_leaves_its_bounds() {
             assert_eq!(found, expected, "seed {seed} {bounds:?}");
             at = at.filter(|at| *at < entries.len());
         }
-        // A walk of what is inside reads no more pages than hold it, and one on either side.
+        // An iteration inside the bounds reads only the pages that contain them, and one page on either
+        // side.
         let mut driver = Driver::new(&table);
         cursor.seek_first();
         let mut cursor = TableCursor::with_bounds(Arc::clone(&table), bounds.clone());
@@ -272,7 +273,7 @@ fn a_cursor_never_leaves_its_bounds() {
                 cursor.prev();
             }
         }
-        // Within the partition at hand no more is promised than is then read.
+        // Within the current partition, only spans that are then read are announced.
         if table.properties().meta_pages == 1 {
             assert!(promised.len() as u64 <= driver.data_spans, "{promised:?}");
         }
@@ -281,9 +282,9 @@ fn a_cursor_never_leaves_its_bounds() {
     }
 }
 
-/// What was made outside the store reads as of the number it was given.
+/// A table made outside the store reads at the given seqno.
 #[test]
-fn a_sequence_number_for_all_replaces_the_stored_ones() {
+fn an_opened_seqno_replaces_the_stored_seqnos() {
     let zero = |kind| Trailer::new(Seqno::ZERO, kind);
     let keys: Vec<String> = (0..3000).map(|number| format!("key{number:05}")).collect();
     let entries: Vec<(&str, Trailer, Vec<u8>)> = keys
@@ -324,7 +325,7 @@ fn a_sequence_number_for_all_replaces_the_stored_ones() {
         assert_eq!(cursor.key(), next, "the next key");
         cursor.seek_before(key.as_bytes(), before);
         assert!(driver.step(&mut cursor).unwrap());
-        assert_eq!(cursor.key(), key.as_bytes(), "the version is before its own past");
+        assert_eq!(cursor.key(), key.as_bytes(), "the version sorts before an older seqno");
     }
     let (numbered, _) = table_of(&[("a", put(1), Vec::new())], &RangeDeletes::default());
     let (none, account) = (Arc::new(NoDictionaries), Account::unlimited("test"));
@@ -332,8 +333,23 @@ fn a_sequence_number_for_all_replaces_the_stored_ones() {
     assert_eq!(refused.unwrap_err().kind(), base::ErrorKind::Corrupt);
 }
 
+/// The decoded list of value files takes four times the memory of its encoded form (I10).
 #[test]
-fn splits_cut_a_table_in_parts_of_like_size() {
+fn a_long_list_of_value_files_is_charged_while_the_table_is_open() {
+    const FILES: u64 = 20_000;
+    let keys: Vec<String> = (0..FILES).map(|file| format!("{file:05}")).collect();
+    let entries: Vec<_> = (1..=FILES)
+        .zip(&keys)
+        .map(|(file, key)| (&**key, of(EntryKind::PutPointer, 1), pointer(file, 1, 0)))
+        .collect();
+    let (medium, _) = table_of(&entries, &RangeDeletes::default());
+    let table = open(&medium).unwrap();
+    assert_eq!(table.properties().values.len() as u64, FILES);
+    assert!(table.pinned_bytes() >= FILES * size_of::<(TableId, u64)>() as u64);
+}
+
+#[test]
+fn splits_cut_a_table_into_parts_of_similar_size() {
     let mut rng = Rng::new(3);
     let mut model = Model::new();
     for number in 0..100_000u64 {

@@ -1,4 +1,4 @@
-//! Pages that are lost while they are read in place: they are asked for again, and no answer is another.
+//! Pages in place that are lost during a read: the read asks for them again, and no answer is wrong.
 
 use super::model::{here, model};
 use super::*;
@@ -8,14 +8,14 @@ use crate::cut::Cut;
 struct Lender {
     driver: Driver,
     cut: Cut,
-    /// What was asked for last, where it was lost.
+    /// The span requested last, if its page was lost.
     lost: Option<Span>,
 }
 
 impl Lender {
     fn fetch(&mut self, span: Span) -> Result<Pages> {
         if let Some(lost) = self.lost.take() {
-            assert_eq!(lost, span, "what was lost is asked for again");
+            assert_eq!(lost, span, "the read asks for the lost page again");
         }
         let pages = self.driver.fetch(span)?;
         let Pages::Frame(frame) = &pages else { return Ok(pages) };
@@ -63,7 +63,8 @@ impl Lender {
     }
 }
 
-/// Runs `read` with the first page lost, the second, and so on, until none is, or for `most` turns.
+/// Runs `read` with the first page lost, with the second page lost, and so on, until none is lost, at
+/// most `most` times.
 fn each_lost<T: PartialEq + std::fmt::Debug>(
     table: &Arc<Table>,
     most: usize,
@@ -82,7 +83,7 @@ fn each_lost<T: PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn what_is_lost_while_it_is_read_is_asked_for_again() {
+fn a_page_lost_during_a_read_is_requested_again() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     for codec in codecs() {
@@ -106,9 +107,9 @@ fn what_is_lost_while_it_is_read_is_asked_for_again() {
     }
 }
 
-/// A caller may hold what it was given for as long as it likes.
+/// A caller may hold a result for any time.
 #[test]
-fn what_was_found_in_place_stays_what_it_is() {
+fn a_result_read_in_place_stays_unchanged() {
     for codec in codecs() {
         let (medium, account) = (medium(), Account::unlimited("test"));
         let value = vec![7; 300];

@@ -1,4 +1,4 @@
-//! Tables as a whole: against a map, damaged, truncated, counted.
+//! Tests of whole tables: against a map, damaged, truncated, counted.
 
 mod damage;
 mod faults;
@@ -27,7 +27,7 @@ use crate::page::verify_page;
 pub(super) const STORE: StoreId = StoreId(0x5702e);
 pub(super) const TABLE: TableId = TableId(7);
 
-/// Versions by (key ascending, trailer descending), as a table holds them.
+/// Versions by (key ascending, trailer descending), as in a table.
 pub(super) type Model = BTreeMap<(Vec<u8>, Reverse<Trailer>), Vec<u8>>;
 
 pub(super) fn put(seqno: u64) -> Trailer {
@@ -76,7 +76,7 @@ pub(super) fn medium() -> Arc<dyn Medium> {
     Arc::new(MemoryMedium::new())
 }
 
-/// Drives reads: fetches what they need, verifies it, counts it.
+/// Drives reads: fetches, verifies and counts the pages that they need.
 pub(super) struct Driver {
     pub(super) table: Arc<Table>,
     pub(super) meta_spans: u64,
@@ -104,7 +104,7 @@ impl Driver {
             verify_page(self.table.seed(), number, page)?;
             frames.push(arena::Frame::heap(&self.account, page));
         }
-        // Every form of pages is supplied to somebody.
+        // Over time every form of pages is supplied.
         Ok(match span.pages {
             1 => Pages::Frame(frames.remove(0)),
             2..=16 => Pages::Frames(frames),

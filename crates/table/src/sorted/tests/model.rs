@@ -1,6 +1,6 @@
 use super::*;
 
-/// Random versions: keys that share prefixes, many versions of some, values of all sizes.
+/// Random versions: keys that share prefixes, many versions of some keys, values of all sizes.
 pub(super) fn model(rng: &mut Rng) -> Model {
     let entries = 1 + rng.below(3000);
     let value_max = [1, 50, 400, 3000, 40_000][rng.below(5) as usize];
@@ -58,7 +58,7 @@ fn same(found: Option<(Vec<u8>, Trailer, Bytes)>, expected: Option<&(&[u8], Trai
 }
 
 #[test]
-fn reads_and_walks_agree_with_a_map() {
+fn reads_and_iteration_agree_with_a_map() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     for round in 0..15 {
@@ -148,9 +148,9 @@ fn check_properties(model: &Model, properties: &Properties) {
     assert_eq!(properties.raw_bytes, raw as u64);
 }
 
-/// What a read-ahead driver is told comes true, in both directions and over partitions.
+/// The announced spans are the ones that are read, in both directions and across partitions.
 #[test]
-fn upcoming_spans_are_those_that_a_walk_then_needs() {
+fn upcoming_spans_are_those_that_iteration_then_needs() {
     let mut rng = Rng::new(5);
     for large in [false, true] {
         let mut model = Model::new();
@@ -205,13 +205,13 @@ fn upcoming_spans_are_those_that_a_walk_then_needs() {
 
 /// The longest keys and values, and many versions of one key over several partitions.
 #[test]
-fn extremes_of_size_and_number() {
+fn longest_keys_and_values_and_many_versions_are_read() {
     let mut rng = Rng::new(9);
     for codec in codecs() {
         let mut model = Model::new();
         for number in 0..6u8 {
             let mut key = vec![number / 2; base::limits::KEY_BYTES_MAX];
-            // Neighbours differ in the last byte only: so do their separators.
+            // Neighbours differ only in the last byte, and so do their separators.
             *key.last_mut().unwrap() = number;
             model.insert((key, Reverse(put(1))), vec![number; 5]);
         }
@@ -239,9 +239,9 @@ fn extremes_of_size_and_number() {
     }
 }
 
-/// A key that is not there costs a metadata page, and a data page once in 256 times.
+/// A missing key costs a metadata page, and one time in 256 a data page.
 #[test]
-fn missing_keys_cost_a_metadata_page() {
+fn a_missing_key_costs_a_metadata_page() {
     let mut model = Model::new();
     for number in 0..20_000u64 {
         model.insert((format!("{:08}", number * 2).into_bytes(), Reverse(put(1))), vec![7; 20]);
@@ -258,16 +258,16 @@ fn missing_keys_cost_a_metadata_page() {
     // 39 are expected; 90 are eight standard deviations away.
     assert!((10..90).contains(&driver.data_spans), "{}", driver.data_spans);
     assert!(driver.meta_spans <= reads);
-    // Outside the table's keys nothing is read.
+    // No page is read for keys outside the table's range.
     let before = driver.meta_spans;
     assert_eq!(driver.get(b"99999999", newest).unwrap(), None);
     assert_eq!(driver.meta_spans, before);
-    // A version older than all of a key's is found not to be there by its data page.
+    // A seqno older than all versions of a key costs its data page.
     assert_eq!(driver.get(b"00000004", put(0)).unwrap(), None);
 }
 
 #[test]
-fn a_writer_refuses_what_is_out_of_order_and_removes_what_it_gave_up() {
+fn a_writer_refuses_versions_out_of_order_and_removes_an_abandoned_file() {
     let (medium, account) = (medium(), Account::unlimited("test"));
     let mut writer = Writer::create(&medium, spec(Codec::Lz4), &account).unwrap();
     writer.add(b"b", put(5), b"1").unwrap();
@@ -287,10 +287,10 @@ fn a_writer_refuses_what_is_out_of_order_and_removes_what_it_gave_up() {
     assert_eq!(account.used(), 0);
 }
 
-/// Memory is charged before it is taken (I10): too little of it is a clean refusal, or costs a long entry its
-/// compression.
+/// Memory is charged before it is used (I10): with too little, the writer refuses, or stores a long
+/// entry uncompressed.
 #[test]
-fn short_memory_refuses_and_gives_back() {
+fn a_memory_shortage_is_refused_and_charges_are_released() {
     let medium = medium();
     let budget = base::Budget::new(2 << 20);
     let account = budget.account("tables");
@@ -299,8 +299,8 @@ fn short_memory_refuses_and_gives_back() {
     writer.add(b"b", put(1), &vec![1; 100 << 10]).unwrap();
     assert!(writer.file_bytes() <= 16 << 10, "compressed");
     writer.add(b"bb", put(1), &vec![1; 1000 << 10]).unwrap();
-    assert!(writer.file_bytes() >= 1000 << 10, "there is no memory to compress it");
-    // A value that long is streamed: it takes no memory of the budget, however short that is.
+    assert!(writer.file_bytes() >= 1000 << 10, "memory is too short to compress it");
+    // A value that long is streamed: it needs no memory of the budget.
     writer.add(b"c", put(1), &vec![1; 8 << 20]).unwrap();
     writer.finish().unwrap();
     assert_eq!(budget.used(), 0);
@@ -312,7 +312,7 @@ fn short_memory_refuses_and_gives_back() {
     drop(value);
     assert_eq!(budget.used(), table.pinned_bytes());
     let long = Driver::new(&table).get(b"c", put(1));
-    assert!(long.unwrap_err().is_retryable(), "reading it takes its length");
+    assert!(long.unwrap_err().is_retryable(), "a read needs memory of its length");
     drop(table);
     assert_eq!(budget.used(), 0);
     let poor_budget = base::Budget::new(1000);
@@ -322,10 +322,10 @@ fn short_memory_refuses_and_gives_back() {
     assert!(refused.unwrap_err().is_retryable());
 }
 
-/// Pages name the dictionary they need, and a reader without it says which.
+/// Pages name their dictionary, and a reader without it reports its id.
 #[test]
 #[cfg(feature = "zstd")]
-fn dictionaries_serve_writer_and_reader() {
+fn tables_with_a_dictionary_are_written_and_read() {
     use crate::{Dictionaries, Dictionary};
 
     #[derive(Debug)]
@@ -336,7 +336,7 @@ fn dictionaries_serve_writer_and_reader() {
         }
     }
     let mut rng = Rng::new(4);
-    // Each value has one of fifty phrases, too many for a block to hold all of them.
+    // Each value has one of fifty phrases, too many for one block to contain all of them.
     let noise = |rng: &mut Rng, bytes: usize| {
         let mut noise = vec![0; bytes];
         rng.fill(&mut noise);

@@ -1,4 +1,4 @@
-//! Blocks that go from one table to another as they are stored.
+//! Block passthrough: blocks that are copied from one table to another unchanged.
 
 use super::*;
 use crate::Bounds;
@@ -12,7 +12,7 @@ fn open_next(medium: &Arc<dyn Medium>) -> Arc<Table> {
     Table::open(&**medium, STORE, TableId(8), None, None, none, &account).unwrap()
 }
 
-/// Rewrites `table` to `medium`: whole blocks where `pass` says so, entries where not.
+/// Rewrites `table` to `medium`: whole blocks if `pass` says so, single entries otherwise.
 fn rewrite(
     table: &Arc<Table>,
     medium: &Arc<dyn Medium>,
@@ -41,9 +41,9 @@ fn rewrite(
     writer.finish().unwrap()
 }
 
-/// However much of a table is passed whole, what is read afterwards is the same.
+/// However many blocks are copied unchanged, reads return the same.
 #[test]
-fn a_table_of_passed_blocks_reads_as_the_one_they_came_from() {
+fn a_table_of_copied_blocks_reads_like_its_source() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     for round in 0..12 {
@@ -99,7 +99,7 @@ fn some_blocks() -> (Arc<dyn Medium>, Arc<Table>) {
 }
 
 #[test]
-fn a_block_is_offered_only_whole() {
+fn a_raw_block_is_returned_only_if_it_lies_inside_the_bounds() {
     let (_, table) = some_blocks();
     let mut driver = Driver::new(&table);
     let mut cursor = TableCursor::new(Arc::clone(&table));
@@ -118,7 +118,7 @@ fn a_block_is_offered_only_whole() {
     cursor.next();
     driver.step(&mut cursor).unwrap();
     assert!(cursor.raw_block().unwrap().is_none() && !cursor.is_at_block_start());
-    // Its last key is the first beyond the bounds.
+    // Its last key is the first key outside the bounds.
     let bounds = Bounds { first: None, end: Some(last.into()) };
     let mut bounded = TableCursor::with_bounds(Arc::clone(&table), bounds);
     bounded.keep_stored(true);
@@ -133,7 +133,7 @@ fn a_block_is_offered_only_whole() {
 }
 
 #[test]
-fn a_writer_takes_only_blocks_that_follow_and_that_its_readers_can_read() {
+fn a_writer_refuses_blocks_out_of_order_or_with_another_codec() {
     let (medium, table) = some_blocks();
     let mut driver = Driver::new(&table);
     let mut cursor = TableCursor::new(Arc::clone(&table));
@@ -144,7 +144,7 @@ fn a_writer_takes_only_blocks_that_follow_and_that_its_readers_can_read() {
     let mut writer = Writer::create(&medium, next_table(Codec::Lz4), &account).unwrap();
     writer.add(b"00000000", put(1), b"").unwrap();
     let block = cursor.raw_block().unwrap().unwrap();
-    // It begins with an older version of that very key.
+    // It begins with an older version of the same key.
     writer.add_block(block).unwrap();
     let again = writer.add_block(block).unwrap_err();
     assert_eq!(again.kind(), base::ErrorKind::Invalid, "{again}");
@@ -153,7 +153,7 @@ fn a_writer_takes_only_blocks_that_follow_and_that_its_readers_can_read() {
     assert!(open_next(&medium).check(&account, &mut |_, _| {}).unwrap().is_clean());
 }
 
-/// A block needs the dictionary it was compressed with, and the table says which it has.
+/// A block needs the dictionary that compressed it, and the table lists its dictionaries.
 #[test]
 #[cfg(feature = "zstd")]
 fn a_block_with_a_foreign_codec_or_dictionary_is_refused() {

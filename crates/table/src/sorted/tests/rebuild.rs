@@ -1,10 +1,10 @@
-//! Metadata pages made anew lead where the stored ones do.
+//! Rebuilt metadata pages have the same separators as the stored ones.
 
 use super::damage::{everything, with_content};
 use super::*;
 
 #[test]
-fn a_rebuilt_page_leads_where_the_stored_one_does() {
+fn a_rebuilt_metadata_page_leads_to_the_same_blocks() {
     for codec in codecs() {
         let (_, content) = everything(codec);
         let table = open(&with_content(content.clone())).unwrap();
@@ -31,9 +31,9 @@ fn a_rebuilt_page_leads_where_the_stored_one_does() {
     }
 }
 
-/// Where a block is lost too, nobody knows which keys it had.
+/// If a block is lost too, its keys are unknown.
 #[test]
-fn a_page_is_not_made_from_damaged_blocks() {
+fn a_metadata_page_is_not_rebuilt_from_damaged_blocks() {
     let (_, mut content) = everything(Codec::Lz4);
     let table = open(&with_content(content.clone())).unwrap();
     let account = Account::unlimited("test");

@@ -1,11 +1,11 @@
-//! What can be read of a damaged table is read, and what cannot is told.
+//! Salvage reads the readable parts of a damaged table, and reports the lost ones.
 
 use super::damage::{everything, with_content};
 use super::*;
 use crate::sorted::salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
 use crate::{Fragment, Header, PageKind, RangeDelete, RangeDeletes};
 
-/// What a salvage handed out.
+/// The items of a salvage.
 struct Left {
     versions: Vec<(Vec<u8>, Trailer, Vec<u8>)>,
     lost: Vec<LostKeys>,
@@ -41,8 +41,8 @@ impl Left {
         Self { versions, lost, ranges, report }
     }
 
-    /// Every version is there, or its key lies in a range that is told to be lost; nothing else is.
-    fn check(&self, model: &Model, place: &str) {
+    /// Every version is present, or its key lies in a range reported lost; there is no other version.
+    fn check(&self, model: &Model, location: &str) {
         let mut left = self.versions.iter().peekable();
         for ((key, trailer), value) in model {
             if left.next_if(|it| it.0 == *key && it.1 == trailer.0 && it.2 == *value).is_some() {
@@ -52,14 +52,14 @@ impl Left {
                 lost.after.as_ref().is_none_or(|after| after <= key)
                     && lost.before.as_ref().is_none_or(|before| key <= before)
             };
-            assert!(self.lost.iter().any(covers), "{place}: `{}`", key.escape_ascii());
+            assert!(self.lost.iter().any(covers), "{location}: `{}`", key.escape_ascii());
         }
-        assert!(left.next().is_none(), "{place}: something that was never written");
+        assert!(left.next().is_none(), "{location}: something that was never written");
     }
 }
 
 #[test]
-fn a_whole_table_is_salvaged_whole() {
+fn an_undamaged_table_is_salvaged_completely() {
     let codecs = codecs();
     for codec in codecs {
         let (model, content) = everything(codec);
@@ -71,9 +71,9 @@ fn a_whole_table_is_salvaged_whole() {
     }
 }
 
-/// Whichever page is hit, all versions that are not on it come back, and those on it are named.
+/// Whichever page is damaged, all versions on other pages come back, and the keys on it are reported.
 #[test]
-fn every_page_costs_what_is_on_it() {
+fn a_damaged_page_costs_only_its_own_versions() {
     let (model, content) = everything(Codec::Lz4);
     let clean = open(&with_content(content.clone())).unwrap();
     let footer = *clean.footer();
@@ -82,22 +82,22 @@ fn every_page_costs_what_is_on_it() {
         damaged[page as usize * PAGE_BYTES + 77] ^= 4;
         let header = Header::parse(&content[page as usize * PAGE_BYTES..][..PAGE_BYTES]).unwrap();
         let left = Left::of(&with_content(damaged));
-        let place = format!("page {page} ({})", header.kind.name());
-        left.check(&model, &place);
+        let location = format!("page {page} ({})", header.kind.name());
+        left.check(&model, &location);
         let lost = model.len() - left.versions.len();
         let is_data = header.kind == PageKind::Data;
-        assert_eq!((lost > 0, left.lost.len()), (is_data, usize::from(is_data)), "{place}");
-        assert!(lost <= 2048, "{place}: {lost} are more than a block has");
+        assert_eq!((lost > 0, left.lost.len()), (is_data, usize::from(is_data)), "{location}");
+        assert!(lost <= 2048, "{location}: {lost} are more than a block has");
         if let [range] = &left.lost[..] {
-            assert!(range.pages.contains(&page), "{place}: {range:?}");
+            assert!(range.pages.contains(&page), "{location}: {range:?}");
         }
-        assert_eq!(left.report.range_deletes, RangeDeletesFound::All, "{place}");
-        assert_eq!(RangeDeletes::build(left.ranges).seqnos().len(), 3, "{place}");
+        assert_eq!(left.report.range_deletes, RangeDeletesFound::All, "{location}");
+        assert_eq!(RangeDeletes::build(left.ranges).seqnos().len(), 3, "{location}");
     }
 }
 
-/// What is left of the tail, footers and all but one part of either copy lost, says what it can of the
-/// range deletes.
+/// With both footers and all but one part of either tail copy lost, the rest gives the range deletes, or
+/// whether there were any.
 #[test]
 fn range_deletes_are_found_without_a_footer() {
     let (_, content) = everything(Codec::Lz4);
@@ -117,15 +117,15 @@ fn range_deletes_are_found_without_a_footer() {
     assert_eq!(found(&|_| false), RangeDeletesFound::All);
     assert_eq!(found(&|page| page == range_deletes), RangeDeletesFound::All);
     assert_eq!(found(&|page| page == range_deletes || page == copy), RangeDeletesFound::Lost);
-    // The top level alone does not tell: what stood before it is lost.
+    // The top level alone is not enough: the page before it is lost.
     assert_eq!(found(&|page| page != top), RangeDeletesFound::Unknown);
     assert_eq!(found(&|page| page != copy), RangeDeletesFound::All);
     assert_eq!(found(&|_| true), RangeDeletesFound::Unknown);
 }
 
-/// Any number of damaged pages, without footer, or with the end cut off.
+/// Any number of damaged pages, without a footer, or with the end cut off.
 #[test]
-fn any_damage_leaves_what_verifies() {
+fn salvage_returns_every_block_that_verifies() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (model, content) = everything(Codec::Lz4);

@@ -1,11 +1,11 @@
-//! The tail is there twice: whatever is left of the two copies, together they are one.
+//! The tail exists twice: either copy of each page is enough.
 
 use super::damage::{everything, with_content};
 use super::*;
 use crate::page::{Header, payload, seal_page};
 use media::{Fault, Faulty, OpKind, Rule};
 
-/// `content` with a byte of each of `pages` flipped.
+/// `content` with one byte of each of `pages` flipped.
 fn flipped(content: &[u8], pages: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut content = content.to_vec();
     for page in pages {
@@ -14,7 +14,7 @@ fn flipped(content: &[u8], pages: impl IntoIterator<Item = u32>) -> Vec<u8> {
     content
 }
 
-/// Puts page `page` of `content` anew, its payload changed and its checksum right under `store`.
+/// Replaces page `page` of `content`: its payload changed, its checksum valid under `store`.
 fn resealed(content: &mut [u8], store: StoreId, page: u32, change: impl Fn(&mut Vec<u8>)) {
     let bytes = &mut content[page as usize * PAGE_BYTES..][..PAGE_BYTES];
     let header = Header::parse(bytes).unwrap();
@@ -31,7 +31,7 @@ fn damages(table: &Table) -> Vec<u32> {
     report.listed.iter().map(|damage| damage.page).collect()
 }
 
-/// A table whose tail is longer than what is read of it at first.
+/// A table with a tail longer than the first read.
 fn long_tail() -> Vec<u8> {
     let memory = Arc::new(MemoryMedium::new());
     let shared: Arc<dyn Medium> = memory.clone();
@@ -46,9 +46,9 @@ fn long_tail() -> Vec<u8> {
     memory.content(&crate::file_name(TABLE)).unwrap()
 }
 
-/// Of each pair of pages one may be lost, whichever it is.
+/// One page of each pair may be lost, whichever it is.
 #[test]
-fn one_page_of_each_pair_is_enough() {
+fn one_page_of_each_pair_suffices_to_open() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     for content in [everything(Codec::Lz4).1, long_tail()] {
@@ -76,24 +76,24 @@ fn one_page_of_each_pair(rng: &mut Rng, content: &[u8]) {
                 _ => Some(*page),
             })
             .collect();
-        let place = format!("round {round}, without {lost:?}");
+        let location = format!("round {round}, without {lost:?}");
         let medium = with_content(flipped(content, lost.iter().copied()));
-        let table = open(&medium).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let table = open(&medium).unwrap_or_else(|error| panic!("{location}: {error}"));
         assert!(table.footer() == clean.footer() && table.properties() == clean.properties());
-        assert!(table.range_deletes() == clean.range_deletes(), "{place}");
-        // What opening did not read is found by a check.
+        assert!(table.range_deletes() == clean.range_deletes(), "{location}");
+        // A check finds the damaged pages that the open did not read.
         let read_by_copy = lost.iter().any(|page| (copy..last - 1).contains(page) || *page == last);
-        assert_eq!(table.tail_damage().is_some(), read_by_copy, "{place}");
-        let (mut found, mut told) = (damages(&table), lost.clone());
+        assert_eq!(table.tail_damage().is_some(), read_by_copy, "{location}");
+        let (mut found, mut expected) = (damages(&table), lost.clone());
         found.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(found, told, "{place}");
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{location}");
     }
 }
 
-/// A table that lost both pages of a pair says which page was read last.
+/// If both pages of a pair are lost, the error names the page that was read last.
 #[test]
-fn a_pair_that_is_lost_costs_the_table() {
+fn a_table_with_both_copies_of_a_page_lost_does_not_open() {
     let (_, content) = everything(Codec::Lz4);
     let footer = *open(&with_content(content.clone())).unwrap().footer();
     for page in footer.copy.unwrap()..footer.pages {
@@ -107,9 +107,9 @@ fn a_pair_that_is_lost_costs_the_table() {
     }
 }
 
-/// A last page that is whole and another's is told as that, and never passed over.
+/// A last page that is sound but another table's is an error; its copy is not used.
 #[test]
-fn a_foreign_footer_is_not_passed_over_for_its_copy() {
+fn a_foreign_footer_is_refused_although_a_copy_exists() {
     let (_, mut content) = everything(Codec::None);
     let last = (content.len() / PAGE_BYTES) as u32 - 1;
     resealed(&mut content, StoreId(9), last, |footer| {
@@ -119,9 +119,9 @@ fn a_foreign_footer_is_not_passed_over_for_its_copy() {
     assert!(error.contains("table identity") && error.contains("of store"), "{error}");
 }
 
-/// A file that lost its last page, or has one too many, has a footer where none belongs.
+/// A file without its last page, or with one too many, has a footer at the wrong page.
 #[test]
-fn a_footer_in_the_wrong_place_is_none() {
+fn a_footer_at_the_wrong_page_is_refused() {
     let (_, content) = everything(Codec::Lz4);
     for cut in 1..4 {
         let error = open(&with_content(content[..content.len() - cut * PAGE_BYTES].to_vec()));
@@ -133,7 +133,7 @@ fn a_footer_in_the_wrong_place_is_none() {
     }
 }
 
-/// Copies that differ, each with a checksum that matches, are found by a check.
+/// A check finds copies that differ although both checksums match.
 #[test]
 fn a_check_compares_the_copies() {
     let (_, content) = everything(Codec::Lz4);
@@ -148,27 +148,27 @@ fn a_check_compares_the_copies() {
     }
 }
 
-/// A read that fails passes by being repeated; where it does not pass, the copy is read, and told.
+/// A failed read is repeated; if it keeps failing, the copy is read, and the damage is reported.
 #[test]
-fn a_sector_that_cannot_be_read_costs_nothing() {
-    for (times, told) in [(1, false), (2, false), (3, true)] {
+fn an_unreadable_sector_in_the_tail_costs_nothing() {
+    for (times, is_reported) in [(1, false), (2, false), (3, true)] {
         let device = Arc::new(Faulty::new(times));
         let medium: Arc<dyn Medium> = device.clone();
         let model: Model =
             [((b"key".to_vec(), Reverse(put(1))), b"value".to_vec())].into_iter().collect();
         write(&medium, spec(Codec::None), &model, &Account::unlimited("test")).unwrap();
-        // The read of the whole tail, then the last page by itself.
+        // The read of the whole tail, then the last page alone.
         let rule = Rule::new(OpKind::Read, Fault::Io).purpose(Purpose::Meta).times(times);
         device.inject(rule).unwrap();
         let table = open(&medium).unwrap();
         assert_eq!(device.struck(), times);
         let damage = table.tail_damage().map(ToString::to_string);
-        assert_eq!(damage.is_some(), told, "{damage:?}");
+        assert_eq!(damage.is_some(), is_reported, "{damage:?}");
         assert!(Driver::new(&table).get(b"key", put(1)).unwrap().is_some());
     }
 }
 
-/// Checksums that match say nothing of what a file holds.
+/// A matching checksum does not make the content consistent.
 #[test]
 fn entries_without_a_partition_and_partitions_without_an_end_are_damage() {
     let memory = Arc::new(MemoryMedium::new());

@@ -1,58 +1,59 @@
-//! A segment's file as recovery finds it: what its first two pages say, and, past damage, where the first
-//! record is that can be read.
+//! The scan of a segment's file at recovery: its state from the first two pages and, with
+//! [`Recover::PastDamage`], the first readable record.
 
 use base::limits::PAGE_BYTES;
-use base::{Error, ErrorKind, LaneId, Result, SegmentId};
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, invariant};
 
-use crate::chain::Source;
-use crate::log::LANE;
 use crate::name::segment_name;
 use crate::options::Recover;
 use crate::pins::Pins;
-use crate::reader::{SegmentReader, Wanted, What};
+use crate::position::LANE;
+use crate::reader::{LocatedContent, SegmentReader, Wanted};
 use crate::record::{BEGIN_BYTES, Begin};
+use crate::source::Source;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Where only what follows is known, so many lane sequences before that are searched.
+/// If only the segments after a damaged one are known, its records are searched from this many lane
+/// sequences before them.
 const SEARCHED_BEFORE: u64 = 1 << 23;
 
-/// A segment's file.
+/// The scan of one segment.
 #[derive(Debug)]
 pub(crate) struct SegmentScan {
     pub(crate) id: SegmentId,
     pub(crate) state: SegmentState,
-    /// The first record that can be read; none where nothing was ever stored, or all of it is lost.
+    /// The first readable record. `None` if nothing was stored or no record can be read.
     pub(crate) first: Option<First>,
-    /// Replay ends before this lane sequence: a later segment begins there.
+    /// Replay ends before this lane sequence, at which a later segment begins.
     pub(crate) limit: u64,
-    /// The end of what was replayed.
+    /// Offset of the end of the replayed records.
     pub(crate) tail: u64,
     pub(crate) pins: Pins,
 }
 
-/// What a segment's first two pages say.
+/// State of a segment according to its first two pages.
 #[derive(Debug)]
 pub(crate) enum SegmentState {
-    /// Nothing was ever appended.
+    /// No record was ever appended.
     Blank,
-    /// There is nothing, not even a header: a power cut came before it was durable.
+    /// The file is all zeros: a power cut came before the header was durable.
     Unmade(Error),
-    /// It begins so.
+    /// The header and the Begin are sound.
     Begun,
-    /// Something was appended, but the Begin is lost: with a tail, or by damage.
+    /// Records were appended, but the Begin is missing: part of a lost tail, or damaged.
     Headless(Error),
-    /// Something was appended, but the header, which was durable before that, is damaged.
+    /// Records were appended, but the header is damaged. It was durable before them.
     Damaged(Error),
 }
 
-/// The first record of a segment that can be read.
+/// The first readable record of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
     pub(crate) offset: u64,
     pub(crate) sequence: u64,
     pub(crate) seqno: u64,
-    /// What it says, where it is the Begin.
+    /// The Begin, if the record is one.
     pub(crate) begin: Option<Begin>,
 }
 
@@ -61,43 +62,47 @@ impl First {
         Self { offset: PAGE, sequence: begin.sequence, seqno, begin: Some(begin) }
     }
 
-    /// The lane sequence of the segment's Begin, or, where more than that is lost, of a record behind it.
+    /// The lane sequence of the segment's Begin, or of a record after it if more than the Begin is lost.
     pub(crate) fn limit(&self) -> u64 {
         let follows_begin = [PAGE + BEGIN_BYTES as u64, 2 * PAGE].contains(&self.offset);
-        // A Begin that an open made is alone on its page; and where a full segment led to it, nothing of
-        // the one before was cut off.
+        // A Begin that an open wrote is alone on its page. A Begin without an open follows a full
+        // segment, of which nothing was cut off.
         self.sequence.saturating_sub(u64::from(self.begin.is_none() && follows_begin))
     }
 }
 
-/// The segments of `lane` called `ids`, in this order.
-pub(crate) fn find_all(
+/// Scans the segments `ids` of `lane`, in this order.
+pub(crate) fn scan_all(
     source: &Source,
     lane: LaneId,
     ids: &[SegmentId],
 ) -> Result<Vec<SegmentScan>> {
+    invariant!(
+        ids.is_sorted_by(|one, next| one < next),
+        "segments are scanned in the order of their ids"
+    );
     let mut segments = Vec::with_capacity(ids.len());
     for id in ids {
-        let (state, first) = find(source, lane, *id)?;
+        let (state, first) = scan(source, lane, *id)?;
         let (limit, tail) = (u64::MAX, PAGE);
         segments.push(SegmentScan { id: *id, state, first, limit, tail, pins: Pins::default() });
     }
     for index in 0..segments.len() {
         let first = match source.recover {
             Recover::Strict => None,
-            Recover::PastDamage => find_first(source, lane, &segments, index)?,
+            Recover::PastDamage => find_first_record(source, lane, &segments, index)?,
         };
         if let Some(found) = segments.get_mut(index) {
             found.first = found.first.or(first);
         }
     }
     for index in 0..segments.len() {
-        let opened = opened_behind(&segments, index);
+        let opened = opened_after(&segments, index);
         if let Some(found) = segments.get_mut(index)
             && let SegmentState::Unmade(error) = &found.state
             && !opened
         {
-            // Its maker went on, so that the header was durable.
+            // A later segment was begun by the same process, so this header was durable.
             found.state = SegmentState::Damaged(error.clone());
         }
     }
@@ -109,16 +114,16 @@ pub(crate) fn find_all(
     Ok(segments)
 }
 
-/// True where the next segment in use, if there is one, was made by an open.
-fn opened_behind(segments: &[SegmentScan], index: usize) -> bool {
+/// Whether an open made the next segment in use, or there is none.
+fn opened_after(segments: &[SegmentScan], index: usize) -> bool {
     let mut behind = segments.iter().skip(index + 1);
     behind.find_map(|found| found.first?.begin).is_none_or(|begin| begin.opened)
 }
 
-/// The damage where the segment that the lane begins with is missing: it is begun durably before it is
-/// recorded, and stays until a later one is. A lane to which nothing is appended may end before that; that
-/// there is no log at all is for who knows that there was one.
-pub(crate) fn lost_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
+/// The damage if the segment that the lane begins with is missing. That segment is begun durably before
+/// it is recorded as the start, and stays until a later one is recorded. A lane without appends may end
+/// before its start. If no segment exists at all, only the caller knows whether there was a log.
+pub(crate) fn missing_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
     let (_, start) = source.start.iter().find(|(of, _)| *of == lane && lane == LANE)?;
     let first = ids.first().filter(|first| **first != start)?;
     Some(
@@ -129,14 +134,14 @@ pub(crate) fn lost_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Op
     )
 }
 
-/// A reader of a segment whose header was read before; past damage, also of one whose header is damaged.
+/// A reader of a scanned segment; with [`Recover::PastDamage`] also of one whose header is damaged.
 pub(crate) fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
     let (mut reader, header) = open_any(source, lane, id)?;
     match (header, source.store) {
         (Err(error), Some(store))
             if source.recover == Recover::PastDamage && error.kind() == ErrorKind::Corrupt =>
         {
-            reader.assume(store, lane, id);
+            reader.assume_identity(store, lane, id);
         }
         (header, _) => header?,
     }
@@ -147,11 +152,11 @@ fn open_any(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentRead
     let Source { medium, store, purpose, account, .. } = source;
     let by_page = source.recover == Recover::PastDamage;
     let (reader, header) =
-        SegmentReader::open(&**medium, (lane, id), *store, *purpose, by_page, account)?;
+        SegmentReader::open(&**medium, lane, id, *store, *purpose, by_page, account)?;
     Ok((reader, header.map(drop)))
 }
 
-fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, Option<First>)> {
+fn scan(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, Option<First>)> {
     let (mut reader, header) = open_any(source, lane, id)?;
     if let Err(error) = header {
         return match error.kind() {
@@ -174,11 +179,11 @@ fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
     if let Some(error) = reader.shortened() {
         return Ok((SegmentState::Damaged(error), None));
     }
-    // A Begin that was being stored when the power went is torn, but has nothing behind it.
+    // A Begin that a power cut tore has nothing after it.
     let error = Error::corrupt("first record of a log segment")
         .at(segment_name(lane, id))
         .expected("a Begin, which was durable");
-    reader.go_to(PAGE + BEGIN_BYTES as u64);
+    reader.seek(PAGE + BEGIN_BYTES as u64);
     Ok((
         if reader.survey().is_clean() {
             SegmentState::Blank
@@ -189,9 +194,9 @@ fn find(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
     ))
 }
 
-/// Of a segment that is damaged, the first record that can be read, which lies between those of the segments
-/// around it.
-fn find_first(
+/// The first readable record of a damaged segment. It lies between the records of the segments around
+/// it.
+fn find_first_record(
     source: &Source,
     lane: LaneId,
     segments: &[SegmentScan],
@@ -200,7 +205,7 @@ fn find_first(
     let Some((before, [found, behind @ ..])) = segments.split_at_checked(index) else {
         return Ok(None);
     };
-    // Without a store's id nobody can say whose records they are where the header is damaged.
+    // If the header is damaged, the seed of the checksums needs the store's id.
     let can_read = match &found.state {
         SegmentState::Headless(_) => true,
         SegmentState::Damaged(_) => source.store.is_some(),
@@ -215,7 +220,7 @@ fn find_first(
     let limit = behind.map_or(u64::MAX, |first| first.sequence);
     let sequence = match (before, behind) {
         (Some(first), _) => first.sequence,
-        // Those that a search reaches from here.
+        // The lane sequences that a search from here reaches.
         (None, Some(first)) => first.sequence.saturating_sub(SEARCHED_BEFORE),
         (None, None) => reader.survey().durable.saturating_sub(SEARCHED_BEFORE),
     };
@@ -225,9 +230,9 @@ fn find_first(
         offset: found.offset,
         sequence: found.sequence,
         seqno: found.seqno,
-        begin: match found.what {
-            What::Begin(begin) => Some(begin),
-            What::Batch { .. } | What::Mark { .. } => None,
+        begin: match found.content {
+            LocatedContent::Begin(begin) => Some(begin),
+            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => None,
         },
     }))
 }
