@@ -100,7 +100,7 @@ fn main() -> Result<()> {
         bounds: KeyRange::all(),
         horizon: Horizon::new(vec![Seqno::new(RUNS * ENTRIES + 1)]),
         now_ms: 1,
-        below: Vec::new(),
+        older: Vec::new(),
         output: Output {
             codec: Codec::Lz4,
             zstd_level: 0,

@@ -42,7 +42,7 @@ pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
     let mut hot: Vec<(KeyRange, u8)> = narrow.flat_map(|run| run.hot).collect();
     let mut least = 0;
     loop {
-        let ranges = joined(&mut hot);
+        let ranges = union(&mut hot);
         let bytes: usize = ranges.iter().map(KeyRange::key_bytes).sum();
         if ranges.len() <= HOT_RANGES_MAX && bytes <= HOT_BYTES_MAX {
             return ranges;
@@ -57,16 +57,16 @@ pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
 }
 
 /// The union of ranges.
-fn joined(hot: &mut [(KeyRange, u8)]) -> Vec<KeyRange> {
+fn union(hot: &mut [(KeyRange, u8)]) -> Vec<KeyRange> {
     hot.sort_unstable_by(|(one, _), (other, _)| one.first.cmp(&other.first));
-    let mut joined: Vec<KeyRange> = Vec::new();
+    let mut union: Vec<KeyRange> = Vec::new();
     for (range, _) in hot.iter() {
-        match joined.last_mut() {
+        match union.last_mut() {
             Some(last) if last.reaches(&range.first) => last.extend_to(range.end.clone()),
-            _ => joined.push(range.clone()),
+            _ => union.push(range.clone()),
         }
     }
-    joined
+    union
 }
 
 #[cfg(test)]

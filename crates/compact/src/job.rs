@@ -16,7 +16,7 @@ use base::{
 };
 use media::Medium;
 
-use crate::sealed::{Kind, list, put_range, range};
+use crate::message::{MessageKind, list, put_range, range};
 use crate::{Horizon, KeyRange, OPERATOR_NAME_BYTES_MAX};
 
 /// The most pieces of tables one job merges.
@@ -31,7 +31,7 @@ const READERS_MAX: usize = 1 << 20;
 /// The smallest limit for the length of an output, bytes.
 pub const TABLE_BYTES_MIN: u64 = 16 << 10;
 
-const KIND: Kind = Kind { what: "job", magic: *b"TERRAJOB", version: 2 };
+const KIND: MessageKind = MessageKind { name: "job", magic: *b"TERRAJOB", version: 2 };
 
 /// What to merge, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Job {
     /// The time, Unix milliseconds. No read to come may have an earlier one.
     pub now_ms: u64,
     /// The keys that older tables outside the job may hold.
-    pub below: Vec<KeyRange>,
+    pub older: Vec<KeyRange>,
     /// What to write.
     pub output: Output,
     /// The keyspace's merge operator, where it shall be used.
@@ -146,14 +146,14 @@ impl Job {
         }
         self.output.put(&mut out);
         put_bytes(&mut out, self.operator.as_deref().unwrap_or_default().as_bytes());
-        for ranges in [&self.below, &self.hot] {
+        for ranges in [&self.older, &self.hot] {
             put_varint(&mut out, ranges.len() as u64);
             ranges.iter().for_each(|range| put_range(&mut out, range));
         }
         if has_values {
             self.values.put(&mut out);
         }
-        Kind::seal(out)
+        MessageKind::seal(out)
     }
 
     /// Reads the stored form.
@@ -179,7 +179,7 @@ impl Job {
         let operator = String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec())
             .map_err(|e| Error::corrupt("merge operator's name").expected("UTF-8").caused_by(e))?;
         let operator = (!operator.is_empty()).then_some(operator);
-        let below = list(&mut cursor, RANGES_MAX, 1, range)?;
+        let older = list(&mut cursor, RANGES_MAX, 1, range)?;
         let hot = list(&mut cursor, RANGES_MAX, 1, range)?;
         let values = match version {
             1 => ValueRules::default(),
@@ -196,7 +196,7 @@ impl Job {
             bounds,
             horizon,
             now_ms,
-            below,
+            older,
             output,
             operator,
             hot,

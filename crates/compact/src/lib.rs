@@ -7,10 +7,10 @@
 //! value, outputs are files and a description of them.
 
 mod builtin;
-mod counts;
 mod heat;
 mod horizon;
 pub mod job;
+mod message;
 mod older_ranges;
 mod operands;
 mod operator;
@@ -20,12 +20,11 @@ mod range;
 mod retained_version;
 mod retention;
 mod run;
-mod sealed;
 mod value_separator;
 mod verify;
+mod version_counts;
 
 pub use builtin::{Append, I64Add, U64Max, U64Min};
-pub use counts::Counts;
 pub use heat::{HOT_BYTES_MAX, RunHeat, hot_ranges};
 pub use horizon::Horizon;
 pub use job::Job;
@@ -34,7 +33,8 @@ pub use operator::{MergeOperator, OPERATOR_NAME_BYTES_MAX, Operators};
 pub use outcome::Outcome;
 pub use range::KeyRange;
 pub use retained_version::RetainedVersion;
-pub use retention::{Retention, Rules};
+pub use retention::{Retention, RetentionRules};
 pub use run::{Env, Run, run};
 pub use value_separator::ValueSeparator;
 pub use verify::{HotPage, Verification, verify};
+pub use version_counts::VersionCounts;

@@ -5,13 +5,13 @@ use std::ops::Range;
 use base::{Cursor, Error, Result, TableId, put_bytes, put_u32, put_u64, put_varint};
 use table::{Properties, Summary, ValuesSummary};
 
-use crate::sealed::{Kind, MESSAGE_BYTES_MAX, list};
-use crate::{Counts, Job};
+use crate::message::{MESSAGE_BYTES_MAX, MessageKind, list};
+use crate::{Job, VersionCounts};
 
 /// The most tables that one job writes.
 const TABLES_MAX: usize = 1 << 16;
 
-const KIND: Kind = Kind { what: "outcome", magic: *b"TERRDONE", version: 3 };
+const KIND: MessageKind = MessageKind { name: "outcome", magic: *b"TERRDONE", version: 3 };
 
 /// What a job has made: durable files, names included, that nobody knows of yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Outcome {
     /// The value file, where long values were put apart or copied.
     pub values: Option<ValuesSummary>,
     /// What became of the versions read.
-    pub counts: Counts,
+    pub counts: VersionCounts,
     /// Bytes read from inputs.
     pub bytes_read: u64,
     /// Pages of data that passed through as they were.
@@ -77,7 +77,7 @@ impl Outcome {
         if has_hot {
             self.tables.iter().for_each(|table| put_hot(&mut out, &table.hot));
         }
-        Kind::seal(out)
+        MessageKind::seal(out)
     }
 
     /// Reads the stored form.
@@ -94,7 +94,7 @@ impl Outcome {
             Ok(Summary { table, file_bytes, pages, digest, properties, hot: Vec::new() })
         };
         let mut tables = list(&mut cursor, TABLES_MAX, 8 + 1 + 4 + 8 + 1, table)?;
-        let counts = Counts::from_list(|| cursor.varint())?;
+        let counts = VersionCounts::from_list(|| cursor.varint())?;
         let (bytes_read, pages_passed) = (cursor.varint()?, cursor.varint()?);
         let has_values = match version {
             1 => false,

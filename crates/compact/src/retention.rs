@@ -23,20 +23,20 @@ use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
 use table::Pointer;
 
 use crate::operands::Operands;
-use crate::{Counts, Horizon, MergeOperator, OlderRanges, RetainedVersion};
+use crate::{Horizon, MergeOperator, OlderRanges, RetainedVersion, VersionCounts};
 
 #[cfg(test)]
 mod tests;
 
 /// What a flush or a merge is to go by.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct RetentionRules {
     /// Who reads.
     pub horizon: Horizon,
     /// The time, Unix milliseconds. No reader to come has an earlier one.
     pub now_ms: u64,
     /// What older sources may hold.
-    pub below: OlderRanges,
+    pub older: OlderRanges,
     /// The keyspace's operator, where it has one that this process knows.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
@@ -44,24 +44,24 @@ pub struct Rules {
 /// Decides for each version of a sorted stream whether it survives.
 #[derive(Debug)]
 pub struct Retention {
-    rules: Rules,
+    rules: RetentionRules,
     key: Vec<u8>,
     /// Whether `key` is a key whose versions may still come.
-    open: bool,
+    has_key: bool,
     /// The range deletes over the key that no version has passed yet, newest last.
     covering: Vec<Seqno>,
     /// The oldest so far of the key's versions and range deletes that say all by themselves.
-    hider: Option<Seqno>,
-    /// Whether `hider` is a range delete.
-    hidden_by_range: bool,
+    superseder: Option<Seqno>,
+    /// Whether `superseder` is a range delete.
+    superseder_is_range: bool,
     /// Deletes that wait for an older version.
-    deletes: Vec<WaitingDelete>,
+    tombstones: Vec<PendingTombstone>,
     operands: Operands,
-    counts: Counts,
+    counts: VersionCounts,
 }
 
 #[derive(Debug)]
-struct WaitingDelete {
+struct PendingTombstone {
     trailer: Trailer,
     superseded_by: Option<Seqno>,
     /// Whether it was a value that expired.
@@ -70,7 +70,7 @@ struct WaitingDelete {
 
 /// What lies right under the waiting operands, for the readers that see them.
 #[derive(Clone, Copy)]
-enum Base<'a> {
+enum OperandBase<'a> {
     Value(&'a [u8]),
     Nothing,
     Unknown,
@@ -81,23 +81,23 @@ impl Retention {
     ///
     /// # Errors
     /// `Retry` where memory is short.
-    pub fn new(rules: Rules, account: &Account) -> Result<Self> {
+    pub fn new(rules: RetentionRules, account: &Account) -> Result<Self> {
         Ok(Self {
             rules,
             key: Vec::new(),
-            open: false,
+            has_key: false,
             covering: Vec::new(),
-            hider: None,
-            hidden_by_range: false,
-            deletes: Vec::new(),
+            superseder: None,
+            superseder_is_range: false,
+            tombstones: Vec::new(),
             operands: Operands::new(account)?,
-            counts: Counts::default(),
+            counts: VersionCounts::default(),
         })
     }
 
     /// What became of the versions so far. Balanced between keys.
     #[must_use]
-    pub const fn counts(&self) -> &Counts {
+    pub const fn counts(&self) -> &VersionCounts {
         &self.counts
     }
 
@@ -113,24 +113,24 @@ impl Retention {
         covering: &[Seqno],
         trailer: Trailer,
         value: &[u8],
-        keep: &mut F,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.open || *key != *self.key {
-            self.end_key(keep)?;
-            self.start_key(key, covering);
+        if !self.has_key || *key != *self.key {
+            self.end_key(emit)?;
+            self.begin_key(key, covering);
         }
         self.counts.read += 1;
         let seqno = trailer.seqno();
         if !self.covering.is_empty() {
-            self.pass_range_deletes(Some(seqno), keep)?;
+            self.pass_range_deletes(Some(seqno), emit)?;
         }
-        if let Some(hider) = self.hider
-            && !self.rules.horizon.needs(seqno, hider)
+        if let Some(superseder) = self.superseder
+            && !self.rules.horizon.needs(seqno, superseder)
         {
-            let reason = match self.hidden_by_range {
+            let reason = match self.superseder_is_range {
                 true => &mut self.counts.range_deleted,
                 false => &mut self.counts.superseded,
             };
@@ -138,30 +138,30 @@ impl Retention {
             return Ok(());
         }
         match trailer.kind()? {
-            EntryKind::Merge => return self.operand(trailer, value, keep),
-            EntryKind::Put => self.put(trailer, value, Base::Value(value), keep)?,
+            EntryKind::Merge => return self.operand(trailer, value, emit),
+            EntryKind::Put => self.put(trailer, value, OperandBase::Value(value), emit)?,
             EntryKind::PutExpiring => {
-                self.expiring(trailer, value, expiry::split(value)?.0, keep)?
+                self.expiring(trailer, value, expiry::split(value)?.0, emit)?
             }
             EntryKind::PutPointer => match Pointer::decode(value)?.expiry {
                 // Where it leads is not read here.
-                0 => self.put(trailer, value, Base::Unknown, keep)?,
-                expiry => self.expiring(trailer, value, expiry, keep)?,
+                0 => self.put(trailer, value, OperandBase::Unknown, emit)?,
+                expiry => self.expiring(trailer, value, expiry, emit)?,
             },
-            EntryKind::Delete => self.delete(trailer, false, keep)?,
+            EntryKind::Delete => self.delete(trailer, false, emit)?,
             EntryKind::DeleteRange => {
                 return Err(Error::corrupt("kind of a version").got("a range delete"));
             }
         }
-        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+        (self.superseder, self.superseder_is_range) = (Some(seqno), false);
         Ok(())
     }
 
-    fn start_key(&mut self, key: &[u8], covering: &[Seqno]) {
-        self.open = true;
+    fn begin_key(&mut self, key: &[u8], covering: &[Seqno]) {
+        self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.hider = None;
+        self.superseder = None;
         self.covering.clear();
         self.covering.extend(covering.iter().rev());
     }
@@ -170,30 +170,30 @@ impl Retention {
     ///
     /// # Errors
     /// As `keep`.
-    pub fn end_key<F>(&mut self, keep: &mut F) -> Result<()>
+    pub fn end_key<F>(&mut self, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.open {
+        if !self.has_key {
             return Ok(());
         }
-        self.pass_range_deletes(None, keep)?;
-        self.open = false;
-        if self.operands.is_empty() && self.deletes.is_empty() {
+        self.pass_range_deletes(None, emit)?;
+        self.has_key = false;
+        if self.operands.is_empty() && self.tombstones.is_empty() {
             return Ok(());
         }
-        if self.rules.below.may_hold(&self.key) {
-            self.settle(Base::Unknown, keep)?;
-            return self.keep_deletes(keep);
+        if self.rules.older.may_hold(&self.key) {
+            self.emit_operands(OperandBase::Unknown, emit)?;
+            return self.emit_tombstones(emit);
         }
-        self.settle(Base::Nothing, keep)?;
+        self.emit_operands(OperandBase::Nothing, emit)?;
         let oldest_reader = self.rules.horizon.oldest();
-        for (number, delete) in self.deletes.drain(..).enumerate() {
+        for (number, delete) in self.tombstones.drain(..).enumerate() {
             // The newest tells a reader from before it that the key was written to since.
             if number == 0 && delete.trailer.seqno() > oldest_reader {
-                let WaitingDelete { trailer, superseded_by, .. } = delete;
+                let PendingTombstone { trailer, superseded_by, .. } = delete;
                 self.counts.kept += 1;
-                keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
+                emit(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
                 continue;
             }
             let reason = match delete.expired {
@@ -206,42 +206,42 @@ impl Retention {
     }
 
     /// Whether `key` is another than that of the version taken last.
-    pub(crate) fn is_new(&self, key: &[u8]) -> bool {
-        !self.open || *key != *self.key
+    pub(crate) fn is_new_key(&self, key: &[u8]) -> bool {
+        !self.has_key || *key != *self.key
     }
 
     /// Whether operands of `key` wait for the value under them.
-    pub(crate) fn wants_base(&self, key: &[u8]) -> bool {
-        !self.operands.is_empty() && self.open && *key == *self.key
+    pub(crate) fn has_pending_operands(&self, key: &[u8]) -> bool {
+        !self.operands.is_empty() && self.has_key && *key == *self.key
     }
 
     /// Takes note of `versions` versions that were kept elsewhere, once the key before them was ended:
     /// each the newest of its key, and saying all by itself. The last of them was `key` at `seqno`.
-    pub(crate) fn kept_elsewhere(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+    pub(crate) fn note_passed_block(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
         self.counts.read += versions;
         self.counts.kept += versions;
-        self.start_key(key, &[]);
-        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+        self.begin_key(key, &[]);
+        (self.superseder, self.superseder_is_range) = (Some(seqno), false);
     }
 
     /// Passes the range deletes that are newer than the version at `seqno`, or all.
-    fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
+    fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let newer = |range: &mut Seqno| seqno.is_none_or(|seqno| *range > seqno);
         while let Some(range) = self.covering.pop_if(newer) {
-            self.settle(self.base_at(range, Base::Nothing), keep)?;
-            (self.hider, self.hidden_by_range) = (Some(range), true);
+            self.emit_operands(self.base_if_shared(range, OperandBase::Nothing), emit)?;
+            (self.superseder, self.superseder_is_range) = (Some(range), true);
         }
         Ok(())
     }
 
     /// `base` where every reader of the waiting operands that sees them sees what is at `seqno`
     /// right under them, and no other reader sees that alone.
-    fn base_at<'a>(&self, seqno: Seqno, base: Base<'a>) -> Base<'a> {
+    fn base_if_shared<'a>(&self, seqno: Seqno, base: OperandBase<'a>) -> OperandBase<'a> {
         match self.operands.newest() {
-            Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => Base::Unknown,
+            Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => OperandBase::Unknown,
             _ => base,
         }
     }
@@ -250,18 +250,20 @@ impl Retention {
         &mut self,
         trailer: Trailer,
         stored: &[u8],
-        base: Base<'_>,
-        keep: &mut F,
+        base: OperandBase<'_>,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.operands.is_empty() && self.settle(self.base_at(trailer.seqno(), base), keep)? {
+        if !self.operands.is_empty()
+            && self.emit_operands(self.base_if_shared(trailer.seqno(), base), emit)?
+        {
             self.counts.merged += 1;
             return Ok(());
         }
-        self.keep_deletes(keep)?;
-        self.keep_one(trailer, stored, keep)
+        self.emit_tombstones(emit)?;
+        self.emit_version(trailer, stored, emit)
     }
 
     /// A value that says nothing any more from `expiry` on, and is no base for operands before.
@@ -270,58 +272,59 @@ impl Retention {
         trailer: Trailer,
         stored: &[u8],
         expiry: u64,
-        keep: &mut F,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         match expiry <= self.rules.now_ms {
-            true => self.delete(trailer, true, keep),
-            false => self.put(trailer, stored, Base::Unknown, keep),
+            true => self.delete(trailer, true, emit),
+            false => self.put(trailer, stored, OperandBase::Unknown, emit),
         }
     }
 
-    fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
+    fn delete<F>(&mut self, trailer: Trailer, expired: bool, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.operands.is_empty()
-            && self.settle(self.base_at(trailer.seqno(), Base::Nothing), keep)?
+            && self
+                .emit_operands(self.base_if_shared(trailer.seqno(), OperandBase::Nothing), emit)?
         {
             self.counts.merged += 1;
             return Ok(());
         }
         let trailer = Trailer::new(trailer.seqno(), EntryKind::Delete);
-        self.deletes.push(WaitingDelete { trailer, superseded_by: self.hider, expired });
+        self.tombstones.push(PendingTombstone { trailer, superseded_by: self.superseder, expired });
         Ok(())
     }
 
-    fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], keep: &mut F) -> Result<()>
+    fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if let Some(newest) = self.operands.newest()
             && self.rules.horizon.needs(trailer.seqno(), newest.seqno())
         {
-            self.settle(Base::Unknown, keep)?;
+            self.emit_operands(OperandBase::Unknown, emit)?;
         }
         if self.rules.operator.is_some() {
             if self.operands.push(trailer, operand) {
                 return Ok(());
             }
             // Those that wait make room; they are newer, so they go first in any case.
-            self.settle(Base::Unknown, keep)?;
+            self.emit_operands(OperandBase::Unknown, emit)?;
             if self.operands.push(trailer, operand) {
                 return Ok(());
             }
         }
-        self.keep_deletes(keep)?;
-        self.keep_one(trailer, operand, keep)
+        self.emit_tombstones(emit)?;
+        self.emit_version(trailer, operand, emit)
     }
 
     /// Lets the waiting operands go: merged into `base`, combined, or as they are. Whether they
     /// took in `base`.
-    fn settle<F>(&mut self, base: Base<'_>, keep: &mut F) -> Result<bool>
+    fn emit_operands<F>(&mut self, base: OperandBase<'_>, emit: &mut F) -> Result<bool>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
@@ -331,9 +334,9 @@ impl Retention {
             return Ok(false);
         };
         let merged = match base {
-            Base::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
-            Base::Nothing => self.operands.merge(operator, &self.key, None),
-            Base::Unknown => None,
+            OperandBase::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
+            OperandBase::Nothing => self.operands.merge(operator, &self.key, None),
+            OperandBase::Unknown => None,
         };
         let takes_base = merged.is_some();
         let made = match merged {
@@ -343,20 +346,20 @@ impl Retention {
                 combined.map(|operand| (EntryKind::Merge, operand))
             }
         };
-        self.keep_deletes(keep)?;
-        let (key, superseded_by) = (&*self.key, self.hider);
+        self.emit_tombstones(emit)?;
+        let (key, superseded_by) = (&*self.key, self.superseder);
         match made {
             Some((kind, value)) => {
                 self.counts.merged += self.operands.count() as u64 - 1;
                 self.counts.kept += 1;
                 let trailer = Trailer::new(newest.seqno(), kind);
                 self.operands.clear(value.len());
-                keep(RetainedVersion { key, trailer, value: &value, superseded_by })?;
+                emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
             }
             None => {
                 self.counts.kept += self.operands.count() as u64;
                 for (trailer, value) in self.operands.iter() {
-                    keep(RetainedVersion { key, trailer, value, superseded_by })?;
+                    emit(RetainedVersion { key, trailer, value, superseded_by })?;
                 }
             }
         }
@@ -366,25 +369,25 @@ impl Retention {
 
     /// An older version survives, so the deletes over it do.
     #[inline]
-    fn keep_deletes<F>(&mut self, keep: &mut F) -> Result<()>
+    fn emit_tombstones<F>(&mut self, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        for WaitingDelete { trailer, superseded_by, .. } in self.deletes.drain(..) {
+        for PendingTombstone { trailer, superseded_by, .. } in self.tombstones.drain(..) {
             self.counts.kept += 1;
-            keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
+            emit(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
         }
         Ok(())
     }
 
     /// The version at hand survives as it is.
     #[inline]
-    fn keep_one<F>(&mut self, trailer: Trailer, value: &[u8], keep: &mut F) -> Result<()>
+    fn emit_version<F>(&mut self, trailer: Trailer, value: &[u8], emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         self.counts.kept += 1;
-        keep(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.hider })
+        emit(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.superseder })
     }
 
     /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up
@@ -399,7 +402,7 @@ impl Retention {
         seqnos: &[Seqno],
         kept: &mut Vec<Seqno>,
     ) {
-        let older = self.rules.below.overlaps(start, end);
+        let older = self.rules.older.overlaps(start, end);
         let horizon = &self.rules.horizon;
         let oldest_reader = horizon.seqnos().first();
         let mut newer = None;

@@ -1,7 +1,7 @@
 //! Running a job: its inputs merged into new tables, a bounded step at a time.
 //!
 //! First each input is opened and checked for being the file the job means, and its range deletes
-//! are taken in. Then the runs are merged ([`tournament`], one [`source`] each), [`Retention`]
+//! are taken in. Then the runs are merged ([`losers`], one [`source`] each), [`Retention`]
 //! decides what survives, and [`outputs`] are written. Inputs are read in large reads, past the page
 //! cache.
 //!
@@ -10,12 +10,12 @@
 //! table each, one writer, and the range deletes (I10).
 
 mod block_passthrough;
+mod input_check;
+mod loser_tree;
 mod outputs;
 mod read_ahead;
-mod reads;
+mod read_queue;
 mod source;
-mod survey;
-mod tournament;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,15 +27,15 @@ use media::{Medium, Purpose};
 use table::{Bounds, Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
 use crate::{
-    Job, KeyRange, OlderRanges, Operators, Outcome, RetainedVersion, Retention, Rules,
+    Job, KeyRange, OlderRanges, Operators, Outcome, RetainedVersion, Retention, RetentionRules,
     ValueSeparator,
 };
-use block_passthrough::{BlockPassthrough, is_plain};
+use block_passthrough::{BlockPassthrough, needs_no_decision};
+use input_check::InputCheck;
+use loser_tree::LoserTree;
 use outputs::Outputs;
-use reads::Reads;
+use read_queue::ReadQueue;
 use source::{Reading, Source};
-use survey::Survey;
-use tournament::Tournament;
 
 /// What a run works with.
 #[derive(Clone, Debug)]
@@ -83,16 +83,16 @@ impl Env {
 pub struct Run {
     job: Job,
     reading: Reading,
-    reads: Reads,
+    reads: ReadQueue,
     stage: Stage,
     sources: Vec<Source>,
     retention: Retention,
-    /// The range deletes of all inputs, with the numbers that some reader can tell apart.
+    /// The range deletes of all inputs, with the numbers that some reader can tell separator.
     range_deletes: RangeDeletes,
     outputs: Outputs,
     blame: Option<TableId>,
     bytes_read: u64,
-    lone: BlockPassthrough,
+    passthrough: BlockPassthrough,
     pages_passed: u64,
     charge: Charge,
 }
@@ -100,10 +100,10 @@ pub struct Run {
 /// Where a run stands.
 enum Stage {
     /// Pieces are still to be looked at.
-    Survey(Survey),
+    CheckInputs(InputCheck),
     /// Sources are still to be set on their first entry, from this one on.
     Start(usize),
-    Merge(Tournament),
+    Merge(LoserTree),
     Over,
 }
 
@@ -144,18 +144,18 @@ impl Run {
             level: job.output.zstd_level,
             purpose: Purpose::Compaction,
         });
-        let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
-        let apart = ValueSeparator::new(&env.medium, values, least, collect, &env.account);
-        let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
+        let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
+        let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);
+        let outputs = Outputs::new(&env.medium, spec, ids, max, separator, &env.account);
         let runs = job.inputs.len();
         let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
             .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
         let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
         let charge = env.account.charge((runs * source_bytes) as u64)?;
-        let rules = Rules {
+        let rules = RetentionRules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
-            below: OlderRanges::new(job.below.clone()),
+            older: OlderRanges::new(job.older.clone()),
             operator,
         };
         let reading = Reading {
@@ -164,21 +164,21 @@ impl Run {
             keyspace: job.keyspace,
             bounds: job.bounds.clone(),
             chunk_pages: chunk_pages as u32,
-            prefix_bytes: 0,
+            common_prefix_bytes: 0,
         };
         let hot = std::mem::take(&mut job.hot);
         let mut it = Self {
             retention: Retention::new(rules, &env.account)?,
-            reads: Reads::new(&*env.medium, runs),
+            reads: ReadQueue::new(&*env.medium, runs),
             reading,
-            stage: Stage::Survey(Survey::new(&job)),
+            stage: Stage::CheckInputs(InputCheck::new(&job)),
             sources: job.inputs.iter().map(|run| Source::new(run.tables.clone())).collect(),
             job,
             range_deletes: RangeDeletes::default(),
             outputs,
             blame: None,
             bytes_read: 0,
-            lone: BlockPassthrough::new(),
+            passthrough: BlockPassthrough::new(),
             pages_passed: 0,
             charge,
         };
@@ -237,16 +237,16 @@ impl Run {
 
     fn advance(&mut self) -> Result<Option<Outcome>> {
         match &mut self.stage {
-            Stage::Survey(survey) => {
-                if survey.step(&self.reading).inspect_err(|_| self.blame = survey.blame())? {
+            Stage::CheckInputs(check) => {
+                if check.step(&self.reading).inspect_err(|_| self.blame = check.blame())? {
                     return Ok(None);
                 }
-                self.reading.prefix_bytes = survey.prefix_bytes();
-                let (all, kept) = survey.range_deletes(&mut self.retention, &mut self.charge)?;
+                self.reading.common_prefix_bytes = check.common_prefix_bytes();
+                let (all, kept) = check.range_deletes(&mut self.retention, &mut self.charge)?;
                 self.range_deletes = all;
                 self.outputs.set_range_deletes(kept);
                 for (number, source) in self.sources.iter_mut().enumerate() {
-                    source.set_opened(survey.take_opened(number));
+                    source.set_opened(check.take_opened(number));
                 }
                 self.stage = Stage::Start(0);
             }
@@ -260,7 +260,7 @@ impl Run {
                     let sources = &self.sources;
                     let head = |source| sources.get(source).map_or(u64::MAX, Source::head);
                     let order = |a, b| order(sources, a, b);
-                    self.stage = Stage::Merge(Tournament::new(sources.len(), head, &order));
+                    self.stage = Stage::Merge(LoserTree::new(sources.len(), head, &order));
                 }
             },
             Stage::Merge(_) => return self.merge(),
@@ -272,18 +272,18 @@ impl Run {
     fn merge(&mut self) -> Result<Option<Outcome>> {
         let mut bytes = 0;
         for _ in 0..STEP_ENTRIES {
-            let Stage::Merge(tournament) = &mut self.stage else { break };
-            let winner = tournament.winner();
-            if let Some(before) = self.lone.wins(winner)
+            let Stage::Merge(losers) = &mut self.stage else { break };
+            let winner = losers.winner();
+            if let Some(before) = self.passthrough.set_winner(winner)
                 && let Some(source) = self.sources.get_mut(before)
             {
                 source.keep_stored(false);
             }
             let Some(source) = self.sources.get_mut(winner) else { break };
             if source.is_at_block_start() {
-                self.lone.starts_block();
-                source.keep_stored(self.lone.keeps());
-                if self.lone.keeps()
+                self.passthrough.note_block_start();
+                source.keep_stored(self.passthrough.keeps_stored());
+                if self.passthrough.keeps_stored()
                     && let Some(passed) = self.pass_block(winner)?
                 {
                     bytes += passed;
@@ -306,14 +306,14 @@ impl Run {
     #[inline]
     fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
-        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(losers) = &mut self.stage else { return Ok(None) };
         let mut is_writing = false;
         let mut base = None;
         if let Some((key, trailer, value)) = sources.get(winner).and_then(Source::entry)
             && matches!(trailer.kind(), Ok(EntryKind::PutPointer))
-            && self.retention.wants_base(key)
+            && self.retention.has_pending_operands(key)
         {
-            base = outputs.base(key, value)?;
+            base = outputs.operand_base(key, value)?;
         }
         let mut keep =
             |kept: RetainedVersion<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
@@ -340,16 +340,16 @@ impl Run {
         let moved = source.advance(&self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        tournament.replay(head, &|a, b| order(sources, a, b));
+        losers.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
     /// Passes the block that the winner is at the start of into the output as it is; its bytes. `None`
     /// where it cannot be.
     fn pass_block(&mut self, winner: usize) -> Result<Option<usize>> {
-        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(losers) = &mut self.stage else { return Ok(None) };
         let sources = &mut self.sources;
-        let next = tournament.runner_up(&|a, b| order(sources, a, b));
+        let next = losers.runner_up(&|a, b| order(sources, a, b));
         let next = next.and_then(|next| sources.get(next)?.entry()).map(|(key, ..)| key.to_vec());
         let Some(source) = sources.get_mut(winner) else { return Ok(None) };
         let block = match source.block() {
@@ -360,27 +360,27 @@ impl Run {
             }
         };
         let plain = |block: &&RawBlock| {
-            self.retention.is_new(block.first().0)
-                && is_plain(block, next.as_deref(), &self.range_deletes, self.job.now_ms)
+            self.retention.is_new_key(block.first().0)
+                && needs_no_decision(block, next.as_deref(), &self.range_deletes, self.job.now_ms)
         };
         let Some(block) = block.filter(plain) else {
-            self.lone.interrupt();
+            self.passthrough.interrupt();
             return Ok(None);
         };
         // What waits for the key before goes first.
         let outputs = &mut self.outputs;
         self.retention.end_key(&mut |kept| outputs.add(kept))?;
-        if !outputs.add_block(block, self.lone.may_pad())? {
+        if !outputs.add_block(block, self.passthrough.may_pad())? {
             return Ok(None);
         }
         let (entries, bytes) = (block.entries(), block.raw_bytes());
         self.pages_passed += run_pages(block.payload().len()) as u64;
         let (last, trailer) = block.last();
-        self.retention.kept_elsewhere(entries, last, trailer.seqno());
+        self.retention.note_passed_block(entries, last, trailer.seqno());
         let moved = source.pass_block(entries, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        tournament.replay(head, &|a, b| order(sources, a, b));
+        losers.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
@@ -407,7 +407,7 @@ fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
     }
 }
 
-/// Runs a whole job.
+/// Runs a won_whole_block job.
 ///
 /// # Errors
 /// As [`Run::new`] and [`Run::step`].

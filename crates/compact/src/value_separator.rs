@@ -2,7 +2,7 @@
 //!
 //! Stands between whoever decides what survives and the writer of a table: a flush and a merge alike.
 //! A value that is long enough goes to a value file, and its key's entry becomes a pointer; a pointer
-//! into a file that is collected becomes one into the new file, the value copied as it is stored.
+//! into a file that is copy_live becomes one into the new file, the value copied as it is stored.
 //! What cannot be copied because it is damaged stays where it is: its reader is told.
 //!
 //! Memory: that of [`ValuesWriter`], and next to nothing for each file read.
@@ -46,7 +46,11 @@ impl ValueSeparator {
     }
 
     /// Whether an entry with so many bytes, or with a pointer into `file`, may be one to put apart.
-    pub(crate) fn concerns(&self, bytes: usize, mut files: impl Iterator<Item = TableId>) -> bool {
+    pub(crate) fn may_separate(
+        &self,
+        bytes: usize,
+        mut files: impl Iterator<Item = TableId>,
+    ) -> bool {
         self.spec.is_some()
             && (bytes as u64 >= self.bytes_min || files.any(|file| self.collects(file)))
     }
@@ -62,7 +66,7 @@ impl ValueSeparator {
     /// `Corrupt` where it is no version that tables hold; `Retry` where memory is short; otherwise as
     /// the medium's.
     #[inline]
-    pub fn place(
+    pub fn separate(
         &mut self,
         key: &[u8],
         trailer: Trailer,
@@ -79,7 +83,7 @@ impl ValueSeparator {
                 }
                 self.put(key, value, expiry)?
             }
-            EntryKind::PutPointer if !self.collect.is_empty() => self.collected(key, stored)?,
+            EntryKind::PutPointer if !self.collect.is_empty() => self.copy_live(key, stored)?,
             _ => None,
         };
         let of = |pointer| (Trailer::new(trailer.seqno(), EntryKind::PutPointer), pointer);
@@ -91,7 +95,7 @@ impl ValueSeparator {
         writer.add(key, value, expiry).map(Some)
     }
 
-    fn collected(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Pointer>> {
+    fn copy_live(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Pointer>> {
         let pointer = Pointer::decode(stored)?;
         if !self.collects(pointer.file) {
             return Ok(None);
@@ -141,7 +145,7 @@ impl ValueSeparator {
 
     /// The value of `key` that the entry `stored` points at, which never expires: what operands over
     /// it are merged with. None where it is damaged, or there is no memory for it: they wait.
-    pub(crate) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn operand_base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
         let pointer = Pointer::decode(stored)?;
         if pointer.expiry > 0 {
             return Ok(None);

@@ -23,13 +23,13 @@ use crate::{Env, Job, Outcome};
 const CHUNK_PAGES: u32 = 64;
 
 /// A file whose pages are read.
-struct Present {
+struct OpenOutput {
     name: String,
     file: Arc<dyn File>,
     seed: PageSeed,
     pages: u32,
     /// The digest that its footer names.
-    named: u64,
+    footer_digest: u64,
     /// The pages that are to be told of, those of them that come next, first.
     hot: VecDeque<Range<u32>>,
     /// The next page, and the digest of those before.
@@ -60,7 +60,7 @@ pub struct Verification {
     /// The tables to come, the next one last.
     summaries: Vec<Summary>,
     /// The file whose pages are read.
-    present: Option<Present>,
+    open_output: Option<OpenOutput>,
     /// The value file, still to be looked at.
     values: Option<ValuesSummary>,
     /// Where the keys of the tables done end.
@@ -91,7 +91,11 @@ impl Verification {
         };
         let counts = outcome.counts;
         if !counts.is_balanced() {
-            return wrong("versions read", counts.kept.saturating_add(counts.gone()), counts.read);
+            return wrong(
+                "versions read",
+                counts.kept.saturating_add(counts.dropped()),
+                counts.read,
+            );
         }
         let entries = outcome.tables.iter().map(|table| table.properties.entries);
         let entries = entries.fold(0, u64::saturating_add);
@@ -121,7 +125,7 @@ impl Verification {
             job: job.clone(),
             accounts: tables.into(),
             summaries,
-            present: None,
+            open_output: None,
             values: outcome.values,
             end: Vec::new(),
             tables: Vec::new(),
@@ -137,18 +141,18 @@ impl Verification {
     /// `Corrupt` where an output is not what the outcome says, or damaged; otherwise as
     /// [`Table::open`]. The files are left to the caller, see [`Job::discard_outputs`].
     pub fn step(&mut self, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<Option<Vec<Arc<Table>>>> {
-        if let Some(present) = self.present.take() {
-            self.read(present, hot)?;
+        if let Some(open_output) = self.open_output.take() {
+            self.read(open_output, hot)?;
         } else if let Some(values) = self.values.take() {
-            self.present = Some(self.open_values(values)?);
+            self.open_output = Some(self.open_values(values)?);
         } else if let Some(summary) = self.summaries.pop() {
             let table = self.open(&summary)?;
-            self.present = Some(Present {
+            self.open_output = Some(OpenOutput {
                 name: table::file_name(table.id()),
                 file: Arc::clone(table.file()),
                 seed: table.seed(),
                 pages: table.footer().pages,
-                named: table.footer().digest,
+                footer_digest: table.footer().digest,
                 hot: summary.hot.into(),
                 page: 0,
                 digest: 0,
@@ -195,7 +199,7 @@ impl Verification {
     }
 
     /// Opens the value file and compares what it says of itself with what is said of it.
-    fn open_values(&self, summary: ValuesSummary) -> Result<Present> {
+    fn open_values(&self, summary: ValuesSummary) -> Result<OpenOutput> {
         let ValuesSummary { file: id, file_bytes, values, value_bytes, digest } = summary;
         let (store, bytes) = (self.job.store, Some(file_bytes));
         let file = Values::open(&*self.env.medium, store, id, bytes, &self.accounts.values)?;
@@ -206,12 +210,12 @@ impl Verification {
             let error = Error::corrupt("output of a job").at(name);
             return Err(error.expected("the value file its outcome describes"));
         }
-        Ok(Present {
+        Ok(OpenOutput {
             name,
             file: Arc::clone(file.file()),
             seed: file.seed(),
             pages: footer.pages,
-            named: digest,
+            footer_digest: digest,
             hot: VecDeque::new(),
             page: 0,
             digest: 0,
@@ -220,41 +224,45 @@ impl Verification {
     }
 
     /// Verifies the next pages of a file.
-    fn read(&mut self, mut present: Present, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<()> {
-        let Present { page, pages, named, .. } = present;
+    fn read(
+        &mut self,
+        mut open_output: OpenOutput,
+        hot: &mut dyn FnMut(HotPage<'_>),
+    ) -> Result<()> {
+        let OpenOutput { page, pages, footer_digest, .. } = open_output;
         let count = CHUNK_PAGES.min(pages - page);
         let at = u64::from(page) * PAGE_BYTES as u64;
-        let place = |error: Error| error.at(&present.name);
+        let place = |error: Error| error.at(&open_output.name);
         let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);
         let buf = spare.unwrap_or_else(|| Buf::pages(count as usize));
-        let (buf, result) = present.file.read(at, buf, Purpose::Compaction);
+        let (buf, result) = open_output.file.read(at, buf, Purpose::Compaction);
         result.map_err(place)?;
         for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            verify_page(present.seed, number, bytes).map_err(place)?;
-            present.hot.pop_front_if(|pages| pages.end <= number);
-            if present.hot.front().is_some_and(|pages| pages.contains(&number)) {
-                hot(HotPage { file: named, number, bytes });
+            verify_page(open_output.seed, number, bytes).map_err(place)?;
+            open_output.hot.pop_front_if(|pages| pages.end <= number);
+            if open_output.hot.front().is_some_and(|pages| pages.contains(&number)) {
+                hot(HotPage { file: footer_digest, number, bytes });
             }
-            present.digest = fold_digest(present.digest, bytes);
+            open_output.digest = fold_digest(open_output.digest, bytes);
         }
         self.buf = Some(buf);
-        present.page += count;
-        if present.page < pages {
-            self.present = Some(present);
+        open_output.page += count;
+        if open_output.page < pages {
+            self.open_output = Some(open_output);
             return Ok(());
         }
-        if present.digest != named {
+        if open_output.digest != footer_digest {
             return Err(Error::corrupt("digest of an output")
-                .at(&present.name)
-                .expected(format_args!("{named:016x}"))
-                .got(format_args!("{:016x}", present.digest)));
+                .at(&open_output.name)
+                .expected(format_args!("{footer_digest:016x}"))
+                .got(format_args!("{:016x}", open_output.digest)));
         }
-        self.tables.extend(present.table);
+        self.tables.extend(open_output.table);
         Ok(())
     }
 }
 
-impl std::fmt::Debug for Present {
+impl std::fmt::Debug for OpenOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, page {} of {}", self.name, self.page, self.pages)
     }

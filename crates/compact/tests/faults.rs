@@ -36,16 +36,16 @@ impl Script {
         let mut rng = Rng::new(11);
         let faulty = Arc::new(Faulty::new(1));
         let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
-        let shape = Shape {
+        let spec = ContentSpec {
             runs: 3,
             keys: 1500,
             entries: 900,
             tables: 2,
             value_bytes: 300,
-            plain: false,
-            apart: false,
+            puts_only: false,
+            disjoint: false,
         };
-        let content = Content::random(&mut rng, &medium, &shape);
+        let content = Content::random(&mut rng, &medium, &spec);
         let inputs = faulty.crash_image(1).unwrap();
         let mut job = content.job(&[700]);
         job.output.table_bytes_max = 16 << 10;

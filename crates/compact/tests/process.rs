@@ -91,16 +91,16 @@ fn fixture() -> (tempfile::TempDir, Arc<dyn Medium>, Job) {
     let directory = tempfile::tempdir().unwrap();
     let medium = medium(directory.path());
     let mut rng = Rng::new(21);
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 4,
         keys: 5000,
         entries: 3000,
         tables: 2,
         value_bytes: 300,
-        plain: false,
-        apart: false,
+        puts_only: false,
+        disjoint: false,
     };
-    let job = Content::random(&mut rng, &medium, &shape).job(&[5000]);
+    let job = Content::random(&mut rng, &medium, &spec).job(&[5000]);
     (directory, medium, job)
 }
 

@@ -25,12 +25,19 @@ fn verified(job: &Job, outcome: &Outcome, env: &Env) -> Result<Vec<Arc<Table>>> 
     verify(job, outcome.clone(), env, &Account::unlimited("tables"))
 }
 
-fn fixture(seed: u64, value_bytes: u64, plain: bool) -> (Arc<dyn Medium>, Env, Content) {
+fn fixture(seed: u64, value_bytes: u64, puts_only: bool) -> (Arc<dyn Medium>, Env, Content) {
     let mut rng = Rng::new(seed);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape =
-        Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes, plain, apart: false };
-    let content = Content::random(&mut rng, &medium, &shape);
+    let spec = ContentSpec {
+        runs: 3,
+        keys: 4000,
+        entries: 3000,
+        tables: 2,
+        value_bytes,
+        puts_only,
+        disjoint: false,
+    };
+    let content = Content::random(&mut rng, &medium, &spec);
     let env = env(&medium);
     (medium, env, content)
 }

@@ -4,7 +4,7 @@ use base::{ErrorKind, Rng, hash64};
 use table::{Properties, Summary, ValuesSummary};
 
 use super::*;
-use crate::{Counts, Outcome};
+use crate::{Outcome, VersionCounts};
 
 /// The bytes of a golden file: hexadecimal words and `#` comments.
 fn golden(text: &str) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn job() -> Job {
         bounds: KeyRange::new(b"a", Some(b"z")),
         horizon: Horizon::new([100, 356].map(Seqno::new).to_vec()),
         now_ms: 1_700_000_000_000,
-        below: vec![KeyRange::new(b"k", Some(b"l"))],
+        older: vec![KeyRange::new(b"k", Some(b"l"))],
         output: Output {
             codec: Codec::Zstd,
             zstd_level: -3,
@@ -69,7 +69,7 @@ fn outcome() -> Outcome {
         epoch: 2,
         part: 1,
         tables: vec![Summary { table, file_bytes, pages: 4, digest, properties, hot: Vec::new() }],
-        counts: Counts {
+        counts: VersionCounts {
             read: 300,
             kept: 2,
             superseded: 200,

@@ -75,7 +75,7 @@ pub enum Reason {
     Space,
     /// Many entries are deletes, or expired.
     Deletes,
-    /// A user asked for it.
+    /// A user manual_runs for it.
     Manual,
     /// Nobody writes: time to settle.
     Settle,

@@ -44,7 +44,7 @@ pub(super) struct Cell<'a> {
 
 impl Cell<'_> {
     /// What it holds, wherever it lies, for all that is known of it alone.
-    pub(super) const fn weight(&self) -> u64 {
+    pub(super) const fn live_bytes(&self) -> u64 {
         self.bytes.saturating_add(self.values).saturating_sub(self.superseded)
     }
 
@@ -82,13 +82,13 @@ impl<'a> Column<'a> {
     }
 
     /// What it holds, long values and all.
-    pub(super) fn weight(&self) -> u64 {
-        self.cells.iter().map(Cell::weight).sum()
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.cells.iter().map(Cell::live_bytes).sum()
     }
 
     /// What its oldest cell holds.
-    pub(super) fn oldest_weight(&self) -> u64 {
-        self.cells.last().map_or(0, Cell::weight)
+    pub(super) fn oldest_live_bytes(&self) -> u64 {
+        self.cells.last().map_or(0, Cell::live_bytes)
     }
 
     /// The cells of these runs: they stand together.
@@ -171,7 +171,7 @@ impl<'a> Columns<'a> {
     /// Bytes that pieces hold, and those of their files that hold nothing.
     pub(super) fn live_and_dead(&self) -> (u64, u64) {
         let cells = self.all.iter().flat_map(|column| &column.cells);
-        cells.fold((0, 0), |(live, dead), cell| (live + cell.weight(), dead + cell.garbage()))
+        cells.fold((0, 0), |(live, dead), cell| (live + cell.live_bytes(), dead + cell.garbage()))
     }
 
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
@@ -189,10 +189,10 @@ impl<'a> Columns<'a> {
         let mut all = Self::empty(edges.len().saturating_sub(1), placed.iter().map(|it| &it.2));
         for (run, piece, range) in placed {
             let own = edges.get(range.start..=range.end).unwrap_or_default();
-            let marks = marks(piece, own);
+            let bytes_before = bytes_before(piece, own);
             let pointed = piece.file.value_bytes();
             let columns = all.get_mut(range).unwrap_or_default();
-            for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
+            for (column, mark) in columns.iter_mut().zip(bytes_before.windows(2)) {
                 let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
                 let part = bytes as f64 / piece.file.bytes.max(1) as f64;
                 let values = (pointed as f64 * part) as u64;
@@ -248,17 +248,17 @@ impl<'a> Columns<'a> {
 pub(super) const SMALL_BYTES: u64 = 4 << 20;
 
 /// About the bytes of `piece`'s file before each of `edges`, the first and last of which are the
-/// piece's own. A small file has few splits; edges between two of them are taken to lie evenly there:
+/// piece's own. A small file has few splits; edges between two of them are input_bytes to lie evenly there:
 /// what seems to hold nothing would be merged in slices as small. In larger ones they lie at the one
 /// before: keys may be far apart there, with nothing between them.
-fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
+fn bytes_before(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
     let file = &piece.file;
-    let mut marks: Vec<u64> = Vec::with_capacity(edges.len());
+    let mut bytes_before: Vec<u64> = Vec::with_capacity(edges.len());
     let few = file.bytes < SMALL_BYTES;
     let mut before = (None, 0);
     let splits = file.splits.iter().map(|(key, bytes)| (Some(Edge::Key(key)), *bytes));
     for (to, bytes) in splits.chain([(None, file.bytes)]) {
-        let rest = edges.get(marks.len()..).unwrap_or_default();
+        let rest = edges.get(bytes_before.len()..).unwrap_or_default();
         let within = rest.partition_point(|edge| to.is_none_or(|to| *edge < to));
         // The first edge lies where the file begins, or at the split itself; the last where it ends.
         let at_start = before.0.is_none() || before.0 == rest.first().copied();
@@ -270,8 +270,8 @@ fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
             before.1 + (all * number / steps) as u64
         };
         let first = usize::from(!at_start);
-        marks.extend((first..first + within).map(step));
+        bytes_before.extend((first..first + within).map(step));
         before = (to, bytes);
     }
-    marks
+    bytes_before
 }

@@ -17,37 +17,37 @@ pub struct Demand {
 
 /// What one run costs a seek, seconds of processor time: measured in docs/performance.md, *runs and
 /// readers*. What it costs a lookup, a filter, is too little to merge for.
-const SEEK: f64 = 5e-6;
+const SEEK_SECONDS: f64 = 5e-6;
 /// What merging takes, seconds of processor time a stored byte: twice what is measured, since readers wait
 /// meanwhile.
-const MERGE: f64 = 8e-9;
-/// Nobody knows what is asked for after that, seconds.
-const HORIZON: f64 = 60.0;
+const MERGE_SECONDS_PER_BYTE: f64 = 8e-9;
+/// Nobody knows what is manual_runs for after that, seconds.
+const HORIZON_SECONDS: f64 = 60.0;
 
 impl Demand {
     /// Whether readers gain more by a merge of `runs` runs of one level, `bytes` in all, than it takes,
     /// until the level would be merged anyway: when there are `fanout` of them.
-    pub(super) fn pays(&self, runs: usize, bytes: u64, fanout: usize) -> bool {
+    pub(super) fn is_worthwhile(&self, runs: usize, bytes: u64, fanout: usize) -> bool {
         let (spared, left) = (runs.saturating_sub(1) as f64, fanout.saturating_sub(runs) as f64);
-        let a_second = spared * self.seeks * SEEK;
+        let a_second = spared * self.seeks * SEEK_SECONDS;
         let length = bytes as f64 / runs.max(1) as f64;
-        let seconds = (left * length / self.written.max(1.0)).min(HORIZON);
-        a_second * seconds > bytes as f64 * MERGE
+        let seconds = (left * length / self.written.max(1.0)).min(HORIZON_SECONDS);
+        a_second * seconds > bytes as f64 * MERGE_SECONDS_PER_BYTE
     }
 }
 
-/// What is asked of a keyspace, as far as counters tell: fades as time passes, reads over ten seconds
+/// What is manual_runs of a keyspace, as far as counters tell: fades as time passes, reads over ten seconds
 /// and flushes, which come one by one, over a minute.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DemandMeter {
     /// The counters when they were seen last.
-    seen: Option<Counted>,
+    seen: Option<UsageCounters>,
     demand: Demand,
 }
 
 /// What was counted since the keyspace was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counted {
+pub struct UsageCounters {
     /// Seconds.
     pub at: f64,
     /// See [`Demand::seeks`].
@@ -60,17 +60,17 @@ pub struct Counted {
 const READS_FADE: f64 = 10.0;
 const WRITES_FADE: f64 = 60.0;
 /// Counters are not looked at more often, seconds.
-const LOOKS_APART: f64 = 0.2;
+const SAMPLE_INTERVAL: f64 = 0.2;
 
 impl DemandMeter {
     /// Takes in what is `counted` by now.
-    pub fn see(&mut self, counted: Counted) -> Demand {
+    pub fn observe(&mut self, counted: UsageCounters) -> Demand {
         let Some(last) = self.seen else {
             self.seen = Some(counted);
             return self.demand;
         };
         let elapsed = counted.at - last.at;
-        if elapsed < LOOKS_APART {
+        if elapsed < SAMPLE_INTERVAL {
             return self.demand;
         }
         self.seen = Some(counted);
@@ -96,39 +96,42 @@ mod tests {
     #[test]
     fn scans_have_short_runs_merged_and_long_ones_left() {
         let scans = Demand { seeks: 7000.0, written: 0.2e6 };
-        assert!(scans.pays(2, 5 * MIB, 12) && scans.pays(11, 50 * MIB, 12));
-        assert!(!scans.pays(2, 3000 * MIB, 12), "a merge of half a minute for one run less");
+        assert!(scans.is_worthwhile(2, 5 * MIB, 12) && scans.is_worthwhile(11, 50 * MIB, 12));
+        assert!(
+            !scans.is_worthwhile(2, 3000 * MIB, 12),
+            "a merge of half a minute for one run less"
+        );
         let few = Demand { seeks: 10.0, ..scans };
-        assert!(!few.pays(11, 50 * MIB, 12));
+        assert!(!few.is_worthwhile(11, 50 * MIB, 12));
     }
 
     #[test]
     fn who_writes_fast_merges_full_levels() {
         let writes = Demand { seeks: 2000.0, written: 60e6 };
         for runs in 2..12 {
-            assert!(!writes.pays(runs, runs as u64 * 16 * MIB, 12), "{runs}");
+            assert!(!writes.is_worthwhile(runs, runs as u64 * 16 * MIB, 12), "{runs}");
         }
         let reads = Demand { written: 0.2e6, ..writes };
-        assert!(reads.pays(6, 6 * 3 * MIB, 12));
-        assert!(!Demand::default().pays(12, MIB, 12) && !reads.pays(0, 0, 12));
+        assert!(reads.is_worthwhile(6, 6 * 3 * MIB, 12));
+        assert!(!Demand::default().is_worthwhile(12, MIB, 12) && !reads.is_worthwhile(0, 0, 12));
     }
 
     #[test]
     fn what_was_asked_fades() {
         let mut meter = DemandMeter::default();
-        let mut counted = Counted::default();
-        assert_eq!(meter.see(counted), Demand::default());
+        let mut counted = UsageCounters::default();
+        assert_eq!(meter.observe(counted), Demand::default());
         for _ in 0..600 {
             counted.at += 0.1;
             counted.seeks += 50;
             counted.written += 100_000;
-            meter.see(counted);
+            meter.observe(counted);
         }
-        let Demand { seeks, written } = meter.see(counted);
+        let Demand { seeks, written } = meter.observe(counted);
         assert!((450.0..=501.0).contains(&seeks), "{seeks}");
         assert!((600_000.0..=1_000_001.0).contains(&written), "{written}");
         counted.at += 30.0;
-        let later = meter.see(counted);
+        let later = meter.observe(counted);
         assert!(later.seeks < seeks / 15.0 && later.written > written / 2.0, "{later:?}");
     }
 }

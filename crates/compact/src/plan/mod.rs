@@ -13,7 +13,7 @@
 //!
 //! # The policy
 //! The planner looks at the tree in *columns*: ranges of keys in which the same pieces lie one above
-//! the other. A get looks through one column, so a column is what has to stay low. Runs are tiered:
+//! the other. A get looks through one column, so a column is what has to stay low. Runs are tiered_candidate:
 //! where a column holds [`Options::fanout`] pieces of one level they become one of the next; a run far longer
 //! than the others of its level is none of it. It is merged before where readers gain more by it than it
 //! takes ([`Demand`]). The space
@@ -23,7 +23,7 @@
 //! space of one that merges whole runs at the same cost, since only the next column holds the full share
 //! of garbage and the last one none. What was kept for snapshots is garbage of the table that holds it once
 //! no snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
-//! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the
+//! in small steps, to a settled layout of few runs ([`Options::settled_runs`]). docs/performance.md has the
 //! shapes that were compared.
 //!
 //! Related: tiering, leveling and lazy leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018);
@@ -37,15 +37,15 @@
 mod action;
 mod candidate;
 mod columns;
+mod cut_files;
 mod demand;
 mod options;
-mod place;
 mod slice;
 mod summary;
-mod thin;
 mod tree_layout;
+mod trivial;
 mod turnover;
-mod values;
+mod value_files;
 mod window;
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod window;
 mod tests;
 
 pub use action::{Merge, Move, Plan, Reason};
-pub use demand::{Counted, Demand, DemandMeter};
+pub use demand::{Demand, DemandMeter, UsageCounters};
 pub use options::{Options, filter_bits};
 pub use summary::{
     Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,

@@ -1,6 +1,6 @@
 //! The numbers of the policy. Found by measuring shapes: docs/performance.md.
 
-/// What shape the tree is kept in.
+/// What layout the tree is kept in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Pieces of one level in a column that are merged into one of the next.

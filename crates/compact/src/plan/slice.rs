@@ -6,7 +6,9 @@ use base::RunId;
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
-use super::candidate::{Candidate, asked, deletes_share, deletes_share_max, gain, is_reducible};
+use super::candidate::{
+    Candidate, deletes_share, deletes_share_max, gain, is_reducible, manual_runs,
+};
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::tree_layout::TreeLayout;
@@ -18,14 +20,14 @@ use super::{Options, Piece, window};
 const GAP_PART: u64 = 64;
 
 /// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
-pub(super) fn grow(shape: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
-    let columns = &shape.columns.all;
-    let gap = taken(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
+pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
+    let columns = &layout.columns.all;
+    let gap = input_bytes(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
     let wanted = |number: usize| {
         columns.get(number).is_some_and(|column| match candidate.reason {
-            // Whatever it gives back: it is asked for, here and no further.
-            Reason::Manual => asked(shape, number, column) == Some(candidate.runs),
-            _ => wants(shape, column, candidate, gap),
+            // Whatever it gives back: it is manual_runs for, here and no further.
+            Reason::Manual => manual_runs(layout, number, column) == Some(candidate.runs),
+            _ => belongs_to_slice(layout, column, candidate, gap),
         })
     };
     // Columns to the left that want the same come first: a series goes from left to right.
@@ -38,81 +40,82 @@ pub(super) fn grow(shape: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merg
         to += 1;
     }
     // Columns at the ends in which there is nothing are no part of it.
-    let is_used = |column: &Column<'_>| taken(column, candidate.runs) > 0;
+    let is_used = |column: &Column<'_>| input_bytes(column, candidate.runs) > 0;
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
     from += region.iter().position(is_used)?;
-    let room = shape.room();
-    let most = shape.slice.min(room);
+    let room = layout.room();
+    let most = layout.slice_bytes.min(room);
     let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
-    let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
+    let runs = include_small_older_runs(layout, columns.get(from..end)?, candidate.runs);
     // Never beyond the columns that were found free for all of the runs.
     let end = cut(columns.get(from..end)?, runs, most)? + from;
-    let (from, end) = with_whole_pointers(columns, runs, (from, end), most);
+    let (from, end) = include_whole_pointer_tables(columns, runs, (from, end), most);
     let region = columns.get(from..end)?;
     // A column is the least there is, wherever it cannot be cut; without the space for it, none.
-    let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
+    let bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
     if bytes > room {
         return None;
     }
-    make(
-        shape,
+    build_merge(
+        layout,
         candidate.reason,
         runs,
         region,
-        (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?),
+        (*layout.columns.edges.get(from)?, *layout.columns.edges.get(end)?),
     )
 }
 
 /// The merge of `whole` columns that gives most back for what it costs; none where there is no room for any.
-pub(super) fn reclaim(shape: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
-    let columns = &shape.columns.all;
-    let room = shape.room_to_free();
-    let window = window::best(shape, whole, room)?;
-    let most = shape.slice.min(room);
-    let (from, end) = with_whole_pointers(columns, whole, (window.start, window.end), most);
-    let edges = (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?);
-    make(shape, Reason::Space, whole, columns.get(from..end)?, edges)
+pub(super) fn space_merge(layout: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
+    let columns = &layout.columns.all;
+    let room = layout.room_to_free();
+    let window = window::best(layout, whole, room)?;
+    let most = layout.slice_bytes.min(room);
+    let (from, end) =
+        include_whole_pointer_tables(columns, whole, (window.start, window.end), most);
+    let edges = (*layout.columns.edges.get(from)?, *layout.columns.edges.get(end)?);
+    build_merge(layout, Reason::Space, whole, columns.get(from..end)?, edges)
 }
 
 /// The merge of two runs in one column that gives most back for each byte it costs: where there is no
 /// space for whole columns.
-pub(super) fn pair(shape: &TreeLayout<'_>) -> Option<Merge> {
-    let room = shape.room_to_free();
-    let columns = shape.columns.all.iter().enumerate();
+pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
+    let room = layout.room_to_free();
+    let columns = layout.columns.all.iter().enumerate();
     let pairs = columns.flat_map(|(number, column)| {
         column.cells.windows(2).filter_map(move |cells| {
             let [newer, older] = cells else { return None };
             let (runs, bytes) =
                 (Runs { newest: newer.run, oldest: older.run }, newer.bytes + older.bytes);
             let fits = newer.bytes > 0 && bytes <= room && column.is_free(runs);
-            let given = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
-            let gain = given as f64 / bytes as f64;
+            let freed = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
+            let gain = freed as f64 / bytes as f64;
             fits.then_some((number, runs, gain))
         })
     });
     let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
-    let edges = (*shape.columns.edges.get(number)?, *shape.columns.edges.get(number + 1)?);
-    make(shape, Reason::Space, runs, shape.columns.all.get(number..=number)?, edges)
+    let edges = (*layout.columns.edges.get(number)?, *layout.columns.edges.get(number + 1)?);
+    build_merge(layout, Reason::Space, runs, layout.columns.all.get(number..=number)?, edges)
 }
 
 /// How many of the columns make one slice of about `most` bytes.
 fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
-    let total: u64 = columns.iter().map(|column| taken(column, runs)).sum();
+    let total: u64 = columns.iter().map(|column| input_bytes(column, runs)).sum();
     // What is left for the next slice should not be too little to be worth a job.
     let target = if total > most && total / 3 < most / 2 { total / 2 } else { most };
     let mut bytes = 0;
     let fitting = columns.iter().take_while(|column| {
-        bytes += taken(column, runs);
+        bytes += input_bytes(column, runs);
         bytes <= target
     });
     Some(fitting.count().max(1).min(columns.len()))
 }
 
 /// With the older runs that are small beside what is merged: a run less, for little. The oldest is
-/// taken in while it is about as long, as far as it is superseded: what would become a run beside it
+/// input_bytes in while it is about as long, as far as it is superseded: what would become a run beside it
 /// would soon be merged again, with it, for the space.
-fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
+fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
     let bytes = |runs: Runs| -> u64 {
         columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
     };
@@ -122,7 +125,7 @@ fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Run
         let cells = || columns.iter().flat_map(|column| column.within(older));
         let Some(next) = cells().map(|cell| cell.run).min() else { return wide };
         let is_oldest = cells().all(|cell| cell.run == next);
-        let part = if is_oldest { 1.5 * shape.summary.superseding } else { 0.0 };
+        let part = if is_oldest { 1.5 * layout.summary.superseding } else { 0.0 };
         let wider = Runs { newest: runs.newest, oldest: next };
         let length = bytes(Runs { newest: next, oldest: next });
         let is_small = length as f64 <= bytes(wide) as f64 * part.max(0.5);
@@ -136,15 +139,15 @@ fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Run
 /// The columns `from` to `end` and those beside them into which tables of pointers reach. Such a table
 /// is short, so nobody can tell how much of it a cut leaves; and what it leaves pins the values that all
 /// of it points at. To write it anew costs next to nothing.
-fn with_whole_pointers(
+fn include_whole_pointer_tables(
     columns: &[Column<'_>],
     runs: Runs,
     (mut from, mut end): (usize, usize),
     most: u64,
 ) -> (usize, usize) {
     let region = columns.get(from..end).unwrap_or_default();
-    let mut bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
-    // Whether the column `next`, beside `edge`, is taken in.
+    let mut bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
+    // Whether the column `next`, beside `edge`, is input_bytes in.
     let mut joins = |edge: usize, next: Option<usize>| {
         let (Some(edge), Some(next)) = (columns.get(edge), next.and_then(|next| columns.get(next)))
         else {
@@ -154,7 +157,7 @@ fn with_whole_pointers(
             cell.piece.file.is_of_pointers()
                 && next.within(runs).iter().any(|other| std::ptr::eq(other.piece, cell.piece))
         };
-        let more = taken(next, runs);
+        let more = input_bytes(next, runs);
         let is_one = edge.within(runs).iter().any(reaches)
             && next.is_free(runs)
             && bytes.saturating_add(more) <= most;
@@ -170,13 +173,18 @@ fn with_whole_pointers(
     (from, end)
 }
 
-fn taken(column: &Column<'_>, runs: Runs) -> u64 {
+fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
 /// Whether a column belongs to a candidate's slice; one of `gap` bytes does, unless the slice is for
 /// deletes or it holds what is of a deeper level.
-fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
+fn belongs_to_slice(
+    layout: &TreeLayout<'_>,
+    column: &Column<'_>,
+    candidate: &Candidate,
+    gap: u64,
+) -> bool {
     let cells = column.within(candidate.runs);
     if !column.is_free(candidate.runs) {
         return false;
@@ -185,15 +193,15 @@ fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap
         return true;
     }
     if candidate.reason == Reason::Deletes {
-        let share = deletes_share(shape, column, candidate.runs);
-        return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
+        let share = deletes_share(layout, column, candidate.runs);
+        return share >= deletes_share_max(layout, layout.summary.quiet) / 2.0;
     }
-    let is_gap = taken(column, candidate.runs) <= gap;
-    if candidate.bottom {
-        let gives = gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
+    let is_gap = input_bytes(column, candidate.runs) <= gap;
+    if candidate.to_oldest {
+        let gives = gain(layout, column) >= (candidate.gain / 2.0).min(layout.gain());
         return is_gap || is_reducible(cells) && gives;
     }
-    let Options { fanout, settled_runs, .. } = *shape.options;
+    let Options { fanout, settled_runs, .. } = *layout.options;
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
     let enough = match candidate.reason {
         Reason::Settle => column.cells.len() > settled_runs,
@@ -203,8 +211,8 @@ fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap
     fits && (is_gap || enough && cells.len() >= 2)
 }
 
-fn make(
-    shape: &TreeLayout<'_>,
+fn build_merge(
+    layout: &TreeLayout<'_>,
     reason: Reason,
     runs: Runs,
     region: &[Column<'_>],
@@ -217,11 +225,11 @@ fn make(
     };
     let cells = || region.iter().flat_map(|column| column.within(runs));
     // More runs than there is memory for are merged in turns, the newest first: they are short.
-    let most = shape.options.runs_max.max(2);
+    let most = layout.options.runs_max.max(2);
     let numbers: BTreeSet<usize> = cells().map(|cell| cell.run).collect();
     if let Some(oldest) = numbers.iter().nth(most - 1).filter(|_| numbers.len() > most) {
         let runs = Runs { newest: runs.newest, oldest: *oldest };
-        return make(shape, reason, runs, region, (from, to));
+        return build_merge(layout, reason, runs, region, (from, to));
     }
     let into = cells().map(|cell| cell.run).max()?;
     let mut inputs: Vec<(RunId, Vec<Piece>)> = Vec::new();
@@ -229,7 +237,7 @@ fn make(
         let mut pieces: Vec<&Piece> =
             cells().filter(|cell| cell.run == number).map(|cell| cell.piece).collect();
         pieces.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        if let Some(run) = shape.summary.runs.get(number).filter(|_| !pieces.is_empty()) {
+        if let Some(run) = layout.summary.runs.get(number).filter(|_| !pieces.is_empty()) {
             inputs
                 .push((run.id, pieces.into_iter().map(|piece| clip(piece, first, end)).collect()));
         }
@@ -241,11 +249,11 @@ fn make(
         inputs,
         first: Bytes::copy_from_slice(first),
         end: end.map(Bytes::copy_from_slice),
-        level: level(shape, runs, region),
+        level: level(layout, runs, region),
         oldest,
         reason,
         bytes: cells().map(|cell| cell.bytes).sum(),
-        table_bytes: table_bytes(shape.slice, oldest),
+        table_bytes: table_bytes(layout.slice_bytes, oldest),
         filter_bits: filter_bits(oldest),
         collect: Vec::new(),
     })
@@ -265,18 +273,18 @@ fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
 
 /// The level of what comes out: one below the inputs', where two or more of these were of one level
 /// and about as long as runs of it are. Short ones, flushed from a nearly idle keyspace, stay.
-fn level(shape: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
+fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
     let columns = || region.iter().map(|column| column.within(runs));
     let top = columns().flatten().map(|cell| cell.level).max().unwrap_or(0);
     let at_top = columns().map(|cells| cells.iter().filter(|cell| cell.level == top).count());
     if at_top.max().unwrap_or(0) < 2 {
         return top;
     }
-    let inputs = shape.summary.runs.get(runs.newest..=runs.oldest);
+    let inputs = layout.summary.runs.get(runs.newest..=runs.oldest);
     let pieces = inputs.unwrap_or_default().iter().flat_map(|run| &run.pieces);
     let length: u64 = pieces.map(|piece| piece.file.bytes).sum();
-    let full = shape.options.fanout as f64;
-    let least = shape.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;
+    let full = layout.options.fanout as f64;
+    let least = layout.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;
     if length as f64 >= least { top.saturating_add(1) } else { top }
 }
 
@@ -287,7 +295,7 @@ mod tests {
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
-        pair(&TreeLayout::new(summary, &Options::default()))
+        pair_merge(&TreeLayout::new(summary, &Options::default()))
     }
 
     /// Two columns: much is superseded in `m`, little in `a`.
@@ -347,11 +355,12 @@ mod tests {
 
     fn range(summary: &Summary, reason: Reason) -> (Bytes, Option<Bytes>) {
         let options = Options { fanout: 4, ..Options::default() };
-        let shape = TreeLayout::new(summary, &options);
+        let layout = TreeLayout::new(summary, &options);
         let runs = Runs { newest: 0, oldest: 3 };
-        let (bottom, level) = (false, 0);
-        let candidate = Candidate { column: 0, runs, reason, bottom, level, score: 1.0, gain: 0.0 };
-        let job = grow(&shape, &candidate).unwrap();
+        let (to_oldest, level) = (false, 0);
+        let candidate =
+            Candidate { column: 0, runs, reason, to_oldest, level, score: 1.0, gain: 0.0 };
+        let job = grow(&layout, &candidate).unwrap();
         (job.first, job.end)
     }
 

@@ -117,14 +117,14 @@ pub struct Area {
     pub bytes: u64,
 }
 
-/// A range that a user wants merged down into one run.
+/// A range that a user belongs_to_slice merged down into one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManualRange {
     /// Its first key.
     pub first: Bytes,
     /// The key before which it ends; `None`: it goes on to the last key there is.
     pub end: Option<Bytes>,
-    /// The newest run when it was asked for: later ones are left, so that the work has an end.
+    /// The newest run when it was manual_runs for: later ones are left, so that the work has an end.
     pub newest: RunId,
 }
 
@@ -136,7 +136,7 @@ pub struct ValueFileSummary {
     /// The bytes of all values written to it.
     pub bytes: u64,
     /// It is not to be collected: it is damaged.
-    pub stays: bool,
+    pub excluded: bool,
 }
 
 /// One keyspace's tables at one moment, and what else decides what to do with them.
@@ -157,7 +157,7 @@ pub struct Summary {
     pub readers: Horizon,
     /// Nobody has written for a while: time to settle.
     pub quiet: bool,
-    /// What a user asked for.
+    /// What a user manual_runs for.
     pub manual: Option<ManualRange>,
     /// About the size of a flushed table, bytes.
     pub unit_bytes: u64,

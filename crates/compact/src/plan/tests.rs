@@ -135,10 +135,10 @@ impl Model {
         let end = job.end.as_deref();
         for (id, pieces) in self.runs.range(job.into.0..=job.newest().0) {
             let inside: Vec<_> = pieces.iter().filter(|p| meets(p, &job.first, end)).collect();
-            let given = job.inputs.iter().find(|(run, _)| run.0 == *id);
-            let given = given.map_or(&[][..], |(_, pieces)| pieces);
-            assert_eq!(inside.len(), given.len(), "run {id} is not whole");
-            for (piece, part) in inside.into_iter().zip(given) {
+            let freed = job.inputs.iter().find(|(run, _)| run.0 == *id);
+            let freed = freed.map_or(&[][..], |(_, pieces)| pieces);
+            assert_eq!(inside.len(), freed.len(), "run {id} is not whole");
+            for (piece, part) in inside.into_iter().zip(freed) {
                 assert_eq!(piece.file.id, part.file.id);
                 assert!(!piece.damaged, "a damaged table is merged");
                 assert_eq!(part.first, (&piece.first).max(&job.first));
@@ -433,7 +433,7 @@ fn pointing(mut piece: Piece, files: &[u64], used: u64) -> Piece {
 }
 
 fn value_file(id: u64, bytes: u64) -> ValueFileSummary {
-    ValueFileSummary { id: TableId(id), bytes, stays: false }
+    ValueFileSummary { id: TableId(id), bytes, excluded: false }
 }
 
 #[test]
@@ -479,9 +479,9 @@ fn a_value_file_is_collected_once_enough_of_it_is_dead() {
     assert_eq!((&*job.first, job.end.as_deref()), (&b"a"[..], Some(&b"k"[..])));
     assert!(debt(&of(599), &Options::default()).bytes > 0);
     // What is damaged stays, and what no copy fits beside waits.
-    let mut stays = of(599);
-    stays.values[0].stays = true;
-    assert_eq!(plan(&stays, &Options::default()), None);
+    let mut excluded = of(599);
+    excluded.values[0].excluded = true;
+    assert_eq!(plan(&excluded, &Options::default()), None);
     let full = Summary { free_bytes: Some(400), ..of(599) };
     assert_eq!(plan(&full, &Options::default()), None);
     let room = Summary { free_bytes: Some(800), ..of(599) };

@@ -4,18 +4,18 @@
 //! tells how much of what it took in was superseded, and the next one will find about the same. A load
 //! of new keys is so told from overwriting, and is not merged again and again for space that it does
 //! not waste. What was learned fades as more is written, so that a change of habits is noticed after a
-//! fraction of the tree: a tree of which nothing is known is taken to be all garbage above the oldest
+//! fraction of the tree: a tree of which nothing is known is input_bytes to be all garbage above the oldest
 //! run, and a slice or two is merged to find out.
 
 /// A moving average of what merges found.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turnover {
-    /// Bytes that newer runs brought to merges down to the oldest run, faded.
-    brought: f64,
+    /// Bytes that newer runs newer_bytes to merges down to the oldest run, faded.
+    newer_bytes: f64,
     /// What of these superseded older versions, bytes.
-    superseding: f64,
+    superseding_bytes: f64,
     /// The tree's size when last told, bytes.
-    tree: f64,
+    tree_bytes: f64,
 }
 
 /// What was learned fades to half while this share of the tree's size is written.
@@ -26,11 +26,11 @@ const PRIOR: f64 = 0.002;
 impl Turnover {
     /// A flush wrote a table of `bytes` to a tree of `tree_bytes`.
     pub fn flushed(&mut self, bytes: u64, tree_bytes: u64) {
-        self.tree = tree_bytes.max(bytes) as f64;
-        if self.tree > 0.0 {
-            let kept = 0.5f64.powf(bytes as f64 / (self.tree * HALF_LIFE));
-            self.brought *= kept;
-            self.superseding *= kept;
+        self.tree_bytes = tree_bytes.max(bytes) as f64;
+        if self.tree_bytes > 0.0 {
+            let kept = 0.5f64.powf(bytes as f64 / (self.tree_bytes * HALF_LIFE));
+            self.newer_bytes *= kept;
+            self.superseding_bytes *= kept;
         }
     }
 
@@ -39,15 +39,15 @@ impl Turnover {
     pub fn merged(&mut self, newer_bytes: u64, oldest_bytes: u64, out_bytes: u64) {
         let newer = newer_bytes as f64;
         let lost = (newer + oldest_bytes as f64 - out_bytes as f64).clamp(0.0, newer);
-        self.brought += newer;
-        self.superseding += lost;
+        self.newer_bytes += newer;
+        self.superseding_bytes += lost;
     }
 
     /// The share of what newer runs hold that supersedes older versions, 0 to 1.
     #[must_use]
     pub fn superseding(&self) -> f64 {
-        let prior = (self.tree * PRIOR).max(1.0);
-        (self.superseding + prior) / (self.brought + prior)
+        let prior = (self.tree_bytes * PRIOR).max(1.0);
+        (self.superseding_bytes + prior) / (self.newer_bytes + prior)
     }
 }
 

@@ -20,19 +20,19 @@ const JOB_PART: u64 = 4;
 ///
 /// They begin with one that can be: so wherever there is such a column there is a job, and it frees something
 /// or makes runs fewer.
-pub(super) fn best(shape: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
-    let runs_max = shape.options.runs_max.max(2);
-    let all = &shape.columns.all;
+pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
+    let runs_max = layout.options.runs_max.max(2);
+    let all = &layout.columns.all;
     let worth = |column: &Column<'_>| {
         let is_part = column.is_free(whole) && column.bytes() <= room;
-        is_part.then(|| Worth::of(shape, column, runs_max))
+        is_part.then(|| CostBenefit::of(layout, column, runs_max))
     };
-    let columns: Vec<Option<Worth>> = all.iter().map(worth).collect();
-    let (job, most) = (shape.slice / JOB_PART, shape.slice.min(room));
+    let columns: Vec<Option<CostBenefit>> = all.iter().map(worth).collect();
+    let (job, most) = (layout.slice_bytes / JOB_PART, layout.slice_bytes.min(room));
     let mut best: Option<(f64, Range<usize>)> = None;
     let starts = all.iter().enumerate().filter(|(_, column)| is_reducible(column.within(whole)));
     for (start, _) in starts {
-        let mut sum = Worth { bytes: 0, cost: job.max(1), given: 0.0 };
+        let mut sum = CostBenefit { bytes: 0, cost: job.max(1), freed: 0.0 };
         let rest = columns.iter().enumerate().skip(start);
         for (number, column) in rest.map_while(|(number, column)| Some((number, column.as_ref()?)))
         {
@@ -40,7 +40,7 @@ pub(super) fn best(shape: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ran
             if number > start && sum.bytes > most {
                 break;
             }
-            let gain = sum.given / sum.cost as f64;
+            let gain = sum.freed / sum.cost as f64;
             if best.as_ref().is_none_or(|(best, _)| gain > *best) {
                 best = Some((gain, start..number + 1));
             }
@@ -61,27 +61,27 @@ pub(super) fn best(shape: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ran
 }
 
 /// What a merge of columns takes, and what it gives back.
-struct Worth {
+struct CostBenefit {
     /// Bytes that it takes in.
     bytes: u64,
     /// These, as often as they are merged.
     cost: u64,
     /// Bytes that it frees, as far as is known.
-    given: f64,
+    freed: f64,
 }
 
-impl Worth {
-    fn of(shape: &TreeLayout<'_>, column: &Column<'_>, runs_max: usize) -> Self {
+impl CostBenefit {
+    fn of(layout: &TreeLayout<'_>, column: &Column<'_>, runs_max: usize) -> Self {
         let bytes = column.bytes();
         // More runs than there is memory for are merged in turns.
         let turns = column.cells.len().div_ceil(runs_max) as u64;
-        Self { bytes, cost: bytes.saturating_mul(turns), given: reclaimed(shape, column) }
+        Self { bytes, cost: bytes.saturating_mul(turns), freed: reclaimed(layout, column) }
     }
 
     fn add(&mut self, other: &Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.cost = self.cost.saturating_add(other.cost);
-        self.given += other.given;
+        self.freed += other.freed;
     }
 }
 
@@ -98,10 +98,10 @@ mod tests {
     /// The edges of what is best in slices of `slice_bytes` and jobs of at most four runs.
     fn best_of(summary: &Summary, slice_bytes: u64) -> Option<String> {
         let options = Options { slice_bytes, runs_max: 4, ..Options::default() };
-        let shape = TreeLayout::new(summary, &options);
+        let layout = TreeLayout::new(summary, &options);
         let whole = Runs { newest: 0, oldest: summary.runs.len() - 1 };
-        let window = best(&shape, whole, u64::MAX)?;
-        let edges = shape.columns.edges.get(window.start..=window.end)?.iter();
+        let window = best(&layout, whole, u64::MAX)?;
+        let edges = layout.columns.edges.get(window.start..=window.end)?.iter();
         let keys = edges.filter_map(|edge| match edge {
             Edge::Key(key) => std::str::from_utf8(key).ok(),
             Edge::End => None,
@@ -127,7 +127,7 @@ mod tests {
         let newer = || run(20, 60, &ranges).into_iter();
         let beside = tree(vec![newer().chain([sliver()]).collect(), run(1, 60, &ranges)]);
         assert_eq!(best_of(&beside, 400), Some("abcdef".to_owned()));
-        // Nor is it taken from afar.
+        // Nor is it input_bytes from afar.
         let content = run(30, 500, &[("b", "c")]);
         let afar =
             tree(vec![newer().chain([sliver()]).chain(content).collect(), run(1, 60, &ranges)]);

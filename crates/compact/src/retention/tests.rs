@@ -139,11 +139,14 @@ fn covering(ranges: &[(u8, u8, u64)], key: u8) -> Vec<Seqno> {
 
 /// What survives of `input` by `rules`, by what each version of it is superseded, and what became of the
 /// versions.
-fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>, Counts) {
+fn survivors(
+    input: &Everything,
+    rules: RetentionRules,
+) -> (Everything, Vec<Option<u64>>, VersionCounts) {
     let mut sorted: Vec<&Version> = input.versions.iter().collect();
     sorted.sort_by_key(|version| (version.key, std::cmp::Reverse(version.seqno)));
     let (mut kept, mut superseded) = (Everything::default(), Vec::new());
-    let mut keep = |RetainedVersion { key, trailer, value, superseded_by }: RetainedVersion<'_>| {
+    let mut emit = |RetainedVersion { key, trailer, value, superseded_by }: RetainedVersion<'_>| {
         let (seqno, kind) = (trailer.seqno().get(), trailer.kind()?);
         kept.versions.push(Version { key: key[0], seqno, kind, value: value.to_vec() });
         superseded.push(superseded_by.map(Seqno::get));
@@ -153,9 +156,9 @@ fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>,
     for Version { key, seqno, kind, value } in sorted {
         let over = covering(&input.ranges, *key);
         let trailer = Trailer::new(Seqno::new(*seqno), *kind);
-        retention.version(&[*key], &over, trailer, value, &mut keep).unwrap();
+        retention.version(&[*key], &over, trailer, value, &mut emit).unwrap();
     }
-    retention.end_key(&mut keep).unwrap();
+    retention.end_key(&mut emit).unwrap();
     for key in 0..KEYS {
         let mut seqnos = Vec::new();
         let over = covering(&input.ranges, key);
@@ -206,7 +209,7 @@ fn every_reader_reads_the_same_from_the_survivors() {
         let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
         readers.extend(present..=118);
         let known = if rng.one_in(6) { None } else { Some(Arc::clone(&operator)) };
-        let rules = Rules { horizon, now_ms: NOW, below, operator: known };
+        let rules = RetentionRules { horizon, now_ms: NOW, older: below, operator: known };
         let (kept, superseded, counts) = survivors(&input, rules.clone());
         assert!(counts.is_balanced(), "seed {seed} round {round}: {counts:?}");
         assert_eq!(counts.kept, kept.versions.len() as u64);
@@ -238,7 +241,7 @@ fn every_reader_reads_the_same_from_the_survivors() {
 
 /// What is superseded stays while there is a reader from its number up to what supersedes it; once there
 /// is none, another merge leaves nothing of it.
-fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &Rules, why: &str) {
+fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &RetentionRules, why: &str) {
     let marked = || kept.versions.iter().zip(by).filter_map(|(it, by)| Some((it.seqno, (*by)?)));
     for (seqno, by) in marked() {
         assert!(seqno < by, "{why}: {seqno} by {by}");
@@ -251,7 +254,7 @@ fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &Rules, why: &
     let readers = rules.horizon.seqnos().iter().copied();
     let mut readers: Vec<_> = readers.filter(|it| *it < oldest || *it >= newest).collect();
     readers.push(Seqno::new(130));
-    let later = Rules { horizon: Horizon::new(readers), ..rules.clone() };
+    let later = RetentionRules { horizon: Horizon::new(readers), ..rules.clone() };
     let (_, left, counts) = survivors(kept, later);
     assert!(left.iter().flatten().next().is_none(), "{why}: {left:?}");
     let gone = counts.superseded + counts.range_deleted;
@@ -262,12 +265,12 @@ fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
     Version { key: 0, seqno, kind, value: value.to_vec() }
 }
 
-fn rules(readers: &[u64], below: OlderRanges) -> Rules {
+fn rules(readers: &[u64], below: OlderRanges) -> RetentionRules {
     let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
-    Rules { horizon, now_ms: NOW, below, operator: Some(Arc::new(Sum)) }
+    RetentionRules { horizon, now_ms: NOW, older: below, operator: Some(Arc::new(Sum)) }
 }
 
-fn kept(versions: &[Version], rules: Rules) -> Vec<(u64, EntryKind, Vec<u8>)> {
+fn kept(versions: &[Version], rules: RetentionRules) -> Vec<(u64, EntryKind, Vec<u8>)> {
     let input = Everything { versions: versions.to_vec(), ranges: Vec::new() };
     let versions = survivors(&input, rules).0.versions;
     versions.into_iter().map(|it| (it.seqno, it.kind, it.value)).collect()
@@ -366,20 +369,21 @@ fn range_deletes_go_where_nothing_is_under_them() {
 fn operands_that_find_no_memory_stay() {
     let operand = vec![b'1'; 100 << 10];
     let budget = base::Budget::new(300 << 10);
-    let rules = Rules { operator: Some(Arc::new(Join)), ..rules(&[100], OlderRanges::nothing()) };
+    let rules =
+        RetentionRules { operator: Some(Arc::new(Join)), ..rules(&[100], OlderRanges::nothing()) };
     for account in [Account::unlimited("test"), budget.account("test")] {
         let mut retention = Retention::new(rules.clone(), &account).unwrap();
         let (mut entries, mut bytes) = (0, 0);
-        let mut keep = |RetainedVersion { value, .. }: RetainedVersion<'_>| {
+        let mut emit = |RetainedVersion { value, .. }: RetainedVersion<'_>| {
             entries += 1;
             bytes += value.iter().filter(|byte| **byte == b'1').count();
             Ok(())
         };
         for seqno in (1..=30).rev() {
             let trailer = Trailer::new(Seqno::new(seqno), EntryKind::Merge);
-            retention.version(b"k", &[], trailer, &operand, &mut keep).unwrap();
+            retention.version(b"k", &[], trailer, &operand, &mut emit).unwrap();
         }
-        retention.end_key(&mut keep).unwrap();
+        retention.end_key(&mut emit).unwrap();
         // The last group lies over nothing and becomes one value.
         assert!(entries > 1 && entries <= 30 && bytes == 30 * operand.len(), "{entries}");
         assert!(retention.counts().is_balanced());

@@ -1,4 +1,4 @@
-//! Stretches of keys that one run has alone: there, whole blocks pass into the output as they are.
+//! Stretches of keys that one run has alone: there, won_whole_block blocks pass into the output as they are.
 //!
 //! Only after some blocks of a run have gone by alone are its blocks kept as stored, and passed where
 //! nothing is to be decided about their entries: so a merge of runs that mix pays nothing. A block that
@@ -13,12 +13,12 @@ const KEPT_AFTER: u32 = 1;
 /// Blocks that go by alone before a page is left partly empty to pass more.
 const PADDED_AFTER: u32 = 4;
 
-/// How long the winner of a tournament has been winning.
+/// How long the winner of a losers has been winning.
 #[derive(Debug)]
 pub(super) struct BlockPassthrough {
     source: usize,
     /// Whether it has won since the beginning of its present block.
-    whole: bool,
+    won_whole_block: bool,
     /// The blocks before that one that it went through alone.
     blocks: u32,
 }
@@ -26,30 +26,30 @@ pub(super) struct BlockPassthrough {
 impl BlockPassthrough {
     /// Nobody has won yet.
     pub(super) const fn new() -> Self {
-        Self { source: usize::MAX, whole: false, blocks: 0 }
+        Self { source: usize::MAX, won_whole_block: false, blocks: 0 }
     }
 
     /// The next entry is of `winner`. The source that was alone until now, where it was another.
     #[inline]
-    pub(super) const fn wins(&mut self, winner: usize) -> Option<usize> {
+    pub(super) const fn set_winner(&mut self, winner: usize) -> Option<usize> {
         if self.source == winner {
             return None;
         }
         let before = self.source;
-        *self = Self { source: winner, whole: false, blocks: 0 };
+        *self = Self { source: winner, won_whole_block: false, blocks: 0 };
         Some(before)
     }
 
     /// The winner is on the first entry of a block.
-    pub(super) fn starts_block(&mut self) {
-        if self.whole {
+    pub(super) fn note_block_start(&mut self) {
+        if self.won_whole_block {
             self.blocks = self.blocks.saturating_add(1);
         }
-        self.whole = true;
+        self.won_whole_block = true;
     }
 
     /// Whether the blocks to come shall be kept as stored.
-    pub(super) const fn keeps(&self) -> bool {
+    pub(super) const fn keeps_stored(&self) -> bool {
         self.blocks >= KEPT_AFTER
     }
 
@@ -68,7 +68,7 @@ impl BlockPassthrough {
 
 /// Whether nothing is to be decided about the entries of `block`: each is the only version of its key
 /// before `next`, the first key of all other sources, and says all by itself; none has expired.
-pub(super) fn is_plain(
+pub(super) fn needs_no_decision(
     block: &RawBlock,
     next: Option<&[u8]>,
     range_deletes: &RangeDeletes,

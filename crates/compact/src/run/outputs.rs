@@ -25,7 +25,7 @@ pub(super) struct Outputs {
     full_at: Option<Vec<u8>>,
     done: Vec<Summary>,
     /// Long values, and those of files that are collected.
-    apart: ValueSeparator,
+    separator: ValueSeparator,
     values: Option<ValuesSummary>,
     /// The keys that were read much.
     hot: Arc<[Bounds]>,
@@ -42,7 +42,7 @@ impl Outputs {
         spec: Spec,
         ids: Range<TableId>,
         table_bytes_max: u64,
-        apart: ValueSeparator,
+        separator: ValueSeparator,
         account: &Account,
     ) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Outputs {
             writer: None,
             full_at: None,
             done: Vec::new(),
-            apart,
+            separator,
             values: None,
             hot: Arc::default(),
             range_deletes: RangeDeletes::default(),
@@ -65,8 +65,8 @@ impl Outputs {
 
     /// The value of `key` that the entry `stored` points at, for operands over it; none where they
     /// wait.
-    pub(super) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
-        self.apart.base(key, stored)
+    pub(super) fn operand_base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
+        self.separator.operand_base(key, stored)
     }
 
     /// Has outputs say which of their pages hold keys of `ranges`, which ascend; before the first version.
@@ -84,18 +84,18 @@ impl Outputs {
     pub(super) fn add(&mut self, kept: RetainedVersion<'_>) -> Result<()> {
         // The table's writer comes first: that of long values does with the memory it leaves.
         self.writer(kept.key)?;
-        let placed = self.apart.place(kept.key, kept.trailer, kept.value)?;
+        let placed = self.separator.separate(kept.key, kept.trailer, kept.value)?;
         kept.add_to(self.writer(kept.key)?, placed)?;
-        self.measure(kept.key);
+        self.note_if_full(kept.key);
         Ok(())
     }
 
     /// Adds a whole block. False where it cannot be passed, or may not because that would leave part of
     /// a page empty.
     pub(super) fn add_block(&mut self, block: &RawBlock, may_pad: bool) -> Result<bool> {
-        // An entry of a block with others is shorter than any that is put apart.
+        // An entry of a block with others is shorter than any that is put separator.
         let bytes = if block.entries() == 1 { block.raw_bytes() } else { 0 };
-        if self.apart.concerns(bytes, block.value_files()) {
+        if self.separator.may_separate(bytes, block.value_files()) {
             return Ok(false);
         }
         let writer = self.writer(block.first().0)?;
@@ -103,7 +103,7 @@ impl Outputs {
             return Ok(false);
         }
         writer.add_block(block)?;
-        self.measure(block.last().0);
+        self.note_if_full(block.last().0);
         Ok(true)
     }
 
@@ -125,7 +125,7 @@ impl Outputs {
 
     /// Notes whether the table became long enough with `key`.
     #[inline]
-    fn measure(&mut self, key: &[u8]) {
+    fn note_if_full(&mut self, key: &[u8]) {
         // The last id takes all that is left.
         let is_full = |writer: &Writer| writer.file_bytes() >= self.table_bytes_max;
         if self.full_at.is_none()
@@ -172,7 +172,7 @@ impl Outputs {
             self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
         }
         self.end_table(None)?;
-        self.values = self.apart.finish()?;
+        self.values = self.separator.finish()?;
         if !self.done.is_empty() {
             let tables = self.done.iter().map(|table| table::file_name(table.table));
             let values = self.values.iter().map(|values| table::values_file_name(values.file));
@@ -187,7 +187,7 @@ impl Outputs {
         // A table that is being written removes itself. What cannot be removed now is found when
         // the store is opened: nobody names it.
         self.writer = None;
-        self.apart.abort();
+        self.separator.abort();
         if let Some(values) = self.values.take() {
             let _ = self.medium.remove(&table::values_file_name(values.file));
         }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use media::Buf;
 use table::{Pages, Span, Table, reread, verify_page};
 
-use super::reads::{PURPOSE, Reads, Ticket};
+use super::read_queue::{PURPOSE, ReadQueue, Ticket};
 use crate::KeyRange;
 
 /// Consecutive pages in memory.
@@ -59,7 +59,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads the keys of `table` in `bounds`, in chunks of `chunk_pages`.
+    /// ReadQueue the keys of `table` in `bounds`, in chunks of `chunk_pages`.
     ///
     /// # Errors
     /// `Corrupt` where the table's top level is damaged.
@@ -94,7 +94,7 @@ impl ReadAhead {
     }
 
     /// Waits for what is in flight, which nobody needs any more.
-    pub(super) fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+    pub(super) fn finish(&mut self, reads: &mut ReadQueue) -> Result<()> {
         let left = [self.ahead.take(), self.meta_ahead.take()];
         left.into_iter().flatten().try_for_each(|(_, ticket)| reads.wait(ticket).map(drop))
     }
@@ -104,12 +104,12 @@ impl ReadAhead {
     ///
     /// # Errors
     /// `Corrupt` where one is damaged or the device cannot read it.
-    pub(super) fn pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    pub(super) fn pages(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         let read = self.read_pages(span, reads);
         read.or_else(|first| reread(first, || self.read_apart(span)))
     }
 
-    fn read_pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    fn read_pages(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         if span.meta {
             return self.meta(span, reads);
         }
@@ -149,7 +149,7 @@ impl ReadAhead {
 
     /// A partition's metadata page: copied, since it is needed for longer than a chunk. The next
     /// partition's is put in flight.
-    fn meta(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    fn meta(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         let ahead = match self.meta_ahead.take() {
             Some((page, ticket)) => Some((page, self.arrive(page, ticket, reads)?)),
             None => None,
@@ -182,7 +182,7 @@ impl ReadAhead {
     }
 
     /// Goes to a chunk that holds `span`: the one read ahead, or else one that starts there.
-    fn next_chunk(&mut self, span: Span, reads: &mut Reads) -> Result<()> {
+    fn next_chunk(&mut self, span: Span, reads: &mut ReadQueue) -> Result<()> {
         let ahead = match self.ahead.take() {
             Some((first, ticket)) => {
                 let buf = Arc::new(self.arrive(first, ticket, reads)?);
@@ -213,7 +213,7 @@ impl ReadAhead {
     }
 
     /// Waits for the read of the pages from `first` on.
-    fn arrive(&mut self, first: u32, ticket: Ticket, reads: &mut Reads) -> Result<Buf> {
+    fn arrive(&mut self, first: u32, ticket: Ticket, reads: &mut ReadQueue) -> Result<Buf> {
         let (buf, result) = reads.wait(ticket)?;
         result.map_err(|error| self.place(error, first))?;
         self.bytes_read += buf.len() as u64;
@@ -221,7 +221,7 @@ impl ReadAhead {
     }
 
     /// Puts the chunk after the present one in flight.
-    fn read_on(&mut self, reads: &mut Reads) {
+    fn read_on(&mut self, reads: &mut ReadQueue) {
         let first = self.chunk.as_ref().map_or(self.end, Chunk::end);
         let pages = self.chunk_pages.min(self.end.saturating_sub(first));
         if pages > 0 {

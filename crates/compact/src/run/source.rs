@@ -8,7 +8,7 @@ use table::{Accounts, Bounds, RawBlock, Step, Table, TableCursor};
 
 use super::Env;
 use super::read_ahead::ReadAhead;
-use super::reads::Reads;
+use super::read_queue::ReadQueue;
 use crate::KeyRange;
 use crate::job::Input;
 
@@ -21,7 +21,7 @@ pub(super) struct Reading {
     pub(super) bounds: KeyRange,
     pub(super) chunk_pages: u32,
     /// How many bytes all keys of the job start with in common.
-    pub(super) prefix_bytes: usize,
+    pub(super) common_prefix_bytes: usize,
 }
 
 /// A piece of a run: its table, and the keys of it that are merged.
@@ -58,7 +58,7 @@ pub(super) struct Source {
     pieces: Vec<Input>,
     /// The next piece, where it is open.
     opened: Option<Opened>,
-    present: Option<Present>,
+    table_open: Option<OpenTable>,
     /// The table opened last.
     read_last: Option<TableId>,
     /// The eight bytes of the key behind the prefix, as a number that orders as they do.
@@ -68,15 +68,15 @@ pub(super) struct Source {
 }
 
 /// The table that is read.
-struct Present {
+struct OpenTable {
     cursor: TableCursor,
     pages: ReadAhead,
-    /// The versions met, and those there must be where no bounds cut the table.
-    met: u64,
-    expected: Option<u64>,
+    /// The versions entries_read, and those there must be where no bounds cut the table.
+    entries_read: u64,
+    entries_expected: Option<u64>,
     keeps_stored: bool,
     /// The entries of the block that the next move leaves behind; 0: it goes to the next entry.
-    passing: u64,
+    skip_entries: u64,
 }
 
 impl Source {
@@ -84,7 +84,15 @@ impl Source {
     pub(super) fn new(mut pieces: Vec<Input>) -> Self {
         pieces.reverse();
         let (head, trailer) = (u64::MAX, Trailer::from_word(0));
-        Self { pieces, opened: None, present: None, read_last: None, head, trailer, bytes_read: 0 }
+        Self {
+            pieces,
+            opened: None,
+            table_open: None,
+            read_last: None,
+            head,
+            trailer,
+            bytes_read: 0,
+        }
     }
 
     /// Takes in its first piece, which is open already.
@@ -99,24 +107,24 @@ impl Source {
 
     /// Bytes read so far.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read + self.present.as_ref().map_or(0, |it| it.pages.bytes_read())
+        self.bytes_read + self.table_open.as_ref().map_or(0, |it| it.pages.bytes_read())
     }
 
     /// Goes to the next entry, the first one at first.
     ///
     /// # Errors
     /// As [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
-    pub(super) fn advance(&mut self, reading: &Reading, reads: &mut Reads) -> Result<()> {
+    pub(super) fn advance(&mut self, reading: &Reading, reads: &mut ReadQueue) -> Result<()> {
         loop {
-            if let Some(present) = &mut self.present {
-                if present.advance(reads)? {
-                    self.head = head(present.cursor.key(), reading.prefix_bytes);
-                    self.trailer = present.cursor.trailer().unwrap_or(self.trailer);
+            if let Some(table_open) = &mut self.table_open {
+                if table_open.advance(reads)? {
+                    self.head = head(table_open.cursor.key(), reading.common_prefix_bytes);
+                    self.trailer = table_open.cursor.trailer().unwrap_or(self.trailer);
                     return Ok(());
                 }
-                present.finish(reads)?;
-                self.bytes_read += present.pages.bytes_read();
-                self.present = None;
+                table_open.finish(reads)?;
+                self.bytes_read += table_open.pages.bytes_read();
+                self.table_open = None;
             }
             let Some(piece) = self.pieces.pop() else {
                 self.head = u64::MAX;
@@ -128,7 +136,7 @@ impl Source {
                 None => reading.open(&piece)?,
             };
             if table.properties().entries > 0 && !bounds.is_empty() {
-                self.present = Some(Present::new(&table, &bounds, reading)?);
+                self.table_open = Some(OpenTable::new(&table, &bounds, reading)?);
             }
         }
     }
@@ -136,16 +144,16 @@ impl Source {
     /// Whether it is on the first entry of a block.
     #[inline]
     pub(super) fn is_at_block_start(&self) -> bool {
-        self.present.as_ref().is_some_and(|present| present.cursor.is_at_block_start())
+        self.table_open.as_ref().is_some_and(|table_open| table_open.cursor.is_at_block_start())
     }
 
     /// Whether blocks to come are kept as stored, for [`Source::block`].
     pub(super) fn keep_stored(&mut self, keep: bool) {
-        if let Some(present) = &mut self.present
-            && present.keeps_stored != keep
+        if let Some(table_open) = &mut self.table_open
+            && table_open.keeps_stored != keep
         {
-            present.keeps_stored = keep;
-            present.cursor.keep_stored(keep);
+            table_open.keeps_stored = keep;
+            table_open.cursor.keep_stored(keep);
         }
     }
 
@@ -154,13 +162,13 @@ impl Source {
     /// # Errors
     /// As [`TableCursor::raw_block`].
     pub(super) fn block(&mut self) -> Result<Option<&RawBlock>> {
-        match &mut self.present {
-            Some(present) if present.keeps_stored => present.cursor.raw_block(),
+        match &mut self.table_open {
+            Some(table_open) if table_open.keeps_stored => table_open.cursor.raw_block(),
             _ => Ok(None),
         }
     }
 
-    /// Goes to the first entry after the present block, of which there are `entries`.
+    /// Goes to the first entry after the table_open block, of which there are `entries`.
     ///
     /// # Errors
     /// As [`Source::advance`].
@@ -168,10 +176,10 @@ impl Source {
         &mut self,
         entries: u64,
         reading: &Reading,
-        reads: &mut Reads,
+        reads: &mut ReadQueue,
     ) -> Result<()> {
-        if let Some(present) = &mut self.present {
-            present.passing = entries;
+        if let Some(table_open) = &mut self.table_open {
+            table_open.skip_entries = entries;
         }
         self.advance(reading, reads)
     }
@@ -179,7 +187,7 @@ impl Source {
     /// The entry; `None` at the end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
-        let cursor = &self.present.as_ref()?.cursor;
+        let cursor = &self.table_open.as_ref()?.cursor;
         Some((cursor.key(), self.trailer, cursor.value_bytes()))
     }
 
@@ -191,7 +199,7 @@ impl Source {
 
     /// The order of this source's entry and another's with an equal head: by key, and newest first.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        match (&self.present, &other.present) {
+        match (&self.table_open, &other.table_open) {
             (Some(one), Some(another)) => {
                 let keys = one.cursor.key().cmp(another.cursor.key());
                 keys.then_with(|| other.trailer.cmp(&self.trailer))
@@ -202,7 +210,7 @@ impl Source {
     }
 }
 
-impl Present {
+impl OpenTable {
     fn new(table: &Arc<Table>, bounds: &KeyRange, reading: &Reading) -> Result<Self> {
         let pages = ReadAhead::new(table, bounds, reading.chunk_pages, &reading.env.account)?;
         let properties = table.properties();
@@ -210,22 +218,29 @@ impl Present {
         let expected = whole.then_some(properties.entries);
         let mut cursor = TableCursor::with_bounds(Arc::clone(table), Bounds::from(bounds));
         cursor.seek_first();
-        Ok(Self { cursor, pages, met: 0, expected, keeps_stored: false, passing: 0 })
+        Ok(Self {
+            cursor,
+            pages,
+            entries_read: 0,
+            entries_expected: expected,
+            keeps_stored: false,
+            skip_entries: 0,
+        })
     }
 
-    fn advance(&mut self, reads: &mut Reads) -> Result<bool> {
-        match std::mem::take(&mut self.passing) {
-            0 if self.met == 0 => {}
+    fn advance(&mut self, reads: &mut ReadQueue) -> Result<bool> {
+        match std::mem::take(&mut self.skip_entries) {
+            0 if self.entries_read == 0 => {}
             0 => match self.cursor.next_in_block()? {
                 Some(valid) => {
-                    self.met += u64::from(valid);
+                    self.entries_read += u64::from(valid);
                     return Ok(valid);
                 }
                 None => self.cursor.next(),
             },
-            // The first of them was met.
-            passing => {
-                self.met += passing - 1;
+            // The first of them was entries_read.
+            skip_entries => {
+                self.entries_read += skip_entries - 1;
                 self.cursor.next_block();
             }
         }
@@ -234,7 +249,7 @@ impl Present {
             match self.cursor.step(supplied.take())? {
                 Step::Need(span) => supplied = Some(self.pages.pages(span, reads)?),
                 Step::Ready(valid) => {
-                    self.met += u64::from(valid);
+                    self.entries_read += u64::from(valid);
                     return Ok(valid);
                 }
             }
@@ -242,13 +257,15 @@ impl Present {
     }
 
     /// Checks that no entry was passed over.
-    fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+    fn finish(&mut self, reads: &mut ReadQueue) -> Result<()> {
         self.pages.finish(reads)?;
-        match self.expected {
-            Some(expected) if expected != self.met => Err(Error::corrupt("entries of a table")
-                .at(table::file_name(self.cursor.table().id()))
-                .expected(expected)
-                .got(self.met)),
+        match self.entries_expected {
+            Some(expected) if expected != self.entries_read => {
+                Err(Error::corrupt("entries of a table")
+                    .at(table::file_name(self.cursor.table().id()))
+                    .expected(expected)
+                    .got(self.entries_read))
+            }
             _ => Ok(()),
         }
     }

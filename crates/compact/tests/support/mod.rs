@@ -72,7 +72,7 @@ pub struct Content {
     pub range_deletes: Vec<RangeDelete>,
 }
 
-pub struct Shape {
+pub struct ContentSpec {
     pub runs: u64,
     pub keys: u64,
     pub entries: u64,
@@ -80,22 +80,22 @@ pub struct Shape {
     /// Bytes of a value, at most; now and then one is longer.
     pub value_bytes: u64,
     /// Puts and deletes only, and few deletes.
-    pub plain: bool,
+    pub puts_only: bool,
     /// Each run has a range of keys of its own, but for some that it shares with the next.
-    pub apart: bool,
+    pub disjoint: bool,
 }
 
 pub fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-fn random_version(rng: &mut Rng, shape: &Shape, seqno: u64) -> (EntryKind, Vec<u8>) {
-    let length = if rng.one_in(400) { 40_000 } else { rng.below(shape.value_bytes.max(1)) };
+fn random_version(rng: &mut Rng, spec: &ContentSpec, seqno: u64) -> (EntryKind, Vec<u8>) {
+    let length = if rng.one_in(400) { 40_000 } else { rng.below(spec.value_bytes.max(1)) };
     let mut value = vec![0; length as usize];
     let noise = value.len() / 2;
     rng.fill(&mut value[..noise]);
-    match rng.below(if shape.plain { 6 } else { 10 }) {
-        0 if !shape.plain || rng.one_in(100) => (EntryKind::Delete, Vec::new()),
+    match rng.below(if spec.puts_only { 6 } else { 10 }) {
+        0 if !spec.puts_only || rng.one_in(100) => (EntryKind::Delete, Vec::new()),
         0..6 => (EntryKind::Put, value),
         6..8 => (EntryKind::Merge, vec![seqno as u8]),
         _ => {
@@ -107,32 +107,32 @@ fn random_version(rng: &mut Rng, shape: &Shape, seqno: u64) -> (EntryKind, Vec<u
 
 impl Content {
     /// Random runs, the first one newest (I4), written to `medium`.
-    pub fn random(rng: &mut Rng, medium: &Arc<dyn Medium>, shape: &Shape) -> Self {
+    pub fn random(rng: &mut Rng, medium: &Arc<dyn Medium>, spec: &ContentSpec) -> Self {
         let mut content = Self::default();
         let mut id = 1;
-        for run in (0..shape.runs).rev() {
+        for run in (0..spec.runs).rev() {
             let (mut versions, mut deletes) = (Vec::new(), Vec::new());
-            for entry in 0..shape.entries {
-                let seqno = 1 + run * shape.entries + entry;
-                if !shape.plain && rng.one_in(shape.entries.max(20) / 10) {
-                    let start = rng.below(shape.keys);
-                    let end = start + 1 + rng.below(shape.keys / 10 + 1);
+            for entry in 0..spec.entries {
+                let seqno = 1 + run * spec.entries + entry;
+                if !spec.puts_only && rng.one_in(spec.entries.max(20) / 10) {
+                    let start = rng.below(spec.keys);
+                    let end = start + 1 + rng.below(spec.keys / 10 + 1);
                     let (start, end) = (key(start).into(), key(end).into());
                     deletes.push(RangeDelete { start, end, seqno: Seqno::new(seqno) });
                     continue;
                 }
-                let (kind, value) = random_version(rng, shape, seqno);
+                let (kind, value) = random_version(rng, spec, seqno);
                 let trailer = Trailer::new(Seqno::new(seqno), kind);
-                let part = (shape.keys / shape.runs).max(1);
-                let number = match shape.apart {
+                let part = (spec.keys / spec.runs).max(1);
+                let number = match spec.disjoint {
                     true => run * part + rng.below(part + part / 8),
-                    false => rng.below(shape.keys),
+                    false => rng.below(spec.keys),
                 };
                 versions.push((key(number), trailer, value));
             }
             versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             let mut tables = Vec::new();
-            let mut cuts: Vec<_> = (1..shape.tables).map(|_| rng.below(shape.keys)).collect();
+            let mut cuts: Vec<_> = (1..spec.tables).map(|_| rng.below(spec.keys)).collect();
             cuts.extend([0, u64::MAX]);
             cuts.sort_unstable();
             cuts.dedup();
@@ -170,7 +170,7 @@ impl Content {
             bounds: KeyRange::all(),
             horizon: Horizon::new(readers.collect()),
             now_ms: NOW,
-            below: Vec::new(),
+            older: Vec::new(),
             output: Output {
                 codec: Codec::Lz4,
                 zstd_level: 0,

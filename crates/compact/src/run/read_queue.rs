@@ -13,20 +13,20 @@ use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Request};
 /// What a merge reads for.
 pub(super) const PURPOSE: Purpose = Purpose::Compaction;
 
-/// Names a read in flight: taken in once, with [`Reads::wait`].
+/// Names a read in flight: taken in once, with [`ReadQueue::wait`].
 #[derive(Debug)]
 pub(super) struct Ticket(u64);
 
-/// Reads in flight, and those that are done and were not taken yet: of each source one chunk and one
+/// ReadQueue in flight, and those that are done and were not taken yet: of each source one chunk and one
 /// metadata page at most.
-pub(super) struct Reads {
+pub(super) struct ReadQueue {
     /// Where the device has no queue to give, nothing is read ahead.
     queue: Option<Box<dyn Queue>>,
     done: Vec<Completion>,
     next: u64,
 }
 
-impl Reads {
+impl ReadQueue {
     /// For so many sources.
     pub(super) fn new(medium: &dyn Medium, sources: usize) -> Self {
         Self { queue: medium.queue(2 * sources.max(1)).ok(), done: Vec::new(), next: 0 }
@@ -69,13 +69,13 @@ mod tests {
     use super::*;
     use media::{Access, FileMedium, FileOptions, MemoryMedium};
 
-    /// Reads are taken in any order, each its own, however few the device gives turns to at once.
+    /// ReadQueue are taken in any order, each its own, however few the device gives turns to at once.
     fn taken_in_any_order(medium: &dyn Medium) {
         let file = medium.create("pages", Access::Direct, 0).unwrap();
         let mut content = Buf::pages(16);
         content.chunks_mut(PAGE_BYTES).zip(0..).for_each(|(page, number)| page.fill(number));
         file.write(0, content, PURPOSE).1.unwrap();
-        let mut reads = Reads::new(medium, 8);
+        let mut reads = ReadQueue::new(medium, 8);
         let mut tickets: Vec<_> =
             (0..16).map(|page| (page, reads.submit(&file, page, Buf::pages(1)).unwrap())).collect();
         tickets.sort_by_key(|(page, _)| page * 7 % 16);

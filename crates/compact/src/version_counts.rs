@@ -6,7 +6,7 @@ use base::Result;
 
 /// Versions read, kept and left out. `read` is always the sum of all the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct VersionCounts {
     /// Versions met.
     pub read: u64,
     /// Versions kept, also those that took the place of merged ones.
@@ -23,10 +23,10 @@ pub struct Counts {
     pub merged: u64,
 }
 
-impl Counts {
+impl VersionCounts {
     /// The numbers of versions dropped or taken in, for whatever reason.
     #[must_use]
-    pub fn gone(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         let gone = [self.superseded, self.range_deleted, self.deleted, self.expired, self.merged];
         // Bytes from outside may claim anything.
         gone.into_iter().fold(0, u64::saturating_add)
@@ -35,11 +35,11 @@ impl Counts {
     /// Whether every version read is accounted for.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        self.read == self.kept.saturating_add(self.gone())
+        self.read == self.kept.saturating_add(self.dropped())
     }
 }
 
-impl Counts {
+impl VersionCounts {
     /// The numbers, in the order stored.
     pub(crate) const fn list(&self) -> [u64; 7] {
         let Self { read, kept, superseded, range_deleted, deleted, expired, merged } = *self;
@@ -60,7 +60,7 @@ impl Counts {
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for VersionCounts {
     fn add_assign(&mut self, other: Self) {
         self.read += other.read;
         self.kept += other.kept;

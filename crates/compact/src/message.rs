@@ -13,8 +13,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 /// A kind of message.
-pub(crate) struct Kind {
-    pub(crate) what: &'static str,
+pub(crate) struct MessageKind {
+    pub(crate) name: &'static str,
     pub(crate) magic: [u8; 8],
     /// The newest version.
     pub(crate) version: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Kind {
 const HEADER_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 8;
 
-impl Kind {
+impl MessageKind {
     /// The start of a message of `version`, to which the body is appended.
     pub(crate) fn start(&self, version: u32) -> Vec<u8> {
         let mut out = self.magic.to_vec();
@@ -31,7 +31,7 @@ impl Kind {
         out
     }
 
-    /// Ends the message that [`Kind::start`] began.
+    /// Ends the message that [`MessageKind::start`] began.
     pub(crate) fn seal(mut out: Vec<u8>) -> Vec<u8> {
         let checksum = hash64(0, &out);
         put_u64(&mut out, checksum);
@@ -45,32 +45,32 @@ impl Kind {
     pub(crate) fn open<'a>(&self, message: &'a [u8]) -> Result<(u32, Cursor<'a>)> {
         let length = message.len();
         if !(HEADER_BYTES + CHECKSUM_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
-            return Err(Error::corrupt(self.what)
+            return Err(Error::corrupt(self.name)
                 .expected(format_args!("at most {MESSAGE_BYTES_MAX} bytes, and a header"))
                 .got(length));
         }
         let (covered, stored) = message.split_at(length - CHECKSUM_BYTES);
-        let mut header = Cursor::new(self.what, covered);
+        let mut header = Cursor::new(self.name, covered);
         if header.take(self.magic.len())? != self.magic {
-            return Err(Error::corrupt(self.what)
+            return Err(Error::corrupt(self.name)
                 .expected(format_args!("magic `{}`", self.magic.escape_ascii())));
         }
         // The version tells how to read all that follows, the checksum included.
         let version = header.u32()?;
         if version == 0 || version > self.version {
-            return Err(Error::invalid(format!("{}: another version", self.what))
+            return Err(Error::invalid(format!("{}: another version", self.name))
                 .expected(format_args!("1 to {}", self.version))
                 .got(version));
         }
-        let stored = Cursor::new(self.what, stored).u64()?;
+        let stored = Cursor::new(self.name, stored).u64()?;
         let computed = hash64(0, covered);
         if stored != computed {
-            return Err(Error::corrupt(self.what)
+            return Err(Error::corrupt(self.name)
                 .at("checksum")
                 .expected(format_args!("{computed:016x}"))
                 .got(format_args!("{stored:016x}")));
         }
-        Ok((version, Cursor::new(self.what, header.rest())))
+        Ok((version, Cursor::new(self.name, header.rest())))
     }
 }
 

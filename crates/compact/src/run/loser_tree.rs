@@ -1,4 +1,4 @@
-//! A tournament of sorted sources: which of them is next.
+//! A losers of sorted sources: which of them is next.
 //!
 //! A tree of losers (Knuth, The Art of Computer Programming, volume 3, 5.4.1): each inner place
 //! keeps who lost there, so that when the winner moves on, the next one is found with one
@@ -16,7 +16,7 @@ struct Player {
 /// Who takes part, the least of them first. Most matches are decided by heads, which stand in the tree:
 /// numbers that order as the sources do, as far as they differ. The rest is the caller's to say.
 #[derive(Debug)]
-pub(super) struct Tournament {
+pub(super) struct LoserTree {
     /// The winner stands at 0, the losers of the match at place `n` at `n`; the sources take part
     /// from place `losers.len()` on.
     losers: Vec<Player>,
@@ -25,7 +25,7 @@ pub(super) struct Tournament {
 /// A place where nobody played yet.
 const FREE: Player = Player { head: 0, source: usize::MAX };
 
-impl Tournament {
+impl LoserTree {
     /// The first round among `sources` sources (at least one), whose heads `head` says; `order` is that
     /// of two sources with equal heads.
     pub(super) fn new(
@@ -33,11 +33,11 @@ impl Tournament {
         head: impl Fn(usize) -> u64,
         order: &impl Fn(usize, usize) -> Ordering,
     ) -> Self {
-        let mut tournament = Self { losers: vec![FREE; sources.max(1)] };
+        let mut losers = Self { losers: vec![FREE; sources.max(1)] };
         for source in 0..sources {
-            tournament.play(Player { head: head(source), source }, order);
+            losers.play(Player { head: head(source), source }, order);
         }
-        tournament
+        losers
     }
 
     /// The least source.
@@ -135,19 +135,17 @@ mod tests {
             let head = |lists: &[Vec<u64>], source: usize| {
                 lists[source].last().map_or(u64::MAX, |number| number / 4)
             };
-            let mut tournament =
-                Tournament::new(sources, |source| head(&lists, source), &|a, b| {
-                    order(&lists, a, b)
-                });
+            let mut losers =
+                LoserTree::new(sources, |source| head(&lists, source), &|a, b| order(&lists, a, b));
             let mut merged = Vec::new();
             loop {
-                let winner = tournament.winner();
-                let runner_up = tournament.runner_up(&|a, b| order(&lists, a, b));
+                let winner = losers.winner();
+                let runner_up = losers.runner_up(&|a, b| order(&lists, a, b));
                 let others = (0..sources).filter(|source| *source != winner);
                 assert_eq!(runner_up, others.min_by(|a, b| order(&lists, *a, *b)), "seed {seed}");
                 let Some(least) = lists[winner].pop() else { break };
                 merged.push(least);
-                tournament.replay(head(&lists, winner), &|a, b| order(&lists, a, b));
+                losers.replay(head(&lists, winner), &|a, b| order(&lists, a, b));
             }
             assert_eq!(merged, expected, "seed {seed}, {sources} sources");
         }

@@ -16,29 +16,29 @@ use base::TableId;
 use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
-use super::place::{Placed, pieces};
 use super::tree_layout::TreeLayout;
+use super::trivial::{PlacedPiece, pieces};
 
 /// The most bytes of values that one job copies, but for those of one file.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
 
 /// What there is of value files.
-pub(super) struct Garbage {
+pub(super) struct ValueFileGarbage {
     /// The files to collect, with the bytes that are alive of each.
     files: BTreeMap<TableId, u64>,
     /// Whether dead values take more than live ones.
     pub(super) is_pressing: bool,
 }
 
-impl Garbage {
-    pub(super) fn of(shape: &TreeLayout<'_>) -> Self {
-        let summary = shape.summary;
+impl ValueFileGarbage {
+    pub(super) fn new(layout: &TreeLayout<'_>) -> Self {
+        let summary = layout.summary;
         let mut live: BTreeMap<TableId, u64> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         if !summary.values.is_empty() {
             // Of a table that was cut, about what lies in its pieces is still read.
             let mut left: BTreeMap<TableId, u64> = BTreeMap::new();
-            for cell in shape.columns.all.iter().flat_map(|column| &column.cells) {
+            for cell in layout.columns.all.iter().flat_map(|column| &column.cells) {
                 *left.entry(cell.piece.file.id).or_default() += cell.bytes;
             }
             let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
@@ -58,7 +58,7 @@ impl Garbage {
             all += file.bytes;
             alive += live;
             let dead = (file.bytes - live) as f64;
-            if !file.stays && dead > file.bytes as f64 * shape.options.dead_values_max {
+            if !file.excluded && dead > file.bytes as f64 * layout.options.dead_values_max {
                 files.insert(file.id, live);
             }
         }
@@ -67,9 +67,9 @@ impl Garbage {
 
     /// Of the files that a job's inputs use so many bytes of, those that it collects, ascending; none
     /// where there is no space to copy what is alive of them beside the `written` bytes of its tables.
-    pub(super) fn of_inputs(
+    pub(super) fn collectable_from(
         &self,
-        shape: &TreeLayout<'_>,
+        layout: &TreeLayout<'_>,
         used: impl IntoIterator<Item = (TableId, u64)>,
         written: u64,
     ) -> Vec<TableId> {
@@ -80,7 +80,7 @@ impl Garbage {
         // Those of which least is left go first: they cost least for what they free.
         let mut found: Vec<_> = sums.into_iter().collect();
         found.sort_by_key(|(file, _)| self.files.get(file).copied());
-        let (mut copied, room) = (0u64, shape.room().saturating_sub(written));
+        let (mut copied, room) = (0u64, layout.room().saturating_sub(written));
         let mut collect = Vec::new();
         for (file, bytes) in found {
             copied = copied.saturating_add(bytes);
@@ -94,42 +94,44 @@ impl Garbage {
     }
 
     /// Pieces of tables that point into a file to collect, and that a job may have.
-    fn pieces<'a>(&self, shape: &TreeLayout<'a>) -> Vec<Placed<'a>> {
+    fn pieces<'a>(&self, layout: &TreeLayout<'a>) -> Vec<PlacedPiece<'a>> {
         if self.files.is_empty() {
             return Vec::new();
         }
-        let is_free = |placed: &Placed<'_>| {
+        let is_free = |placed: &PlacedPiece<'_>| {
             let own = Runs { newest: placed.run, oldest: placed.run };
             placed.places.iter().all(|(number, _)| {
-                shape.columns.all.get(*number).is_some_and(|column| column.is_free(own))
+                layout.columns.all.get(*number).is_some_and(|column| column.is_free(own))
             })
         };
-        let points = |placed: &Placed<'_>| {
+        let points = |placed: &PlacedPiece<'_>| {
             placed.piece.file.values.iter().any(|(file, _)| self.files.contains_key(file))
         };
-        pieces(shape).into_iter().filter(|placed| points(placed) && is_free(placed)).collect()
+        pieces(layout).into_iter().filter(|placed| points(placed) && is_free(placed)).collect()
     }
 
     /// Bytes of tables to be written anew so that all of it goes.
-    pub(super) fn work(&self, shape: &TreeLayout<'_>) -> u64 {
-        self.pieces(shape).iter().map(|placed| placed.piece.file.bytes).sum()
+    pub(super) fn work(&self, layout: &TreeLayout<'_>) -> u64 {
+        self.pieces(layout).iter().map(|placed| placed.piece.file.bytes).sum()
     }
 
     /// The rewriting of one table that points into the file of which least is alive.
-    pub(super) fn collection(&self, shape: &TreeLayout<'_>) -> Option<Merge> {
-        let least = |placed: &Placed<'_>| {
+    pub(super) fn collection(&self, layout: &TreeLayout<'_>) -> Option<Merge> {
+        let least = |placed: &PlacedPiece<'_>| {
             let files = placed.piece.file.values.iter();
             files.filter_map(|(file, _)| self.files.get(file).copied()).min()
         };
-        let Placed { piece, run, places } = self.pieces(shape).into_iter().min_by_key(least)?;
-        let collect = self.of_inputs(shape, piece.file.values.iter().copied(), piece.file.bytes);
-        if collect.is_empty() || piece.file.bytes > shape.room() {
+        let PlacedPiece { piece, run, places } =
+            self.pieces(layout).into_iter().min_by_key(least)?;
+        let collect =
+            self.collectable_from(layout, piece.file.values.iter().copied(), piece.file.bytes);
+        if collect.is_empty() || piece.file.bytes > layout.room() {
             return None;
         }
         let oldest = places.iter().all(|(number, place)| {
-            shape.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
+            layout.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
         });
-        let id = shape.summary.runs.get(run)?.id;
+        let id = layout.summary.runs.get(run)?.id;
         Some(Merge {
             inputs: vec![(id, vec![piece.clone()])],
             first: piece.first.clone(),
@@ -139,7 +141,7 @@ impl Garbage {
             oldest,
             reason: Reason::Values,
             bytes: piece.file.bytes,
-            table_bytes: table_bytes(shape.slice, oldest).max(piece.file.bytes),
+            table_bytes: table_bytes(layout.slice_bytes, oldest).max(piece.file.bytes),
             filter_bits: filter_bits(oldest),
             collect,
         })

@@ -12,7 +12,7 @@ use crate::job::{Input, Job};
 use crate::{Horizon, Retention};
 
 /// Pieces looked at one by one.
-pub(super) struct Survey {
+pub(super) struct InputCheck {
     /// The pieces to come with the number of their run, the next one last.
     pieces: Vec<(usize, Input)>,
     /// The first piece of each run, open.
@@ -29,7 +29,7 @@ pub(super) struct Survey {
     horizon: Horizon,
 }
 
-impl Survey {
+impl InputCheck {
     pub(super) fn new(job: &Job) -> Self {
         let runs = job.inputs.iter().enumerate();
         let pieces = runs.flat_map(|(run, input)| input.tables.iter().map(move |it| (run, it)));
@@ -108,7 +108,7 @@ impl Survey {
     }
 
     /// How many bytes all keys start with in common.
-    pub(super) fn prefix_bytes(&self) -> usize {
+    pub(super) fn common_prefix_bytes(&self) -> usize {
         let Some((least, most)) = &self.keys else { return 0 };
         least.iter().zip(most).take_while(|(one, other)| one == other).count()
     }
