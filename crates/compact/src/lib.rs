@@ -1,10 +1,12 @@
-//! Compaction: which tables to merge, and the merging itself, here or in another process.
+//! Compaction: planning merges, running them, in this process or another, and verifying their outputs.
 //!
-//! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses what to merge ([`plan`]). What a flush or
-//! a merge may leave out is decided in one place ([`Retention`]), from the sequence numbers at which
-//! anyone reads ([`Horizon`]), the keys that older tables may hold ([`OlderRanges`]), the time and the
-//! keyspace's merge operator ([`MergeOperator`]). Nothing here knows the engine: inputs come by
-//! value, outputs are files and a description of them.
+//! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses the next merge, move or drop ([`plan`]).
+//! [`Retention`] alone decides which versions a flush or a merge may drop. It looks at the sequence numbers
+//! of open reads ([`Horizon`]), the key ranges of older tables ([`OlderRanges`]), the time, and the
+//! keyspace's merge operator ([`MergeOperator`]). A merge is described by value ([`Job`]), run in bounded
+//! steps ([`Run`]) and verified ([`Verification`]) before the manifest names its outputs. This crate does not
+//! know the engine: its inputs are plain values and files, its results are files and a description of them
+//! ([`Outcome`]).
 
 mod builtin;
 mod heat;

@@ -1,21 +1,21 @@
-//! Which versions survive a flush or a merge: decided here and nowhere else.
+//! Which versions survive a flush or a merge. This module alone decides it.
 //!
-//! Versions come in the order tables store them, keys ascending and newest first within a key, and
-//! what survives goes out in the same order, at once or when the key's older versions have decided
-//! it. The rules, each exact for every reader of the [`Horizon`] and all readers to come:
+//! Versions arrive in table order: keys ascend, and within a key the newest version is first. Survivors leave
+//! in the same order, either at once or when older versions of the key have decided their case. Every rule
+//! gives each read of the [`Horizon`] and every later read the same answer as before:
 //!
-//! - A version stays where some reader sees it and not the next newer version (or covering range
-//!   delete) that says all by itself.
-//! - A value that has expired is a delete, and is stored as one.
-//! - A delete goes where no older version of its key survives and no older source can hold the key
-//!   (I5); so it waits for the key's older versions.
-//! - Merge operands that the same readers see become a value with the put, delete or nothing under
-//!   them, or else one operand where the operator can combine them. What does not fit, or finds no
-//!   memory, stays as it is. A value that will expire is no base: before its expiry the operands
-//!   stand over it, afterwards over nothing.
+//! - A version survives if some read sees it and does not see the next newer put, delete or range delete of
+//!   its key (a merge operand does not hide older versions).
+//! - An expired value becomes a tombstone.
+//! - A tombstone is dropped if no older version of its key survives and no older table may hold the key (I5).
+//!   So it is held back until the older versions of its key have passed.
+//! - Merge operands that the same reads see are merged into one value with the put, the tombstone or the
+//!   absence of a value below them. If the version below is unknown, they become one operand if the operator
+//!   can combine them. Operands that the operator refuses, or that find no memory, are kept as they are. An
+//!   expiring value is never merged with operands: the result would differ before and after its expiry.
 //!
-//! Pure but for the operator's code. Memory: the present key, and waiting operands up to a bound.
-//! Costs a comparison and a copy of each new key, some 10 ns a version.
+//! Pure except for the calls of the user's operator. Memory: the current key, and pending operands up to a
+//! bound. Cost: one comparison per version and a copy per key, about 10 ns per version.
 
 use std::sync::Arc;
 
@@ -28,16 +28,16 @@ use crate::{Horizon, MergeOperator, OlderRanges, RetainedVersion, VersionCounts}
 #[cfg(test)]
 mod tests;
 
-/// What a flush or a merge is to go by.
+/// The inputs of every decision of [`Retention`].
 #[derive(Clone, Debug)]
 pub struct RetentionRules {
-    /// Who reads.
+    /// The sequence numbers of open reads.
     pub horizon: Horizon,
-    /// The time, Unix milliseconds. No reader to come has an earlier one.
+    /// The current time, Unix milliseconds. No later read uses an earlier time.
     pub now_ms: u64,
-    /// What older sources may hold.
+    /// Key ranges that older tables may hold.
     pub older: OlderRanges,
-    /// The keyspace's operator, where it has one that this process knows.
+    /// The keyspace's merge operator, if it has one and this process knows it.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
 
@@ -46,15 +46,15 @@ pub struct RetentionRules {
 pub struct Retention {
     rules: RetentionRules,
     key: Vec<u8>,
-    /// Whether `key` is a key whose versions may still come.
+    /// Whether more versions of `key` may arrive.
     has_key: bool,
-    /// The range deletes over the key that no version has passed yet, newest last.
+    /// Range deletes over `key` that are older than every version so far, newest last.
     covering: Vec<Seqno>,
-    /// The oldest so far of the key's versions and range deletes that say all by themselves.
+    /// Sequence number of the oldest put, delete or range delete of `key` so far: it hides older versions.
     superseder: Option<Seqno>,
     /// Whether `superseder` is a range delete.
     superseder_is_range: bool,
-    /// Deletes that wait for an older version.
+    /// Tombstones of `key` that are kept only if an older version survives.
     tombstones: Vec<PendingTombstone>,
     operands: Operands,
     counts: VersionCounts,
@@ -64,11 +64,11 @@ pub struct Retention {
 struct PendingTombstone {
     trailer: Trailer,
     superseded_by: Option<Seqno>,
-    /// Whether it was a value that expired.
+    /// Whether the tombstone was an expired value.
     expired: bool,
 }
 
-/// What lies right under the waiting operands, for the readers that see them.
+/// The version directly below the pending operands, as all reads that see the operands see it.
 #[derive(Clone, Copy)]
 enum OperandBase<'a> {
     Value(&'a [u8]),
@@ -77,10 +77,10 @@ enum OperandBase<'a> {
 }
 
 impl Retention {
-    /// Decides by `rules`; operands that wait are charged to `account`.
+    /// A `Retention` by `rules`. Pending operands are charged to `account`.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` if memory is short.
     pub fn new(rules: RetentionRules, account: &Account) -> Result<Self> {
         Ok(Self {
             rules,
@@ -95,17 +95,17 @@ impl Retention {
         })
     }
 
-    /// What became of the versions so far. Balanced between keys.
+    /// Versions so far, by result. Balanced only between keys, because held versions are not counted yet.
     #[must_use]
     pub const fn counts(&self) -> &VersionCounts {
         &self.counts
     }
 
-    /// Takes the next version. `covering` are the sequence numbers of the range deletes over the
-    /// key, newest first; only those handed with a key's newest version count.
+    /// Takes the next version and passes survivors to `emit`. `covering` are the sequence numbers of the
+    /// range deletes over the key, newest first; they are read only with the key's newest version.
     ///
     /// # Errors
-    /// `Corrupt` where the version is none that tables hold; otherwise as `keep`.
+    /// `Corrupt` if a table cannot hold such a version; otherwise the error of `emit`.
     #[inline]
     pub fn version<F>(
         &mut self,
@@ -144,7 +144,7 @@ impl Retention {
                 self.expiring(trailer, value, expiry::split(value)?.0, emit)?
             }
             EntryKind::PutPointer => match Pointer::decode(value)?.expiry {
-                // Where it leads is not read here.
+                // The value is in another file and is not read here.
                 0 => self.put(trailer, value, OperandBase::Unknown, emit)?,
                 expiry => self.expiring(trailer, value, expiry, emit)?,
             },
@@ -166,10 +166,10 @@ impl Retention {
         self.covering.extend(covering.iter().rev());
     }
 
-    /// Ends the present key: the last that waits is decided.
+    /// Ends the current key: decides about its pending operands and tombstones.
     ///
     /// # Errors
-    /// As `keep`.
+    /// The error of `emit`.
     pub fn end_key<F>(&mut self, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
@@ -189,7 +189,8 @@ impl Retention {
         self.emit_operands(OperandBase::Nothing, emit)?;
         let oldest_reader = self.rules.horizon.oldest();
         for (number, delete) in self.tombstones.drain(..).enumerate() {
-            // The newest tells a reader from before it that the key was written to since.
+            // Transactions compare sequence numbers: the newest tombstone shows a read older than it that the
+            // key was written since.
             if number == 0 && delete.trailer.seqno() > oldest_reader {
                 let PendingTombstone { trailer, superseded_by, .. } = delete;
                 self.counts.kept += 1;
@@ -205,18 +206,18 @@ impl Retention {
         Ok(())
     }
 
-    /// Whether `key` is another than that of the version taken last.
+    /// Whether `key` differs from the key of the last version.
     pub(crate) fn is_new_key(&self, key: &[u8]) -> bool {
         !self.has_key || *key != *self.key
     }
 
-    /// Whether operands of `key` wait for the value under them.
+    /// Whether operands of `key` are waiting for the version below them.
     pub(crate) fn has_pending_operands(&self, key: &[u8]) -> bool {
         !self.operands.is_empty() && self.has_key && *key == *self.key
     }
 
-    /// Takes note of `versions` versions that were kept elsewhere, once the key before them was ended:
-    /// each the newest of its key, and saying all by itself. The last of them was `key` at `seqno`.
+    /// Counts `versions` versions that block passthrough kept without showing them here. The key before them
+    /// must be ended. Each is a put and the newest version of its key; the last one is `key` at `seqno`.
     pub(crate) fn note_passed_block(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
         self.counts.read += versions;
         self.counts.kept += versions;
@@ -224,7 +225,7 @@ impl Retention {
         (self.superseder, self.superseder_is_range) = (Some(seqno), false);
     }
 
-    /// Passes the range deletes that are newer than the version at `seqno`, or all.
+    /// Applies the range deletes that are newer than the version at `seqno`; all of them if it is `None`.
     fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
@@ -237,8 +238,8 @@ impl Retention {
         Ok(())
     }
 
-    /// `base` where every reader of the waiting operands that sees them sees what is at `seqno`
-    /// right under them, and no other reader sees that alone.
+    /// `base` if the pending operands can be merged with the version at `seqno`: every read that sees that
+    /// version sees the operands too. Otherwise `Unknown`.
     fn base_if_shared<'a>(&self, seqno: Seqno, base: OperandBase<'a>) -> OperandBase<'a> {
         match self.operands.newest() {
             Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => OperandBase::Unknown,
@@ -266,7 +267,8 @@ impl Retention {
         self.emit_version(trailer, stored, emit)
     }
 
-    /// A value that says nothing any more from `expiry` on, and is no base for operands before.
+    /// A put with an expiry: a tombstone if `expiry` has passed, else a put that operands are never merged
+    /// with.
     fn expiring<F>(
         &mut self,
         trailer: Trailer,
@@ -312,7 +314,7 @@ impl Retention {
             if self.operands.push(trailer, operand) {
                 return Ok(());
             }
-            // Those that wait make room; they are newer, so they go first in any case.
+            // The pending operands are newer than this one, so they leave first anyway and make room for it.
             self.emit_operands(OperandBase::Unknown, emit)?;
             if self.operands.push(trailer, operand) {
                 return Ok(());
@@ -322,8 +324,8 @@ impl Retention {
         self.emit_version(trailer, operand, emit)
     }
 
-    /// Lets the waiting operands go: merged into `base`, combined, or as they are. Whether they
-    /// took in `base`.
+    /// Emits the pending operands: merged with `base`, else combined, else unchanged. Returns whether `base`
+    /// was merged into the result.
     fn emit_operands<F>(&mut self, base: OperandBase<'_>, emit: &mut F) -> Result<bool>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
@@ -367,7 +369,7 @@ impl Retention {
         Ok(takes_base)
     }
 
-    /// An older version survives, so the deletes over it do.
+    /// Emits the pending tombstones: an older version of the key survives.
     #[inline]
     fn emit_tombstones<F>(&mut self, emit: &mut F) -> Result<()>
     where
@@ -380,7 +382,7 @@ impl Retention {
         Ok(())
     }
 
-    /// The version at hand survives as it is.
+    /// Emits the current version unchanged.
     #[inline]
     fn emit_version<F>(&mut self, trailer: Trailer, value: &[u8], emit: &mut F) -> Result<()>
     where
@@ -390,11 +392,11 @@ impl Retention {
         emit(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.superseder })
     }
 
-    /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up
-    /// to `end` that survive; `seqnos` are all that there are, newest first.
+    /// Appends the sequence numbers of the range deletes from `start` to `end` that survive to `kept`.
+    /// `seqnos` are all range deletes of that fragment, newest first.
     ///
-    /// One goes where a newer one hides the same from the same readers, and where nothing can be
-    /// under it: no older source holds keys of the range, and no reader needs older versions here.
+    /// A range delete is dropped if a newer one hides the same versions from the same reads, or if it can
+    /// hide nothing: no older table holds keys of the range, and no read is older than the range delete.
     pub fn range_deletes(
         &mut self,
         start: &[u8],

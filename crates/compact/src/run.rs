@@ -1,13 +1,12 @@
-//! Running a job: its inputs merged into new tables, a bounded step at a time.
+//! Runs a job in bounded steps: merges its inputs into new tables.
 //!
-//! First each input is opened and checked for being the file the job means, and its range deletes
-//! are taken in. Then the runs are merged ([`losers`], one [`source`] each), [`Retention`]
-//! decides what survives, and [`outputs`] are written. Inputs are read in large reads, past the page
-//! cache.
+//! First [`input_check`] opens every input, checks that it is the file the job names, and collects range
+//! deletes. Then a [`loser_tree`] merges the runs, one [`source`] each; [`Retention`] decides which versions
+//! survive, and [`outputs`] writes them. Inputs are read in large reads that bypass the page cache.
 //!
-//! A run only reads its inputs. Dropped before it is done, or failed, it removes what it wrote; the
-//! job can then be run again. Memory does not grow with the inputs: buffers for each run, one open
-//! table each, one writer, and the range deletes (I10).
+//! Inputs are only read. A run that fails or is dropped removes its outputs; the job can be run again (I9).
+//! Memory does not grow with the inputs: read buffers and one open table per run, one table writer, and the
+//! range deletes (I10).
 
 mod block_passthrough;
 mod input_check;
@@ -37,45 +36,43 @@ use outputs::Outputs;
 use read_queue::ReadQueue;
 use source::{Reading, Source};
 
-/// What a run works with.
+/// Media, operators and accounts of a run.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Where inputs and outputs lie.
+    /// The medium of inputs and outputs.
     pub medium: Arc<dyn Medium>,
     /// The dictionaries that pages and the job name.
     pub dictionaries: Arc<dyn Dictionaries>,
-    /// The merge operators this process knows.
+    /// The merge operators that this process knows.
     pub operators: Arc<Operators>,
-    /// Charged with all that a run takes, but for what follows.
+    /// Charged with the memory of a run, except for `tables`.
     pub account: Account,
-    /// Charged with what stays in memory of inputs while they are open.
+    /// Charged with the metadata that open input tables pin.
     pub tables: Account,
-    /// About the memory for reading inputs, bytes: with more of it reads are longer, up to what
-    /// every device gives its full rate for.
+    /// Bytes for read buffers, approximately. More memory makes reads longer, up to 256 KiB.
     pub read_bytes: usize,
 }
 
-/// The entries of one step, at most: about a millisecond of work.
+/// Most entries of one step: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
 
-/// The bytes of values of one step, at most but for the last value.
+/// A step ends when its values have this many bytes.
 const STEP_BYTES: usize = 512 << 10;
 
-/// The pages of a read where there are few runs: every device gives its full rate for as many.
+/// Most pages per read: every device reaches its full rate with reads of this length.
 const CHUNK_PAGES_MAX: usize = 64;
 
-/// The pages of a read where there are many.
+/// Fewest pages per read, used when there are many runs.
 const CHUNK_PAGES_MIN: usize = 8;
 
-/// The buffers of one run: the chunk in use and the one in flight.
+/// Read buffers per run: the chunk in use and the chunk in flight.
 const CHUNKS: usize = 2;
 
-/// What one source takes besides: a decoded block, a metadata page, keys.
+/// Memory of a source besides its read buffers: a decoded block, a metadata page, keys.
 const SOURCE_BYTES: usize = 128 << 10;
 
 impl Env {
-    /// What a run with inputs of one more run of tables takes more, bytes, where memory for reading
-    /// is short.
+    /// Least memory that each input run needs, bytes.
     pub const RUN_BYTES_MIN: usize = CHUNKS * CHUNK_PAGES_MIN * PAGE_BYTES + SOURCE_BYTES;
 }
 
@@ -87,7 +84,7 @@ pub struct Run {
     stage: Stage,
     sources: Vec<Source>,
     retention: Retention,
-    /// The range deletes of all inputs, with the numbers that some reader can tell separator.
+    /// The range deletes of all inputs, without those that no read of the horizon can tell from a newer one.
     range_deletes: RangeDeletes,
     outputs: Outputs,
     blame: Option<TableId>,
@@ -97,11 +94,11 @@ pub struct Run {
     charge: Charge,
 }
 
-/// Where a run stands.
+/// The phase of a run.
 enum Stage {
-    /// Pieces are still to be looked at.
+    /// Inputs remain to be checked.
     CheckInputs(InputCheck),
-    /// Sources are still to be set on their first entry, from this one on.
+    /// Sources from this index on are not yet on their first entry.
     Start(usize),
     Merge(LoserTree),
     Over,
@@ -111,8 +108,8 @@ impl Run {
     /// A run of `job`.
     ///
     /// # Errors
-    /// `Invalid` where the job asks for an operator that this process lacks, `Corrupt` where it
-    /// makes no sense or its dictionary is not there, `Retry` where memory is short.
+    /// `Invalid` if this process lacks the job's operator, `Corrupt` if the job is malformed or its
+    /// dictionary is missing, `Retry` if memory is short.
     pub fn new(mut job: Job, env: &Env) -> Result<Self> {
         job.check()?;
         let operator = match &job.operator {
@@ -186,12 +183,12 @@ impl Run {
         Ok(it)
     }
 
-    /// Has `hot` be what [`Job::hot`] says, for who looks for it once the job is made; before the first step.
+    /// Replaces [`Job::hot`] by `hot`. Call it before the first step.
     ///
     /// # Errors
-    /// `Retry` where memory is short: nothing is hot then.
+    /// `Retry` if memory is short: then there are no hot ranges.
     pub fn set_hot(&mut self, hot: Vec<KeyRange>) -> Result<()> {
-        // It is in here, with whoever made the job, and with whoever verifies what it made.
+        // Three copies: in this run, in the job's planner and in the job's verification.
         let bytes = hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
         self.charge.grow(bytes.sum::<usize>() as u64)?;
         self.outputs.set_hot(hot.iter().map(Bounds::from).collect());
@@ -199,12 +196,12 @@ impl Run {
         Ok(())
     }
 
-    /// Does a bounded part of the work; the outcome with the last. The files are the caller's then.
+    /// Does a bounded part of the work. The last step returns the outcome and leaves the output files to the
+    /// caller.
     ///
     /// # Errors
-    /// `Corrupt` where an input is damaged ([`Run::blame`] says which), `NoSpace`, `Retry` where
-    /// memory is short, otherwise as the medium's. Everything written is removed, and the run is of
-    /// no more use.
+    /// `Corrupt` if an input is damaged ([`Run::blame`] names it), `NoSpace`, `Retry` if memory is short,
+    /// otherwise the error of the medium. After an error all outputs are removed and the run cannot go on.
     pub fn step(&mut self) -> Result<Option<Outcome>> {
         let stepped = self.advance();
         if !matches!(stepped, Ok(None)) {
@@ -222,14 +219,13 @@ impl Run {
         &self.job
     }
 
-    /// The input that was being read when a step failed with `Corrupt`; `None` where the failure
-    /// had another cause.
+    /// The input whose data made a step fail with `Corrupt`; `None` if the failure had another cause.
     #[must_use]
     pub const fn blame(&self) -> Option<TableId> {
         self.blame
     }
 
-    /// Bytes read from inputs so far.
+    /// Bytes read from the inputs so far.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read + self.sources.iter().map(Source::bytes_read).sum::<u64>()
@@ -302,7 +298,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Takes the winner's entry, and goes on to the next; the bytes of its value. `None` at the end.
+    /// Passes the winner's entry to retention and advances the winner. Returns the length of the entry's
+    /// value, `None` if all sources are at their end.
     #[inline]
     fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
@@ -327,7 +324,7 @@ impl Run {
             false => self.range_deletes.fragment_at(key),
         };
         let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
-        // A value that was fetched for the operands over it is as good as one that never left.
+        // The base value was fetched, so the pointer is merged like a put.
         let (trailer, value) = match &base {
             Some(value) => (Trailer::new(trailer.seqno(), EntryKind::Put), &**value),
             None => (trailer, value),
@@ -344,8 +341,8 @@ impl Run {
         Ok(Some(bytes))
     }
 
-    /// Passes the block that the winner is at the start of into the output as it is; its bytes. `None`
-    /// where it cannot be.
+    /// Copies the block at whose first entry the winner stands to the output without decoding it. Returns its
+    /// bytes, `None` if the block cannot be copied.
     fn pass_block(&mut self, winner: usize) -> Result<Option<usize>> {
         let Stage::Merge(losers) = &mut self.stage else { return Ok(None) };
         let sources = &mut self.sources;
@@ -367,7 +364,7 @@ impl Run {
             self.passthrough.interrupt();
             return Ok(None);
         };
-        // What waits for the key before goes first.
+        // The pending versions of the previous key come first in the output.
         let outputs = &mut self.outputs;
         self.retention.end_key(&mut |kept| outputs.add(kept))?;
         if !outputs.add_block(block, self.passthrough.may_pad())? {
@@ -399,7 +396,7 @@ impl Run {
     }
 }
 
-/// The order of two sources with equal heads; between equals, the newer run's comes first.
+/// Orders two sources whose abbreviated keys are equal. If all else is equal, the newer run comes first.
 fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
     match (sources.get(a), sources.get(b)) {
         (Some(one), Some(other)) => one.order(other).then_with(|| a.cmp(&b)),
@@ -407,10 +404,10 @@ fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
     }
 }
 
-/// Runs a won_whole_block job.
+/// Runs a job to its end.
 ///
 /// # Errors
-/// As [`Run::new`] and [`Run::step`].
+/// The errors of [`Run::new`] and [`Run::step`].
 pub fn run(job: Job, env: &Env) -> Result<Outcome> {
     let mut run = Run::new(job, env)?;
     loop {

@@ -1,12 +1,15 @@
-//! Checking what a job has made, before anything relies on it.
+//! Verification of a job's outputs before the manifest names them.
 //!
-//! Whoever ran the job, here or elsewhere, its outcome is bytes from outside: every page is read
-//! back and its checksum verified (I8), the digest of each file is the one the outcome names, the
-//! tables point at all values that were written, tables ascend, do not overlap and stay within the
-//! job's bounds, and every version read is accounted for. What the pages say is not decoded: who
-//! seals wrong content with right checksums is not found out here, but by [`Table::check`].
+//! An outcome is bytes from outside, no matter which process ran the job. Verification reads every page and
+//! checks its checksum (I8), and checks that
+//! - the digest of each file is the one in the outcome,
+//! - the tables point at all values written to the value file,
+//! - tables ascend, do not overlap and lie within the job's bounds,
+//! - every version read was kept or dropped.
 //!
-//! Goes in steps of one large read; about 0.2 us of processor time a page.
+//! Entries are not decoded: wrong content under valid checksums is found by [`Table::check`], not here.
+//!
+//! Works in steps of one large read, about 0.2 us of processor time per page.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -19,65 +22,64 @@ use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify
 
 use crate::{Env, Job, Outcome};
 
-/// The pages of one read.
+/// Pages per read.
 const CHUNK_PAGES: u32 = 64;
 
-/// A file whose pages are read.
+/// An output file whose pages are being read.
 struct OpenOutput {
     name: String,
     file: Arc<dyn File>,
     seed: PageSeed,
     pages: u32,
-    /// The digest that its footer names.
+    /// The digest in its footer.
     footer_digest: u64,
-    /// The pages that are to be told of, those of them that come next, first.
+    /// Remaining ranges of hot pages, ascending.
     hot: VecDeque<Range<u32>>,
-    /// The next page, and the digest of those before.
+    /// The next page, and the digest of the pages before it.
     page: u32,
     digest: u64,
-    /// The table that it is.
+    /// The table in this file; `None` for a value file.
     table: Option<Arc<Table>>,
 }
 
-/// A verified page of an output, with keys that were read much.
+/// A verified output page with hot keys.
 #[derive(Clone, Copy, Debug)]
 pub struct HotPage<'a> {
-    /// The digest of its file.
+    /// The digest of the page's file.
     pub file: u64,
-    /// Its number there.
+    /// The page number.
     pub number: u32,
-    /// Its content, as stored.
+    /// The page's bytes, as stored.
     pub bytes: &'a [u8],
 }
 
-/// An outcome being verified.
+/// The verification of one outcome, in progress.
 #[derive(Debug)]
 pub struct Verification {
     env: Env,
     job: Job,
-    /// Charged with what the tables pin, and for what is read of them afterwards.
+    /// Charged with the memory that open tables pin and with later reads of their values.
     accounts: Accounts,
-    /// The tables to come, the next one last.
+    /// Tables to verify, the next one last.
     summaries: Vec<Summary>,
-    /// The file whose pages are read.
+    /// The file whose pages are being read.
     open_output: Option<OpenOutput>,
-    /// The value file, still to be looked at.
+    /// The value file, if it is not verified yet.
     values: Option<ValuesSummary>,
-    /// Where the keys of the tables done end.
+    /// End key of the tables verified so far.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
-    /// RetainedVersion for its memory.
+    /// The buffer of the last read, for reuse.
     buf: Option<Buf>,
     _charge: Charge,
 }
 
 impl Verification {
-    /// Of `outcome`, which should be that of `job`. What the opened tables pin is charged to
-    /// `tables`.
+    /// Prepares to verify `outcome` against `job`. The memory that opened tables pin is charged to `tables`.
     ///
     /// # Errors
-    /// `Invalid` where it is of another job or attempt, `Corrupt` where its numbers do not fit,
-    /// `Retry` where memory is short.
+    /// `Invalid` if the outcome belongs to another job or attempt, `Corrupt` if its numbers contradict each
+    /// other, `Retry` if memory is short.
     pub fn new(
         job: &Job,
         outcome: Outcome,
@@ -134,12 +136,12 @@ impl Verification {
         })
     }
 
-    /// Does a bounded part of the work; the open tables, ascending by key, with the last. `hot` is told of
-    /// verified pages with keys that were read much.
+    /// Does a bounded part of the work. The last step returns the open tables, ascending by key. `hot` is
+    /// called with each verified page of a hot range.
     ///
     /// # Errors
-    /// `Corrupt` where an output is not what the outcome says, or damaged; otherwise as
-    /// [`Table::open`]. The files are left to the caller, see [`Job::discard_outputs`].
+    /// `Corrupt` if an output is damaged or differs from the outcome; otherwise the errors of
+    /// [`Table::open`]. The caller removes the files ([`Job::discard_outputs`]).
     pub fn step(&mut self, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<Option<Vec<Arc<Table>>>> {
         if let Some(open_output) = self.open_output.take() {
             self.read(open_output, hot)?;
@@ -164,7 +166,7 @@ impl Verification {
         Ok(None)
     }
 
-    /// Opens a table and compares what it says of itself with what is said of it.
+    /// Opens a table and compares its footer with the outcome.
     fn open(&mut self, summary: &Summary) -> Result<Arc<Table>> {
         let Summary { table: id, file_bytes, digest, properties, .. } = summary;
         let wrong = |what: &'static str| Error::corrupt(what).at(table::file_name(*id));
@@ -198,7 +200,7 @@ impl Verification {
         Ok(table)
     }
 
-    /// Opens the value file and compares what it says of itself with what is said of it.
+    /// Opens the value file and compares its footer with the outcome.
     fn open_values(&self, summary: ValuesSummary) -> Result<OpenOutput> {
         let ValuesSummary { file: id, file_bytes, values, value_bytes, digest } = summary;
         let (store, bytes) = (self.job.store, Some(file_bytes));
@@ -223,7 +225,7 @@ impl Verification {
         })
     }
 
-    /// Verifies the next pages of a file.
+    /// Reads and verifies the next pages of a file.
     fn read(
         &mut self,
         mut open_output: OpenOutput,
@@ -268,10 +270,10 @@ impl std::fmt::Debug for OpenOutput {
     }
 }
 
-/// Verifies a whole outcome; its tables, ascending by key.
+/// Verifies a whole outcome; returns its tables, ascending by key.
 ///
 /// # Errors
-/// As [`Verification`]'s.
+/// The errors of [`Verification`].
 pub fn verify(job: &Job, outcome: Outcome, env: &Env, tables: &Account) -> Result<Vec<Arc<Table>>> {
     let mut verification = Verification::new(job, outcome, env, tables)?;
     loop {

@@ -1,9 +1,9 @@
-//! What could be done in each column, and which of it is worth most.
+//! Possible merges of each column, scored by urgency.
 //!
-//! A candidate is a column and the runs of it to merge; [`mod@slice`] makes a job of it by taking the
-//! columns beside it too, or, for space, of the [`window`](mod@super::window) that gives most back.
-//! Scores compare urgencies: 1 is where something becomes due, so what is most overdue is done first and
-//! nothing waits for ever; what only a quiet tree does stays below 1.
+//! A candidate is a column and the runs to merge in it. [`mod@slice`] widens a candidate to adjacent columns;
+//! for space, the [`window`](mod@super::window) that frees most is merged instead. Scores compare urgency: at
+//! 1 a merge becomes due, and higher scores are more overdue, so no candidate starves. Merges that only a
+//! tree without writes needs score below 1.
 
 use super::action::{Plan, Reason};
 use super::columns::{Cell, Column, Edge, Runs};
@@ -18,35 +18,35 @@ pub(super) struct Candidate {
     pub(super) column: usize,
     pub(super) runs: Runs,
     pub(super) reason: Reason,
-    /// Whether all older runs are in it.
+    /// Whether `runs` includes the column's oldest run.
     pub(super) to_oldest: bool,
-    /// The level of what is merged: the output's is one deeper where it is long enough.
+    /// The level of the inputs; the outputs are one level deeper if they are long enough.
     pub(super) level: u8,
-    /// How urgent it is.
+    /// Urgency; at 1 the merge is due.
     pub(super) score: f64,
-    /// Among equally urgent ones: bytes it gives back for each byte it costs.
+    /// Orders candidates of equal score: bytes freed per byte merged.
     pub(super) gain: f64,
 }
 
-/// More urgent than what has just become due: somebody waits for it.
+/// More urgent than a merge that just became due, because a user waits.
 const MANUAL_SCORE: f64 = 1.5;
-/// As urgent as what has just become full: readers pay for each moment.
+/// As urgent as a level that just became full: readers pay until it is merged.
 const READS_SCORE: f64 = 1.0;
-/// How much faster space grows urgent than runs: about as the delays of writers do (`pace`), so that
-/// neither waits for the other while both are over.
+/// How much faster the score for space rises than the score for runs. It matches the write delays of the
+/// engine's `pace`, so that neither reason starves while both are overdue.
 const SPACE_URGENCY: f64 = 3.0;
-/// However much space is wasted: columns that are as far too high cost every read.
+/// Upper bound of the score for space: columns that are equally overdue for runs cost every read.
 const SPACE_SCORE_MAX: f64 = 5.0;
-/// A delete of a range weighs as many deletes: it hides more than one entry.
+/// A range delete counts as this many tombstones, because it hides many entries.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
-/// One piece is written anew where the garbage that goes with it is over this part of it.
+/// A single piece is rewritten if its garbage exceeds this part of its bytes.
 const DEAD_PART: u64 = 3;
-/// A run this many times as long as the newer ones of its level in a column is none of that level.
+/// A run this many times as long as all newer runs of its level together is excluded from that level.
 const OUTSIZED: u64 = 4;
-/// Candidates tried until one fits the free space.
+/// Candidates tried until one fits into the free space.
 const TRIES_MAX: usize = 64;
 
-/// What to do next.
+/// The next action for a tree.
 pub(super) fn plan(layout: &TreeLayout<'_>) -> Option<Plan> {
     let dropped = trivial::droppable(layout);
     if !dropped.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn plan(layout: &TreeLayout<'_>) -> Option<Plan> {
     found.sort_by(|a, b| {
         b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
     });
-    // All that are for space come to the same job.
+    // All candidates for space give the same merge: try it once.
     let mut is_tried = false;
     let is_new =
         |it: &&Candidate| it.reason != Reason::Space || !std::mem::replace(&mut is_tried, true);
@@ -96,7 +96,7 @@ pub(super) fn plan(layout: &TreeLayout<'_>) -> Option<Plan> {
     (!moves.is_empty()).then_some(Plan::Move(moves))
 }
 
-/// Bytes to be merged until the tree is settled, and within the range that a user manual_runs for.
+/// Bytes to merge until the tree is settled, and bytes to merge for the manual compaction.
 pub(super) fn work(layout: &TreeLayout<'_>) -> (u64, u64) {
     let bytes = |column: &Column<'_>, runs: Runs| -> u64 {
         column.within(runs).iter().map(|cell| cell.bytes).sum::<u64>().max(1)
@@ -106,7 +106,7 @@ pub(super) fn work(layout: &TreeLayout<'_>) -> (u64, u64) {
     let merges: u64 = candidates
         .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
         .sum();
-    // Whatever else is more urgent in a column: what was manual_runs for is left to do.
+    // The manual compaction remains to be done even if another merge of the column is more urgent.
     let manual_runs = columns.iter().enumerate().filter_map(|(number, column)| {
         manual_runs(layout, number, column).map(|runs| bytes(column, runs))
     });
@@ -115,19 +115,19 @@ pub(super) fn work(layout: &TreeLayout<'_>) -> (u64, u64) {
     (all + trivial::droppable(layout).len() as u64, manual)
 }
 
-/// How far the space that the tree takes is over the most it should: 1 is just too much.
+/// Excess space over the permitted excess: at 1 merges for space are due.
 fn space_excess(layout: &TreeLayout<'_>) -> f64 {
     (layout.space() - 1.0) / (layout.space_max() - 1.0).max(0.01)
 }
 
-/// How full the fullest level of a column is.
+/// Pieces of the column's fullest level, over the fanout.
 pub(super) fn fullness(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let groups = column.cells.chunk_by(|a, b| a.level == b.level);
     let most = groups.map(<[_]>::len).max().unwrap_or(0);
     most as f64 / layout.options.fanout.max(1) as f64
 }
 
-/// Whether a job works on what a user manual_runs for: not where all of it came later.
+/// Whether a job works on the manual compaction: not if all its runs are newer than it.
 pub(super) fn overlaps_manual(area: &Area, manual: &ManualRange) -> bool {
     area.oldest <= manual.newest
         && Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
@@ -139,7 +139,7 @@ fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
     let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
     let whole = Runs { newest: 0, oldest };
     let space_excess = space_excess(layout);
-    let settle_space = quiet && !layout.is_space_settle_candidate();
+    let settle_space = quiet && !layout.is_space_settled();
     let is_roomy = layout.room() >= layout.stored_bytes;
     let mut found = Vec::new();
     for (number, column) in layout.columns.all.iter().enumerate() {
@@ -185,9 +185,10 @@ fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
     found
 }
 
-/// The more urgent of `best` and `manual_runs`, which a user manual_runs for. What is merged with all of that is not
-/// merged by itself before, where there is space for all of it: it would be written twice. Where there is
-/// not, long tables of newer runs, held until the last slice is merged, would take what slices need.
+/// The more urgent of `best` and the manual compaction of a column. If there is room to merge everything, a
+/// merge that the manual compaction includes is not done first, because its data would be written twice. If
+/// there is not, it is done first: long tables of newer runs, which are freed only with the last slice, would
+/// take the space that slices need.
 fn or_asked(best: Option<Candidate>, manual_runs: Candidate, is_roomy: bool) -> Candidate {
     let holds =
         |it: Runs| manual_runs.runs.newest <= it.newest && it.oldest <= manual_runs.runs.oldest;
@@ -200,7 +201,7 @@ fn or_asked(best: Option<Candidate>, manual_runs: Candidate, is_roomy: bool) -> 
     }
 }
 
-/// What merging all of a column gives back, as far as is known, bytes.
+/// Bytes freed by merging the whole column, as far as is known.
 pub(super) fn reclaimed(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let superseded =
         (column.live_bytes() - column.oldest_live_bytes()) as f64 * layout.summary.superseding;
@@ -208,14 +209,14 @@ pub(super) fn reclaimed(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     superseded + known as f64
 }
 
-/// The same for each byte that the column holds.
+/// Bytes freed by merging the whole column, per byte that it holds.
 pub(super) fn gain(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
     let all = column.live_bytes();
     if all == 0 { 0.0 } else { reclaimed(layout, column) / all as f64 }
 }
 
-/// Whether merging cells gives something back: of several what is superseded, of one that was cut
-/// what its file still holds and nobody reads, or what it holds itself and nobody reads any more.
+/// Whether merging `cells` frees anything: of several cells, the superseded versions; of a single cell, the
+/// unused bytes of its file and the versions that no read needs.
 pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
     match cells {
         [] => false,
@@ -224,12 +225,13 @@ pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
     }
 }
 
-/// The share of deletes that a column may have.
+/// The share of tombstones above which a column is merged.
 pub(super) fn deletes_share_max(layout: &TreeLayout<'_>, quiet: bool) -> f64 {
     layout.options.deletes_share / if quiet { 4.0 } else { 1.0 }
 }
 
-/// The share of entries that are deletes, or expired, which a merge down to the oldest run drops.
+/// The share of a column's entries that are tombstones or expired, which a merge down to the oldest run
+/// drops.
 pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> f64 {
     let (mut entries, mut deletes) = (0.0, 0.0);
     for cell in column.within(runs) {
@@ -246,7 +248,7 @@ pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: 
     if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
 }
 
-/// The fullest level of a column, if it is due: full, or worth merging to those who read.
+/// A merge of the column's fullest level, if it is full or worth merging for readers.
 fn tiered_candidate(
     layout: &TreeLayout<'_>,
     number: usize,
@@ -255,7 +257,7 @@ fn tiered_candidate(
     let options = layout.options;
     let fanout = options.fanout.max(2);
     let free = |run| column.is_free(Runs { newest: run, oldest: run });
-    // A busy or damaged cell ends a group: nothing is merged past it.
+    // A busy or damaged cell ends a group, because no merge passes it.
     let groups = column.cells.chunk_by(|a, b| a.level == b.level && free(a.run) && free(b.run));
     let (group, score, reason) = groups
         .map(|group| without_outsized(layout, group))
@@ -282,19 +284,19 @@ fn tiered_candidate(
     })
 }
 
-/// Whether the runs of `group`, which are of one level, cost readers more than merging them takes. Whole runs
-/// are held against all reads: both are spread over the same keys.
+/// Whether the runs of `group`, all of one level, cost readers more time than merging them takes. Whole runs
+/// are compared with all reads of the keyspace, because both spread over the same keys.
 fn is_worth_merging(layout: &TreeLayout<'_>, group: &[Cell<'_>]) -> bool {
     let length = |cell: &Cell<'_>| layout.run_bytes.get(cell.run).copied().unwrap_or(0);
     let bytes = group.iter().map(length).sum();
     layout.summary.demand.is_worthwhile(group.len(), bytes, layout.options.fanout.max(2))
 }
 
-/// The cells of a level in one column, but for the oldest where its run is far longer than the others'.
-/// Tables written in order, or ingested, sink to the oldest run as they are, and keep the level of what a
-/// flush wrote: merged with a dozen of those, all of them would be written anew for next to nothing. Whole
-/// runs are compared, since what a table has in one column is a rough guess; where the oldest is short
-/// just here, the slice takes it in all the same.
+/// The cells of one level in a column, without the oldest if its run is far longer than the others. Tables
+/// written in key order, or ingested, move to the oldest run and keep the level of a flushed table; merging a
+/// dozen flushed tables with them would rewrite all of them for little. Whole runs are compared, because a
+/// table's bytes in one column are a rough estimate; if the oldest run is short in this column, the slice
+/// includes it anyway.
 fn without_outsized<'a, 'b>(layout: &TreeLayout<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
     let length = |cell: &Cell<'_>| layout.run_bytes.get(cell.run).copied().unwrap_or(0);
     let Some((oldest, newer)) = group.split_last() else { return group };
@@ -302,7 +304,7 @@ fn without_outsized<'a, 'b>(layout: &TreeLayout<'_>, group: &'a [Cell<'b>]) -> &
     if length(oldest) > above.saturating_mul(OUTSIZED) { newer } else { group }
 }
 
-/// The runs of a column that a user manual_runs to be merged.
+/// The runs of a column that the manual compaction includes, if they are due and free.
 pub(super) fn manual_runs(
     layout: &TreeLayout<'_>,
     number: usize,
@@ -323,7 +325,7 @@ pub(super) fn manual_runs(
     (newest <= oldest && is_due && column.is_free(runs)).then_some(runs)
 }
 
-/// The newest runs of a column that is too high for a tree that nobody writes to.
+/// A merge of the column's newest runs, if a settled tree has fewer.
 fn settle_candidate(
     layout: &TreeLayout<'_>,
     number: usize,
@@ -348,7 +350,7 @@ mod tests {
     use super::*;
     use crate::plan;
 
-    /// Twelve flushed tables over what was loaded in order, `bytes` of it.
+    /// The candidate for twelve flushed tables over `bytes` that were loaded in key order.
     fn over_a_load(bytes: u64) -> Runs {
         let mut runs: Vec<_> = (2..14).map(|id| vec![table(16 - id, 0, "a", "z", 10)]).collect();
         runs.push(vec![table(1, 0, "a", "m", bytes / 2), table(2, 0, "m", "z", bytes / 2)]);
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
     }
 
-    /// A full level is merged with all that a user manual_runs for, once, and not by itself before.
+    /// A full level is merged once, together with the manual compaction, and not by itself before.
     #[test]
     fn what_was_asked_for_is_not_merged_twice() {
         let mut runs: Vec<_> =
@@ -380,7 +382,7 @@ mod tests {
             panic!("none")
         };
         assert_eq!((merge.reason, merge.inputs.len(), merge.oldest), (Reason::Manual, 31, true));
-        // What came later is not waited for: the level is merged as ever.
+        // The manual compaction excludes later runs, so the level is merged as usual.
         let manual = Some(ManualRange { first: "a".into(), end: None, newest: full.runs[20].id });
         let Some(Plan::Merge(merge)) = plan::plan(&Summary { manual, ..full }, &options) else {
             panic!("none")
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(merge.reason, Reason::Runs);
     }
 
-    /// What is scanned much and hardly written to has its short runs merged, and keeps its long ones.
+    /// In a keyspace with many scans and few writes, short runs are merged and long ones are kept.
     #[test]
     fn readers_have_a_level_merged_before_it_is_full() {
         let mut runs: Vec<_> =

@@ -1,9 +1,9 @@
-//! Files that hold much that no piece has any more, and what to do about them where space is short.
+//! Rewrites the last pieces of files that are mostly unused, to free the files when space is short.
 //!
-//! A file's space comes back with its last piece. What merges of slices leave of a file may be a few
-//! pages of it: writing these anew gives back all the rest, for next to no space of its own, where a
-//! merge of whole columns finds no room, or gives nothing back before it is through with the file.
-//! Pieces are written anew one by one; one that is begun goes on, since its ratio only gets better.
+//! A file is freed with its last piece. The slices of a series may leave a few pages of a file in use.
+//! Rewriting these pages frees the whole file and needs almost no space, while a merge of whole columns may
+//! find no room, or frees nothing until the file's last column is merged. The pieces of a file are rewritten
+//! one by one. A started file is continued, because each rewritten piece improves its ratio.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,23 @@ use super::options::{filter_bits, table_bytes};
 use super::tree_layout::TreeLayout;
 use super::trivial::{PlacedPiece, pieces};
 
-/// What a byte written must give back, where there is no space left.
+/// Least bytes freed per byte written, however short space is.
 const GIVES_MIN: f64 = 0.1;
 
-/// What the pieces of one file come to.
+/// A table file and its pieces.
 #[derive(Default)]
 struct CutFile<'a> {
-    /// The file's length, bytes.
+    /// Length of the file, bytes.
     bytes: u64,
     /// Bytes in its pieces.
     live: u64,
-    /// Its pieces, with their bytes.
+    /// Its pieces with their bytes.
     pieces: Vec<(PlacedPiece<'a>, u64)>,
-    /// Some of them cannot be written anew now.
+    /// Whether a job or damage keeps one of its pieces from being rewritten.
     is_held: bool,
 }
 
-/// The rewriting of a piece of the file that gives most back for each byte it costs; none where that
-/// is too little.
+/// A rewrite of one piece of the file that frees most per byte written; `None` if no file frees enough.
 pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     let mut files: BTreeMap<TableId, CutFile<'_>> = BTreeMap::new();
     for placed in pieces(layout) {
@@ -48,8 +47,8 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     }
     let gives =
         |file: &CutFile<'_>| file.bytes.saturating_sub(file.live) as f64 / file.live.max(1) as f64;
-    // The less space is left, the more one byte of it may cost. All of the file has to fit: nothing
-    // comes back before its last piece.
+    // With less free space, a lower ratio is accepted. All pieces of the file must fit, because nothing is
+    // freed before the last one.
     let least = layout.free_share().max(GIVES_MIN);
     let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
     let thin = files.into_values().filter(|it| !it.is_held && gives(it) >= least && fits(it));
@@ -85,7 +84,7 @@ mod tests {
     use super::super::{Area, Options, Piece, Plan, Summary, plan};
     use super::*;
 
-    /// What is left from `first` to `end` of a file of 1000 bytes: `live` of them.
+    /// A piece from `first` to `end` that uses `live` bytes of a file of 1000 bytes.
     fn left(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
         let mut piece = table(id, 3, first, end, 1000);
         let file = Arc::make_mut(&mut piece.file);
@@ -97,7 +96,7 @@ mod tests {
         rewrite(&TreeLayout::new(summary, &Options::default()))
     }
 
-    /// Two thin files, one thinner, over a whole one.
+    /// Two mostly unused files, `m` more than `c`, over a wholly used one.
     fn thin() -> Summary {
         let thin = vec![left(5, "c", "d", 200), left(6, "m", "n", 100)];
         let whole = table(1, 4, "k", "z", 1000);
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"n"[..])));
         assert_eq!((job.reason, job.bytes, job.level), (Reason::Space, 100, 3));
         assert!(!job.oldest && job.filter_bits > filter_bits(true), "`k` to `z` lies below");
-        // Where space is short that is done before all else.
+        // If space is short, the planner rewrites cut files before anything else.
         assert_eq!(plan(&thin(), &Options::default()), Some(Plan::Merge(job)));
     }
 
@@ -131,7 +130,7 @@ mod tests {
             let summary = Summary { free_bytes: Some(free), ..thin() };
             rewritten(&summary).map(|job| job.bytes)
         };
-        // Three quarters of what is free, where flushes have none left.
+        // Three quarters of the free space, because flushes have none left.
         assert_eq!((fitting(132), fitting(136)), (None, Some(100)));
         let mut summary = thin();
         summary.runs[0].pieces = vec![left(5, "c", "d", 200)];
@@ -168,7 +167,7 @@ mod tests {
             let summary = tree(vec![thin, whole]);
             rewritten(&Summary { free_bytes: Some(1300), ..summary }).map(|job| job.bytes)
         };
-        // A tenth of what it costs is the least, however short of space the device is.
+        // The least ratio is a tenth, however short space is.
         assert_eq!((of(905), of(915)), (Some(905), None));
     }
 
@@ -185,7 +184,7 @@ mod tests {
         let summary = |pieces| Summary { free_bytes: Some(200), ..tree(vec![pieces]) };
         let job = rewritten(&summary(vec![piece("c", "d"), piece("s", "t")])).unwrap();
         assert_eq!((&*job.first, job.bytes), (&b"c"[..], 50));
-        // What was written anew is whole; the rest of the file gives more than before.
+        // The rewritten part is a file of its own; the rest of the old file now frees more per byte.
         let job = rewritten(&summary(vec![table(9, 3, "c", "d", 50), piece("s", "t")])).unwrap();
         assert_eq!((&*job.first, job.bytes, job.inputs.len()), (&b"s"[..], 50, 1));
         let done = vec![table(9, 3, "c", "d", 50), table(10, 3, "s", "t", 50)];

@@ -1,32 +1,32 @@
-//! What readers would gain by fewer runs.
+//! Read demand: whether readers gain from merging a level before it is full.
 //!
-//! A level that fills up is merged when it is full, for what writing costs. Until then each of its runs is
-//! looked into by everyone who scans, so where much is scanned and little is written, merging earlier costs
-//! less than it saves. "LevelDB" counts a seek that found a table for nothing as a part of that table's
-//! merge; here the time that runs cost readers is held against the time that merging them takes, for as
-//! long as the merge would be of use.
+//! For writers, the best time to merge a level is when it is full. Until then every scan searches each of its
+//! runs. So if a keyspace is scanned often and written rarely, an earlier merge costs less time than it
+//! saves. LevelDB charges a seek that read a table in vain against that table's next compaction; here the
+//! time that readers lose to the runs is compared with the time of the merge, over the time that the merge
+//! will be of use.
 
-/// How much a keyspace is used, each second.
+/// Rates of use of a keyspace, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Positions that cursors took: each looks into every run of its column, and decompresses a block.
+    /// Cursor seeks. Each searches every run of its column and decompresses a block of it.
     pub seeks: f64,
-    /// Bytes of tables that flushes wrote.
+    /// Bytes of tables written by flushes.
     pub written: f64,
 }
 
-/// What one run costs a seek, seconds of processor time: measured in docs/performance.md, *runs and
-/// readers*. What it costs a lookup, a filter, is too little to merge for.
+/// Processor time that one run costs a seek, seconds; measured in docs/performance.md, *runs and readers*. A
+/// get pays only a filter per run, which is too little to merge for.
 const SEEK_SECONDS: f64 = 5e-6;
-/// What merging takes, seconds of processor time a stored byte: twice what is measured, since readers wait
-/// meanwhile.
+/// Processor time of a merge per stored byte, seconds: twice the measured time, because readers compete with
+/// the merge.
 const MERGE_SECONDS_PER_BYTE: f64 = 8e-9;
-/// Nobody knows what is manual_runs for after that, seconds.
+/// Longest time for which demand is assumed to stay the same, seconds.
 const HORIZON_SECONDS: f64 = 60.0;
 
 impl Demand {
-    /// Whether readers gain more by a merge of `runs` runs of one level, `bytes` in all, than it takes,
-    /// until the level would be merged anyway: when there are `fanout` of them.
+    /// Whether merging `runs` runs of one level, `bytes` in total, saves readers more time than it takes,
+    /// counted until the level would be full with `fanout` runs.
     pub(super) fn is_worthwhile(&self, runs: usize, bytes: u64, fanout: usize) -> bool {
         let (spared, left) = (runs.saturating_sub(1) as f64, fanout.saturating_sub(runs) as f64);
         let a_second = spared * self.seeks * SEEK_SECONDS;
@@ -36,34 +36,34 @@ impl Demand {
     }
 }
 
-/// What is manual_runs of a keyspace, as far as counters tell: fades as time passes, reads over ten seconds
-/// and flushes, which come one by one, over a minute.
+/// Estimates [`Demand`] from counters: exponential averages over ten seconds for reads and over a minute for
+/// flushes, which are rare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DemandMeter {
-    /// The counters when they were seen last.
+    /// The last counters observed.
     seen: Option<UsageCounters>,
     demand: Demand,
 }
 
-/// What was counted since the keyspace was opened.
+/// Counters of a keyspace since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UsageCounters {
-    /// Seconds.
+    /// Time of the reading, seconds.
     pub at: f64,
-    /// See [`Demand::seeks`].
+    /// Count of [`Demand::seeks`].
     pub seeks: u64,
-    /// See [`Demand::written`].
+    /// Sum of [`Demand::written`].
     pub written: u64,
 }
 
-/// What was seen fades to a third in so many seconds.
+/// Time constants of the averages, seconds.
 const READS_FADE: f64 = 10.0;
 const WRITES_FADE: f64 = 60.0;
-/// Counters are not looked at more often, seconds.
+/// Counters are sampled at most this often, seconds.
 const SAMPLE_INTERVAL: f64 = 0.2;
 
 impl DemandMeter {
-    /// Takes in what is `counted` by now.
+    /// Updates the averages with `counted`, the current counters.
     pub fn observe(&mut self, counted: UsageCounters) -> Demand {
         let Some(last) = self.seen else {
             self.seen = Some(counted);

@@ -1,4 +1,4 @@
-//! Makes a job of a candidate: a slice of a series of merges, not more than fits.
+//! Turns a candidate into a merge: one slice of a series, no larger than the free space allows.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +14,23 @@ use super::options::{filter_bits, table_bytes};
 use super::tree_layout::TreeLayout;
 use super::{Options, Piece, window};
 
-/// A column that holds at most such a part of the candidate's goes with its series, whatever it holds:
-/// between two tables of an older run lies next to nothing of newer ones. A slice that ended there would
-/// be as long as one table, and leave pieces behind into which everybody looks who scans.
+/// A column with at most this part of the candidate's input bytes always belongs to the slice. Between two
+/// tables of an older run, the newer runs hold almost nothing: a slice that ended there would be as long as
+/// one table, and would leave small pieces that every scan has to search.
 const GAP_PART: u64 = 64;
 
-/// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
+/// The merge of `candidate`'s runs in its column and in adjacent columns; `None` if there is no room for it.
 pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &layout.columns.all;
     let gap = input_bytes(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
     let wanted = |number: usize| {
         columns.get(number).is_some_and(|column| match candidate.reason {
-            // Whatever it gives back: it is manual_runs for, here and no further.
+            // Manual compaction takes every column of its range and no other, whatever a merge there frees.
             Reason::Manual => manual_runs(layout, number, column) == Some(candidate.runs),
             _ => belongs_to_slice(layout, column, candidate, gap),
         })
     };
-    // Columns to the left that want the same come first: a series goes from left to right.
+    // A series goes from left to right, so the slice begins with the leftmost column that belongs to it.
     let mut from = candidate.column;
     while from.checked_sub(1).is_some_and(wanted) {
         from -= 1;
@@ -39,7 +39,7 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     while wanted(to) {
         to += 1;
     }
-    // Columns at the ends in which there is nothing are no part of it.
+    // Columns without inputs at either end are left out.
     let is_used = |column: &Column<'_>| input_bytes(column, candidate.runs) > 0;
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
@@ -48,11 +48,11 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     let most = layout.slice_bytes.min(room);
     let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
     let runs = include_small_older_runs(layout, columns.get(from..end)?, candidate.runs);
-    // Never beyond the columns that were found free for all of the runs.
+    // Cut again: the slice must not exceed the columns that were found free for all of `runs`.
     let end = cut(columns.get(from..end)?, runs, most)? + from;
     let (from, end) = include_whole_pointer_tables(columns, runs, (from, end), most);
     let region = columns.get(from..end)?;
-    // A column is the least there is, wherever it cannot be cut; without the space for it, none.
+    // The slice has at least one column; if even that has no room, there is no merge.
     let bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
     if bytes > room {
         return None;
@@ -66,7 +66,7 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     )
 }
 
-/// The merge of `whole` columns that gives most back for what it costs; none where there is no room for any.
+/// The merge down to the oldest run that frees most for its cost; `None` if there is no room for any.
 pub(super) fn space_merge(layout: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
     let columns = &layout.columns.all;
     let room = layout.room_to_free();
@@ -78,8 +78,8 @@ pub(super) fn space_merge(layout: &TreeLayout<'_>, whole: Runs) -> Option<Merge>
     build_merge(layout, Reason::Space, whole, columns.get(from..end)?, edges)
 }
 
-/// The merge of two runs in one column that gives most back for each byte it costs: where there is no
-/// space for whole columns.
+/// The merge of two adjacent runs in one column that frees most per byte: for when whole columns have no
+/// room.
 pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
     let room = layout.room_to_free();
     let columns = layout.columns.all.iter().enumerate();
@@ -99,10 +99,10 @@ pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
     build_merge(layout, Reason::Space, runs, layout.columns.all.get(number..=number)?, edges)
 }
 
-/// How many of the columns make one slice of about `most` bytes.
+/// The number of `columns` that make one slice of about `most` bytes.
 fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
     let total: u64 = columns.iter().map(|column| input_bytes(column, runs)).sum();
-    // What is left for the next slice should not be too little to be worth a job.
+    // Two slices of equal size, if the rest would be too small to be worth a job.
     let target = if total > most && total / 3 < most / 2 { total / 2 } else { most };
     let mut bytes = 0;
     let fitting = columns.iter().take_while(|column| {
@@ -112,9 +112,9 @@ fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
     Some(fitting.count().max(1).min(columns.len()))
 }
 
-/// With the older runs that are small beside what is merged: a run less, for little. The oldest is
-/// input_bytes in while it is about as long, as far as it is superseded: what would become a run beside it
-/// would soon be merged again, with it, for the space.
+/// `runs` and the older runs that are small compared with them: including these saves a run at little cost.
+/// The oldest run is included up to about the same length, as far as it is superseded: otherwise the output
+/// would become a run beside it and soon be merged with it for space.
 fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
     let bytes = |runs: Runs| -> u64 {
         columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
@@ -136,9 +136,9 @@ fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], run
     }
 }
 
-/// The columns `from` to `end` and those beside them into which tables of pointers reach. Such a table
-/// is short, so nobody can tell how much of it a cut leaves; and what it leaves pins the values that all
-/// of it points at. To write it anew costs next to nothing.
+/// Widens the columns `from..end` to include the adjacent columns that its tables of pointers reach. Such a
+/// table is short, so a cut cannot be placed well; and the piece that a cut leaves keeps all values alive
+/// that the table points at. Rewriting it whole costs little.
 fn include_whole_pointer_tables(
     columns: &[Column<'_>],
     runs: Runs,
@@ -147,7 +147,7 @@ fn include_whole_pointer_tables(
 ) -> (usize, usize) {
     let region = columns.get(from..end).unwrap_or_default();
     let mut bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
-    // Whether the column `next`, beside `edge`, is input_bytes in.
+    // Whether column `next`, adjacent to column `edge`, is included.
     let mut joins = |edge: usize, next: Option<usize>| {
         let (Some(edge), Some(next)) = (columns.get(edge), next.and_then(|next| columns.get(next)))
         else {
@@ -177,8 +177,8 @@ fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
-/// Whether a column belongs to a candidate's slice; one of `gap` bytes does, unless the slice is for
-/// deletes or it holds what is of a deeper level.
+/// Whether a column belongs to a candidate's slice. One of at most `gap` input bytes does, except if the
+/// slice is for tombstones or the column holds a deeper level.
 fn belongs_to_slice(
     layout: &TreeLayout<'_>,
     column: &Column<'_>,
@@ -224,7 +224,7 @@ fn build_merge(
         Edge::End => None,
     };
     let cells = || region.iter().flat_map(|column| column.within(runs));
-    // More runs than there is memory for are merged in turns, the newest first: they are short.
+    // More runs than a job has memory for are merged in turns, newest first, because newer runs are shorter.
     let most = layout.options.runs_max.max(2);
     let numbers: BTreeSet<usize> = cells().map(|cell| cell.run).collect();
     if let Some(oldest) = numbers.iter().nth(most - 1).filter(|_| numbers.len() > most) {
@@ -259,7 +259,7 @@ fn build_merge(
     })
 }
 
-/// The part of a piece from `first` on and before `end`.
+/// The part of `piece` from `first` to `end`.
 fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
     let mut clipped = piece.clone();
     if &*piece.first < first {
@@ -271,8 +271,8 @@ fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
     clipped
 }
 
-/// The level of what comes out: one below the inputs', where two or more of these were of one level
-/// and about as long as runs of it are. Short ones, flushed from a nearly idle keyspace, stay.
+/// The level of the outputs: one deeper than the inputs if two of them have the same level and the runs are
+/// about as long as that level's. Short runs, flushed from a nearly idle keyspace, keep their level.
 fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
     let columns = || region.iter().map(|column| column.within(runs));
     let top = columns().flatten().map(|cell| cell.level).max().unwrap_or(0);
@@ -298,7 +298,7 @@ mod tests {
         pair_merge(&TreeLayout::new(summary, &Options::default()))
     }
 
-    /// Two columns: much is superseded in `m`, little in `a`.
+    /// Two columns: `m` has many superseded bytes, `a` few.
     fn two_columns(free: u64) -> Summary {
         let newer = vec![table(5, 0, "a", "c", 10), table(6, 0, "m", "p", 50)];
         let older = vec![table(1, 1, "a", "c", 40), table(2, 1, "m", "p", 60)];
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((job.reason, job.newest(), job.into), (Reason::Space, RunId(2), RunId(1)));
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"p"[..])));
         assert_eq!((job.bytes, job.oldest), (110, true));
-        // Of those that fit into three quarters of what is free.
+        // The pair must fit into three quarters of the free space.
         let job = paired(&two_columns(100)).unwrap();
         assert_eq!((&*job.first, job.bytes), (&b"a"[..], 50));
         assert_eq!(paired(&two_columns(64)), None);
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!(paired(&summary), None);
     }
 
-    /// Four runs of a level that meet in `a` to `m` and in `n` to `z`; between these lies `between` of the
-    /// oldest.
+    /// Four runs of one level that overlap in `a` to `m` and in `n` to `z`. In between, only the oldest run
+    /// has bytes: `between` of them.
     fn gapped(between: u64) -> Summary {
         let newer = |id| vec![table(id, 0, "a", "m", 500), table(id + 1, 0, "n", "z", 500)];
         let mut across = table(1, 0, "a", "z", 1000 + between);

@@ -1,4 +1,4 @@
-//! What needs no merge: pieces that go as they are, and pieces that sink to older runs.
+//! Actions that read no data: dropping pieces, and moving pieces to older runs (trivial moves).
 
 use base::RunId;
 
@@ -7,24 +7,25 @@ use super::action::Move;
 use super::columns::Runs;
 use super::tree_layout::TreeLayout;
 
-/// The most pieces one plan moves.
+/// Most pieces moved by one plan.
 const MOVES_MAX: usize = 64;
-/// Runs beyond the highest column's before pieces are moved to make them fewer.
+/// The number of runs may exceed the pieces of the highest column by this much before pieces are moved.
 const SPARE_RUNS: usize = 8;
 
-/// A piece and where it lies.
+/// A piece and its position in the layout.
 pub(super) struct PlacedPiece<'a> {
     pub(super) piece: &'a Piece,
-    /// The position of its run.
+    /// Index of its run.
     pub(super) run: usize,
-    /// The columns it lies in, each with its place among the column's cells.
+    /// The columns that it lies in, each with the index of its cell in the column.
     pub(super) places: Vec<(usize, usize)>,
 }
 
-/// Every piece.
+/// All pieces of the tree.
 pub(super) fn pieces<'a>(layout: &TreeLayout<'a>) -> Vec<PlacedPiece<'a>> {
     let mut found: Vec<PlacedPiece<'a>> = Vec::new();
-    // The last piece met of each run: columns go by key, so no other of the run is met in between.
+    // Index in `found` of the last piece of each run. Columns ascend by key, so the cells of a piece are not
+    // interrupted by another piece of its run.
     let mut last: Vec<Option<usize>> = vec![None; layout.summary.runs.len()];
     for (number, column) in layout.columns.all.iter().enumerate() {
         for (place, cell) in column.cells.iter().enumerate() {
@@ -44,8 +45,9 @@ pub(super) fn pieces<'a>(layout: &TreeLayout<'a>) -> Vec<PlacedPiece<'a>> {
     found
 }
 
-/// Pieces that can go without being read: all of it expired or deletes, and nothing older below; and all from
-/// before the oldest reader, so that none is the only sign that a key which that one read was written to.
+/// Pieces that can be dropped unread: every entry expired or is a tombstone, no older piece lies below, and
+/// all entries are older than the oldest read. (A tombstone that a read does not see may be its only sign
+/// that the key was written since: transactions check this.)
 pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     let summary = layout.summary;
     let gone = |piece: &Piece| {
@@ -68,7 +70,8 @@ pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     found.filter_map(|placed| Some((id(placed.run)?, placed.piece.clone()))).collect()
 }
 
-/// Pieces of one run that sink to older ones, where there are far more runs than any column needs.
+/// Trivial moves of pieces of one run to older runs. Planned only if there are many more runs than any column
+/// needs.
 pub(super) fn moves(layout: &TreeLayout<'_>) -> Vec<Move> {
     let runs = &layout.summary.runs;
     let highest = layout.columns.all.iter().map(|column| column.cells.len()).max().unwrap_or(0);
@@ -77,7 +80,7 @@ pub(super) fn moves(layout: &TreeLayout<'_>) -> Vec<Move> {
         return Vec::new();
     };
     let mut found: Vec<Move> = Vec::new();
-    // Oldest first: what sank makes way for what follows.
+    // Oldest run first: a moved piece makes way for the pieces above it.
     let mut pieces = pieces(layout);
     pieces.sort_by_key(|placed| std::cmp::Reverse(placed.run));
     for PlacedPiece { piece, run, places } in pieces {

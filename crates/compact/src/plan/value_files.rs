@@ -1,13 +1,14 @@
-//! Which value files are collected: those of which most is dead.
+//! Chooses the value files to collect: those that are mostly dead.
 //!
-//! A value dies with the last pointer to it, and what tables point at is known without reading any. So
-//! a file of which nothing is alive goes by itself; one of which little is, is collected: tables that
-//! point into it are written anew, what they use of it is copied, and it goes with the last of them.
-//! A merge that is made anyway copies what its inputs use of such files.
+//! A value is dead once no table points at it. The bytes that tables point at are known from their
+//! properties, so a value file without pointers becomes obsolete unread. A file with few live bytes is
+//! collected: tables that point into it are rewritten, the values they use are copied, and the file becomes
+//! obsolete with the last pointer. Merges that run for another reason also copy the values that their inputs
+//! use of such files.
 //!
-//! Files are collected above one share of dead bytes, so copying costs at most so much for each byte it
-//! frees: at four tenths, one and a half (the cleaner of "LFS", Rosenblum and Ousterhout, 1991). Collected
-//! is what merges leave over; where dead values take more than live ones, it comes first.
+//! A file is collected if its dead share exceeds a limit, which bounds the bytes copied per byte freed: 1.5
+//! at a limit of 0.4 (the cleaner of "LFS", Rosenblum and Ousterhout, 1991). Collection usually comes after
+//! all other merges; if dead values take more space than live ones, it comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +20,14 @@ use super::options::{filter_bits, table_bytes};
 use super::tree_layout::TreeLayout;
 use super::trivial::{PlacedPiece, pieces};
 
-/// The most bytes of values that one job copies, but for those of one file.
+/// Most bytes of values that one job copies; a single file may exceed it.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
 
-/// What there is of value files.
+/// The value files to collect.
 pub(super) struct ValueFileGarbage {
-    /// The files to collect, with the bytes that are alive of each.
+    /// Files to collect, with their live bytes.
     files: BTreeMap<TableId, u64>,
-    /// Whether dead values take more than live ones.
+    /// Whether dead values take more space than live ones.
     pub(super) is_pressing: bool,
 }
 
@@ -36,7 +37,7 @@ impl ValueFileGarbage {
         let mut live: BTreeMap<TableId, u64> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         if !summary.values.is_empty() {
-            // Of a table that was cut, about what lies in its pieces is still read.
+            // Of a table that was cut, only the part in its pieces is still read.
             let mut left: BTreeMap<TableId, u64> = BTreeMap::new();
             for cell in layout.columns.all.iter().flat_map(|column| &column.cells) {
                 *left.entry(cell.piece.file.id).or_default() += cell.bytes;
@@ -65,8 +66,8 @@ impl ValueFileGarbage {
         Self { files, is_pressing: all > alive.saturating_mul(2) }
     }
 
-    /// Of the files that a job's inputs use so many bytes of, those that it collects, ascending; none
-    /// where there is no space to copy what is alive of them beside the `written` bytes of its tables.
+    /// The files to collect among those that a job's inputs use (`used`: file and bytes); ascending. Empty if
+    /// there is no room for copies beside the `written` bytes of the job's tables.
     pub(super) fn collectable_from(
         &self,
         layout: &TreeLayout<'_>,
@@ -77,7 +78,7 @@ impl ValueFileGarbage {
         for (file, bytes) in used.into_iter().filter(|(file, _)| self.files.contains_key(file)) {
             *sums.entry(file).or_default() += bytes;
         }
-        // Those of which least is left go first: they cost least for what they free.
+        // Files with the least live bytes first: they cost least.
         let mut found: Vec<_> = sums.into_iter().collect();
         found.sort_by_key(|(file, _)| self.files.get(file).copied());
         let (mut copied, room) = (0u64, layout.room().saturating_sub(written));
@@ -93,7 +94,7 @@ impl ValueFileGarbage {
         collect
     }
 
-    /// Pieces of tables that point into a file to collect, and that a job may have.
+    /// Pieces of tables that point into a file to collect and that a new job may take.
     fn pieces<'a>(&self, layout: &TreeLayout<'a>) -> Vec<PlacedPiece<'a>> {
         if self.files.is_empty() {
             return Vec::new();
@@ -110,12 +111,12 @@ impl ValueFileGarbage {
         pieces(layout).into_iter().filter(|placed| points(placed) && is_free(placed)).collect()
     }
 
-    /// Bytes of tables to be written anew so that all of it goes.
+    /// Bytes of the tables to rewrite until all these files are obsolete.
     pub(super) fn work(&self, layout: &TreeLayout<'_>) -> u64 {
         self.pieces(layout).iter().map(|placed| placed.piece.file.bytes).sum()
     }
 
-    /// The rewriting of one table that points into the file of which least is alive.
+    /// The rewrite of one table that points into the file with the least live bytes.
     pub(super) fn collection(&self, layout: &TreeLayout<'_>) -> Option<Merge> {
         let least = |placed: &PlacedPiece<'_>| {
             let files = placed.piece.file.values.iter();

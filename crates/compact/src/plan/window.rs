@@ -1,10 +1,10 @@
-//! The columns that give most back for what it costs to merge them.
+//! Chooses the adjacent columns that free most for the cost of merging them.
 //!
-//! A merge down to the oldest run frees what is superseded in its columns, and their share of what cut
-//! files hold for nobody. Beside the bytes that it takes in, a job costs what does not depend on them: a
-//! plan, an opened table for each run, a record of the manifest. So columns are not judged one by one: a
-//! sliver between two cuts seems to give back many times its bytes, since it is all that is left of its
-//! files, and thousands of jobs for slivers free nothing.
+//! A merge down to the oldest run frees the superseded versions of its columns, and their share of the unused
+//! bytes of cut files. A job costs its input bytes plus a fixed cost: planning, opening a table per run, a
+//! manifest record. So columns are not judged one by one. A narrow column between two cuts seems to free many
+//! times its bytes, because it holds the last bytes of its files, but thousands of jobs for such columns
+//! would free nothing.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use super::candidate::{is_reducible, reclaimed};
 use super::columns::{Column, Runs};
 use super::tree_layout::TreeLayout;
 
-/// What a job costs beside the bytes that it takes in, as a part of a slice.
+/// Fixed cost of a job: this part of a slice.
 const JOB_PART: u64 = 4;
 
-/// The columns to merge whole in one job that may write `room` bytes; none where none can be reduced.
+/// The columns to merge in one job that may write `room` bytes; `None` if no column is reducible.
 ///
-/// They begin with one that can be: so wherever there is such a column there is a job, and it frees something
-/// or makes runs fewer.
+/// The window begins with a reducible column. So if there is any, there is a job, and the job frees bytes or
+/// reduces the number of runs.
 pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Range<usize>> {
     let runs_max = layout.options.runs_max.max(2);
     let all = &layout.columns.all;
@@ -47,8 +47,8 @@ pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ra
         }
     }
     let window = best?.1;
-    // With more runs than there is memory for, none is merged down to the oldest. Where one column has more,
-    // it takes turns anyway: as long ones as can be.
+    // A job with more runs than it has memory for is not merged down to the oldest run. If a single column
+    // has more, its runs are merged in turns anyway, and the turns may be as long as the window.
     let mut runs = BTreeSet::new();
     let fitting = all.get(window.clone())?.iter().take_while(|column| {
         runs.extend(column.cells.iter().map(|cell| cell.run));
@@ -60,20 +60,20 @@ pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ra
     }
 }
 
-/// What a merge of columns takes, and what it gives back.
+/// The cost of merging columns, and the bytes that it frees.
 struct CostBenefit {
-    /// Bytes that it takes in.
+    /// Input bytes.
     bytes: u64,
-    /// These, as often as they are merged.
+    /// Input bytes times the number of times they are merged.
     cost: u64,
-    /// Bytes that it frees, as far as is known.
+    /// Bytes freed, as far as is known.
     freed: f64,
 }
 
 impl CostBenefit {
     fn of(layout: &TreeLayout<'_>, column: &Column<'_>, runs_max: usize) -> Self {
         let bytes = column.bytes();
-        // More runs than there is memory for are merged in turns.
+        // More runs than a job has memory for are merged in turns.
         let turns = column.cells.len().div_ceil(runs_max) as u64;
         Self { bytes, cost: bytes.saturating_mul(turns), freed: reclaimed(layout, column) }
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::super::{Options, Piece, Summary};
     use super::*;
 
-    /// The edges of what is best in slices of `slice_bytes` and jobs of at most four runs.
+    /// The edges of the best window with slices of `slice_bytes` and jobs of at most four runs.
     fn best_of(summary: &Summary, slice_bytes: u64) -> Option<String> {
         let options = Options { slice_bytes, runs_max: 4, ..Options::default() };
         let layout = TreeLayout::new(summary, &options);
@@ -114,7 +114,7 @@ mod tests {
         tables.map(|((from, to), id)| table(id, 1, from, to, bytes)).collect()
     }
 
-    /// One byte is left, before `b`, of a file of 21.
+    /// A piece that ends at `b` and holds the last byte of a file of 21.
     fn sliver() -> Piece {
         let mut sliver = table(9, 1, "a", "b", 21);
         Arc::make_mut(&mut sliver.file).splits = vec![("b".into(), 1)];
@@ -127,27 +127,27 @@ mod tests {
         let newer = || run(20, 60, &ranges).into_iter();
         let beside = tree(vec![newer().chain([sliver()]).collect(), run(1, 60, &ranges)]);
         assert_eq!(best_of(&beside, 400), Some("abcdef".to_owned()));
-        // Nor is it input_bytes from afar.
+        // Nor is it merged together with columns far away.
         let content = run(30, 500, &[("b", "c")]);
         let afar =
             tree(vec![newer().chain([sliver()]).chain(content).collect(), run(1, 60, &ranges)]);
         assert_eq!(best_of(&afar, 400), Some("cdef".to_owned()));
-        // Where there is nothing else, it is worth a job.
+        // If there is nothing else, it is worth a job.
         let alone = tree(vec![vec![sliver()]]);
         assert_eq!(best_of(&alone, 400), Some("ab".to_owned()));
     }
 
-    /// What gives most back for its bytes may be nothing that a merge would be made for.
+    /// The column that frees most for its bytes may not be reducible.
     #[test]
     fn what_cannot_be_reduced_keeps_nothing_else_from_being_merged() {
         let mut cut = table(30, 1, "a", "b", 130);
         Arc::make_mut(&mut cut.file).splits = vec![("b".into(), 100)];
-        // Between both, nothing; and more runs than fit one job where there is something.
+        // Nothing lies between the two columns, and the reducible one has more runs than fit one job.
         let runs = (0..5).map(|number| run(20 - number, 10, &[("c", "d")]));
         let oldest = run(1, 600, &[("c", "d")]).into_iter().chain([cut]).collect();
         let summary = tree(runs.chain([oldest]).collect());
         assert_eq!(best_of(&summary, 400), Some("cd".to_owned()));
-        // Not even where it seems to give nothing back: there would be no end to what is left to do.
+        // Even if it seems to free nothing: otherwise the compaction debt would never reach 0.
         let nothing = Summary { superseding: 0.0, ..summary };
         assert_eq!(best_of(&nothing, 400), Some("cd".to_owned()));
     }
@@ -170,12 +170,12 @@ mod tests {
         let runs = vec![upper(9, left), upper(8, left), upper(7, right), upper(6, right)];
         let summary = tree(runs.into_iter().chain([run(1, 60, &[left, right])]).collect());
         assert_eq!(best_of(&summary, 1000), Some("ac".to_owned()));
-        // More than four in one column: in turns, which is dear.
+        // More than four runs in one column are merged in turns, which is expensive.
         let newer: Vec<_> = (0..4).map(|id| run(9 - id, 60, &[left])).collect();
         let older = vec![upper(5, right), run(1, 60, &[left, right])];
         let summary = tree(newer.into_iter().chain(older).collect());
         assert_eq!(best_of(&summary, 100), Some("ce".to_owned()));
-        // Where all are so high, the turns are as long as a slice.
+        // If all columns are that high, the turns are as long as a slice.
         let newer: Vec<_> = (0..4).map(|id| run(20 - 2 * id, 60, &[left, right])).collect();
         let summary = tree(newer.into_iter().chain([run(1, 60, &[left, right])]).collect());
         assert_eq!(best_of(&summary, 1000), Some("ace".to_owned()));

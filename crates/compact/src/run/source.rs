@@ -1,4 +1,4 @@
-//! One run of a job's input: its tables one after the other, entry by entry.
+//! One input run of a job: its pieces in key order, entry by entry.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::read_queue::ReadQueue;
 use crate::KeyRange;
 use crate::job::Input;
 
-/// How the tables of a job are read.
+/// What all sources of a job share.
 pub(super) struct Reading {
     pub(super) env: Env,
     pub(super) store: StoreId,
@@ -20,18 +20,18 @@ pub(super) struct Reading {
     /// The keys that are merged.
     pub(super) bounds: KeyRange,
     pub(super) chunk_pages: u32,
-    /// How many bytes all keys of the job start with in common.
+    /// Length of the common prefix of all keys of the job, bytes.
     pub(super) common_prefix_bytes: usize,
 }
 
-/// A piece of a run: its table, and the keys of it that are merged.
+/// An open piece: its table, and the keys of it that are merged.
 pub(super) type Opened = (Arc<Table>, KeyRange);
 
 impl Reading {
     /// Opens a piece.
     ///
     /// # Errors
-    /// `Corrupt` where it is not the table that the job means; otherwise as [`Table::open`].
+    /// `Corrupt` if it is not the table that the job names; otherwise the errors of [`Table::open`].
     pub(super) fn open(&self, piece: &Input) -> Result<Opened> {
         let Input { id, file_bytes, digest, bounds, seqno } = piece;
         let Env { medium, dictionaries, account, tables, .. } = &self.env;
@@ -40,7 +40,7 @@ impl Reading {
         let (store, bytes) = (self.store, Some(*file_bytes));
         let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, accounts)?;
         let (found, keyspace) = (table.footer().digest, table.properties().keyspace);
-        // Tables of the first format do not name their keyspace.
+        // Tables of format version 1 do not store their keyspace.
         let is_foreign = keyspace != self.keyspace && keyspace != KeyspaceId::default();
         if found != *digest || is_foreign {
             return Err(Error::corrupt("input of a job")
@@ -52,35 +52,36 @@ impl Reading {
     }
 }
 
-/// A sorted source of entries: on one of them, or at its end.
+/// A sorted source of entries: it stands on an entry or at its end.
 pub(super) struct Source {
-    /// The pieces to come, the next one last.
+    /// Pieces to read, the next one last.
     pieces: Vec<Input>,
-    /// The next piece, where it is open.
+    /// The next piece, if it is open already.
     opened: Option<Opened>,
     table_open: Option<OpenTable>,
     /// The table opened last.
     read_last: Option<TableId>,
-    /// The eight bytes of the key behind the prefix, as a number that orders as they do.
+    /// The abbreviated key: eight bytes of the current key behind the common prefix, as a number with the
+    /// same order. `u64::MAX` at the end.
     head: u64,
     trailer: Trailer,
     bytes_read: u64,
 }
 
-/// The table that is read.
+/// The table being read.
 struct OpenTable {
     cursor: TableCursor,
     pages: ReadAhead,
-    /// The versions entries_read, and those there must be where no bounds cut the table.
+    /// Entries read so far, and the entries of the table if no bounds cut it.
     entries_read: u64,
     entries_expected: Option<u64>,
     keeps_stored: bool,
-    /// The entries of the block that the next move leaves behind; 0: it goes to the next entry.
+    /// Entries of the current block that the next advance skips; 0: it moves to the next entry.
     skip_entries: u64,
 }
 
 impl Source {
-    /// At no entry yet.
+    /// A source of `pieces`, before its first entry.
     pub(super) fn new(mut pieces: Vec<Input>) -> Self {
         pieces.reverse();
         let (head, trailer) = (u64::MAX, Trailer::from_word(0));
@@ -95,12 +96,12 @@ impl Source {
         }
     }
 
-    /// Takes in its first piece, which is open already.
+    /// Supplies the first piece if it is open already.
     pub(super) fn set_opened(&mut self, first: Option<Opened>) {
         self.opened = first;
     }
 
-    /// The table that was read when `error` came of it.
+    /// The table being read, if `error` says that its data is corrupt.
     pub(super) fn blame(&self, error: &Error) -> Option<TableId> {
         self.read_last.filter(|_| error.kind() == ErrorKind::Corrupt)
     }
@@ -110,10 +111,10 @@ impl Source {
         self.bytes_read + self.table_open.as_ref().map_or(0, |it| it.pages.bytes_read())
     }
 
-    /// Goes to the next entry, the first one at first.
+    /// Moves to the next entry; the first call moves to the first entry.
     ///
     /// # Errors
-    /// As [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
+    /// The errors of [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
     pub(super) fn advance(&mut self, reading: &Reading, reads: &mut ReadQueue) -> Result<()> {
         loop {
             if let Some(table_open) = &mut self.table_open {
@@ -141,13 +142,13 @@ impl Source {
         }
     }
 
-    /// Whether it is on the first entry of a block.
+    /// Whether it stands on the first entry of a block.
     #[inline]
     pub(super) fn is_at_block_start(&self) -> bool {
         self.table_open.as_ref().is_some_and(|table_open| table_open.cursor.is_at_block_start())
     }
 
-    /// Whether blocks to come are kept as stored, for [`Source::block`].
+    /// Sets whether the following blocks are retained as stored, for [`Source::block`].
     pub(super) fn keep_stored(&mut self, keep: bool) {
         if let Some(table_open) = &mut self.table_open
             && table_open.keeps_stored != keep
@@ -157,10 +158,10 @@ impl Source {
         }
     }
 
-    /// The block whose first entry it is on, where that is kept as stored and lies within bounds.
+    /// The block whose first entry it stands on, if that was retained and lies within the bounds.
     ///
     /// # Errors
-    /// As [`TableCursor::raw_block`].
+    /// The errors of [`TableCursor::raw_block`].
     pub(super) fn block(&mut self) -> Result<Option<&RawBlock>> {
         match &mut self.table_open {
             Some(table_open) if table_open.keeps_stored => table_open.cursor.raw_block(),
@@ -168,10 +169,10 @@ impl Source {
         }
     }
 
-    /// Goes to the first entry after the table_open block, of which there are `entries`.
+    /// Moves behind the current block, which has `entries` entries.
     ///
     /// # Errors
-    /// As [`Source::advance`].
+    /// The errors of [`Source::advance`].
     pub(super) fn pass_block(
         &mut self,
         entries: u64,
@@ -184,27 +185,27 @@ impl Source {
         self.advance(reading, reads)
     }
 
-    /// The entry; `None` at the end.
+    /// The current entry; `None` at the end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
         let cursor = &self.table_open.as_ref()?.cursor;
         Some((cursor.key(), self.trailer, cursor.value_bytes()))
     }
 
-    /// The first word that its entry is ordered by: see [`Source::order`].
+    /// The abbreviated key of the current entry.
     #[inline]
     pub(super) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// The order of this source's entry and another's with an equal head: by key, and newest first.
+    /// The order of two current entries with equal abbreviated keys: by key, then newest first.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         match (&self.table_open, &other.table_open) {
             (Some(one), Some(another)) => {
                 let keys = one.cursor.key().cmp(another.cursor.key());
                 keys.then_with(|| other.trailer.cmp(&self.trailer))
             }
-            // A source at its end comes last.
+            // A source at its end orders last.
             (one, another) => another.is_some().cmp(&one.is_some()),
         }
     }
@@ -238,7 +239,7 @@ impl OpenTable {
                 }
                 None => self.cursor.next(),
             },
-            // The first of them was entries_read.
+            // The first entry of the block was counted when it was reached.
             skip_entries => {
                 self.entries_read += skip_entries - 1;
                 self.cursor.next_block();
@@ -256,7 +257,7 @@ impl OpenTable {
         }
     }
 
-    /// Checks that no entry was passed over.
+    /// Checks that the scan returned every entry of the table.
     fn finish(&mut self, reads: &mut ReadQueue) -> Result<()> {
         self.pages.finish(reads)?;
         match self.entries_expected {
@@ -271,7 +272,7 @@ impl OpenTable {
     }
 }
 
-/// The eight bytes of `key` behind its first `skip`.
+/// Eight bytes of `key` behind its first `skip`, big-endian, padded with zeros.
 #[inline]
 fn head(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();
