@@ -1,16 +1,15 @@
 //! Possible merges of each column, scored by urgency.
 //!
-//! A candidate is a column and the runs to merge in it. [`mod@slice`] widens a candidate to adjacent columns;
-//! for space, the [`window`](mod@super::window) that frees most is merged instead. Scores compare urgency: at
+//! A candidate is a column and the runs to merge in it. [`slice`](mod@super::slice) widens a candidate to
+//! adjacent columns; for space, the [`window`](mod@super::window) that frees most is merged instead. Scores compare urgency: at
 //! 1 a merge becomes due, and higher scores are more overdue, so no candidate starves. Merges that only a
 //! tree without writes needs score below 1.
 
-use super::action::{Plan, Reason};
+use base::invariant;
+
+use super::action::Reason;
 use super::columns::{Cell, Column, Edge, Runs};
-use super::summary::{Area, ManualRange};
 use super::tree_layout::TreeLayout;
-use super::value_files::ValueFileGarbage;
-use super::{cut_files, slice, trivial};
 
 /// Runs of one column that could be merged.
 #[derive(Clone, Copy, Debug)]
@@ -43,98 +42,14 @@ const RANGE_DELETE_WEIGHT: f64 = 64.0;
 const DEAD_PART: u64 = 3;
 /// A run this many times as long as all newer runs of its level together is excluded from that level.
 const OUTSIZED: u64 = 4;
-/// Candidates tried until one fits into the free space.
-const TRIES_MAX: usize = 64;
-
-/// The next action for a tree.
-pub(super) fn plan(layout: &TreeLayout<'_>) -> Option<Plan> {
-    let dropped = trivial::droppable(layout);
-    if !dropped.is_empty() {
-        return Some(Plan::Drop(dropped));
-    }
-    if layout.is_tight()
-        && let Some(merge) = cut_files::rewrite(layout)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let garbage = ValueFileGarbage::new(layout);
-    if garbage.is_pressing
-        && let Some(merge) = garbage.collection(layout)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let quiet = layout.summary.quiet;
-    let mut found = candidates(layout, quiet);
-    found.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
-    });
-    // All candidates for space give the same merge: try it once.
-    let mut is_tried = false;
-    let is_new =
-        |it: &&Candidate| it.reason != Reason::Space || !std::mem::replace(&mut is_tried, true);
-    let found = found.iter().filter(is_new);
-    let merge = found.take(TRIES_MAX).find_map(|candidate| match candidate.reason {
-        Reason::Space => slice::space_merge(layout, candidate.runs),
-        _ => slice::grow(layout, candidate),
-    });
-    if let Some(mut merge) = merge {
-        let inputs = merge.inputs.iter().flat_map(|(_, pieces)| pieces);
-        let used = inputs.flat_map(|piece| piece.file.values.iter().copied());
-        merge.collect = garbage.collectable_from(layout, used, merge.bytes);
-        return Some(Plan::Merge(merge));
-    }
-    if let Some(merge) = garbage.collection(layout) {
-        return Some(Plan::Merge(merge));
-    }
-    if layout.is_tight()
-        && space_excess(layout) > 1.0
-        && let Some(merge) = slice::pair_merge(layout)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let moves = trivial::moves(layout);
-    (!moves.is_empty()).then_some(Plan::Move(moves))
-}
-
-/// Bytes to merge until the tree is settled, and bytes to merge for the manual compaction.
-pub(super) fn work(layout: &TreeLayout<'_>) -> (u64, u64) {
-    let bytes = |column: &Column<'_>, runs: Runs| -> u64 {
-        column.within(runs).iter().map(|cell| cell.bytes).sum::<u64>().max(1)
-    };
-    let columns = &layout.columns.all;
-    let candidates = candidates(layout, true).into_iter();
-    let merges: u64 = candidates
-        .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
-        .sum();
-    // The manual compaction remains to be done even if another merge of the column is more urgent.
-    let manual_runs = columns.iter().enumerate().filter_map(|(number, column)| {
-        manual_runs(layout, number, column).map(|runs| bytes(column, runs))
-    });
-    let manual = manual_runs.sum();
-    let all = merges + ValueFileGarbage::new(layout).work(layout);
-    (all + trivial::droppable(layout).len() as u64, manual)
-}
 
 /// Excess space over the permitted excess: at 1 merges for space are due.
-fn space_excess(layout: &TreeLayout<'_>) -> f64 {
+pub(super) fn space_excess(layout: &TreeLayout<'_>) -> f64 {
     (layout.space() - 1.0) / (layout.space_max() - 1.0).max(0.01)
 }
 
-/// Pieces of the column's fullest level, over the fanout.
-pub(super) fn fullness(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
-    let groups = column.cells.chunk_by(|a, b| a.level == b.level);
-    let most = groups.map(<[_]>::len).max().unwrap_or(0);
-    most as f64 / layout.options.fanout.max(1) as f64
-}
-
-/// Whether a job works on the manual compaction: not if all its runs are newer than it.
-pub(super) fn overlaps_manual(area: &Area, manual: &ManualRange) -> bool {
-    area.oldest <= manual.newest
-        && Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
-        && Edge::Key(&manual.first) < Edge::of_end(area.end.as_ref())
-}
-
-fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
+/// The most urgent candidate of each column. `quiet`: the tree has no writes, so it may settle.
+pub(super) fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
     let runs = layout.summary.runs.len();
     let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
     let whole = Runs { newest: 0, oldest };
@@ -172,7 +87,7 @@ fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
         }
         if let Some(runs) = manual_runs(layout, number, column) {
             let manual = to_oldest(Reason::Manual, runs, MANUAL_SCORE);
-            best = Some(or_asked(best, manual, is_roomy));
+            best = Some(more_urgent(best, manual, is_roomy));
         }
         if quiet
             && best.is_none()
@@ -180,6 +95,10 @@ fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
         {
             best = Some(candidate);
         }
+        invariant!(
+            best.is_none_or(|best| best.score.is_finite() && best.runs.newest <= best.runs.oldest),
+            "a candidate has a finite score and a newest run no older than its oldest"
+        );
         found.extend(best);
     }
     found
@@ -189,15 +108,14 @@ fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
 /// merge that the manual compaction includes is not done first, because its data would be written twice. If
 /// there is not, it is done first: long tables of newer runs, which are freed only with the last slice, would
 /// take the space that slices need.
-fn or_asked(best: Option<Candidate>, manual_runs: Candidate, is_roomy: bool) -> Candidate {
-    let holds =
-        |it: Runs| manual_runs.runs.newest <= it.newest && it.oldest <= manual_runs.runs.oldest;
+fn more_urgent(best: Option<Candidate>, manual: Candidate, is_roomy: bool) -> Candidate {
+    let holds = |it: Runs| manual.runs.newest <= it.newest && it.oldest <= manual.runs.oldest;
     match best {
         Some(best) if is_roomy && holds(best.runs) => {
-            Candidate { score: best.score.max(manual_runs.score), ..manual_runs }
+            Candidate { score: best.score.max(manual.score), ..manual }
         }
-        Some(best) if best.score >= manual_runs.score => best,
-        _ => manual_runs,
+        Some(best) if best.score >= manual.score => best,
+        _ => manual,
     }
 }
 
@@ -317,12 +235,15 @@ pub(super) fn manual_runs(
         return None;
     }
     let newest = layout.summary.runs.partition_point(|run| run.id > manual.newest);
+    if newest > oldest {
+        return None;
+    }
     let runs = Runs { newest, oldest };
     let cells = column.within(runs);
     let is_due = is_reducible(cells)
         || cells.iter().any(|cell| cell.superseded > 0)
         || deletes_share(layout, column, runs) > 0.0;
-    (newest <= oldest && is_due && column.is_free(runs)).then_some(runs)
+    (is_due && column.is_free(runs)).then_some(runs)
 }
 
 /// A merge of the column's newest runs, if a settled tree has fewer.
@@ -346,7 +267,7 @@ fn settle_candidate(
 #[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use super::super::tests::{table, tree};
-    use super::super::{Demand, Options, Summary};
+    use super::super::{Demand, ManualRange, Options, Plan, Summary};
     use super::*;
     use crate::plan;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use base::TableId;
+use base::{TableId, invariant};
 use bytes::Bytes;
 
 use super::{Piece, Summary};
@@ -93,6 +93,7 @@ impl<'a> Column<'a> {
 
     /// The cells of `runs`; they are adjacent.
     pub(super) fn within(&self, runs: Runs) -> &[Cell<'a>] {
+        debug_assert!(runs.newest <= runs.oldest, "{runs:?} holds no run");
         let from = self.cells.partition_point(|cell| cell.run < runs.newest);
         let to = self.cells.partition_point(|cell| cell.run <= runs.oldest);
         self.cells.get(from..to).unwrap_or_default()
@@ -164,6 +165,7 @@ impl<'a> Columns<'a> {
             let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes.max(1));
             cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
             let part = cell.bytes.max(1) as f64 / file.bytes.max(1) as f64;
+            invariant!(cell.bytes <= file.bytes, "a piece has no more bytes than its file");
             cell.superseded = (file.superseded.garbage(readers) as f64 * part).ceil() as u64;
         }
     }
@@ -188,12 +190,20 @@ impl<'a> Columns<'a> {
         let placed: Vec<_> = placed.collect();
         let mut all = Self::empty(edges.len().saturating_sub(1), placed.iter().map(|it| &it.2));
         for (run, piece, range) in placed {
+            invariant!(
+                range.start < range.end && range.end <= all.len(),
+                "every piece covers a column"
+            );
             let own = edges.get(range.start..=range.end).unwrap_or_default();
             let bytes_before = bytes_before(piece, own);
             let pointed = piece.file.value_bytes();
             let columns = all.get_mut(range).unwrap_or_default();
             for (column, mark) in columns.iter_mut().zip(bytes_before.windows(2)) {
                 let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
+                invariant!(
+                    column.cells.last().is_none_or(|above| above.run < run),
+                    "a run has at most one piece in a column"
+                );
                 let part = bytes as f64 / piece.file.bytes.max(1) as f64;
                 let values = (pointed as f64 * part) as u64;
                 let above = column.cells.last().map_or(0, |cell| cell.level);
@@ -210,6 +220,10 @@ impl<'a> Columns<'a> {
             }
         }
         for area in &summary.busy {
+            invariant!(
+                area.oldest <= area.newest,
+                "the newest run of a job is no older than its oldest"
+            );
             let newest = summary.runs.partition_point(|run| run.id > area.newest);
             let oldest = summary.runs.partition_point(|run| run.id >= area.oldest);
             // A job's inputs remain until it is installed. `oldest` counts the runs that are not older than
@@ -238,6 +252,7 @@ impl<'a> Columns<'a> {
         let mut over = 0_isize;
         let cells = begun.into_iter().take(columns).map(|begun| {
             over += begun;
+            invariant!(over >= 0, "no more ranges end than began");
             usize::try_from(over).unwrap_or(0)
         });
         let column = |cells| Column { cells: Vec::with_capacity(cells), busy: Vec::new() };
@@ -245,20 +260,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Files below this length have fewer than ten split keys, because there is one per partition of some hundred
-/// pages.
-pub(super) const SMALL_BYTES: u64 = 4 << 20;
-
 /// Estimated bytes of `piece`'s file before each of `edges`; the first and last edge are the piece's own.
 ///
-/// In a short file, which has few split keys, edges between two split keys are taken to be evenly spaced.
-/// Otherwise a part of it would seem empty and be merged in slices that are too large. In a long file such
-/// edges are taken to lie at the split key before them, because keys may be far apart there with nothing in
-/// between.
+/// In a short file, which has few split keys, edges between two split keys are taken to be evenly spaced:
+/// otherwise some columns would seem empty, and slices would be sized by that. In a long file such edges are
+/// taken to lie at the split key before them, because keys may be far apart there with nothing in between.
 fn bytes_before(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
     let file = &piece.file;
     let mut bytes_before: Vec<u64> = Vec::with_capacity(edges.len());
-    let few = file.bytes < SMALL_BYTES;
+    let few = file.is_short();
     let mut before = (None, 0);
     let splits = file.splits.iter().map(|(key, bytes)| (Some(Edge::Key(key)), *bytes));
     for (to, bytes) in splits.chain([(None, file.bytes)]) {
@@ -277,5 +287,7 @@ fn bytes_before(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
         bytes_before.extend((first..first + within).map(step));
         before = (to, bytes);
     }
+    invariant!(bytes_before.len() == edges.len(), "every edge of a piece has its bytes");
+    debug_assert!(bytes_before.is_sorted(), "bytes ascend with the edges: {bytes_before:?}");
     bytes_before
 }

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use base::TableId;
+use base::{TableId, invariant};
 
 use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
+use super::placed::{PlacedPiece, placed_pieces};
 use super::tree_layout::TreeLayout;
-use super::trivial::{PlacedPiece, pieces};
 
 /// Least bytes freed per byte written, however short space is.
 const GIVES_MIN: f64 = 0.1;
@@ -34,7 +34,7 @@ struct CutFile<'a> {
 /// A rewrite of one piece of the file that frees most per byte written; `None` if no file frees enough.
 pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     let mut files: BTreeMap<TableId, CutFile<'_>> = BTreeMap::new();
-    for placed in pieces(layout) {
+    for placed in placed_pieces(layout) {
         let own = Runs { newest: placed.run, oldest: placed.run };
         let file = files.entry(placed.piece.file.id).or_default();
         let columns = || placed.places.iter().filter_map(|(at, _)| layout.columns.all.get(*at));
@@ -53,11 +53,12 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
     let thin = files.into_values().filter(|it| !it.is_held && gives(it) >= least && fits(it));
     let file = thin.max_by(|one, other| gives(one).total_cmp(&gives(other)))?;
+    invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
     let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {
         layout.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
     });
-    let into = layout.summary.runs.get(run)?.id;
+    let into = layout.run_id(run)?;
     Some(Merge {
         inputs: vec![(into, vec![piece.clone()])],
         first: piece.first.clone(),

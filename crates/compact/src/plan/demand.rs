@@ -6,6 +6,8 @@
 //! time that readers lose to the runs is compared with the time of the merge, over the time that the merge
 //! will be of use.
 
+use base::invariant;
+
 /// Rates of use of a keyspace, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
@@ -41,7 +43,7 @@ impl Demand {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DemandMeter {
     /// The last counters observed.
-    seen: Option<UsageCounters>,
+    last: Option<UsageCounters>,
     demand: Demand,
 }
 
@@ -57,31 +59,39 @@ pub struct UsageCounters {
 }
 
 /// Time constants of the averages, seconds.
-const READS_FADE: f64 = 10.0;
-const WRITES_FADE: f64 = 60.0;
+const READS_FADE_SECONDS: f64 = 10.0;
+const WRITES_FADE_SECONDS: f64 = 60.0;
 /// Counters are sampled at most this often, seconds.
-const SAMPLE_INTERVAL: f64 = 0.2;
+const SAMPLE_INTERVAL_SECONDS: f64 = 0.2;
 
 impl DemandMeter {
     /// Updates the averages with `counted`, the current counters.
     pub fn observe(&mut self, counted: UsageCounters) -> Demand {
-        let Some(last) = self.seen else {
-            self.seen = Some(counted);
+        let Some(last) = self.last else {
+            self.last = Some(counted);
             return self.demand;
         };
         let elapsed = counted.at - last.at;
-        if elapsed < SAMPLE_INTERVAL {
+        if elapsed < SAMPLE_INTERVAL_SECONDS {
             return self.demand;
         }
-        self.seen = Some(counted);
+        invariant!(
+            counted.seeks >= last.seeks && counted.written >= last.written,
+            "counters of use only grow"
+        );
+        self.last = Some(counted);
         let blend = |old: f64, count: u64, fade: f64| {
             let weight = 1.0 - (-elapsed / fade).exp();
             old + (count as f64 / elapsed - old) * weight
         };
         let Demand { seeks, written } = self.demand;
         self.demand = Demand {
-            seeks: blend(seeks, counted.seeks.saturating_sub(last.seeks), READS_FADE),
-            written: blend(written, counted.written.saturating_sub(last.written), WRITES_FADE),
+            seeks: blend(seeks, counted.seeks.saturating_sub(last.seeks), READS_FADE_SECONDS),
+            written: blend(
+                written,
+                counted.written.saturating_sub(last.written),
+                WRITES_FADE_SECONDS,
+            ),
         };
         self.demand
     }

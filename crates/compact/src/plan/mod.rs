@@ -43,8 +43,11 @@ mod action;
 mod candidate;
 mod columns;
 mod cut_files;
+mod debt;
 mod demand;
 mod options;
+mod pick;
+mod placed;
 mod slice;
 mod summary;
 mod tree_layout;
@@ -63,12 +66,13 @@ mod window;
 mod tests;
 
 pub use action::{Merge, Move, Plan, Reason};
+pub use debt::Debt;
 pub use demand::{Demand, DemandMeter, UsageCounters};
 pub use options::{Options, filter_bits};
 pub use summary::{
     Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,
 };
-pub use tree_layout::{Debt, TreeLayout};
+pub use tree_layout::TreeLayout;
 pub use turnover::Turnover;
 
 /// The next action for the tree; `None` if there is nothing to do now.

@@ -1,8 +1,9 @@
 //! Turns a candidate into a merge: one slice of a series, no larger than the free space allows.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use base::RunId;
+use base::{RunId, invariant};
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
@@ -46,24 +47,18 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     from += region.iter().position(is_used)?;
     let room = layout.room();
     let most = layout.slice_bytes.min(room);
-    let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
+    let end = from + columns_in_slice(columns.get(from..to)?, candidate.runs, most);
     let runs = include_small_older_runs(layout, columns.get(from..end)?, candidate.runs);
     // Cut again: the slice must not exceed the columns that were found free for all of `runs`.
-    let end = cut(columns.get(from..end)?, runs, most)? + from;
-    let (from, end) = include_whole_pointer_tables(columns, runs, (from, end), most);
-    let region = columns.get(from..end)?;
+    let end = from + columns_in_slice(columns.get(from..end)?, runs, most);
+    invariant!(from < end, "a slice has a column");
+    let slice = include_whole_pointer_tables(columns, runs, from..end, most);
     // The slice has at least one column; if even that has no room, there is no merge.
-    let bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
-    if bytes > room {
+    let inputs = columns.get(slice.clone())?.iter().map(|column| input_bytes(column, runs));
+    if inputs.sum::<u64>() > room {
         return None;
     }
-    build_merge(
-        layout,
-        candidate.reason,
-        runs,
-        region,
-        (*layout.columns.edges.get(from)?, *layout.columns.edges.get(end)?),
-    )
+    build_merge(layout, candidate.reason, runs, slice)
 }
 
 /// The merge down to the oldest run that frees most for its cost; `None` if there is no room for any.
@@ -72,10 +67,8 @@ pub(super) fn space_merge(layout: &TreeLayout<'_>, whole: Runs) -> Option<Merge>
     let room = layout.room_to_free();
     let window = window::best(layout, whole, room)?;
     let most = layout.slice_bytes.min(room);
-    let (from, end) =
-        include_whole_pointer_tables(columns, whole, (window.start, window.end), most);
-    let edges = (*layout.columns.edges.get(from)?, *layout.columns.edges.get(end)?);
-    build_merge(layout, Reason::Space, whole, columns.get(from..end)?, edges)
+    let slice = include_whole_pointer_tables(columns, whole, window, most);
+    build_merge(layout, Reason::Space, whole, slice)
 }
 
 /// The merge of two adjacent runs in one column that frees most per byte: for when whole columns have no
@@ -95,12 +88,11 @@ pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
         })
     });
     let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
-    let edges = (*layout.columns.edges.get(number)?, *layout.columns.edges.get(number + 1)?);
-    build_merge(layout, Reason::Space, runs, layout.columns.all.get(number..=number)?, edges)
+    build_merge(layout, Reason::Space, runs, number..number + 1)
 }
 
 /// The number of `columns` that make one slice of about `most` bytes.
-fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
+fn columns_in_slice(columns: &[Column<'_>], runs: Runs, most: u64) -> usize {
     let total: u64 = columns.iter().map(|column| input_bytes(column, runs)).sum();
     // Two slices of equal size, if the rest would be too small to be worth a job.
     let target = if total > most && total / 3 < most / 2 { total / 2 } else { most };
@@ -109,7 +101,7 @@ fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
         bytes += input_bytes(column, runs);
         bytes <= target
     });
-    Some(fitting.count().max(1).min(columns.len()))
+    fitting.count().max(1).min(columns.len())
 }
 
 /// `runs` and the older runs that are small compared with them: including these saves a run at little cost.
@@ -132,6 +124,7 @@ fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], run
         if !is_small || !columns.iter().all(|column| column.is_free(wider)) {
             return wide;
         }
+        invariant!(wider.oldest > wide.oldest, "a slice grows by older runs only");
         wide = wider;
     }
 }
@@ -142,10 +135,12 @@ fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], run
 fn include_whole_pointer_tables(
     columns: &[Column<'_>],
     runs: Runs,
-    (mut from, mut end): (usize, usize),
+    slice: Range<usize>,
     most: u64,
-) -> (usize, usize) {
-    let region = columns.get(from..end).unwrap_or_default();
+) -> Range<usize> {
+    invariant!(slice.end <= columns.len(), "a slice lies within the columns");
+    let region = columns.get(slice.clone()).unwrap_or_default();
+    let Range { start: mut from, mut end } = slice;
     let mut bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
     // Whether column `next`, adjacent to column `edge`, is included.
     let mut joins = |edge: usize, next: Option<usize>| {
@@ -170,7 +165,7 @@ fn include_whole_pointer_tables(
     while joins(end.saturating_sub(1), Some(end)) {
         end += 1;
     }
-    (from, end)
+    from..end
 }
 
 fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
@@ -211,25 +206,31 @@ fn belongs_to_slice(
     fits && (is_gap || enough && cells.len() >= 2)
 }
 
+/// The merge of `runs` in the columns `slice`.
 fn build_merge(
     layout: &TreeLayout<'_>,
     reason: Reason,
     runs: Runs,
-    region: &[Column<'_>],
-    (from, to): (Edge<'_>, Edge<'_>),
+    slice: Range<usize>,
 ) -> Option<Merge> {
-    let Edge::Key(first) = from else { return None };
-    let end = match to {
+    let region = layout.columns.all.get(slice.clone())?;
+    let (from, to) = (layout.columns.edges.get(slice.start)?, layout.columns.edges.get(slice.end)?);
+    let Edge::Key(first) = *from else { return None };
+    let end = match *to {
         Edge::Key(key) => Some(key),
         Edge::End => None,
     };
+    invariant!(
+        region.iter().all(|column| column.is_free(runs)),
+        "a slice takes only runs that no job works on and that are not damaged"
+    );
     let cells = || region.iter().flat_map(|column| column.within(runs));
     // More runs than a job has memory for are merged in turns, newest first, because newer runs are shorter.
     let most = layout.options.runs_max.max(2);
     let numbers: BTreeSet<usize> = cells().map(|cell| cell.run).collect();
     if let Some(oldest) = numbers.iter().nth(most - 1).filter(|_| numbers.len() > most) {
         let runs = Runs { newest: runs.newest, oldest: *oldest };
-        return build_merge(layout, reason, runs, region, (from, to));
+        return build_merge(layout, reason, runs, slice);
     }
     let into = cells().map(|cell| cell.run).max()?;
     let mut inputs: Vec<(RunId, Vec<Piece>)> = Vec::new();
@@ -237,9 +238,9 @@ fn build_merge(
         let mut pieces: Vec<&Piece> =
             cells().filter(|cell| cell.run == number).map(|cell| cell.piece).collect();
         pieces.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        if let Some(run) = layout.summary.runs.get(number).filter(|_| !pieces.is_empty()) {
-            inputs
-                .push((run.id, pieces.into_iter().map(|piece| clip(piece, first, end)).collect()));
+        if !pieces.is_empty() {
+            let clipped = pieces.into_iter().map(|piece| clip(piece, first, end));
+            inputs.push((layout.run_id(number)?, clipped.collect()));
         }
     }
     let below = Runs { newest: into + 1, oldest: usize::MAX };

@@ -6,8 +6,11 @@ use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 
 use super::Demand;
-use super::columns::SMALL_BYTES;
 use crate::Horizon;
+
+/// Files below this length have fewer than ten split keys, because there is one per partition of some hundred
+/// pages.
+const SHORT_BYTES: u64 = 4 << 20;
 
 /// A table file. Immutable: made once per table and shared by all summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,9 +63,14 @@ impl FileSummary {
         self.values.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
+    /// Whether the file has too few split keys to locate its bytes.
+    pub(super) const fn is_short(&self) -> bool {
+        self.bytes < SHORT_BYTES
+    }
+
     /// Whether the file is short and the separated values that it points at are larger than itself.
     pub(super) fn is_of_pointers(&self) -> bool {
-        self.bytes < SMALL_BYTES && self.value_bytes() > self.bytes
+        self.is_short() && self.value_bytes() > self.bytes
     }
 }
 

@@ -284,7 +284,10 @@ pub(super) fn table(id: u64, level: u8, first: &str, end: &str, bytes: u64) -> P
 
 pub(super) fn tree(runs: Vec<Vec<Piece>>) -> Summary {
     let ids = (1..=runs.len() as u64).rev();
-    let runs = ids.zip(runs).map(|(id, pieces)| RunSummary { id: RunId(id), pieces });
+    let runs = ids.zip(runs).map(|(id, mut pieces)| {
+        pieces.sort_by(|a, b| a.first.cmp(&b.first));
+        RunSummary { id: RunId(id), pieces }
+    });
     Summary { runs: runs.collect(), unit_bytes: 10, ..Summary::default() }
 }
 

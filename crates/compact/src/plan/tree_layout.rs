@@ -1,8 +1,10 @@
 //! The tree as the planner sees it: columns and totals.
 
-use super::candidate;
+use base::{RunId, invariant};
+
 use super::columns::{Column, Columns};
-use super::{Options, Plan, Summary};
+use super::options::Options;
+use super::summary::{RunSummary, Summary};
 
 /// The columns and totals of a tree at one instant. Made once per summary; answers [`plan`](Self::plan) and
 /// [`debt`](Self::debt).
@@ -25,34 +27,19 @@ pub struct TreeLayout<'a> {
     superseded_bytes: u64,
 }
 
-/// Compaction debt: the work left in a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Debt {
-    /// Approximate bytes to merge until the tree is settled; 0 if it is settled.
-    pub bytes: u64,
-    /// Approximate bytes to merge for the user's manual compaction, including running jobs.
-    pub manual_bytes: u64,
-    /// Most pieces in one column: the read amplification of a get.
-    pub runs: usize,
-    /// Pieces of the fullest level of any column, over the fanout: at 1 a merge is due.
-    pub fullness: f64,
-    /// Space amplification: stored bytes over the estimated bytes after merging everything.
-    pub space: f64,
-    /// `space` over its maximum; 0 for a tree of a few tables. Versions kept for ended snapshots count as
-    /// content here, so that the end of a snapshot does not suddenly slow down writers.
-    pub space_fullness: f64,
-}
-
 impl<'a> TreeLayout<'a> {
     /// The columns and totals of `summary`.
     #[must_use]
     pub fn new(summary: &'a Summary, options: &'a Options) -> Self {
+        check_summary(summary);
         let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
         // A file with several pieces counts several times: exact enough for the job size.
         let slice = options.slice_of(pieces.map(|piece| piece.file.bytes).sum());
         let columns = Columns::new(summary, slice / 4);
         let (live, dead) = columns.live_and_dead();
-        let newer = live - columns.all.iter().map(Column::oldest_live_bytes).sum::<u64>();
+        let oldest = columns.all.iter().map(Column::oldest_live_bytes).sum::<u64>();
+        invariant!(oldest <= live, "the oldest cells are a part of all");
+        let newer = live.saturating_sub(oldest);
         let cells = columns.all.iter().flat_map(|column| &column.cells);
         let mut run_bytes = vec![0; summary.runs.len()];
         let mut superseded = 0;
@@ -74,42 +61,6 @@ impl<'a> TreeLayout<'a> {
         }
     }
 
-    /// The next action; `None` if there is nothing to do now.
-    #[must_use]
-    pub fn plan(&self) -> Option<Plan> {
-        candidate::plan(self)
-    }
-
-    /// The compaction debt: the work left until the tree is settled.
-    #[must_use]
-    pub fn debt(&self) -> Debt {
-        let columns = &self.columns.all;
-        let (mut bytes, mut manual_bytes) = candidate::work(self);
-        for area in &self.summary.busy {
-            bytes += area.bytes.max(1);
-            if self
-                .summary
-                .manual
-                .as_ref()
-                .is_some_and(|manual| candidate::overlaps_manual(area, manual))
-            {
-                manual_bytes += area.bytes.max(1);
-            }
-        }
-        // A few tables are merged quickly, so their garbage is no reason to slow down writers.
-        let is_small =
-            self.stored_bytes < self.summary.unit_bytes.saturating_mul(32) && !self.is_tight();
-        let fullness = columns.iter().map(|column| candidate::fullness(self, column));
-        Debt {
-            bytes,
-            manual_bytes,
-            runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
-            fullness: fullness.fold(0.0, f64::max),
-            space: self.space(),
-            space_fullness: if is_small { 0.0 } else { self.space_written() / self.space_max() },
-        }
-    }
-
     /// Space amplification: stored bytes over the estimated bytes after merging everything.
     ///
     /// Bytes outside every piece count until their file is obsolete. Separated values count if tables point
@@ -120,8 +71,15 @@ impl<'a> TreeLayout<'a> {
     }
 
     /// As [`Self::space`], but versions kept for ended reads count as content.
-    fn space_written(&self) -> f64 {
+    pub(super) fn space_written(&self) -> f64 {
         self.space_over(self.live_bytes + self.superseded_bytes)
+    }
+
+    /// The id of the run with index `run`.
+    pub(super) fn run_id(&self, run: usize) -> Option<RunId> {
+        let id = self.summary.runs.get(run).map(|run| run.id);
+        invariant!(id.is_some(), "every cell belongs to a run of the summary");
+        id
     }
 
     fn space_over(&self, live: u64) -> f64 {
@@ -178,4 +136,21 @@ impl<'a> TreeLayout<'a> {
         let Some(free) = self.summary.free_bytes else { return u64::MAX };
         free.saturating_sub(self.summary.busy.iter().map(|area| area.bytes).sum())
     }
+}
+
+/// Checks what the planner relies on (I4): the order of runs and of the pieces in each.
+fn check_summary(summary: &Summary) {
+    invariant!(summary.runs.is_sorted_by(|a, b| a.id > b.id), "runs are listed newest first");
+    invariant!(
+        (0.0..=1.0).contains(&summary.superseding),
+        "the superseding part of newer runs is a share"
+    );
+    let is_ordered = |run: &RunSummary| {
+        run.pieces.iter().all(|piece| piece.end.as_ref().is_none_or(|end| piece.first < *end))
+            && run.pieces.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end <= b.first))
+    };
+    invariant!(
+        summary.runs.iter().all(is_ordered),
+        "the pieces of a run ascend and do not overlap"
+    );
 }

@@ -12,13 +12,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::TableId;
+use base::{TableId, invariant};
 
 use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
+use super::placed::{PlacedPiece, placed_pieces};
 use super::tree_layout::TreeLayout;
-use super::trivial::{PlacedPiece, pieces};
 
 /// Most bytes of values that one job copies; a single file may exceed it.
 const COPIED_BYTES_MAX: u64 = 256 << 20;
@@ -91,6 +91,7 @@ impl ValueFileGarbage {
             collect.push(file);
         }
         collect.sort_unstable();
+        invariant!(collect.is_sorted_by(|a, b| a < b), "a file is collected once per job");
         collect
     }
 
@@ -108,7 +109,10 @@ impl ValueFileGarbage {
         let points = |placed: &PlacedPiece<'_>| {
             placed.piece.file.values.iter().any(|(file, _)| self.files.contains_key(file))
         };
-        pieces(layout).into_iter().filter(|placed| points(placed) && is_free(placed)).collect()
+        placed_pieces(layout)
+            .into_iter()
+            .filter(|placed| points(placed) && is_free(placed))
+            .collect()
     }
 
     /// Bytes of the tables to rewrite until all these files are obsolete.
@@ -132,7 +136,7 @@ impl ValueFileGarbage {
         let oldest = places.iter().all(|(number, place)| {
             layout.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
         });
-        let id = layout.summary.runs.get(run)?.id;
+        let id = layout.run_id(run)?;
         Some(Merge {
             inputs: vec![(id, vec![piece.clone()])],
             first: piece.first.clone(),

@@ -9,6 +9,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use base::invariant;
+
 use super::candidate::{is_reducible, reclaimed};
 use super::columns::{Column, Runs};
 use super::tree_layout::TreeLayout;
@@ -54,10 +56,13 @@ pub(super) fn best(layout: &TreeLayout<'_>, whole: Runs, room: u64) -> Option<Ra
         runs.extend(column.cells.iter().map(|cell| cell.run));
         runs.len() <= runs_max
     });
-    match fitting.count() {
-        0 => Some(window),
-        columns => Some(window.start..window.start + columns),
-    }
+    let end = match fitting.count() {
+        0 => window.end,
+        columns => window.start + columns,
+    };
+    let window = window.start..end;
+    invariant!(!window.is_empty(), "a window has a column");
+    Some(window)
 }
 
 /// The cost of merging columns, and the bytes that it frees.
