@@ -5,7 +5,7 @@
 
 use base::limits::VALUE_BYTES_MAX;
 
-use crate::MergeOperator;
+use crate::operator::MergeOperator;
 
 /// Adds signed 64-bit numbers. A missing base counts as 0; sums wrap around.
 #[derive(Clone, Copy, Debug)]

@@ -45,6 +45,10 @@ pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
         let ranges = union(&mut hot);
         let bytes: usize = ranges.iter().map(KeyRange::key_bytes).sum();
         if ranges.len() <= HOT_RANGES_MAX && bytes <= HOT_BYTES_MAX {
+            debug_assert!(
+                ranges.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end <= b.first)),
+                "hot ranges are disjoint: {ranges:?}"
+            );
             return ranges;
         }
         // Bounded: heat has at most 256 values, and each halving shortens the list. Among pages of equal heat

@@ -11,8 +11,8 @@ mod tests;
 use std::ops::Range;
 
 use base::{
-    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, StoreId, TableId, put_bytes,
-    put_u32, put_u64, put_u128, put_varint,
+    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, StoreId, TableId, invariant,
+    put_bytes, put_u32, put_u64, put_u128, put_varint,
 };
 use media::Medium;
 
@@ -141,7 +141,8 @@ impl Job {
         put_varint(&mut out, self.horizon.seqnos().len() as u64);
         let mut before = 0;
         for seqno in self.horizon.seqnos() {
-            put_varint(&mut out, seqno.get() - before);
+            invariant!(seqno.get() >= before, "the numbers of a horizon ascend");
+            put_varint(&mut out, seqno.get().saturating_sub(before));
             before = seqno.get();
         }
         self.output.put(&mut out);

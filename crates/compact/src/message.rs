@@ -1,7 +1,7 @@
 //! The frame of encoded jobs and outcomes: magic, version, body, checksum. Also the encoding of key ranges.
 
 use base::limits::KEY_BYTES_MAX;
-use base::{Cursor, Error, Result, hash64, put_bytes, put_u32, put_u64};
+use base::{Cursor, Error, Result, hash64, invariant, put_bytes, put_u32, put_u64};
 use bytes::Bytes;
 
 use crate::KeyRange;
@@ -26,6 +26,10 @@ const CHECKSUM_BYTES: usize = 8;
 impl MessageKind {
     /// Starts a message of `version`: magic and version. The caller appends the body.
     pub(crate) fn start(&self, version: u32) -> Vec<u8> {
+        invariant!(
+            (1..=self.version).contains(&version),
+            "messages are written in a known version"
+        );
         let mut out = self.magic.to_vec();
         put_u32(&mut out, version);
         out

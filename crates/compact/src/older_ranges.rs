@@ -38,6 +38,10 @@ impl OlderRanges {
                 _ => merged.push(range),
             }
         }
+        debug_assert!(
+            merged.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end < b.first)),
+            "joined ranges leave gaps: {merged:?}"
+        );
         Self { ranges: merged, at: 0 }
     }
 

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base::limits::VALUE_BYTES_MAX;
-use base::{Account, Charge, Result, Trailer};
+use base::{Account, Charge, Result, Trailer, invariant};
 
 use crate::MergeOperator;
 
@@ -60,6 +60,7 @@ impl Operands {
         {
             return false;
         }
+        invariant!(self.charge.bytes() >= needed, "held operands are charged");
         self.bytes.extend_from_slice(operand);
         self.ends.push((trailer, self.bytes.len()));
         true
@@ -83,7 +84,9 @@ impl Operands {
             None => 0,
         };
         self.ends.iter().enumerate().map(move |(index, (trailer, end))| {
-            (*trailer, self.bytes.get(start_of(index)..*end).unwrap_or_default())
+            let operand = self.bytes.get(start_of(index)..*end);
+            invariant!(operand.is_some(), "every held operand has its bytes");
+            (*trailer, operand.unwrap_or_default())
         })
     }
 

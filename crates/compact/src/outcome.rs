@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use base::{Cursor, Error, Result, TableId, put_bytes, put_u32, put_u64, put_varint};
+use base::{Cursor, Error, Result, TableId, invariant, put_bytes, put_u32, put_u64, put_varint};
 use table::{Properties, Summary, ValuesSummary};
 
 use crate::message::{MESSAGE_BYTES_MAX, MessageKind, list};
@@ -147,8 +147,9 @@ fn put_hot(out: &mut Vec<u8>, hot: &[Range<u32>]) {
     put_varint(out, hot.len() as u64);
     let mut before = 0;
     for pages in hot {
-        put_varint(out, u64::from(pages.start - before));
-        put_varint(out, u64::from(pages.end - pages.start));
+        invariant!(before <= pages.start && pages.start <= pages.end, "hot page ranges ascend");
+        put_varint(out, u64::from(pages.start.saturating_sub(before)));
+        put_varint(out, u64::from(pages.end.saturating_sub(pages.start)));
         before = pages.end;
     }
 }

@@ -19,7 +19,9 @@
 
 use std::sync::Arc;
 
-use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
+use base::{
+    Account, EntryKind, Error, Result, Seqno, Trailer, broken_invariant, expiry, invariant,
+};
 use table::Pointer;
 
 use crate::operands::Operands;
@@ -158,6 +160,11 @@ impl Retention {
     }
 
     fn begin_key(&mut self, key: &[u8], covering: &[Seqno]) {
+        invariant!(
+            self.operands.is_empty() && self.tombstones.is_empty(),
+            "nothing of the previous key is pending"
+        );
+        debug_assert!(covering.is_sorted_by(|a, b| a >= b), "range deletes come newest first");
         self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -203,6 +210,7 @@ impl Retention {
             };
             *reason += 1;
         }
+        debug_assert!(self.counts.is_balanced(), "{:?}", self.counts);
         Ok(())
     }
 
@@ -219,6 +227,7 @@ impl Retention {
     /// Counts `versions` versions that block passthrough kept without showing them here. The key before them
     /// must be ended. Each is a put and the newest version of its key; the last one is `key` at `seqno`.
     pub(crate) fn note_passed_block(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+        invariant!(versions > 0 && !self.has_key, "the key before a passed block is ended");
         self.counts.read += versions;
         self.counts.kept += versions;
         self.begin_key(key, &[]);
@@ -330,10 +339,9 @@ impl Retention {
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        let (Some(newest), Some(operator)) =
-            (self.operands.newest(), self.rules.operator.as_deref())
-        else {
-            return Ok(false);
+        let Some(newest) = self.operands.newest() else { return Ok(false) };
+        let Some(operator) = self.rules.operator.as_deref() else {
+            return Err(broken_invariant!("operands are held only if there is an operator"));
         };
         let merged = match base {
             OperandBase::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
@@ -405,6 +413,7 @@ impl Retention {
         kept: &mut Vec<Seqno>,
     ) {
         let older = self.rules.older.overlaps(start, end);
+        debug_assert!(seqnos.is_sorted_by(|a, b| a > b), "range deletes come newest first");
         let horizon = &self.rules.horizon;
         let oldest_reader = horizon.seqnos().first();
         let mut newer = None;

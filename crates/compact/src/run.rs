@@ -9,6 +9,7 @@
 //! range deletes (I10).
 
 mod block_passthrough;
+mod env;
 mod input_check;
 mod loser_tree;
 mod outputs;
@@ -16,65 +17,33 @@ mod read_ahead;
 mod read_queue;
 mod source;
 
+pub use env::Env;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use base::limits::PAGE_BYTES;
-use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
-use media::{Medium, Purpose};
-use table::{Bounds, Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
+use base::{Charge, EntryKind, Error, Result, TableId, Trailer, broken_invariant, invariant};
+use media::Purpose;
+use table::{Bounds, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
 use crate::{
-    Job, KeyRange, OlderRanges, Operators, Outcome, RetainedVersion, Retention, RetentionRules,
+    Job, KeyRange, MergeOperator, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules,
     ValueSeparator,
 };
 use block_passthrough::{BlockPassthrough, needs_no_decision};
+use env::source_bytes;
 use input_check::InputCheck;
 use loser_tree::LoserTree;
 use outputs::Outputs;
 use read_queue::ReadQueue;
 use source::{Reading, Source};
 
-/// Media, operators and accounts of a run.
-#[derive(Clone, Debug)]
-pub struct Env {
-    /// The medium of inputs and outputs.
-    pub medium: Arc<dyn Medium>,
-    /// The dictionaries that pages and the job name.
-    pub dictionaries: Arc<dyn Dictionaries>,
-    /// The merge operators that this process knows.
-    pub operators: Arc<Operators>,
-    /// Charged with the memory of a run, except for `tables`.
-    pub account: Account,
-    /// Charged with the metadata that open input tables pin.
-    pub tables: Account,
-    /// Bytes for read buffers, approximately. More memory makes reads longer, up to 256 KiB.
-    pub read_bytes: usize,
-}
-
 /// Most entries of one step: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
 
 /// A step ends when its values have this many bytes.
 const STEP_BYTES: usize = 512 << 10;
-
-/// Most pages per read: every device reaches its full rate with reads of this length.
-const CHUNK_PAGES_MAX: usize = 64;
-
-/// Fewest pages per read, used when there are many runs.
-const CHUNK_PAGES_MIN: usize = 8;
-
-/// Read buffers per run: the chunk in use and the chunk in flight.
-const CHUNKS: usize = 2;
-
-/// Memory of a source besides its read buffers: a decoded block, a metadata page, keys.
-const SOURCE_BYTES: usize = 128 << 10;
-
-impl Env {
-    /// Least memory that each input run needs, bytes.
-    pub const RUN_BYTES_MIN: usize = CHUNKS * CHUNK_PAGES_MIN * PAGE_BYTES + SOURCE_BYTES;
-}
 
 /// A job in progress.
 pub struct Run {
@@ -112,43 +81,11 @@ impl Run {
     /// dictionary is missing, `Retry` if memory is short.
     pub fn new(mut job: Job, env: &Env) -> Result<Self> {
         job.check()?;
-        let operator = match &job.operator {
-            None => None,
-            Some(name) => Some(env.operators.get(name).cloned().ok_or_else(|| {
-                Error::invalid("merge operator")
-                    .at(format_args!("job {}", job.id))
-                    .expected(format_args!("`{name}`"))
-                    .got("a process that does not know it")
-            })?),
-        };
-        let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
-        let spec = Spec {
-            store: job.store,
-            table: job.output.ids.start,
-            keyspace: job.keyspace,
-            codec: job.output.codec,
-            level: job.output.zstd_level,
-            dictionary,
-            filter_bits: job.output.filter_bits,
-            purpose: Purpose::Compaction,
-        };
-        let (ids, max) = (job.output.ids.clone(), job.output.table_bytes_max);
-        let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
-            store: job.store,
-            file: job.values.ids.start,
-            keyspace: job.keyspace,
-            codec: job.output.codec,
-            level: job.output.zstd_level,
-            purpose: Purpose::Compaction,
-        });
-        let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
-        let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);
-        let outputs = Outputs::new(&env.medium, spec, ids, max, separator, &env.account);
+        let operator = operator(&job, env)?;
+        let outputs = outputs(&job, env)?;
         let runs = job.inputs.len();
-        let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
-            .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
-        let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
-        let charge = env.account.charge((runs * source_bytes) as u64)?;
+        let chunk_pages = env.chunk_pages(runs);
+        let charge = env.account.charge((runs * source_bytes(chunk_pages)) as u64)?;
         let rules = RetentionRules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
@@ -164,7 +101,7 @@ impl Run {
             common_prefix_bytes: 0,
         };
         let hot = std::mem::take(&mut job.hot);
-        let mut it = Self {
+        let mut run = Self {
             retention: Retention::new(rules, &env.account)?,
             reads: ReadQueue::new(&*env.medium, runs),
             reading,
@@ -179,8 +116,8 @@ impl Run {
             pages_passed: 0,
             charge,
         };
-        it.set_hot(hot)?;
-        Ok(it)
+        run.set_hot(hot)?;
+        Ok(run)
     }
 
     /// Replaces [`Job::hot`] by `hot`. Call it before the first step.
@@ -188,6 +125,10 @@ impl Run {
     /// # Errors
     /// `Retry` if memory is short: then there are no hot ranges.
     pub fn set_hot(&mut self, hot: Vec<KeyRange>) -> Result<()> {
+        invariant!(
+            matches!(self.stage, Stage::CheckInputs(_)),
+            "hot ranges are set before the merge begins"
+        );
         // Three copies: in this run, in the job's planner and in the job's verification.
         let bytes = hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
         self.charge.grow(bytes.sum::<usize>() as u64)?;
@@ -268,14 +209,19 @@ impl Run {
     fn merge(&mut self) -> Result<Option<Outcome>> {
         let mut bytes = 0;
         for _ in 0..STEP_ENTRIES {
-            let Stage::Merge(losers) = &mut self.stage else { break };
-            let winner = losers.winner();
+            let Stage::Merge(loser_tree) = &mut self.stage else {
+                return Err(broken_invariant!("a run merges only once its loser tree is built"));
+            };
+            let winner = loser_tree.winner();
             if let Some(before) = self.passthrough.set_winner(winner)
                 && let Some(source) = self.sources.get_mut(before)
             {
                 source.keep_stored(false);
             }
-            let Some(source) = self.sources.get_mut(winner) else { break };
+            let source = self
+                .sources
+                .get_mut(winner)
+                .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
             if source.is_at_block_start() {
                 self.passthrough.note_block_start();
                 source.keep_stored(self.passthrough.keeps_stored());
@@ -303,7 +249,9 @@ impl Run {
     #[inline]
     fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
-        let Stage::Merge(losers) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(loser_tree) = &mut self.stage else {
+            return Err(broken_invariant!("a run merges only once its loser tree is built"));
+        };
         let mut is_writing = false;
         let mut base = None;
         if let Some((key, trailer, value)) = sources.get(winner).and_then(Source::entry)
@@ -314,7 +262,9 @@ impl Run {
         }
         let mut keep =
             |kept: RetainedVersion<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
-        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let source = sources
+            .get_mut(winner)
+            .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
         let Some((key, trailer, value)) = source.entry() else {
             self.retention.end_key(&mut keep)?;
             return Ok(None);
@@ -337,18 +287,22 @@ impl Run {
         let moved = source.advance(&self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        losers.replay(head, &|a, b| order(sources, a, b));
+        loser_tree.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
     /// Copies the block at whose first entry the winner stands to the output without decoding it. Returns its
     /// bytes, `None` if the block cannot be copied.
     fn pass_block(&mut self, winner: usize) -> Result<Option<usize>> {
-        let Stage::Merge(losers) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(loser_tree) = &mut self.stage else {
+            return Err(broken_invariant!("a run merges only once its loser tree is built"));
+        };
         let sources = &mut self.sources;
-        let next = losers.runner_up(&|a, b| order(sources, a, b));
+        let next = loser_tree.runner_up(&|a, b| order(sources, a, b));
         let next = next.and_then(|next| sources.get(next)?.entry()).map(|(key, ..)| key.to_vec());
-        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let source = sources
+            .get_mut(winner)
+            .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
         let block = match source.block() {
             Ok(block) => block,
             Err(error) => {
@@ -377,27 +331,81 @@ impl Run {
         let moved = source.pass_block(entries, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        losers.replay(head, &|a, b| order(sources, a, b));
+        loser_tree.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
     fn finish(&mut self) -> Result<Outcome> {
+        invariant!(
+            self.sources.iter().all(|source| source.entry().is_none()),
+            "a merge ends once every source is at its end"
+        );
+        let counts = *self.retention.counts();
+        invariant!(counts.is_balanced(), "every version read is either kept or dropped");
         let (tables, values) = self.outputs.finish()?;
+        let entries = tables.iter().map(|table| table.properties.entries).sum::<u64>();
+        invariant!(entries == counts.kept, "every version kept is written");
         Ok(Outcome {
             job: self.job.id,
             epoch: self.job.epoch,
             part: self.job.part,
             tables,
             values,
-            counts: *self.retention.counts(),
+            counts,
             bytes_read: self.bytes_read(),
             pages_passed: self.pages_passed,
         })
     }
 }
 
+/// The job's merge operator.
+///
+/// # Errors
+/// `Invalid` if this process lacks it.
+fn operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
+    let Some(name) = &job.operator else { return Ok(None) };
+    let operator = env.operators.get(name).cloned().ok_or_else(|| {
+        Error::invalid("merge operator")
+            .at(format_args!("job {}", job.id))
+            .expected(format_args!("`{name}`"))
+            .got("a process that does not know it")
+    })?;
+    Ok(Some(operator))
+}
+
+/// The writers of the job's outputs.
+///
+/// # Errors
+/// `Corrupt` if the dictionary is missing.
+fn outputs(job: &Job, env: &Env) -> Result<Outputs> {
+    let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
+    let spec = Spec {
+        store: job.store,
+        table: job.output.ids.start,
+        keyspace: job.keyspace,
+        codec: job.output.codec,
+        level: job.output.zstd_level,
+        dictionary,
+        filter_bits: job.output.filter_bits,
+        purpose: Purpose::Compaction,
+    };
+    let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
+        store: job.store,
+        file: job.values.ids.start,
+        keyspace: job.keyspace,
+        codec: job.output.codec,
+        level: job.output.zstd_level,
+        purpose: Purpose::Compaction,
+    });
+    let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
+    let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);
+    let (ids, table_bytes_max) = (job.output.ids.clone(), job.output.table_bytes_max);
+    Ok(Outputs::new(&env.medium, spec, ids, table_bytes_max, separator, &env.account))
+}
+
 /// Orders two sources whose abbreviated keys are equal. If all else is equal, the newer run comes first.
 fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
+    debug_assert!(a < sources.len() && b < sources.len(), "sources {a} and {b} exist");
     match (sources.get(a), sources.get(b)) {
         (Some(one), Some(other)) => one.order(other).then_with(|| a.cmp(&b)),
         _ => a.cmp(&b),

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, EntryKind, ErrorKind, Result, TableId, Trailer, expiry};
+use base::{Account, EntryKind, ErrorKind, Result, TableId, Trailer, expiry, invariant};
 use bytes::Bytes;
 use media::Medium;
 use table::{Pointer, Values, ValuesSpec, ValuesSummary, ValuesWriter};
@@ -42,6 +42,11 @@ impl ValueSeparator {
         collect: Vec<TableId>,
         account: &Account,
     ) -> Self {
+        invariant!(collect.is_sorted_by(|a, b| a < b), "files to collect ascend");
+        invariant!(
+            spec.as_ref().is_none_or(|spec| collect.binary_search(&spec.file).is_err()),
+            "the value file being written is not collected"
+        );
         let (medium, account) = (Arc::clone(medium), account.clone());
         Self { medium, account, spec, bytes_min, collect, open: BTreeMap::new(), writer: None }
     }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, PageSeed, Result};
+use base::{Account, Charge, Error, PageSeed, Result, invariant};
 use media::{Buf, File, Purpose};
 use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify_page};
 
@@ -161,6 +161,11 @@ impl Verification {
                 table: Some(table),
             });
         } else {
+            invariant!(
+                self.tables
+                    .is_sorted_by(|a, b| a.properties().end_key() <= b.properties().first_key),
+                "verified tables ascend and do not overlap"
+            );
             return Ok(Some(std::mem::take(&mut self.tables)));
         }
         Ok(None)
@@ -232,7 +237,8 @@ impl Verification {
         hot: &mut dyn FnMut(HotPage<'_>),
     ) -> Result<()> {
         let OpenOutput { page, pages, footer_digest, .. } = open_output;
-        let count = CHUNK_PAGES.min(pages - page);
+        invariant!(page < pages, "a file that is being verified has pages left");
+        let count = CHUNK_PAGES.min(pages.saturating_sub(page));
         let at = u64::from(page) * PAGE_BYTES as u64;
         let place = |error: Error| error.at(&open_output.name);
         let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);

@@ -49,7 +49,7 @@ impl Turnover {
     #[must_use]
     pub fn superseding(&self) -> f64 {
         let prior = (self.tree_bytes * PRIOR).max(1.0);
-        (self.superseding_bytes + prior) / (self.newer_bytes + prior)
+        ((self.superseding_bytes + prior) / (self.newer_bytes + prior)).min(1.0)
     }
 }
 

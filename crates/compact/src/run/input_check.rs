@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Charge, Error, Result, TableId};
+use base::{Charge, Error, Result, TableId, invariant};
 use bytes::Bytes;
 use table::{Bounds, Properties, RangeDelete, RangeDeletes};
 
@@ -49,6 +49,7 @@ impl InputCheck {
 
     /// The open first piece of run `number`; `None` if it was taken before.
     pub(super) fn take_opened(&mut self, number: usize) -> Option<Opened> {
+        invariant!(self.pieces.is_empty(), "sources start once every input is checked");
         self.opened.get_mut(number)?.take()
     }
 
@@ -124,6 +125,7 @@ impl InputCheck {
         }
         // Four times: the list, its sorted copy, and the two results.
         charge.grow(4 * self.bytes)?;
+        invariant!(self.pieces.is_empty(), "range deletes of every input are collected");
         let deletes = std::mem::take(&mut self.range_deletes);
         let all = RangeDeletes::build_for(deletes, self.horizon.seqnos());
         let (mut kept, mut seqnos) = (Vec::new(), Vec::new());
@@ -141,6 +143,8 @@ impl InputCheck {
             };
             kept.extend(seqnos.drain(..).map(delete));
         }
-        Ok((all, RangeDeletes::build(kept)))
+        let kept = RangeDeletes::build(kept);
+        invariant!(kept.len() <= all.len(), "retention only drops range deletes");
+        Ok((all, kept))
     }
 }

@@ -6,6 +6,8 @@
 
 use std::cmp::Ordering;
 
+use base::invariant;
+
 /// A source, and the abbreviated key of its current entry.
 #[derive(Clone, Copy, Debug)]
 struct Player {
@@ -33,11 +35,15 @@ impl LoserTree {
         head: impl Fn(usize) -> u64,
         order: &impl Fn(usize, usize) -> Ordering,
     ) -> Self {
-        let mut losers = Self { losers: vec![FREE; sources.max(1)] };
+        let mut tree = Self { losers: vec![FREE; sources.max(1)] };
         for source in 0..sources {
-            losers.play(Player { head: head(source), source }, order);
+            tree.play(Player { head: head(source), source }, order);
         }
-        losers
+        invariant!(
+            sources == 0 || tree.losers.iter().all(|player| player.source < sources),
+            "after the first round every match has a loser"
+        );
+        tree
     }
 
     /// The smallest source.
@@ -79,7 +85,10 @@ impl LoserTree {
         let mut winner = player;
         let mut place = self.leaf(player.source);
         while place > 0 {
-            let Some(slot) = self.losers.get_mut(place) else { return };
+            let Some(slot) = self.losers.get_mut(place) else {
+                invariant!(false, "every match of a source is in the tree");
+                return;
+            };
             let loser = *slot;
             if loser.source == usize::MAX {
                 *slot = winner;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Result, TableId};
+use base::{Account, Result, TableId, broken_invariant, invariant};
 use bytes::Bytes;
 use media::Medium;
 use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
@@ -72,11 +72,13 @@ impl Outputs {
 
     /// Sets the hot ranges (ascending) that tables report pages of. Call it before the first version.
     pub(super) fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        invariant!(self.writer.is_none(), "hot ranges are set before the first version");
         self.hot = ranges;
     }
 
     /// Sets the surviving range deletes. Call it before the first version.
     pub(super) fn set_range_deletes(&mut self, range_deletes: RangeDeletes) {
+        invariant!(self.writer.is_none(), "range deletes are set before the first version");
         self.range_deletes = range_deletes;
     }
 
@@ -140,6 +142,10 @@ impl Outputs {
 
     /// Ends the current table; the next one begins at `key`.
     fn cut(&mut self, key: &[u8]) -> Result<()> {
+        invariant!(
+            self.begins_at.as_ref().is_none_or(|begin| **begin < *key),
+            "output tables ascend"
+        );
         let key = Bytes::copy_from_slice(key);
         self.end_table(Some(&key))?;
         self.begins_at = Some(key);
@@ -173,6 +179,10 @@ impl Outputs {
             self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
         }
         self.end_table(None)?;
+        invariant!(
+            self.fragments_done == self.range_deletes.len(),
+            "every surviving range delete is written"
+        );
         self.values = self.separator.finish()?;
         if !self.done.is_empty() {
             let tables = self.done.iter().map(|table| table::file_name(table.table));
@@ -205,6 +215,9 @@ fn create(
     spec: &Spec,
     account: &Account,
 ) -> Result<Writer> {
+    if ids.is_empty() {
+        return Err(broken_invariant!("every output has a reserved id"));
+    }
     let table = ids.start;
     ids.start = TableId(table.0.saturating_add(1));
     Writer::create(medium, Spec { table, ..spec.clone() }, account)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, PageSeed, Result};
+use base::{Account, Error, PageSeed, Result, invariant};
 use bytes::Bytes;
 use media::Buf;
 use table::{Pages, Span, Table, reread, verify_page};
@@ -140,9 +140,9 @@ impl ReadAhead {
             self.verify(span.first, &buf)?;
             return Ok(Pages::Run(buf));
         }
-        let chunk = self.chunk.as_ref().filter(|chunk| chunk.pages(span).is_some());
-        let chunk = chunk.ok_or_else(|| self.short(span))?;
-        self.verify(span.first, chunk.pages(span).unwrap_or_default())?;
+        let chunk = self.chunk.as_ref().and_then(|chunk| Some((chunk, chunk.pages(span)?)));
+        let (chunk, pages) = chunk.ok_or_else(|| self.short(span))?;
+        self.verify(span.first, pages)?;
         let (buf, at) = (Arc::clone(&chunk.buf), (span.first - chunk.first) as usize);
         Ok(Pages::Part { buf, at: at * PAGE_BYTES, pages: span.pages })
     }
@@ -208,6 +208,7 @@ impl ReadAhead {
 
     /// A buffer of `pages` pages; the spare one if its length fits.
     fn buffer(&mut self, pages: u32) -> Buf {
+        invariant!(pages > 0, "a read has pages");
         let pages = pages as usize;
         let spare = self.spare.take_if(|spare| spare.len() == pages * PAGE_BYTES);
         spare.unwrap_or_else(|| Buf::pages(pages))
@@ -247,6 +248,10 @@ impl ReadAhead {
     }
 
     fn verify(&self, first: u32, pages: &[u8]) -> Result<()> {
+        invariant!(
+            !pages.is_empty() && pages.len().is_multiple_of(PAGE_BYTES),
+            "whole pages are verified"
+        );
         for (number, page) in (first..).zip(pages.chunks_exact(PAGE_BYTES)) {
             verify_page(self.seed, number, page).map_err(|error| self.place(error, number))?;
         }

@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer};
+use base::{
+    Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer, broken_invariant, invariant,
+};
 use table::{Accounts, Bounds, RawBlock, Step, Table, TableCursor};
 
-use super::Env;
+use super::env::Env;
 use super::read_ahead::ReadAhead;
 use super::read_queue::ReadQueue;
 use crate::KeyRange;
@@ -58,7 +60,7 @@ pub(super) struct Source {
     pieces: Vec<Input>,
     /// The next piece, if it is open already.
     opened: Option<Opened>,
-    table_open: Option<OpenTable>,
+    table: Option<OpenTable>,
     /// The table opened last.
     read_last: Option<TableId>,
     /// The abbreviated key: eight bytes of the current key behind the common prefix, as a number with the
@@ -85,19 +87,15 @@ impl Source {
     pub(super) fn new(mut pieces: Vec<Input>) -> Self {
         pieces.reverse();
         let (head, trailer) = (u64::MAX, Trailer::from_word(0));
-        Self {
-            pieces,
-            opened: None,
-            table_open: None,
-            read_last: None,
-            head,
-            trailer,
-            bytes_read: 0,
-        }
+        Self { pieces, opened: None, table: None, read_last: None, head, trailer, bytes_read: 0 }
     }
 
     /// Supplies the first piece if it is open already.
     pub(super) fn set_opened(&mut self, first: Option<Opened>) {
+        invariant!(
+            first.as_ref().map(|(table, _)| table.id()) == self.pieces.last().map(|piece| piece.id),
+            "the piece left open is the first of its run"
+        );
         self.opened = first;
     }
 
@@ -108,7 +106,7 @@ impl Source {
 
     /// Bytes read so far.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read + self.table_open.as_ref().map_or(0, |it| it.pages.bytes_read())
+        self.bytes_read + self.table.as_ref().map_or(0, |it| it.pages.bytes_read())
     }
 
     /// Moves to the next entry; the first call moves to the first entry.
@@ -117,15 +115,18 @@ impl Source {
     /// The errors of [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
     pub(super) fn advance(&mut self, reading: &Reading, reads: &mut ReadQueue) -> Result<()> {
         loop {
-            if let Some(table_open) = &mut self.table_open {
-                if table_open.advance(reads)? {
-                    self.head = head(table_open.cursor.key(), reading.common_prefix_bytes);
-                    self.trailer = table_open.cursor.trailer().unwrap_or(self.trailer);
+            if let Some(table) = &mut self.table {
+                if table.advance(reads)? {
+                    self.head = head(table.cursor.key(), reading.common_prefix_bytes);
+                    let trailer = table.cursor.trailer();
+                    self.trailer = trailer.ok_or_else(|| {
+                        broken_invariant!("a cursor that moved to an entry has its trailer")
+                    })?;
                     return Ok(());
                 }
-                table_open.finish(reads)?;
-                self.bytes_read += table_open.pages.bytes_read();
-                self.table_open = None;
+                table.finish(reads)?;
+                self.bytes_read += table.pages.bytes_read();
+                self.table = None;
             }
             let Some(piece) = self.pieces.pop() else {
                 self.head = u64::MAX;
@@ -137,7 +138,7 @@ impl Source {
                 None => reading.open(&piece)?,
             };
             if table.properties().entries > 0 && !bounds.is_empty() {
-                self.table_open = Some(OpenTable::new(&table, &bounds, reading)?);
+                self.table = Some(OpenTable::new(&table, &bounds, reading)?);
             }
         }
     }
@@ -145,16 +146,16 @@ impl Source {
     /// Whether it stands on the first entry of a block.
     #[inline]
     pub(super) fn is_at_block_start(&self) -> bool {
-        self.table_open.as_ref().is_some_and(|table_open| table_open.cursor.is_at_block_start())
+        self.table.as_ref().is_some_and(|table| table.cursor.is_at_block_start())
     }
 
     /// Sets whether the following blocks are retained as stored, for [`Source::block`].
     pub(super) fn keep_stored(&mut self, keep: bool) {
-        if let Some(table_open) = &mut self.table_open
-            && table_open.keeps_stored != keep
+        if let Some(table) = &mut self.table
+            && table.keeps_stored != keep
         {
-            table_open.keeps_stored = keep;
-            table_open.cursor.keep_stored(keep);
+            table.keeps_stored = keep;
+            table.cursor.keep_stored(keep);
         }
     }
 
@@ -163,8 +164,8 @@ impl Source {
     /// # Errors
     /// The errors of [`TableCursor::raw_block`].
     pub(super) fn block(&mut self) -> Result<Option<&RawBlock>> {
-        match &mut self.table_open {
-            Some(table_open) if table_open.keeps_stored => table_open.cursor.raw_block(),
+        match &mut self.table {
+            Some(table) if table.keeps_stored => table.cursor.raw_block(),
             _ => Ok(None),
         }
     }
@@ -179,16 +180,18 @@ impl Source {
         reading: &Reading,
         reads: &mut ReadQueue,
     ) -> Result<()> {
-        if let Some(table_open) = &mut self.table_open {
-            table_open.skip_entries = entries;
-        }
+        let Some(table) = &mut self.table else {
+            return Err(broken_invariant!("a passed block belongs to an open table"));
+        };
+        invariant!(entries > 0, "a block holds entries");
+        table.skip_entries = entries;
         self.advance(reading, reads)
     }
 
     /// The current entry; `None` at the end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
-        let cursor = &self.table_open.as_ref()?.cursor;
+        let cursor = &self.table.as_ref()?.cursor;
         Some((cursor.key(), self.trailer, cursor.value_bytes()))
     }
 
@@ -200,7 +203,7 @@ impl Source {
 
     /// The order of two current entries with equal abbreviated keys: by key, then newest first.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        match (&self.table_open, &other.table_open) {
+        match (&self.table, &other.table) {
             (Some(one), Some(another)) => {
                 let keys = one.cursor.key().cmp(another.cursor.key());
                 keys.then_with(|| other.trailer.cmp(&self.trailer))
