@@ -47,6 +47,7 @@ impl Outcome {
         // Without hot pages the outcome is encoded as version 2, without a value file as version 1.
         let has_hot = self.tables.iter().any(|table| !table.hot.is_empty());
         let version = if has_hot { 3 } else { 1 + u32::from(self.values.is_some()) };
+        invariant!(self.tables.len() <= TABLES_MAX, "a job writes a bounded number of tables");
         let mut out = KIND.start(version);
         put_u64(&mut out, self.job);
         put_u64(&mut out, self.epoch);

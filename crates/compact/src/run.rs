@@ -345,6 +345,12 @@ impl Run {
         let (tables, values) = self.outputs.finish()?;
         let entries = tables.iter().map(|table| table.properties.entries).sum::<u64>();
         invariant!(entries == counts.kept, "every version kept is written");
+        invariant!(
+            tables.iter().all(|table| self.job.output.ids.contains(&table.table)),
+            "every output has an id reserved for the job"
+        );
+        let pages = tables.iter().map(|table| table.properties.data_pages).sum::<u64>();
+        invariant!(self.pages_passed <= pages, "pages passed through are a part of the outputs");
         Ok(Outcome {
             job: self.job.id,
             epoch: self.job.epoch,

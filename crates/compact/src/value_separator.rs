@@ -97,7 +97,9 @@ impl ValueSeparator {
 
     fn put(&mut self, key: &[u8], value: &[u8], expiry: u64) -> Result<Option<Pointer>> {
         let Some(writer) = self.writer()? else { return Ok(None) };
-        writer.add(key, value, expiry).map(Some)
+        let pointer = writer.add(key, value, expiry)?;
+        debug_assert!(!self.collects(pointer.file), "a value moves out of collected files");
+        Ok(Some(pointer))
     }
 
     fn copy_live(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Pointer>> {
@@ -109,7 +111,13 @@ impl ValueSeparator {
         let Some(writer) = self.writer()? else { return Ok(None) };
         let pages = writer.file_bytes();
         match writer.copy(&from, key, pointer) {
-            Ok(pointer) => Ok(Some(pointer)),
+            Ok(copy) => {
+                invariant!(
+                    copy.expiry == pointer.expiry && copy.bytes == pointer.bytes,
+                    "a copied value keeps its length and expiry"
+                );
+                Ok(Some(copy))
+            }
             // Nothing was written for this value: its pointer and its file stay.
             Err(error) if error.kind() == ErrorKind::Corrupt && writer.file_bytes() == pages => {
                 Ok(None)

@@ -170,6 +170,13 @@ impl<'a> Columns<'a> {
         }
     }
 
+    /// Column `number`, of a candidate or a placed piece.
+    pub(super) fn get(&self, number: usize) -> Option<&Column<'a>> {
+        let column = self.all.get(number);
+        invariant!(column.is_some(), "a column that was seen exists");
+        column
+    }
+
     /// Total content and total garbage of all cells, bytes.
     pub(super) fn live_and_dead(&self) -> (u64, u64) {
         let cells = self.all.iter().flat_map(|column| &column.cells);
@@ -234,6 +241,10 @@ impl<'a> Columns<'a> {
                 column.busy.push(runs);
             }
         }
+        invariant!(
+            all.is_empty() || edges.len() == all.len() + 1,
+            "every column lies between two edges"
+        );
         Self { edges, all }
     }
 

@@ -37,7 +37,7 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     for placed in placed_pieces(layout) {
         let own = Runs { newest: placed.run, oldest: placed.run };
         let file = files.entry(placed.piece.file.id).or_default();
-        let columns = || placed.places.iter().filter_map(|(at, _)| layout.columns.all.get(*at));
+        let columns = || placed.places.iter().filter_map(|(at, _)| layout.columns.get(*at));
         let cells = columns().flat_map(|column| column.within(own));
         let live: u64 = cells.map(|cell| cell.bytes).sum();
         file.is_held |= !columns().all(|column| column.is_free(own));
@@ -56,7 +56,7 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
     let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {
-        layout.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
+        layout.columns.get(*number).is_some_and(|it| place + 1 == it.cells.len())
     });
     let into = layout.run_id(run)?;
     Some(Merge {

@@ -63,10 +63,9 @@ impl TreeLayout<'_> {
 
 /// Bytes to merge until the tree is settled, without running jobs.
 fn work(layout: &TreeLayout<'_>) -> u64 {
-    let columns = &layout.columns.all;
     let candidates = candidates(layout, true).into_iter();
-    let merges =
-        candidates.filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)));
+    let merges = candidates
+        .filter_map(|it| layout.columns.get(it.column).map(|column| bytes(column, it.runs)));
     merges.sum::<u64>()
         + ValueFileGarbage::new(layout).work(layout)
         + trivial::droppable(layout).len() as u64

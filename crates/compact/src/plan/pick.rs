@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::action::{Merge, Plan, Reason};
 use super::candidate::{Candidate, candidates, space_excess};
 use super::columns::Edge;
-use super::summary::Area;
+use super::summary::{Area, Piece, RunSummary, Summary};
 use super::tree_layout::TreeLayout;
 use super::value_files::ValueFileGarbage;
 use super::{cut_files, slice, trivial};
@@ -19,16 +19,36 @@ impl TreeLayout<'_> {
     #[must_use]
     pub fn plan(&self) -> Option<Plan> {
         let plan = pick(self);
-        if let Some(Plan::Merge(merge)) = &plan {
-            check_merge(self, merge);
+        if let Some(plan) = &plan {
+            check(self, plan);
         }
         plan
     }
 }
 
-/// The rectangle of a merge is what the engine reserves and installs: I4 rests on it.
-fn check_merge(layout: &TreeLayout<'_>, merge: &Merge) {
-    let summary = layout.summary;
+/// Checks a plan before the engine acts on it: it reserves and installs exactly this.
+fn check(layout: &TreeLayout<'_>, plan: &Plan) {
+    match plan {
+        Plan::Merge(merge) => {
+            check_inputs(layout, merge);
+            check_rectangle(layout.summary, merge);
+        }
+        Plan::Move(moves) => invariant!(
+            !moves.iter().any(|moved| moved.piece.damaged),
+            "a quarantined table is not moved"
+        ),
+        Plan::Drop(pieces) => invariant!(
+            !pieces.iter().any(|(_, piece)| piece.damaged),
+            "a quarantined table is not dropped"
+        ),
+    }
+}
+
+/// Checks the form of a merge.
+fn check_inputs(layout: &TreeLayout<'_>, merge: &Merge) {
+    let pieces = || merge.inputs.iter().flat_map(|(_, pieces)| pieces);
+    let (first, end) = (&merge.first, end_of(&merge.end));
+    invariant!(Edge::Key(first) < end, "the key range of a merge holds keys");
     invariant!(
         merge.inputs.is_sorted_by(|a, b| a.0 > b.0),
         "a merge lists its inputs newest run first"
@@ -38,23 +58,44 @@ fn check_merge(layout: &TreeLayout<'_>, merge: &Merge) {
         "the outputs of a merge join its oldest input run"
     );
     invariant!(
-        merge.end.as_ref().is_none_or(|end| merge.first < *end),
-        "the key range of a merge holds keys"
+        merge.inputs.len() <= layout.options.runs_max.max(2),
+        "a merge has no more runs than it has memory for"
     );
-    let pieces = || merge.inputs.iter().flat_map(|(_, pieces)| pieces);
     invariant!(!pieces().any(|piece| piece.damaged), "a merge reads no quarantined table");
     invariant!(
-        pieces()
-            .all(|piece| merge.first <= piece.first && end_of(&piece.end) <= end_of(&merge.end)),
+        pieces().all(|piece| *first <= piece.first && end_of(&piece.end) <= end),
         "the inputs of a merge are clipped to its key range"
     );
-    let overlaps = |area: &Area| {
+    invariant!(
+        merge.collect.is_sorted_by(|a, b| a < b),
+        "a merge lists the value files that it collects in order"
+    );
+}
+
+/// Checks that the rectangle of a merge is whole and its own: I4 and I5 rest on it.
+fn check_rectangle(summary: &Summary, merge: &Merge) {
+    let (first, end) = (Edge::Key(&merge.first), end_of(&merge.end));
+    let overlaps = |piece: &&Piece| Edge::Key(&piece.first) < end && first < end_of(&piece.end);
+    let is_taken = |run: &&RunSummary| merge.into <= run.id && run.id <= merge.newest();
+    let taken = summary.runs.iter().filter(is_taken).flat_map(|run| &run.pieces).filter(overlaps);
+    let inputs = merge.inputs.iter().map(|(_, pieces)| pieces.len()).sum::<usize>();
+    invariant!(
+        taken.count() == inputs,
+        "a merge takes every piece of its runs in its key range (I4)"
+    );
+    let mut older =
+        summary.runs.iter().filter(|run| run.id < merge.into).flat_map(|run| &run.pieces);
+    invariant!(
+        !merge.oldest || !older.any(|piece| overlaps(&piece)),
+        "nothing lies below a merge into the oldest run (I5)"
+    );
+    let meets = |area: &Area| {
         area.oldest <= merge.newest()
             && merge.into <= area.newest
-            && Edge::Key(&area.first) < end_of(&merge.end)
-            && Edge::Key(&merge.first) < end_of(&area.end)
+            && Edge::Key(&area.first) < end
+            && first < end_of(&area.end)
     };
-    invariant!(!summary.busy.iter().any(overlaps), "the rectangles of two jobs do not overlap");
+    invariant!(!summary.busy.iter().any(meets), "the rectangles of two jobs do not overlap");
 }
 
 fn end_of(end: &Option<Bytes>) -> Edge<'_> {

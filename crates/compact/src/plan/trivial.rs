@@ -30,7 +30,7 @@ pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
         let own = Runs { newest: *run, oldest: *run };
         gone(piece)
             && places.iter().all(|(number, place)| {
-                let column = layout.columns.all.get(*number);
+                let column = layout.columns.get(*number);
                 column.is_some_and(|column| place + 1 == column.cells.len() && column.is_free(own))
             })
     });
@@ -55,14 +55,15 @@ pub(super) fn moves(layout: &TreeLayout<'_>) -> Vec<Move> {
             continue;
         }
         let below = |(number, place): &(usize, usize)| {
-            let cells = layout.columns.all.get(*number).map(|column| &column.cells);
+            let cells = layout.columns.get(*number).map(|column| &column.cells);
             let next = cells.and_then(|cells| cells.get(place + 1));
             next.map_or(last, |cell| cell.run.saturating_sub(1))
         };
+        invariant!(!places.is_empty(), "every piece lies in a column");
         let target = places.iter().map(below).min().unwrap_or(run);
         let way = Runs { newest: run, oldest: target };
         let is_free = |(number, _): &(usize, usize)| {
-            layout.columns.all.get(*number).is_some_and(|column| column.is_free(way))
+            layout.columns.get(*number).is_some_and(|column| column.is_free(way))
         };
         if target > run
             && places.iter().all(is_free)

@@ -103,7 +103,7 @@ impl ValueFileGarbage {
         let is_free = |placed: &PlacedPiece<'_>| {
             let own = Runs { newest: placed.run, oldest: placed.run };
             placed.places.iter().all(|(number, _)| {
-                layout.columns.all.get(*number).is_some_and(|column| column.is_free(own))
+                layout.columns.get(*number).is_some_and(|column| column.is_free(own))
             })
         };
         let points = |placed: &PlacedPiece<'_>| {
@@ -134,7 +134,7 @@ impl ValueFileGarbage {
             return None;
         }
         let oldest = places.iter().all(|(number, place)| {
-            layout.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
+            layout.columns.get(*number).is_some_and(|it| place + 1 == it.cells.len())
         });
         let id = layout.run_id(run)?;
         Some(Merge {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 use media::{Buf, Completion, File, Medium, Op, Purpose, Queue, Request};
 
 /// The I/O purpose of a merge's reads.
@@ -24,12 +24,15 @@ pub(super) struct ReadQueue {
     queue: Option<Box<dyn Queue>>,
     done: Vec<Completion>,
     next: u64,
+    /// Most reads in flight and not taken: two per source.
+    reads_max: usize,
 }
 
 impl ReadQueue {
     /// A queue for `sources` sources.
     pub(super) fn new(medium: &dyn Medium, sources: usize) -> Self {
-        Self { queue: medium.queue(2 * sources.max(1)).ok(), done: Vec::new(), next: 0 }
+        let reads_max = 2 * sources.max(1);
+        Self { queue: medium.queue(reads_max).ok(), done: Vec::new(), next: 0, reads_max }
     }
 
     /// Submits a read of the pages from `first` on. `None` if it cannot be submitted now.
@@ -42,6 +45,10 @@ impl ReadQueue {
         // Starts the read without waiting, and takes completions. A failed read is reported to the source
         // that waits for it.
         let _ = queue.complete(0, &mut self.done);
+        invariant!(
+            self.done.len() + queue.in_flight() <= self.reads_max,
+            "a source reads ahead one chunk and one metadata page"
+        );
         Some(Ticket(token))
     }
 
