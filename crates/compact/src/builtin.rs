@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_added_and_compared() {
+    fn number_operators_add_and_compare() {
         let [one, two, minus] = [1i64, 2, -9].map(i64::to_le_bytes);
         check(&I64Add, None, &[&one, &two, &minus], &(-6i64).to_le_bytes());
         check(&I64Add, Some(&one), &[&two], &3i64.to_le_bytes());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_appended_in_order() {
+    fn append_keeps_the_order_of_operands() {
         check(&Append, Some(b"a"), &[b"b", b"", b"c"], b"abc");
         check(&Append, None, &[b"b", b"c"], b"bc");
         let long = vec![0; VALUE_BYTES_MAX];

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_hold_most_of_it_say_what_is_hot() {
+    fn only_runs_with_most_pages_give_hot_ranges() {
         let large = run(100, &[(10, 20, 1), (20, 30, 2), (50, 60, 1)]);
         let small = run(20, &[(0, 1000, 3)]);
         assert_eq!(hot_ranges(vec![small.clone(), large]), [range(10, 30), range(50, 60)]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_hottest_are_told() {
+    fn too_many_hot_ranges_are_cut_to_the_hottest() {
         let many = |heat: fn(u32) -> u8| {
             let hot = (0..20_000u32).map(|at| (at * 10, at * 10 + 5, heat(at)));
             vec![run(20_000, &hot.collect::<Vec<_>>())]

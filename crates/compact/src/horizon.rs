@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_needed_where_a_reader_stands_between_it_and_the_next() {
+    fn a_version_is_needed_if_a_read_is_between_it_and_the_next() {
         let horizon = horizon(&[30, 10, 20, 10]);
         let needs = |older, newer| horizon.needs(Seqno::new(older), Seqno::new(newer));
         assert!(needs(5, 11));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_from_outside_must_ascend() {
+    fn a_decoded_horizon_must_ascend() {
         let numbers = |list: &[u64]| list.iter().map(|n| Seqno::new(*n)).collect::<Vec<_>>();
         assert_eq!(Horizon::ascending(numbers(&[1, 2])).unwrap(), horizon(&[1, 2]));
         for bad in [&[2, 1], &[1, 1]] {

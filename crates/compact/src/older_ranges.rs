@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_merged_and_asked_in_any_order() {
+    fn overlapping_ranges_are_joined_and_queried_in_any_order() {
         let mut below = OlderRanges::new(vec![
             range("m", Some("p")),
             range("b", Some("d")),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_end_takes_in_all_that_follow() {
+    fn a_range_without_end_joins_all_later_ranges() {
         let below =
             OlderRanges::new(vec![range("c", None), range("d", Some("e")), range("a", Some("b"))]);
         assert_eq!(below.ranges(), [range("a", Some("b")), range("c", None)]);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_found_by_name_and_a_name_is_taken_once() {
+    fn an_operator_is_found_by_its_name_and_names_are_unique() {
         let mut operators = Operators::new();
         operators.add(Arc::new(Named("a.1"))).unwrap();
         assert!(operators.get("a.1").is_some() && operators.get("a.2").is_none());

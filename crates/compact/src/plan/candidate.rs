@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn a_load_in_order_is_not_written_anew_with_a_dozen_short_tables() {
+    fn a_load_in_key_order_is_not_merged_with_a_dozen_short_tables() {
         assert_eq!(over_a_load(10_000), Runs { newest: 0, oldest: 11 });
         assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
     }
 
     /// A full level is merged once, together with the manual compaction, and not by itself before.
     #[test]
-    fn what_was_asked_for_is_not_merged_twice() {
+    fn a_full_level_is_merged_once_with_the_manual_compaction() {
         let mut runs: Vec<_> =
             (0..30).map(|id| vec![table(31 - id, 0, "a", "z", 1 << 20)]).collect();
         runs.push(vec![table(1, 3, "a", "z", 1 << 30)]);
@@ -313,7 +313,7 @@ mod tests {
 
     /// In a keyspace with many scans and few writes, short runs are merged and long ones are kept.
     #[test]
-    fn readers_have_a_level_merged_before_it_is_full() {
+    fn scans_merge_a_level_before_it_is_full() {
         let mut runs: Vec<_> =
             (0..6).map(|id| vec![table(10 + id, 0, "a", "z", 1 << 20)]).collect();
         runs.extend((0..2).map(|id| vec![table(20 + id, 1, "a", "z", 4 << 30)]));

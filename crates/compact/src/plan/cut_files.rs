@@ -51,8 +51,8 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
     // freed before the last one.
     let least = layout.free_share().max(GIVES_MIN);
     let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
-    let thin = files.into_values().filter(|it| !it.is_held && gives(it) >= least && fits(it));
-    let file = thin.max_by(|one, other| gives(one).total_cmp(&gives(other)))?;
+    let cut_tree = files.into_values().filter(|it| !it.is_held && gives(it) >= least && fits(it));
+    let file = cut_tree.max_by(|one, other| gives(one).total_cmp(&gives(other)))?;
     invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
     let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     /// A piece from `first` to `end` that uses `live` bytes of a file of 1000 bytes.
-    fn left(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
+    fn piece_of_file(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
         let mut piece = table(id, 3, first, end, 1000);
         let file = Arc::make_mut(&mut piece.file);
         file.splits = vec![(Bytes::from_static(end.as_bytes()), live)];
@@ -98,27 +98,27 @@ mod tests {
     }
 
     /// Two mostly unused files, `m` more than `c`, over a wholly used one.
-    fn thin() -> Summary {
-        let thin = vec![left(5, "c", "d", 200), left(6, "m", "n", 100)];
+    fn cut_tree() -> Summary {
+        let cut_tree = vec![piece_of_file(5, "c", "d", 200), piece_of_file(6, "m", "n", 100)];
         let whole = table(1, 4, "k", "z", 1000);
-        Summary { free_bytes: Some(300), ..tree(vec![thin, vec![whole]]) }
+        Summary { free_bytes: Some(300), ..tree(vec![cut_tree, vec![whole]]) }
     }
 
     #[test]
-    fn what_is_left_of_the_thinnest_file_is_written_anew() {
-        let job = rewritten(&thin()).unwrap();
+    fn the_file_that_frees_most_is_rewritten() {
+        let job = rewritten(&cut_tree()).unwrap();
         assert_eq!((job.inputs.len(), job.inputs[0].0, job.into), (1, RunId(2), RunId(2)));
-        assert_eq!(job.inputs[0].1, [left(6, "m", "n", 100)]);
+        assert_eq!(job.inputs[0].1, [piece_of_file(6, "m", "n", 100)]);
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"n"[..])));
         assert_eq!((job.reason, job.bytes, job.level), (Reason::Space, 100, 3));
         assert!(!job.oldest && job.filter_bits > filter_bits(true), "`k` to `z` lies below");
         // If space is short, the planner rewrites cut files before anything else.
-        assert_eq!(plan(&thin(), &Options::default()), Some(Plan::Merge(job)));
+        assert_eq!(plan(&cut_tree(), &Options::default()), Some(Plan::Merge(job)));
     }
 
     #[test]
-    fn nothing_below_makes_it_the_oldest() {
-        let mut summary = thin();
+    fn a_rewrite_with_nothing_below_is_of_the_oldest_run() {
+        let mut summary = cut_tree();
         summary.runs[0].pieces.truncate(1);
         let job = rewritten(&summary).unwrap();
         assert_eq!((job.inputs[0].1[0].file.id, job.oldest), (TableId(5), true));
@@ -126,22 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_left_of_the_file_has_to_fit() {
+    fn all_pieces_of_the_file_must_fit_into_the_free_space() {
         let fitting = |free| {
-            let summary = Summary { free_bytes: Some(free), ..thin() };
+            let summary = Summary { free_bytes: Some(free), ..cut_tree() };
             rewritten(&summary).map(|job| job.bytes)
         };
-        // Three quarters of the free space, because flushes have none left.
+        // Three quarters of the free space, because flushes have none piece_of_file.
         assert_eq!((fitting(132), fitting(136)), (None, Some(100)));
-        let mut summary = thin();
-        summary.runs[0].pieces = vec![left(5, "c", "d", 200)];
+        let mut summary = cut_tree();
+        summary.runs[0].pieces = vec![piece_of_file(5, "c", "d", 200)];
         summary.free_bytes = Some(220);
         assert_eq!(rewritten(&summary), None);
     }
 
     #[test]
-    fn a_file_that_a_job_or_damage_holds_stays() {
-        let mut summary = thin();
+    fn a_busy_or_damaged_file_is_not_rewritten() {
+        let mut summary = cut_tree();
         let area = |first: &'static str, run| Area {
             newest: RunId(run),
             oldest: RunId(run),
@@ -161,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_back_too_little_stays() {
+    fn a_file_that_frees_too_little_is_not_rewritten() {
         let of = |live| {
-            let thin = vec![left(5, "c", "d", live)];
+            let cut_tree = vec![piece_of_file(5, "c", "d", live)];
             let whole = vec![table(1, 4, "k", "z", 100_000)];
-            let summary = tree(vec![thin, whole]);
+            let summary = tree(vec![cut_tree, whole]);
             rewritten(&Summary { free_bytes: Some(1300), ..summary }).map(|job| job.bytes)
         };
         // The least ratio is a tenth, however short space is.
@@ -173,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_piece_by_piece() {
-        let mut file = left(5, "c", "d", 50);
+    fn a_file_is_rewritten_piece_by_piece() {
+        let mut file = piece_of_file(5, "c", "d", 50);
         Arc::make_mut(&mut file.file).splits =
             [("d", 50), ("s", 900), ("t", 950)].map(|(key, bytes)| (key.into(), bytes)).into();
         let piece = |first: &'static str, end: &'static str| Piece {

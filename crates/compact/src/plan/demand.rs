@@ -104,7 +104,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn scans_have_short_runs_merged_and_long_ones_left() {
+    fn scans_make_merging_short_runs_worthwhile_but_not_long_ones() {
         let scans = Demand { seeks: 7000.0, written: 0.2e6 };
         assert!(scans.is_worthwhile(2, 5 * MIB, 12) && scans.is_worthwhile(11, 50 * MIB, 12));
         assert!(
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_fast_merges_full_levels() {
+    fn with_fast_writes_only_full_levels_are_merged() {
         let writes = Demand { seeks: 2000.0, written: 60e6 };
         for runs in 2..12 {
             assert!(!writes.is_worthwhile(runs, runs as u64 * 16 * MIB, 12), "{runs}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_fades() {
+    fn measured_demand_fades() {
         let mut meter = DemandMeter::default();
         let mut counted = UsageCounters::default();
         assert_eq!(meter.observe(counted), Demand::default());

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pair_that_gives_most_back_is_merged() {
+    fn the_pair_that_frees_most_is_merged() {
         let job = paired(&two_columns(1000)).unwrap();
         assert_eq!((job.reason, job.newest(), job.into), (Reason::Space, RunId(2), RunId(1)));
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"p"[..])));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_of_many_are_merged_and_lie_above_the_rest() {
+    fn a_pair_above_older_runs_is_not_the_oldest() {
         let run = |id, bytes| vec![table(id, 1, "a", "z", bytes)];
         let runs = vec![run(5, 5), run(4, 100), run(3, 90), run(2, 1000)];
         let summary = Summary { free_bytes: Some(500), ..tree(runs) };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_or_damage_holds_is_in_no_pair() {
+    fn busy_or_damaged_pieces_are_in_no_pair() {
         let mut summary = two_columns(1000);
         summary.busy = vec![Area {
             newest: RunId(1),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_between_tables_ends_no_slice() {
+    fn a_gap_between_tables_does_not_end_a_slice() {
         let (a, m, z) = ("a".into(), Some("m".into()), Some("z".into()));
         let gap = 2000 / GAP_PART;
         assert_eq!(range(&gapped(gap), Reason::Runs), (a, z));

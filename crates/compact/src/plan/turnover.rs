@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_merges_find_is_believed_for_a_while() {
+    fn measured_turnover_fades_as_more_is_written() {
         let mut turnover = Turnover::default();
         assert!(turnover.superseding() > 0.99, "nothing is known");
         turnover.flushed(10, 10_000);

@@ -120,31 +120,33 @@ mod tests {
     }
 
     /// A piece that ends at `b` and holds the last byte of a file of 21.
-    fn sliver() -> Piece {
-        let mut sliver = table(9, 1, "a", "b", 21);
-        Arc::make_mut(&mut sliver.file).splits = vec![("b".into(), 1)];
-        sliver
+    fn narrow_piece() -> Piece {
+        let mut narrow_piece = table(9, 1, "a", "b", 21);
+        Arc::make_mut(&mut narrow_piece.file).splits = vec![("b".into(), 1)];
+        narrow_piece
     }
 
     #[test]
-    fn a_sliver_is_taken_along_and_not_alone() {
+    fn a_narrow_column_is_merged_with_others_and_not_alone() {
         let ranges = [("c", "d"), ("d", "e"), ("e", "f")];
         let newer = || run(20, 60, &ranges).into_iter();
-        let beside = tree(vec![newer().chain([sliver()]).collect(), run(1, 60, &ranges)]);
+        let beside = tree(vec![newer().chain([narrow_piece()]).collect(), run(1, 60, &ranges)]);
         assert_eq!(best_of(&beside, 400), Some("abcdef".to_owned()));
         // Nor is it merged together with columns far away.
         let content = run(30, 500, &[("b", "c")]);
-        let afar =
-            tree(vec![newer().chain([sliver()]).chain(content).collect(), run(1, 60, &ranges)]);
+        let afar = tree(vec![
+            newer().chain([narrow_piece()]).chain(content).collect(),
+            run(1, 60, &ranges),
+        ]);
         assert_eq!(best_of(&afar, 400), Some("cdef".to_owned()));
         // If there is nothing else, it is worth a job.
-        let alone = tree(vec![vec![sliver()]]);
+        let alone = tree(vec![vec![narrow_piece()]]);
         assert_eq!(best_of(&alone, 400), Some("ab".to_owned()));
     }
 
     /// The column that frees most for its bytes may not be reducible.
     #[test]
-    fn what_cannot_be_reduced_keeps_nothing_else_from_being_merged() {
+    fn an_irreducible_column_does_not_keep_others_from_being_merged() {
         let mut cut = table(30, 1, "a", "b", 130);
         Arc::make_mut(&mut cut.file).splits = vec![("b".into(), 100)];
         // Nothing lies between the two columns, and the reducible one has more runs than fit one job.
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_longer_than_a_slice_and_where_most_is_given_back() {
+    fn a_window_is_at_most_a_slice_and_frees_most() {
         let ranges = [("c", "d"), ("d", "e"), ("e", "f")];
         let newer = run(20, 50, &ranges[..2]).into_iter().chain(run(22, 60, &ranges[2..]));
         let summary = tree(vec![newer.collect(), run(1, 60, &ranges)]);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn not_more_runs_than_are_merged_down_to_the_oldest() {
+    fn a_window_has_no_more_runs_than_one_job_takes() {
         // Three runs in each column, five in both.
         let upper = |id, range| run(id, 60, &[range]);
         let (left, right) = (("a", "c"), ("c", "e"));

@@ -129,7 +129,7 @@ mod tests {
     use base::Rng;
 
     #[test]
-    fn sources_come_in_order() {
+    fn sources_are_merged_in_order() {
         let (mut rng, seed) = Rng::from_env();
         for sources in 1..20 {
             let mut lists: Vec<Vec<u64>> =

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_gets_its_own_whoever_waits_first() {
+    fn each_source_gets_its_own_pages_in_any_order_of_waiting() {
         taken_in_any_order(&MemoryMedium::new());
         let directory = tempfile::tempdir().unwrap();
         let options = FileOptions { queue_depth: 4, ..FileOptions::default() };

@@ -1,4 +1,4 @@
-//! What the tests of jobs share: stores of tables in memory, random content, readers.
+//! Shared by the job tests: in-memory stores with random tables, and readers of tables.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -21,13 +21,13 @@ pub const STORE: StoreId = StoreId(0x7e55);
 pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
 pub const NOW: u64 = 1_000_000;
 
-/// The first id of outputs; inputs have smaller ones.
+/// The first output id; inputs have smaller ones.
 pub const OUTPUTS: u64 = 1000;
 
-/// A version of a key.
+/// Key, trailer and value of a version.
 pub type Version = (Vec<u8>, Trailer, Vec<u8>);
 
-/// Adds operands as numbers of one byte.
+/// Adds operands as one-byte numbers.
 #[derive(Debug)]
 pub struct Add;
 
@@ -64,7 +64,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
     }
 }
 
-/// Tables of runs, newest run first, and everything in them.
+/// The tables of each run, newest run first, and all their versions and range deletes.
 #[derive(Default)]
 pub struct Content {
     pub runs: Vec<InputRun>,
@@ -77,11 +77,11 @@ pub struct ContentSpec {
     pub keys: u64,
     pub entries: u64,
     pub tables: u64,
-    /// Bytes of a value, at most; now and then one is longer.
+    /// Most bytes of a value; a few values are longer.
     pub value_bytes: u64,
-    /// Puts and deletes only, and few deletes.
+    /// Only puts and a few tombstones.
     pub puts_only: bool,
-    /// Each run has a range of keys of its own, but for some that it shares with the next.
+    /// Each run has its own key range, which overlaps the next one a little.
     pub disjoint: bool,
 }
 
@@ -106,7 +106,7 @@ fn random_version(rng: &mut Rng, spec: &ContentSpec, seqno: u64) -> (EntryKind, 
 }
 
 impl Content {
-    /// Random runs, the first one newest (I4), written to `medium`.
+    /// Writes random runs to `medium`; the first run is the newest (I4).
     pub fn random(rng: &mut Rng, medium: &Arc<dyn Medium>, spec: &ContentSpec) -> Self {
         let mut content = Self::default();
         let mut id = 1;
@@ -156,7 +156,7 @@ impl Content {
         content
     }
 
-    /// A job that merges all of it.
+    /// A job that merges all runs.
     pub fn job(&self, readers: &[u64]) -> Job {
         let newest = self.versions.iter().map(|it| it.1.seqno().get()).max().unwrap_or(1) + 1000;
         let readers = readers.iter().chain([&newest]).map(|seqno| Seqno::new(*seqno));
@@ -186,7 +186,7 @@ impl Content {
     }
 }
 
-/// Writes a table; `None` where there is nothing to write.
+/// Writes a table; `None` if it would be empty.
 pub fn write(
     medium: &Arc<dyn Medium>,
     table: TableId,
@@ -254,7 +254,7 @@ pub fn read(table: &Arc<Table>) -> Vec<Version> {
     }
 }
 
-/// The names and contents of all files.
+/// Names and contents of all files.
 pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
     let content = |name: &str, len: u64| {
         if len == 0 {
@@ -270,7 +270,7 @@ pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
     list.into_iter().map(|it| (it.name.clone(), content(&it.name, it.len))).collect()
 }
 
-/// The ids of the tables there are.
+/// The ids of all tables on the medium.
 pub fn ids(medium: &Arc<dyn Medium>) -> Vec<u64> {
     let names = medium.list().unwrap();
     names.iter().filter_map(|it| table::parse_file_name(&it.name)).map(|id| id.0).collect()
