@@ -29,7 +29,7 @@ impl Horizon {
         if seqnos.is_sorted_by(|a, b| a < b) {
             return Ok(Self(seqnos));
         }
-        Err(Error::corrupt("horizon").expected("ascending sequence numbers"))
+        Err(Error::corrupt("horizon of a job").expected("ascending sequence numbers"))
     }
 
     /// The read sequence numbers, ascending.

@@ -177,8 +177,10 @@ impl Job {
         };
         let horizon = Horizon::ascending(list(&mut cursor, READERS_MAX, 1, reader)?)?;
         let output = Output::get(&mut cursor)?;
-        let operator = String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec())
-            .map_err(|e| Error::corrupt("merge operator's name").expected("UTF-8").caused_by(e))?;
+        let operator =
+            String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec()).map_err(|e| {
+                Error::corrupt("name of a merge operator").expected("UTF-8").caused_by(e)
+            })?;
         let operator = (!operator.is_empty()).then_some(operator);
         let older = list(&mut cursor, RANGES_MAX, 1, range)?;
         let hot = list(&mut cursor, RANGES_MAX, 1, range)?;
@@ -220,29 +222,29 @@ impl Job {
         let wrong = |what: &'static str| Err(Error::corrupt("job").at(self.id).expected(what));
         let pieces = self.pieces().count();
         if pieces == 0 || pieces > INPUTS_MAX {
-            return wrong("tables to merge");
+            return wrong("1 to 65536 tables to merge");
         }
         if self.horizon.seqnos().is_empty() {
-            return wrong("a horizon with the present in it");
+            return wrong("a horizon that is not empty");
         }
         if self.output.ids.is_empty() {
-            return wrong("ids for its outputs");
+            return wrong("reserved output ids");
         }
         if self.pieces().any(|piece| self.output.ids.contains(&piece.id)) {
-            return wrong("ids for its outputs that no input has");
+            return wrong("output ids that no input has");
         }
         let ValueRules { ids, collect, .. } = &self.values;
         if ids.start < self.output.ids.end && self.output.ids.start < ids.end {
-            return wrong("ids for value files that no table has");
+            return wrong("value file ids that are not output ids");
         }
         if collect.iter().any(|file| ids.contains(file)) || !collect.is_sorted_by(|a, b| a < b) {
-            return wrong("value files to collect, in order");
+            return wrong("ascending value files to collect, none of them an output");
         }
         if self.output.dictionary.is_some() && self.output.codec != Codec::Zstd {
-            return wrong("a dictionary for zstd only");
+            return wrong("a dictionary only with Zstandard");
         }
         if self.output.table_bytes_max < TABLE_BYTES_MIN {
-            return wrong("a longer limit for outputs");
+            return wrong("a maximum table length of at least 16 KiB");
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ impl MessageKind {
         let length = message.len();
         if !(HEADER_BYTES + CHECKSUM_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
             return Err(Error::corrupt(self.name)
-                .expected(format_args!("at most {MESSAGE_BYTES_MAX} bytes, and a header"))
+                .expected(format_args!("a header and at most {MESSAGE_BYTES_MAX} bytes"))
                 .got(length));
         }
         let (covered, stored) = message.split_at(length - CHECKSUM_BYTES);
@@ -62,7 +62,7 @@ impl MessageKind {
         // The version comes first: another version may have another checksum.
         let version = header.u32()?;
         if version == 0 || version > self.version {
-            return Err(Error::invalid(format!("{}: another version", self.name))
+            return Err(Error::invalid(format!("{}: unknown version", self.name))
                 .expected(format_args!("1 to {}", self.version))
                 .got(version));
         }
@@ -114,7 +114,7 @@ pub(crate) fn range(cursor: &mut Cursor<'_>) -> Result<KeyRange> {
     let end = if flag == 0 { None } else { Some(key(cursor)?) };
     let range = KeyRange { first, end };
     if flag > 1 || range.is_empty() {
-        return Err(Error::corrupt("range of keys").expected("one that holds keys").got(range));
+        return Err(Error::corrupt("key range").expected("a range that holds keys").got(range));
     }
     Ok(range)
 }

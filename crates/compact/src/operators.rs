@@ -34,14 +34,14 @@ impl Operators {
     pub fn add(&mut self, operator: Arc<dyn MergeOperator>) -> Result<()> {
         let name = operator.name().to_owned();
         if name.is_empty() || name.len() > OPERATOR_NAME_BYTES_MAX {
-            return Err(Error::invalid("merge operator's name, bytes")
+            return Err(Error::invalid("length of a merge operator's name, bytes")
                 .expected(format_args!("1..={OPERATOR_NAME_BYTES_MAX}"))
                 .got(name.len()));
         }
         if self.0.contains_key(&name) {
-            return Err(Error::invalid("merge operator")
-                .expected("a name of its own")
-                .got(format_args!("`{name}` twice")));
+            return Err(Error::invalid("name of a merge operator")
+                .expected("a name that is not registered yet")
+                .got(format_args!("`{name}`")));
         }
         self.0.insert(name, operator);
         Ok(())

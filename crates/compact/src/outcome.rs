@@ -103,7 +103,7 @@ impl Outcome {
             _ => match cursor.u8()? {
                 flag @ 0..=1 => flag == 1,
                 flag => {
-                    return Err(Error::corrupt("outcome's flag of values")
+                    return Err(Error::corrupt("value file flag of an outcome")
                         .expected("0 or 1")
                         .got(flag));
                 }
@@ -167,7 +167,7 @@ fn hot(cursor: &mut Cursor<'_>, pages: u32) -> Result<Vec<Range<u32>>> {
         let end = first.saturating_add(count);
         if count == 0 || (gap == 0 && before.is_some()) || end > u64::from(pages) {
             return Err(Error::corrupt("hot pages of a table")
-                .expected(format_args!("ranges apart from each other, of {pages} pages"))
+                .expected(format_args!("disjoint ranges of {pages} pages"))
                 .got(format_args!("{first}..{end}")));
         }
         before = Some(end as u32);

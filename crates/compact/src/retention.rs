@@ -152,7 +152,9 @@ impl Retention {
             },
             EntryKind::Delete => self.delete(trailer, false, emit)?,
             EntryKind::DeleteRange => {
-                return Err(Error::corrupt("kind of a version").got("a range delete"));
+                return Err(Error::corrupt("kind of a version")
+                    .expected("an entry of one key")
+                    .got("a range delete"));
             }
         }
         (self.superseder, self.superseder_is_range) = (Some(seqno), false);

@@ -201,7 +201,9 @@ impl Run {
                 }
             },
             Stage::Merge(_) => return self.merge(),
-            Stage::Over => return Err(Error::invalid("step of a run").expected("one not over")),
+            Stage::Over => {
+                return Err(Error::invalid("step of a run").expected("a run that has not ended"));
+            }
         }
         Ok(None)
     }
@@ -374,7 +376,7 @@ fn operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
         Error::invalid("merge operator")
             .at(format_args!("job {}", job.id))
             .expected(format_args!("`{name}`"))
-            .got("a process that does not know it")
+            .got("a process without it")
     })?;
     Ok(Some(operator))
 }

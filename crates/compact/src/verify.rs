@@ -106,7 +106,7 @@ impl Verification {
         }
         let distinct: BTreeSet<_> = outcome.tables.iter().map(|table| table.table).collect();
         if distinct.len() != outcome.tables.len() {
-            return wrong("tables", distinct.len() as u64, outcome.tables.len() as u64);
+            return wrong("distinct tables", distinct.len() as u64, outcome.tables.len() as u64);
         }
         let used = outcome.tables.iter().flat_map(|table| &table.properties.values);
         let used = used.filter(|(file, _)| outcome.values.is_some_and(|it| it.file == *file));
@@ -115,7 +115,7 @@ impl Verification {
             outcome.values.map_or(0, |values| values.value_bytes),
         );
         if used != written {
-            return wrong("bytes of values pointed at", written, used);
+            return wrong("bytes of values that tables point at", written, used);
         }
         if let Some(values) = outcome.values.filter(|it| !job.values.ids.contains(&it.file)) {
             return wrong("id of a value file", job.values.ids.start.0, values.file.0);
@@ -185,7 +185,7 @@ impl Verification {
         let (medium, accounts) = (&*env.medium, &self.accounts);
         let table = Table::open(medium, job.store, *id, bytes, None, dictionaries, accounts)?;
         if table.footer().digest != *digest || table.properties() != properties {
-            return Err(wrong("output of a job").expected("the table its outcome describes"));
+            return Err(wrong("output of a job").expected("the table that its outcome describes"));
         }
         let (first, end) = (&*properties.first_key, properties.end_key());
         let is_within = job.bounds.holds(first)
@@ -215,7 +215,7 @@ impl Verification {
         let name = table::values_file_name(id);
         if found != (values, value_bytes, digest, keyspace) {
             let error = Error::corrupt("output of a job").at(name);
-            return Err(error.expected("the value file its outcome describes"));
+            return Err(error.expected("the value file that its outcome describes"));
         }
         Ok(OpenOutput {
             name,

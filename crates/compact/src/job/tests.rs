@@ -206,7 +206,7 @@ fn unknown_versions_and_other_messages_are_refused() {
         };
         let error = decode(&sealed(message)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains(&format!("{what}: another version")), "{error}");
+        assert!(error.to_string().contains(&format!("{what}: unknown version")), "{error}");
     }
     assert_eq!(Job::decode(&outcome().encode()).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(Outcome::decode(&job().encode()).unwrap_err().kind(), ErrorKind::Corrupt);

@@ -1,9 +1,9 @@
 //! Possible merges of each column, scored by urgency.
 //!
 //! A candidate is a column and the runs to merge in it. [`slice`](mod@super::slice) widens a candidate to
-//! adjacent columns; for space, the [`window`](mod@super::window) that frees most is merged instead. Scores compare urgency: at
-//! 1 a merge becomes due, and higher scores are more overdue, so no candidate starves. Merges that only a
-//! tree without writes needs score below 1.
+//! adjacent columns; for space, the [`window`](mod@super::window) that frees most is merged instead. Scores
+//! compare urgency: at 1 a merge becomes due, and higher scores are more overdue, so no candidate starves.
+//! Merges that only a tree without writes needs score below 1.
 
 use base::invariant;
 

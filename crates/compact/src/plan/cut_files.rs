@@ -16,7 +16,7 @@ use super::placed::{PlacedPiece, placed_pieces};
 use super::tree_layout::TreeLayout;
 
 /// Least bytes freed per byte written, however short space is.
-const GIVES_MIN: f64 = 0.1;
+const FREED_MIN: f64 = 0.1;
 
 /// A table file and its pieces.
 #[derive(Default)]
@@ -45,14 +45,15 @@ pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
         file.live += live;
         file.pieces.push((placed, live));
     }
-    let gives =
+    let freed =
         |file: &CutFile<'_>| file.bytes.saturating_sub(file.live) as f64 / file.live.max(1) as f64;
     // With less free space, a lower ratio is accepted. All pieces of the file must fit, because nothing is
     // freed before the last one.
-    let least = layout.free_share().max(GIVES_MIN);
+    let freed_min = layout.free_share().max(FREED_MIN);
     let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
-    let cut_tree = files.into_values().filter(|it| !it.is_held && gives(it) >= least && fits(it));
-    let file = cut_tree.max_by(|one, other| gives(one).total_cmp(&gives(other)))?;
+    let candidates =
+        files.into_values().filter(|it| !it.is_held && freed(it) >= freed_min && fits(it));
+    let file = candidates.max_by(|one, other| freed(one).total_cmp(&freed(other)))?;
     invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
     let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {

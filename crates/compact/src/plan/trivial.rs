@@ -18,17 +18,17 @@ const SPARE_RUNS: usize = 8;
 /// that the key was written since: transactions check this.)
 pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     let summary = layout.summary;
-    let gone = |piece: &Piece| {
+    let is_droppable = |piece: &Piece| {
         (piece.is_expired(summary.now_ms) || piece.is_all_deletes())
             && piece.file.seqno_max <= summary.readers.oldest()
     };
-    let any = summary.runs.iter().flat_map(|run| &run.pieces).any(gone);
+    let any = summary.runs.iter().flat_map(|run| &run.pieces).any(is_droppable);
     if !any {
         return Vec::new();
     }
     let found = placed_pieces(layout).into_iter().filter(|PlacedPiece { piece, run, places }| {
         let own = Runs { newest: *run, oldest: *run };
-        gone(piece)
+        is_droppable(piece)
             && places.iter().all(|(number, place)| {
                 let column = layout.columns.get(*number);
                 column.is_some_and(|column| place + 1 == column.cells.len() && column.is_free(own))

@@ -79,7 +79,7 @@ impl InputCheck {
         if !follows {
             return Err(Error::corrupt("order of the tables of a run")
                 .at(table::file_name(piece.id))
-                .expected("keys after those of the table before"));
+                .expected("keys after those of the previous table"));
         }
         if first.cmp(end) != Ordering::Less {
             return Ok(true);

@@ -263,7 +263,7 @@ impl ReadAhead {
     }
 
     fn short(&self, span: Span) -> Error {
-        let error = Error::corrupt("pages of a table").expected("more of them");
-        self.place(error.got(format_args!("{} from there", self.end)), span.first)
+        let error = Error::corrupt("pages of a table").expected("all pages of a block");
+        self.place(error.got(format_args!("the end of the scan, page {}", self.end)), span.first)
     }
 }

@@ -48,7 +48,7 @@ impl Reading {
             return Err(Error::corrupt("input of a job")
                 .at(table::file_name(*id))
                 .expected(format_args!("digest {digest:016x}, keyspace {}", self.keyspace))
-                .got(format_args!("{found:016x}, {keyspace}")));
+                .got(format_args!("digest {found:016x}, keyspace {keyspace}")));
         }
         Ok((table, bounds.intersection(&self.bounds)))
     }
@@ -265,7 +265,7 @@ impl OpenTable {
         self.pages.finish(reads)?;
         match self.entries_expected {
             Some(expected) if expected != self.entries_read => {
-                Err(Error::corrupt("entries of a table")
+                Err(Error::corrupt("number of entries in a table")
                     .at(table::file_name(self.cursor.table().id()))
                     .expected(expected)
                     .got(self.entries_read))
