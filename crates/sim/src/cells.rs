@@ -95,7 +95,7 @@ impl Change {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
+                batch.put_expiring_at(keyspace, key, value, system_time(*expiry))
             }
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),
@@ -140,7 +140,7 @@ impl Change {
     }
 }
 
-pub(crate) fn moment(unix_ms: u64) -> std::time::SystemTime {
+pub(crate) fn system_time(unix_ms: u64) -> std::time::SystemTime {
     UNIX_EPOCH + Duration::from_millis(unix_ms)
 }
 

@@ -3,11 +3,17 @@
 use base::Rng;
 use terracedb::{Db, Entry, Keyspace, Result};
 
-use crate::cells::Model;
-use crate::trouble::{Outcome, ensure};
+use crate::cells::{Model, Span, contains};
+use crate::step_error::{Outcome, ensure};
 
 /// What an iterator yields.
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The entries of `model` within `span`.
+pub(crate) fn within(model: &Model, span: &Span) -> Entries {
+    let within = model.iter().filter(|(key, _)| contains(span, key));
+    within.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
 
 /// Everything that `iter` yields.
 pub(crate) fn entries(iter: impl Iterator<Item = Result<Entry>>) -> Result<Entries> {
@@ -89,7 +95,7 @@ pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome 
 }
 
 /// Fails unless the store's device holds no table and no manifest but those in use.
-pub(crate) fn tidy(db: &Db, listed: &[String]) -> Outcome {
+pub(crate) fn no_unused_files(db: &Db, listed: &[String]) -> Outcome {
     let count = |part: &str| listed.iter().filter(|name| name.contains(part)).count();
     let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
     ensure!(count(".table") == tables, "{tables} tables in use among {listed:?}");

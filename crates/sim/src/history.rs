@@ -16,9 +16,9 @@ pub(crate) struct Event(pub(crate) Vec<(Incarnation, Change)>);
 
 /// Every keyspace's content, dropped ones' too.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State(BTreeMap<Incarnation, Cells>);
+pub(crate) struct Contents(BTreeMap<Incarnation, Cells>);
 
-impl State {
+impl Contents {
     pub(crate) fn apply(&mut self, event: &Event) {
         for (incarnation, change) in &event.0 {
             self.0.entry(*incarnation).or_default().apply(change);
@@ -42,15 +42,15 @@ impl State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// As of the opening.
-    base: State,
+    base: Contents,
     pub(crate) events: Vec<Event>,
-    pub(crate) current: State,
+    pub(crate) current: Contents,
     pub(crate) live: Live,
     /// How many events survive the death of the process, and the loss of power.
     acknowledged: usize,
     synced: usize,
     /// What was refused as `Poisoned`: it may come after the last event, or not.
-    doubtful: Vec<Event>,
+    in_doubt: Vec<Event>,
     /// What the keyspaces may be instead.
     alternative: Option<Live>,
     incarnations: u64,
@@ -58,7 +58,7 @@ pub(crate) struct History {
 
 /// How a store was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum ProcessEnd {
     /// The process ended or died: everything acknowledged is there.
     Process,
     /// The power went, or a sync failed: everything synced is there.
@@ -79,8 +79,8 @@ impl History {
     }
 
     /// Nobody knows whether `event` was written.
-    pub(crate) fn doubted(&mut self, event: Event) {
-        self.doubtful.push(event);
+    pub(crate) fn left_in_doubt(&mut self, event: Event) {
+        self.in_doubt.push(event);
     }
 
     pub(crate) fn next_incarnation(&mut self) -> Incarnation {
@@ -112,8 +112,8 @@ impl History {
     }
 
     /// Every state that may be found after the store was left so, the likeliest first.
-    pub(crate) fn candidates(&self, left: Left) -> Vec<State> {
-        let least = if left == Left::Power { self.synced } else { self.acknowledged };
+    pub(crate) fn candidates(&self, left: ProcessEnd) -> Vec<Contents> {
+        let least = if left == ProcessEnd::Power { self.synced } else { self.acknowledged };
         let mut state = self.base.clone();
         let mut found = Vec::new();
         for (number, event) in (1..).zip(&self.events) {
@@ -122,9 +122,9 @@ impl History {
             }
             state.apply(event);
         }
-        for doubtful in &self.doubtful {
+        for in_doubt in &self.in_doubt {
             let mut with = state.clone();
-            with.apply(doubtful);
+            with.apply(in_doubt);
             found.push(with);
         }
         found.push(state);
@@ -133,17 +133,17 @@ impl History {
     }
 
     /// What readers may see before the store is opened again.
-    pub(crate) fn visible(&self) -> Vec<State> {
+    pub(crate) fn visible(&self) -> Vec<Contents> {
         let with = |event: &Event| {
             let mut state = self.current.clone();
             state.apply(event);
             state
         };
-        std::iter::once(self.current.clone()).chain(self.doubtful.iter().map(with)).collect()
+        std::iter::once(self.current.clone()).chain(self.in_doubt.iter().map(with)).collect()
     }
 
     /// `state` is what was found: it is durable, and everything from now on comes after it.
-    pub(crate) fn opened(&mut self, state: State, live: Live) {
+    pub(crate) fn opened(&mut self, state: Contents, live: Live) {
         let incarnations = self.incarnations;
         let (base, current) = (state.clone(), state);
         *self = Self { base, current, live, incarnations, ..Self::default() };

@@ -7,7 +7,7 @@
 //! history each time, to the last device operation, and what fails can be run again and made shorter.
 //!
 //! ```text
-//!   seed -> Script -> run: World { Faulty device, Place of a tier, ManualClock, Stepper, Db }
+//!   seed -> Script -> run: World { Faulty device, TierStorage of a tier, ManualClock, Stepper, Db }
 //!                          each answer is held against a History (the model)
 //!                          -> Report, or Failure -> shrink
 //! ```
@@ -28,25 +28,27 @@
 mod cells;
 mod compare;
 mod digest;
+mod faults;
 mod history;
+mod maintenance;
 mod opening;
-mod place;
 mod process;
-mod reading;
+mod reads;
 mod run;
 mod script;
 mod settings;
 mod shrink;
-mod tiering;
-mod transacting;
-mod trouble;
-mod troubling;
-mod upkeep;
+mod step_error;
+mod tier;
+mod tier_steps;
+mod tier_storage;
+mod transactions;
+mod users;
 mod world;
-mod writing;
+mod writes;
 
 pub use run::{Failure, Report, run, run_with, steps};
 pub use script::{Action, Script, Step};
-pub use settings::{Below, Shape, Variant};
+pub use settings::{CompactionStyle, TierSettings, Variant};
 pub use shrink::shrink;
-pub use tiering::TierSums;
+pub use tier::TierSums;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::Executor;
 use terracedb::Resources;
 
-use crate::history::Left;
-use crate::trouble::Outcome;
+use crate::history::ProcessEnd;
+use crate::step_error::Outcome;
 use crate::world::World;
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
     }
 
     /// It dies, or its machine does: nothing is left but what lies on devices now.
-    pub(crate) fn die(&mut self, left: Left) -> Outcome {
+    pub(crate) fn die(&mut self, left: ProcessEnd) -> Outcome {
         self.sum_tier();
         self.leave_tier(Some(left))?;
         self.end_users();

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terracedb::{Error, ErrorKind};
 
 use crate::compare;
-use crate::history::{History, Left};
+use crate::history::{History, ProcessEnd};
 use crate::script::{Action, Script, Step};
 use crate::settings::Variant;
-use crate::tiering::TierSums;
-use crate::trouble::{Outcome, Trouble};
+use crate::step_error::{Outcome, StepError};
+use crate::tier::TierSums;
 use crate::world::World;
 
 /// What is gone back to where the end of the process, or of the power, fell into a step that opened the
@@ -75,14 +75,14 @@ pub fn run(script: &Script) -> Result<Report, Box<Failure>> {
 pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box<Failure>> {
     let failure = |step, why, trace| Box::new(Failure { seed: script.seed, step, why, trace });
     let mut world = World::new(script.seed, variant)
-        .map_err(|trouble| failure(0, trouble.to_string(), Vec::new()))?;
+        .map_err(|error| failure(0, error.to_string(), Vec::new()))?;
     for (number, step) in script.steps.iter().chain(&LAST).enumerate() {
         world.note(format!("{number} {step:?}"));
-        let done = catch_unwind(AssertUnwindSafe(|| world.live(*step)));
+        let done = catch_unwind(AssertUnwindSafe(|| world.run_step(*step)));
         STEPS.fetch_add(1, Ordering::Relaxed);
         let why = match done {
             Ok(Ok(())) => continue,
-            Ok(Err(trouble)) => trouble.to_string(),
+            Ok(Err(error)) => error.to_string(),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -110,7 +110,7 @@ const LAST: [Step; 4] = [
 
 impl World {
     /// One step, and what follows from it.
-    fn live(&mut self, step: Step) -> Outcome {
+    fn run_step(&mut self, step: Step) -> Outcome {
         self.rng = base::Rng::new(step.seed);
         let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
         let done = self.act(step.action);
@@ -122,12 +122,12 @@ impl World {
 
     /// Whether what a step ended with is what it may end with.
     fn judge(&mut self, done: Outcome, before: Option<&Before>) -> Outcome {
-        if let Err(trouble) = done {
-            match trouble {
-                Trouble::Refused(error) if self.broken && may_refuse(&error) => {
+        if let Err(error) = done {
+            match error {
+                StepError::Refused(error) if self.broken && may_refuse(&error) => {
                     self.note(format!("  refused: {error}"));
                 }
-                trouble => return Err(trouble),
+                error => return Err(error),
             }
         }
         if let (Some((history, opens, lossy_after)), Some(left), true) =
@@ -142,15 +142,15 @@ impl World {
         }
         let Some(poisoned) = self.db().statistics().poisoned else { return Ok(()) };
         if self.lossy_after.is_none() && !self.broken && self.device.struck() == 0 {
-            return Err(Trouble::Wrong(format!("poisoned: {poisoned}")));
+            return Err(StepError::Wrong(format!("poisoned: {poisoned}")));
         }
         self.note(format!("  poisoned: {poisoned}"));
         self.heal()?;
         self.read_poisoned()?;
         match (self.cut, self.rng.below(3)) {
             (Some(left), _) => self.crash(left),
-            (None, 0) => self.crash(Left::Power),
-            (None, 1) => self.crash(Left::Process),
+            (None, 0) => self.crash(ProcessEnd::Power),
+            (None, 1) => self.crash(ProcessEnd::Process),
             (None, _) => self.reopen(),
         }
     }
@@ -174,7 +174,7 @@ impl World {
                 .collect();
             if !models.contains(&found) {
                 let why = compare::difference(&found, &models[0]);
-                return Err(Trouble::Wrong(format!("poisoned `{name}`: {why}")));
+                return Err(StepError::Wrong(format!("poisoned `{name}`: {why}")));
             }
         }
         Ok(())
@@ -216,14 +216,14 @@ impl World {
             Action::ReadAll => self.read_all(),
             Action::Reopen => self.reopen_changed(),
             Action::Check => self.check_closed(),
-            Action::Die => self.crash(Left::Process),
-            Action::CutPower => self.crash(Left::Power),
+            Action::Die => self.crash(ProcessEnd::Process),
+            Action::CutPower => self.crash(ProcessEnd::Power),
             Action::CutLater => self.cut_later(),
             Action::Break => self.break_device(),
             Action::Fill => self.fill_device(),
             Action::Heal => self.heal(),
             Action::Damage => self.damage(),
-            Action::Lie => self.lie(),
+            Action::LoseSyncs => self.lose_syncs(),
         }
     }
 }

@@ -86,7 +86,7 @@ pub enum Action {
     Damage,
     /// The device says that it syncs the log and does not. No script has it: it breaks what every
     /// store relies on, and shows that the simulation would see a store that does not sync.
-    Lie,
+    LoseSyncs,
 }
 
 /// Every action and how often it is chosen by a script that is partial to none.
@@ -143,7 +143,7 @@ impl Action {
                 | Self::Fill
                 | Self::Heal
                 | Self::Damage
-                | Self::Lie
+                | Self::LoseSyncs
         )
     }
 }

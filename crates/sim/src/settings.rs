@@ -16,16 +16,16 @@ pub struct Variant {
     /// Whether single rows are kept.
     pub has_rows: bool,
     /// The shape of trees: none, tiny jobs, or as by default.
-    pub shape: Shape,
+    pub compaction: CompactionStyle,
     /// Decides the order of background steps.
     pub order: u64,
     /// The tier below DRAM, where there is one.
-    pub below: Option<Below>,
+    pub tier: Option<TierSettings>,
 }
 
 /// A tier below DRAM.
 #[derive(Clone, Copy, Debug)]
-pub struct Below {
+pub struct TierSettings {
     /// Loads and stores reach it; a device otherwise.
     pub is_mapped: bool,
     /// With a profile's time, which is its own.
@@ -38,7 +38,7 @@ pub struct Below {
     pub write_budget: Option<u64>,
 }
 
-impl Below {
+impl TierSettings {
     /// A random one, or none.
     fn random(rng: &mut Rng) -> Option<Self> {
         use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
@@ -55,7 +55,7 @@ impl Below {
 
 /// How eagerly tables are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum CompactionStyle {
     /// As users have it.
     Default,
     /// Jobs of kilobytes, many levels.
@@ -68,29 +68,34 @@ impl Variant {
     /// A random one.
     pub(crate) fn random(rng: &mut Rng) -> Self {
         let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
-        let shape = [Shape::Default, Shape::Tiny, Shape::Tiny, Shape::Lazy][rng.below(4) as usize];
+        let compaction = [
+            CompactionStyle::Default,
+            CompactionStyle::Tiny,
+            CompactionStyle::Tiny,
+            CompactionStyle::Lazy,
+        ][rng.below(4) as usize];
         // More memory means longer logs to copy at each crash.
         let memory = [64 << 20, 64 << 20, 65 << 20, 96 << 20][rng.below(4) as usize];
         let order = rng.next_u64();
         // Of the same number: scripts that were drawn before there was either stay what they are.
         let mut rng = Rng::new(order);
-        let below = Below::random(&mut rng);
+        let tier = TierSettings::random(&mut rng);
         let page_cache = [u64::MAX, 2 << 20, 300 << 10, 170 << 10][rng.below(4) as usize];
         let has_rows = rng.one_in(2);
-        Self { codec, memory, page_cache, has_rows, shape, order, below }
+        Self { codec, memory, page_cache, has_rows, compaction, order, tier }
     }
 
     pub(crate) fn apply(&self, builder: Builder) -> Builder {
-        let options = match self.shape {
-            Shape::Default => Options::default(),
-            Shape::Tiny => Options {
+        let options = match self.compaction {
+            CompactionStyle::Default => Options::default(),
+            CompactionStyle::Tiny => Options {
                 fanout: 3,
                 settled_runs: 2,
                 slice_bytes: 32 << 10,
                 runs_max: 6,
                 ..Options::default()
             },
-            Shape::Lazy => Options {
+            CompactionStyle::Lazy => Options {
                 fanout: 1000,
                 settled_runs: 1000,
                 space_max: 1000.0,

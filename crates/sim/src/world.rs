@@ -11,13 +11,11 @@ use terracedb::{Db, Keyspace, Resources, Snapshot};
 
 use crate::cells::Span;
 use crate::digest::Digest;
-use crate::history::{History, Incarnation, Left, State};
-use crate::reading::Held;
+use crate::history::{Contents, History, Incarnation, ProcessEnd};
 use crate::settings::Variant;
-use crate::tiering::Tier;
-use crate::transacting::Pending;
-use crate::trouble::{Outcome, Trouble};
-use crate::upkeep::Filling;
+use crate::step_error::{Outcome, StepError};
+use crate::tier::Tier;
+use crate::users::{OpenRead, PendingIngest, PendingTransaction};
 
 /// How many of the last happenings a failure tells.
 const TRACE: usize = 60;
@@ -48,17 +46,17 @@ pub(crate) struct World {
     version: u64,
     /// Follows from the step under way.
     pub(crate) rng: Rng,
-    pub(crate) held: Vec<Held>,
-    pub(crate) snapshots: Vec<(Snapshot, State)>,
-    pub(crate) transactions: Vec<Pending>,
-    pub(crate) ingests: Vec<Filling>,
+    pub(crate) open_reads: Vec<OpenRead>,
+    pub(crate) snapshots: Vec<(Snapshot, Contents)>,
+    pub(crate) transactions: Vec<PendingTransaction>,
+    pub(crate) ingests: Vec<PendingIngest>,
     pub(crate) repository: Arc<Faulty>,
     /// The device fails or is full.
     pub(crate) broken: bool,
     /// A fault may cost what is not synced, once more than so many struck.
     pub(crate) lossy_after: Option<u64>,
     /// The power goes, or the process dies, while a step is under way.
-    pub(crate) cut: Option<Left>,
+    pub(crate) cut: Option<ProcessEnd>,
     /// How often the store was opened.
     pub(crate) opens: u64,
     /// Of every answer, and of everything.
@@ -93,7 +91,7 @@ impl World {
             now: 0,
             keys,
             version: 0,
-            held: Vec::new(),
+            open_reads: Vec::new(),
             snapshots: Vec::new(),
             transactions: Vec::new(),
             ingests: Vec::new(),
@@ -108,7 +106,7 @@ impl World {
             trace: VecDeque::new(),
             loud: std::env::var_os("TERRACE_TRACE").is_some(),
         };
-        world.open(Left::Process)?;
+        world.open(ProcessEnd::Process)?;
         for name in ["one", "two"] {
             world.create(name)?;
         }
@@ -149,7 +147,7 @@ impl World {
     }
 
     pub(crate) fn keyspace(&self, name: &str) -> Outcome<Keyspace> {
-        let missing = || Trouble::Wrong(format!("there is no keyspace `{name}`"));
+        let missing = || StepError::Wrong(format!("there is no keyspace `{name}`"));
         self.db().existing_keyspace(name).ok_or_else(missing)
     }
 
@@ -202,7 +200,7 @@ impl World {
 
     /// Forgets all users: their store is about to end.
     pub(crate) fn end_users(&mut self) {
-        self.held.clear();
+        self.open_reads.clear();
         self.snapshots.clear();
         self.transactions.clear();
         self.ingests.clear();

@@ -11,7 +11,8 @@
 
 use base::{Codec, Rng};
 use terrace_sim::{
-    Action, Below, Report, Script, Shape, Step, TierSums, Variant, run, run_with, shrink,
+    Action, CompactionStyle, Report, Script, Step, TierSettings, TierSums, Variant, run, run_with,
+    shrink,
 };
 use terracedb::Placement;
 
@@ -97,22 +98,36 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn settings_change_no_answer() {
     let tier = |is_mapped, pages, placement| {
-        Some(Below { is_mapped, is_emulated: !is_mapped, pages, placement, write_budget: None })
+        Some(TierSettings {
+            is_mapped,
+            is_emulated: !is_mapped,
+            pages,
+            placement,
+            write_budget: None,
+        })
     };
     let small = 300 << 10;
     let variants = [
-        (Codec::Lz4, 64 << 20, u64::MAX, Shape::Default, None),
-        (Codec::None, 64 << 20, small, Shape::Tiny, tier(true, 40, Placement::ScmFirst)),
-        (Codec::Zstd, 1 << 30, u64::MAX, Shape::Tiny, tier(false, 600, Placement::ScmFirst)),
-        (Codec::Zstd, 65 << 20, small, Shape::Lazy, tier(false, 40, Placement::ByKind)),
+        (Codec::Lz4, 64 << 20, u64::MAX, CompactionStyle::Default, None),
+        (Codec::None, 64 << 20, small, CompactionStyle::Tiny, tier(true, 40, Placement::ScmFirst)),
+        (
+            Codec::Zstd,
+            1 << 30,
+            u64::MAX,
+            CompactionStyle::Tiny,
+            tier(false, 600, Placement::ScmFirst),
+        ),
+        (Codec::Zstd, 65 << 20, small, CompactionStyle::Lazy, tier(false, 40, Placement::ByKind)),
     ];
     for seed in seeds(2) {
         let script = Script::new(seed, STEPS).untroubled();
         let mut first = None;
-        for (order, (codec, memory, page_cache, shape, below)) in variants.into_iter().enumerate() {
+        for (order, (codec, memory, page_cache, compaction, tier)) in
+            variants.into_iter().enumerate()
+        {
             let order = order as u64;
             let variant =
-                Variant { codec, memory, page_cache, has_rows: order < 2, shape, order, below };
+                Variant { codec, memory, page_cache, has_rows: order < 2, compaction, order, tier };
             let report = run_with(&script, Some(variant.clone()));
             let report = report.unwrap_or_else(|failure| panic!("{variant:?}: {failure}"));
             let expected = *first.get_or_insert(report.answers);
@@ -121,16 +136,16 @@ fn settings_change_no_answer() {
     }
 }
 
-/// What a store with next to no DRAM over the tier `below` does to it.
-fn over(below: Below, seed: u64) -> TierSums {
+/// What a store with next to no DRAM over the tier `tier` does to it.
+fn over(tier: TierSettings, seed: u64) -> TierSums {
     let variant = Variant {
         codec: Codec::None,
         memory: 64 << 20,
         page_cache: 170 << 10,
         has_rows: false,
-        shape: Shape::Tiny,
+        compaction: CompactionStyle::Tiny,
         order: seed,
-        below: Some(below),
+        tier: Some(tier),
     };
     let report = run_with(&Script::new(seed, STEPS), Some(variant));
     report.unwrap_or_else(|failure| panic!("{failure}")).tiers
@@ -142,9 +157,14 @@ fn tiers_come_to_everything() {
     let mut sums = TierSums::default();
     for (seed, placement) in [(1, Placement::DramFirst), (2, Placement::ScmFirst)] {
         for is_mapped in [false, true] {
-            let below =
-                Below { is_mapped, is_emulated: false, pages: 40, placement, write_budget: None };
-            sums += over(below, seed);
+            let tier = TierSettings {
+                is_mapped,
+                is_emulated: false,
+                pages: 40,
+                placement,
+                write_budget: None,
+            };
+            sums += over(tier, seed);
         }
     }
     let TierSums { processes, off, restored, written, demoted, carried, .. } = sums;
@@ -159,14 +179,14 @@ fn tiers_come_to_everything() {
 fn a_tiers_budget_holds_over_restarts() {
     let mut sums = TierSums::default();
     for seed in 1..5 {
-        let below = Below {
+        let tier = TierSettings {
             is_mapped: seed % 2 == 0,
             is_emulated: false,
             pages: 600,
             placement: Placement::ScmFirst,
             write_budget: Some(256),
         };
-        sums += over(below, seed);
+        sums += over(tier, seed);
     }
     assert!(sums.processes > 20 && sums.written > 0, "{sums:?}");
 }
@@ -177,9 +197,9 @@ fn a_store_that_does_not_sync_is_found_out() {
     let mut found = 0;
     for seed in 0..6 {
         let mut script = Script::new(seed, 200).untroubled();
-        script.steps.insert(0, Step { action: Action::Lie, seed: 0 });
+        script.steps.insert(0, Step { action: Action::LoseSyncs, seed: 0 });
         script.steps.retain(|step| {
-            matches!(step.action, Action::Lie | Action::Write | Action::Sync | Action::Get)
+            matches!(step.action, Action::LoseSyncs | Action::Write | Action::Sync | Action::Get)
         });
         script.steps.push(Step { action: Action::CutPower, seed });
         let Err(failure) = run(&script) else { continue };
@@ -187,7 +207,11 @@ fn a_store_that_does_not_sync_is_found_out() {
         assert!(!failure.trace.is_empty() && failure.seed == seed, "{failure}");
         let (short, failure) = shrink(&script, *failure, 120);
         assert!(short.steps.len() <= 12, "{:?}: {failure}", short.steps);
-        assert!(short.steps.iter().any(|step| step.action == Action::Lie), "{:?}", short.steps);
+        assert!(
+            short.steps.iter().any(|step| step.action == Action::LoseSyncs),
+            "{:?}",
+            short.steps
+        );
         found += 1;
     }
     // A power cut may spare what was not synced.

@@ -7,7 +7,7 @@ use terracedb::{Durability, ErrorKind, KeyspaceOptions, Result, WriteBatch};
 
 use crate::cells::Change;
 use crate::history::Event;
-use crate::trouble::{Outcome, ensure};
+use crate::step_error::{Outcome, ensure};
 use crate::world::{NAMES, World};
 
 impl World {
@@ -79,7 +79,7 @@ impl World {
                 keyspace.put_with_ttl(key, value, Duration::from_millis(ttl))
             }
             Change::PutExpiring(key, value, expiry) => {
-                let moment = crate::cells::moment(*expiry);
+                let moment = crate::cells::system_time(*expiry);
                 keyspace.put_expiring_at_with(key, value, moment, durability)
             }
             Change::Merge(key, operand) => keyspace.merge_with(key, operand, durability),
@@ -110,7 +110,7 @@ impl World {
             }
             Err(error) => {
                 if error.kind() == ErrorKind::Poisoned {
-                    self.history.doubted(event);
+                    self.history.left_in_doubt(event);
                 }
                 Err(error.into())
             }

@@ -1,36 +1,14 @@
 //! Reads: of the present, of snapshots, and by cursors and iterators that are kept meanwhile.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::time::UNIX_EPOCH;
 
-use terracedb::{Cursor, Expiry, Iter};
+use terracedb::{Cursor, Expiry};
 
-use crate::cells::{Model, Span, contains};
-use crate::compare::{self, Entries, entries, show, some_entries};
-use crate::trouble::{Outcome, ensure};
+use crate::cells::Model;
+use crate::compare::{self, entries, show, some_entries, within};
+use crate::step_error::{Outcome, ensure};
+use crate::users::OpenRead;
 use crate::world::World;
-
-/// Users' reads under way, with what they must yield.
-pub(crate) enum Held {
-    Cursor { cursor: Box<Cursor>, model: Model, at: Option<Vec<u8>> },
-    Iter { iter: Box<Iter>, left: VecDeque<(Vec<u8>, Vec<u8>)> },
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cursor { at, .. } => write!(f, "cursor at {:?}", at.as_deref().map(show)),
-            Self::Iter { left, .. } => write!(f, "iterator with {} left", left.len()),
-        }
-    }
-}
-
-/// The entries of `model` within `span`.
-pub(crate) fn within(model: &Model, span: &Span) -> Entries {
-    let within = model.iter().filter(|(key, _)| contains(span, key));
-    within.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
 
 impl World {
     pub(crate) fn get(&mut self) -> Outcome {
@@ -132,7 +110,7 @@ impl World {
         let found = some_entries(iter, backwards, most, &mut expected)?;
         self.answered(&found);
         let way = if backwards { " backwards" } else { "" };
-        let span = crate::writing::show_span(&span);
+        let span = crate::writes::show_span(&span);
         compare::same(&found, &expected, &format!("range {span} of `{name}`{way}"))
     }
 
@@ -149,9 +127,9 @@ impl World {
 
     /// Begins a read that goes on while other things happen.
     pub(crate) fn hold(&mut self) -> Outcome {
-        if self.held.len() >= 4 {
+        if self.open_reads.len() >= 4 {
             let gone = self.rng.below(4) as usize;
-            self.held.swap_remove(gone);
+            self.open_reads.swap_remove(gone);
             return Ok(());
         }
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
@@ -171,26 +149,26 @@ impl World {
                 Some(snapshot) => snapshot.cursor(&keyspace)?,
                 None => keyspace.cursor()?,
             });
-            self.held.push(Held::Cursor { cursor, model, at: None });
+            self.open_reads.push(OpenRead::Cursor { cursor, model, at: None });
         } else {
             let span = crate::cells::span(&mut self.rng, self.keys, self.keys);
             let iter = Box::new(match snapshot {
                 Some(snapshot) => snapshot.range(&keyspace, span.clone())?,
                 None => keyspace.range(span.clone())?,
             });
-            self.held.push(Held::Iter { iter, left: within(&model, &span).into() });
+            self.open_reads.push(OpenRead::Iter { iter, left: within(&model, &span).into() });
         }
         Ok(())
     }
 
     /// Goes on with one of the reads under way; one that fails is over.
     pub(crate) fn walk(&mut self) -> Outcome {
-        let Some(number) = self.pick(self.held.len()) else { return Ok(()) };
-        let mut held = self.held.swap_remove(number);
+        let Some(number) = self.pick(self.open_reads.len()) else { return Ok(()) };
+        let mut held = self.open_reads.swap_remove(number);
         for _ in 0..1 + self.rng.below(12) {
             match &mut held {
-                Held::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
-                Held::Iter { iter, left } => {
+                OpenRead::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
+                OpenRead::Iter { iter, left } => {
                     let front = self.rng.one_in(2);
                     let found = if front { iter.next() } else { iter.next_back() };
                     let found =
@@ -208,7 +186,7 @@ impl World {
                 }
             }
         }
-        self.held.push(held);
+        self.open_reads.push(held);
         Ok(())
     }
 

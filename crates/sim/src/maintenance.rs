@@ -4,24 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::{Fault, Faulty, Medium, OpKind, Rule};
-use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind, Ingest};
+use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind};
 
 use crate::cells::{Change, key, value};
-use crate::history::{Event, Incarnation};
+use crate::history::Event;
 use crate::settings::Variant;
-use crate::trouble::{Outcome, ensure};
+use crate::step_error::{Outcome, ensure};
+use crate::users::PendingIngest;
 use crate::world::World;
-
-/// A bulk ingest under way.
-pub(crate) struct Filling {
-    ingest: Ingest,
-    /// How often the device had failed when it began.
-    struck: u64,
-    incarnation: Incarnation,
-    /// The number of the next key.
-    next: u64,
-    added: Vec<Change>,
-}
 
 impl World {
     pub(crate) fn flush(&mut self) -> Outcome {
@@ -115,7 +105,7 @@ impl World {
         let checked = report.map(|report| (report.is_clean(), report.problems));
         // Opening heals a device that it finds broken.
         let was_broken = self.broken;
-        self.open(crate::history::Left::Process)?;
+        self.open(crate::history::ProcessEnd::Process)?;
         let (clean, problems) = match checked {
             Err(_) if was_broken => return Ok(()),
             checked => checked?,
@@ -130,7 +120,13 @@ impl World {
             let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
             let ingest = self.keyspace(name)?.ingest()?;
             let (struck, next) = (self.device.struck(), self.rng.below(self.keys));
-            self.ingests.push(Filling { ingest, struck, incarnation, next, added: Vec::new() });
+            self.ingests.push(PendingIngest {
+                ingest,
+                struck,
+                incarnation,
+                next,
+                added: Vec::new(),
+            });
         }
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
         let mut filling = self.ingests.swap_remove(number);
@@ -146,7 +142,7 @@ impl World {
             };
             let added = match &change {
                 Change::PutExpiring(key, value, expiry) => {
-                    let expiry = crate::cells::moment(*expiry);
+                    let expiry = crate::cells::system_time(*expiry);
                     filling.ingest.add_expiring_at(key, value, expiry)
                 }
                 Change::Put(key, value) => filling.ingest.add(key, value),
@@ -166,7 +162,8 @@ impl World {
 
     pub(crate) fn finish_ingest(&mut self) -> Outcome {
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
-        let Filling { ingest, struck, incarnation, added, .. } = self.ingests.swap_remove(number);
+        let PendingIngest { ingest, struck, incarnation, added, .. } =
+            self.ingests.swap_remove(number);
         if self.rng.one_in(8) {
             drop(ingest);
             return Ok(());

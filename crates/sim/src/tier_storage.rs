@@ -1,4 +1,4 @@
-//! Where the tier below DRAM lies: memory or a device, what each end of a process leaves of it, and what
+//! Where the tier settings DRAM lies: memory or a device, what each end of a process leaves of it, and what
 //! becomes of it before the next one looks.
 //!
 //! Nothing of it is promised to anyone (I6): pages may be lost, old, damaged, another tier's. So no answer
@@ -13,8 +13,8 @@ use media::emulated::{Device, Profile};
 use media::scm::{AnonymousMemory, Blocks, Facts, Persistence, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Pace, Rule};
 
-use crate::history::Left;
-use crate::settings::Below;
+use crate::history::ProcessEnd;
+use crate::settings::TierSettings;
 
 /// The file of a device.
 pub(crate) const FILE: &str = "tier";
@@ -24,7 +24,7 @@ const LINE: usize = 64;
 
 /// What the processes of a simulation find, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct TierStorage {
     /// As the last one left it.
     left: Image,
     /// As one before left it: it is put there again now and then.
@@ -32,15 +32,15 @@ pub(crate) struct Place {
     /// What the one that runs has.
     pub(crate) live: Option<Live>,
     /// What the one that runs reads there may not be what its tier wrote: pages may turn out damaged.
-    pub(crate) is_doubtful: bool,
+    pub(crate) may_be_damaged: bool,
 }
 
 /// What lies there while no process runs.
 #[derive(Debug, Default)]
 struct Image {
     bytes: Vec<u8>,
-    /// As [`Place::is_doubtful`].
-    is_doubtful: bool,
+    /// As [`TierStorage::may_be_damaged`].
+    may_be_damaged: bool,
 }
 
 /// A place in use.
@@ -52,21 +52,21 @@ pub(crate) enum Live {
     Missing,
 }
 
-impl Place {
-    /// Gets it ready for `below`, with what is left there, or with what someone made of that meanwhile; what
+impl TierStorage {
+    /// Gets it ready for `settings`, with what is left there, or with what someone made of that meanwhile; what
     /// happened to it.
     pub(crate) fn prepare(
         &mut self,
-        below: &Below,
+        settings: &TierSettings,
         clock: &Arc<ManualClock>,
         rng: &mut Rng,
     ) -> Result<&'static str> {
-        let (fate, mut fails) = (self.meet_fate(rng), false);
-        self.left.bytes.resize(below.pages * PAGE_BYTES, 0);
-        self.is_doubtful = self.left.is_doubtful;
+        let (state, mut fails) = (self.change_while_unused(rng), false);
+        self.left.bytes.resize(settings.pages * PAGE_BYTES, 0);
+        self.may_be_damaged = self.left.may_be_damaged;
         self.live = Some(if rng.one_in(16) {
             Live::Missing
-        } else if below.is_mapped {
+        } else if settings.is_mapped {
             Live::Memory(AnonymousMemory::new(&self.left.bytes)?)
         } else {
             let image = MemoryMedium::new();
@@ -83,13 +83,13 @@ impl Place {
         Ok(match &self.live {
             Some(Live::Missing) => "missing",
             _ if fails => "failing",
-            _ => fate,
+            _ => state,
         })
     }
 
     /// What becomes of it while no process runs.
-    fn meet_fate(&mut self, rng: &mut Rng) -> &'static str {
-        let Image { bytes, is_doubtful } = &mut self.left;
+    fn change_while_unused(&mut self, rng: &mut Rng) -> &'static str {
+        let Image { bytes, may_be_damaged } = &mut self.left;
         match rng.below(16) {
             0 => {
                 self.left = Image::default();
@@ -102,7 +102,7 @@ impl Place {
             3 => {
                 let from = rng.below(bytes.len() as u64 + 1) as usize;
                 rng.fill(bytes.get_mut(from..).unwrap_or_default());
-                *is_doubtful = true;
+                *may_be_damaged = true;
                 "overwritten"
             }
             4 | 5 if !bytes.is_empty() => {
@@ -110,7 +110,7 @@ impl Place {
                     let at = rng.below(bytes.len() as u64) as usize;
                     bytes[at] ^= 1 << rng.below(8);
                 }
-                *is_doubtful = true;
+                *may_be_damaged = true;
                 "damaged"
             }
             _ => "as it was left",
@@ -119,22 +119,22 @@ impl Place {
 
     /// What a process leaves: that ended, its tier with it, or dies, whose tier has not yet written what it
     /// writes at its end.
-    pub(crate) fn leave(&mut self, died: Option<Left>, rng: &mut Rng) -> Result<()> {
+    pub(crate) fn leave(&mut self, died: Option<ProcessEnd>, rng: &mut Rng) -> Result<()> {
         let mut bytes = match self.live.take() {
             None | Some(Live::Missing) => return Ok(()),
             Some(Live::Memory(kept)) => kept.content()?,
             Some(Live::Device(device)) => {
                 let image = match died {
-                    Some(Left::Power) => device.crash_image(rng.next_u64())?,
-                    Some(Left::Process) | None => device.process_death_image()?,
+                    Some(ProcessEnd::Power) => device.crash_image(rng.next_u64())?,
+                    Some(ProcessEnd::Process) | None => device.process_death_image()?,
                 };
-                self.is_doubtful |= device.struck() > 0;
+                self.may_be_damaged |= device.struck() > 0;
                 image.content(FILE).unwrap_or_default()
             }
         };
         // What the map says may be out of date.
-        self.is_doubtful |= died.is_some();
-        if died == Some(Left::Power) {
+        self.may_be_damaged |= died.is_some();
+        if died == Some(ProcessEnd::Power) {
             // Some lines that were not written back are as the process found them.
             for (line, old) in bytes.chunks_mut(LINE).zip(self.left.bytes.chunks(LINE)) {
                 if rng.one_in(200) && line.len() == old.len() {
@@ -142,7 +142,7 @@ impl Place {
                 }
             }
         }
-        let image = Image { bytes, is_doubtful: self.is_doubtful };
+        let image = Image { bytes, may_be_damaged: self.may_be_damaged };
         self.older = std::mem::replace(&mut self.left, image);
         Ok(())
     }
@@ -159,9 +159,9 @@ impl Place {
 
 impl Live {
     /// Opens it, as a tier does.
-    pub(crate) fn open(&self, below: &Below) -> Result<Scm> {
+    pub(crate) fn open(&self, settings: &TierSettings) -> Result<Scm> {
         // Its time is its own: nobody waits.
-        let profile = |name| Profile::named(name).filter(|_| below.is_emulated);
+        let profile = |name| Profile::named(name).filter(|_| settings.is_emulated);
         match self {
             Self::Missing => Err(Error::invalid("device").expected("one").got("none")),
             Self::Memory(kept) => Ok(Scm::Mapped(match profile("cxl-dram") {
@@ -180,7 +180,7 @@ impl Live {
                     numa_node: None,
                     emulated: None,
                 };
-                let len = (below.pages * PAGE_BYTES) as u64;
+                let len = (settings.pages * PAGE_BYTES) as u64;
                 let blocks = Blocks::new(file, len, facts, move |depth| device.queue(depth));
                 Ok(Scm::Blocks(match profile("optane-ssd") {
                     Some(profile) => blocks.emulated(Device::virtual_time(profile)),

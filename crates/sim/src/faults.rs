@@ -4,15 +4,15 @@ use media::{Fault, Freeze, Medium, OpKind, Purpose, Rule};
 use terracedb::ErrorKind;
 
 use crate::compare::show;
-use crate::history::Left;
-use crate::trouble::{Outcome, Trouble, ensure};
+use crate::history::ProcessEnd;
+use crate::step_error::{Outcome, StepError, ensure};
 use crate::world::World;
 
 impl World {
     /// Lets the power go, or the process die, some operations of the device from now.
     pub(crate) fn cut_later(&mut self) -> Outcome {
         if self.cut.is_none() {
-            let left = if self.rng.one_in(3) { Left::Process } else { Left::Power };
+            let left = if self.rng.one_in(3) { ProcessEnd::Process } else { ProcessEnd::Power };
             let operations = if self.rng.one_in(2) { 8 } else { 120 };
             let moment = if self.rng.one_in(3) {
                 Freeze::AtSync(self.device.syncs() + self.rng.below(operations / 4))
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// From now on, syncs of the log do nothing.
-    pub(crate) fn lie(&mut self) -> Outcome {
+    pub(crate) fn lose_syncs(&mut self) -> Outcome {
         let rule = Rule::new(OpKind::Sync, Fault::Lost).purpose(Purpose::Log).times(u64::MAX);
         Ok(self.device.inject(rule)?)
     }
@@ -97,7 +97,7 @@ impl World {
         self.device.flip(&file.name, at, mask)?;
         self.note(format!("  {} is wrong at {at} of {}", file.name, file.len));
         let now = self.now();
-        let mut told = 0;
+        let mut corrupt = 0;
         for (name, incarnation) in self.history.live.clone() {
             let keyspace = self.keyspace(name)?;
             let model = self.history.current.at(incarnation, now);
@@ -108,7 +108,7 @@ impl World {
                         let expected = model.get(&key).map(Vec::as_slice);
                         ensure!(got.as_deref() == expected, "get {} under damage", show(&key));
                     }
-                    Err(error) if error.kind() == ErrorKind::Corrupt => told += 1,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => corrupt += 1,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -120,18 +120,18 @@ impl World {
                     if right {
                         Ok(())
                     } else {
-                        Err(Trouble::Wrong(format!("{} under damage", show(&key))))
+                        Err(StepError::Wrong(format!("{} under damage", show(&key))))
                     }
                 })
             });
             match walked {
-                Ok(Err(Trouble::Refused(error))) | Err(error)
+                Ok(Err(StepError::Refused(error))) | Err(error)
                     if error.kind() == ErrorKind::Corrupt => {}
                 Ok(walked) => walked?,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.note(format!("  {told} gets told"));
+        self.note(format!("  {corrupt} gets report corruption"));
         let name = file.name.clone();
         let steps = self.rng.below(6);
         self.work(steps);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What a step of a simulation ends with when it does not end well.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum StepError {
     /// The store refused. Whether it may depends on what was done to its device.
     Refused(terracedb::Error),
     /// An answer is wrong.
@@ -12,15 +12,15 @@ pub(crate) enum Trouble {
 }
 
 /// What a step of a simulation ends with.
-pub(crate) type Outcome<T = ()> = Result<T, Trouble>;
+pub(crate) type Outcome<T = ()> = Result<T, StepError>;
 
-impl From<terracedb::Error> for Trouble {
+impl From<terracedb::Error> for StepError {
     fn from(error: terracedb::Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "refused: {error}"),
@@ -29,11 +29,11 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Ends the step as [`Trouble::Wrong`] unless `$right`.
+/// Ends the step as [`StepError::Wrong`] unless `$right`.
 macro_rules! ensure {
     ($right:expr, $($why:tt)+) => {
         if !$right {
-            return Err(crate::trouble::Trouble::Wrong(format!($($why)+)));
+            return Err(crate::step_error::StepError::Wrong(format!($($why)+)));
         }
     };
 }
