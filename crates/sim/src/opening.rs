@@ -1,4 +1,4 @@
-//! Opening a store and finding out what is left of it; closing it and letting it die.
+//! Opens the store and identifies its contents; closes it; crashes it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::step_error::{Outcome, StepError, ensure};
 use crate::world::World;
 
 impl World {
-    /// Opens the store, as often as a broken device makes it fail, and checks what is left.
+    /// Opens the store and checks its contents. A device that refuses is healed, and the opening is repeated.
     pub(crate) fn open(&mut self, left: ProcessEnd) -> Outcome {
         self.begin_process()?;
         for _ in 0..3 {
@@ -24,7 +24,7 @@ impl World {
                     self.lossy_after = self.lossy_after.map(|_| self.device.struck());
                     return Ok(());
                 }
-                // What a broken device refuses, a healed one does not.
+                // A healed device must not refuse.
                 Err(StepError::Refused(error)) if self.broken => {
                     self.note(format!("  opening: {error}"));
                     self.device.heal();
@@ -68,7 +68,7 @@ impl World {
         Ok(db)
     }
 
-    /// Which of the states that may be left is there.
+    /// Finds the permitted state that the store holds.
     fn identify(&mut self, db: &Db, left: ProcessEnd) -> Outcome<(Contents, Live)> {
         let mut names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
         names.sort();
@@ -110,7 +110,7 @@ impl World {
         self.open(ProcessEnd::Process)
     }
 
-    /// Closes the store. Everything it charged is given back.
+    /// Closes the store, which must release all charged memory.
     pub(crate) fn close(&mut self) -> Outcome {
         self.catch_up();
         self.end_users();
@@ -122,11 +122,11 @@ impl World {
             .iter()
             .find(|component| component.used > 0 && !kept.contains(&component.name));
         ensure!(leak.is_none(), "a closed store holds memory: {leak:?}");
-        // Its process may go on.
+        // The process may go on without the store.
         if self.tier_rng().one_in(2) { Ok(()) } else { self.end_process() }
     }
 
-    /// The process dies or the power goes: now, or at the moment the device was frozen.
+    /// Kills the process or cuts power: now, or at the time when the device was frozen.
     pub(crate) fn crash(&mut self, left: ProcessEnd) -> Outcome {
         self.catch_up();
         let image = match left {
@@ -141,7 +141,7 @@ impl World {
         self.open(if lossy { ProcessEnd::Power } else { left })
     }
 
-    /// A store that ends may forget the last minute: the clock must be right again by then.
+    /// A store that ends may forget the last minute, so the clock must be right again before.
     fn catch_up(&mut self) {
         let now = self.now();
         if self.clock.unix_millis() < now {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Opens a copy of the store and holds it against the present.
+    /// Opens a copy of the store and compares it with the current contents.
     pub(crate) fn check_copy(&mut self, medium: Arc<dyn Medium>, what: &str) -> Outcome {
         let db =
             Db::on_medium(medium).resources(self.resources()).create_if_missing(false).open()?;

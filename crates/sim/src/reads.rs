@@ -1,4 +1,4 @@
-//! Reads: of the present, of snapshots, and by cursors and iterators that are kept meanwhile.
+//! Steps that read: current data, snapshots, and cursors and iterators that stay open over several steps.
 
 use std::time::UNIX_EPOCH;
 
@@ -31,7 +31,7 @@ impl World {
                     (Some(unix_ms), Some(Expiry::At(at))) => at
                         .duration_since(UNIX_EPOCH)
                         .is_ok_and(|at| at.as_millis() == u128::from(unix_ms)),
-                    // Of a value with operands on top, anything.
+                    // A value with operands may have any expiry.
                     (None, _) => true,
                     _ => false,
                 };
@@ -53,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// Many gets, at once or through a queue.
+    /// Many gets, by `multi_get` or through a read queue.
     fn get_queued(&mut self, name: &str) -> Outcome {
         let keyspace = self.keyspace(name)?;
         let now = self.now();
@@ -77,7 +77,7 @@ impl World {
                 queue.wait(1, &mut done)?;
             }
             queue.poll(&mut done)?;
-            ensure!(done.len() == keys.len(), "{} of {} gets came back", done.len(), keys.len());
+            ensure!(done.len() == keys.len(), "{} of {} gets completed", done.len(), keys.len());
             for completed in done {
                 found[completed.token as usize] = completed.result?;
             }
@@ -125,7 +125,7 @@ impl World {
         Ok(())
     }
 
-    /// Begins a read that goes on while other things happen.
+    /// Opens a cursor or an iterator that stays open during later steps.
     pub(crate) fn hold(&mut self) -> Outcome {
         if self.open_reads.len() >= 4 {
             let gone = self.rng.below(4) as usize;
@@ -135,7 +135,7 @@ impl World {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let now = self.now();
-        // Half of them read as of a snapshot.
+        // Half of them read a snapshot.
         let past = self.pick(self.snapshots.len()).filter(|_| self.rng.one_in(2));
         let (model, snapshot) = match past {
             Some(number) => {
@@ -156,37 +156,37 @@ impl World {
                 Some(snapshot) => snapshot.range(&keyspace, span.clone())?,
                 None => keyspace.range(span.clone())?,
             });
-            self.open_reads.push(OpenRead::Iter { iter, left: within(&model, &span).into() });
+            self.open_reads.push(OpenRead::Iter { iter, remaining: within(&model, &span).into() });
         }
         Ok(())
     }
 
-    /// Goes on with one of the reads under way; one that fails is over.
+    /// Moves an open cursor or iterator.
     pub(crate) fn walk(&mut self) -> Outcome {
         let Some(number) = self.pick(self.open_reads.len()) else { return Ok(()) };
-        let mut held = self.open_reads.swap_remove(number);
+        let mut open = self.open_reads.swap_remove(number);
         for _ in 0..1 + self.rng.below(12) {
-            match &mut held {
+            match &mut open {
                 OpenRead::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
-                OpenRead::Iter { iter, left } => {
+                OpenRead::Iter { iter, remaining } => {
                     let front = self.rng.one_in(2);
                     let found = if front { iter.next() } else { iter.next_back() };
                     let found =
                         found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
-                    let expected = if front { left.pop_front() } else { left.pop_back() };
+                    let expected = if front { remaining.pop_front() } else { remaining.pop_back() };
                     let key = |entry: &Option<(Vec<u8>, Vec<u8>)>| {
                         entry.as_ref().map(|(key, value)| (show(key), show(value)))
                     };
                     ensure!(
                         found == expected,
-                        "held iterator, front {front}: {:?}, expected {:?}",
+                        "open iterator, front {front}: {:?}, expected {:?}",
                         key(&found),
                         key(&expected)
                     );
                 }
             }
         }
-        self.open_reads.push(held);
+        self.open_reads.push(open);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl World {
         let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
         ensure!(
             valid == expected.is_some() && found == expected,
-            "{what} of a held cursor from {:?}, {}: {:?}, expected {:?}",
+            "{what} of an open cursor from {:?}, {}: {:?}, expected {:?}",
             at.as_deref().map(show),
             show(&probe),
             found.map(|(key, _)| show(key)),
@@ -235,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// A snapshot reads as of its moment, at the time of the read.
+    /// A read of a snapshot sees the writes up to its seqno, with the expiry of the current time.
     pub(crate) fn read_snapshot(&mut self) -> Outcome {
         let Some(number) = self.pick(self.snapshots.len()) else { return Ok(()) };
         let now = self.now();

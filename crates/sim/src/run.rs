@@ -1,4 +1,4 @@
-//! Running a script.
+//! Runs a script.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,33 +14,33 @@ use crate::step_error::{Outcome, StepError};
 use crate::tier::TierSums;
 use crate::world::World;
 
-/// What is gone back to where the end of the process, or of the power, fell into a step that opened the
-/// store again: the writes, how often it was opened, and from when on a fault may have cost writes.
+/// The history, the number of openings and the start of possible losses before a step. They are restored if
+/// power was cut, or the process died, while the step had already opened the store again.
 type Before = (History, u64, Option<u64>);
 
-/// What a simulation that went well came to.
+/// The result of a successful simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// A fingerprint of every answer: the same whatever the settings.
+    /// Fingerprint of all answers: independent of the settings.
     pub answers: u64,
-    /// A fingerprint of everything, to the last device operation: the same each time.
+    /// Fingerprint of all events, down to the last device operation: equal in every run.
     pub everything: u64,
-    /// How often the store was opened.
+    /// Number of times the store was opened.
     pub opens: u64,
-    /// What tiers below DRAM did.
+    /// Statistics of the SCM tiers.
     pub tiers: TierSums,
 }
 
-/// How a simulation broke.
+/// A failed simulation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The script's.
+    /// The script's seed.
     pub seed: u64,
-    /// The step that broke, by its place in the script.
+    /// Index of the step that failed.
     pub step: usize,
-    /// What was wrong.
+    /// The error.
     pub why: String,
-    /// What happened last.
+    /// The last events before it.
     pub trace: Vec<String>,
 }
 
@@ -54,24 +54,24 @@ impl fmt::Display for Failure {
 /// See [`steps`].
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// How many steps ended in this process, of all scripts together: what does not grow hangs.
+/// Number of steps that ended in this process, over all scripts. If it does not grow, a script hangs.
 #[must_use]
 pub fn steps() -> u64 {
     STEPS.load(Ordering::Relaxed)
 }
 
-/// Runs `script`, with settings that it draws itself.
+/// Runs `script` with the settings that it draws.
 ///
 /// # Errors
-/// What broke.
+/// The failure of a step.
 pub fn run(script: &Script) -> Result<Report, Box<Failure>> {
     run_with(script, None)
 }
 
-/// Runs `script`, with `variant`'s settings throughout if there are any.
+/// Runs `script`, with the settings `variant` throughout if given.
 ///
 /// # Errors
-/// What broke.
+/// The failure of a step.
 pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box<Failure>> {
     let failure = |step, why, trace| Box::new(Failure { seed: script.seed, step, why, trace });
     let mut world = World::new(script.seed, variant)
@@ -90,7 +90,7 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
             }
         };
         let trace = std::mem::take(&mut world.trace).into();
-        // What broke may hold locks: it is left as it is.
+        // The panicked store may hold locks, so it is not dropped.
         if why.starts_with("panicked") {
             let _left = std::mem::ManuallyDrop::new(world);
         }
@@ -100,7 +100,7 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
     Ok(Report { answers: answers.0, everything: everything.0, opens, tiers: tier.sums })
 }
 
-/// What every script ends with.
+/// The last steps of every script.
 const LAST: [Step; 4] = [
     Step { action: Action::Heal, seed: 1 },
     Step { action: Action::ReadAll, seed: 2 },
@@ -109,7 +109,7 @@ const LAST: [Step; 4] = [
 ];
 
 impl World {
-    /// One step, and what follows from it.
+    /// Runs one step and checks its consequences.
     fn run_step(&mut self, step: Step) -> Outcome {
         self.rng = base::Rng::new(step.seed);
         let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
@@ -120,7 +120,8 @@ impl World {
         done
     }
 
-    /// Whether what a step ended with is what it may end with.
+    /// Decides whether the result of a step is permitted. Crashes or reopens the store if the step requires
+    /// it.
     fn judge(&mut self, done: Outcome, before: Option<&Before>) -> Outcome {
         if let Err(error) = done {
             match error {
@@ -155,8 +156,8 @@ impl World {
         }
     }
 
-    /// A store whose writers are poisoned is read as ever, but for a keyspace whose drop failed with that;
-    /// what was refused may be there.
+    /// Reads of a store with poisoned writers still work, except in a keyspace whose drop failed that way.
+    /// Writes in doubt may be visible.
     fn read_poisoned(&mut self) -> Outcome {
         let now = self.now();
         let states = self.history.visible();

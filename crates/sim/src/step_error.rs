@@ -1,17 +1,17 @@
-//! Why a step did not do what it should.
+//! The errors of a step.
 
 use std::fmt;
 
-/// What a step of a simulation ends with when it does not end well.
+/// Why a step failed.
 #[derive(Debug)]
 pub(crate) enum StepError {
-    /// The store refused. Whether it may depends on what was done to its device.
+    /// The store returned an error. The state of its device decides whether that is permitted.
     Refused(terracedb::Error),
     /// An answer is wrong.
     Wrong(String),
 }
 
-/// What a step of a simulation ends with.
+/// The result of a step.
 pub(crate) type Outcome<T = ()> = Result<T, StepError>;
 
 impl From<terracedb::Error> for StepError {
@@ -29,7 +29,7 @@ impl fmt::Display for StepError {
     }
 }
 
-/// Ends the step as [`StepError::Wrong`] unless `$right`.
+/// Returns [`StepError::Wrong`] unless `$right`.
 macro_rules! ensure {
     ($right:expr, $($why:tt)+) => {
         if !$right {

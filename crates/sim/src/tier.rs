@@ -11,49 +11,49 @@ use crate::settings::TierSettings;
 use crate::step_error::{Outcome, ensure};
 use crate::tier_storage::{Live, TierStorage};
 
-/// The window of a budget of writes.
+/// Window of the write budget.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is known of the tier.
+/// The tier and its expected statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Tier {
     pub(crate) storage: TierStorage,
-    /// What the process that runs has, or had last.
+    /// Settings of the tier in the running process, or in the last one.
     pub(crate) settings: Option<TierSettings>,
-    /// What that one told when it was looked at last.
+    /// Statistics at the last check.
     pub(crate) counted: ScmStatistics,
-    /// Bytes that it and those before it in the same place had written by when, and with what budget, for a
-    /// minute; and what those before it had.
+    /// For the last minute: time, total bytes written to this storage by all processes so far, and the write
+    /// budget.
     pub(crate) written: VecDeque<(Duration, u64, u64)>,
     pub(crate) before: u64,
-    /// It was not looked at yet.
+    /// Whether the tier was not checked yet.
     pub(crate) is_new: bool,
-    /// What all of them did.
+    /// Sums over all processes.
     pub(crate) sums: TierSums,
 }
 
-/// What the tiers of a simulation did: shows how much of them it reaches.
+/// Sums over all tiers of a simulation: they show how much of the tier the simulation exercises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierSums {
-    /// Processes that had one, and those in which it ended as off.
+    /// Processes with a tier.
     pub processes: u64,
-    /// See `processes`.
+    /// Processes whose tier was off at the end.
     pub off: u64,
-    /// Pages that were found when a tier was opened.
+    /// Pages found when a tier was opened.
     pub restored: u64,
-    /// Pages that were written, and those of them that left DRAM, and that merges carried over.
+    /// Pages written.
     pub written: u64,
-    /// See `written`.
+    /// Pages written because DRAM evicted them.
     pub demoted: u64,
-    /// See `written`.
+    /// Pages written by merges (warm outputs).
     pub carried: u64,
-    /// Lookups that found their page.
+    /// Lookups that hit.
     pub hits: u64,
-    /// Pages that were copied up.
+    /// Pages promoted to DRAM.
     pub promoted: u64,
-    /// Pages that went for others, or with their file.
+    /// Pages evicted, or dropped with their file.
     pub dropped: u64,
-    /// Pages whose bytes were wrong.
+    /// Pages that failed their checksum.
     pub damaged: u64,
 }
 
@@ -83,20 +83,20 @@ impl Tier {
         let (failed, may_fail) = (failure.is_some(), storage.may_fail());
         ensure!(!failed || may_fail, "tier off: {failure:?}");
         let missing = matches!(storage.live, Some(Live::Missing));
-        ensure!(failed || !missing, "a tier on nothing");
-        ensure!(counts.resident <= counts.slots, "tier: more than its slots: {counts:?}");
+        ensure!(failed || !missing, "a tier without storage");
+        ensure!(counts.resident <= counts.slots, "tier: more pages than slots: {counts:?}");
         ensure!(failed || counts.slots > 0, "tier: no slots: {counts:?}");
         let in_doubt = storage.may_be_damaged || may_fail;
-        ensure!(in_doubt || counts.damaged == 0, "tier: damaged by itself: {counts:?}");
-        // What came is there, or went; what a write that failed brought was not counted.
+        ensure!(in_doubt || counts.damaged == 0, "tier: damaged pages without a fault: {counts:?}");
+        // Every page that came in is resident, dropped or damaged. Failed writes are not counted.
         let page = PAGE_BYTES as u64;
         let bytes = counts.bytes_written.checked_sub(counts.bytes_written_map);
         ensure!(bytes.is_some_and(|bytes| bytes % page == 0), "tier: bytes: {counts:?}");
         let came = counts.restored + bytes.unwrap_or(0) / page;
-        let told = counts.resident + counts.dropped + counts.damaged;
+        let counted = counts.resident + counts.dropped + counts.damaged;
         ensure!(
-            told == came || failed && told < came,
-            "tier: {came} came, {told} told: {counts:?}"
+            counted == came || failed && counted < came,
+            "tier: {came} pages came in, {counted} are accounted for: {counts:?}"
         );
         let grew = |of: fn(&ScmStatistics) -> u64| of(&before) <= of(counts);
         ensure!(
@@ -106,15 +106,15 @@ impl Tier {
                 && grew(|c| c.bytes_written)
                 && grew(|c| c.dropped)
                 && grew(|c| c.promoted),
-            "tier: fewer than before: {before:?}, {counts:?}"
+            "tier: counters went down: {before:?}, {counts:?}"
         );
         Ok(())
     }
 
-    /// No minute has more than its budget, `budget` bytes a second now: of processes with several, than the
-    /// largest.
+    /// Checks that no minute exceeds its write budget, `budget` bytes per second now. If processes with
+    /// different budgets share a minute, the largest counts.
     pub(crate) fn check_budget(&mut self, budget: u64, now: Duration) -> Outcome {
-        // One that finds nothing may be in a place of its own, which nobody wrote to.
+        // A tier that restored nothing may be on new storage, with no earlier writes.
         if std::mem::take(&mut self.is_new) && self.counted.restored == 0 {
             self.written.clear();
         }
@@ -125,7 +125,11 @@ impl Tier {
         }
         let most = self.written.iter().map(|(.., budget)| *budget).max().unwrap_or(budget);
         let bytes = written - self.written.front().map_or(0, |(_, bytes, _)| *bytes);
-        ensure!(bytes <= most * MINUTE.as_secs(), "tier: {bytes} in a minute: {:?}", self.counted);
+        ensure!(
+            bytes <= most * MINUTE.as_secs(),
+            "tier: {bytes} bytes written in a minute: {:?}",
+            self.counted
+        );
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The tier settings DRAM: it begins and ends with a process, is troubled, and is held to what it counts.
+//! Steps of the SCM tier: it begins and ends with a process, suffers faults, and its statistics are checked.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::tier_storage::{FILE, Live};
 use crate::world::World;
 
 impl World {
-    /// A process begins: the tier that it has, if any.
+    /// Begins the tier of a new process, if it has one.
     pub(crate) fn begin_tier(&mut self) -> Outcome<Option<Scm>> {
         self.tier.before += self.tier.counted.bytes_written;
         if self.tier.settings.is_none_or(|settings| settings.write_budget.is_none()) {
@@ -26,8 +26,8 @@ impl World {
         self.tier.is_new = true;
         let Some(settings) = self.variant.tier else { return Ok(None) };
         let mut rng = self.tier_rng();
-        let fate = self.tier.storage.prepare(&settings, &self.clock, &mut rng)?;
-        self.note(format!("  tier: {settings:?}, {fate}"));
+        let state = self.tier.storage.prepare(&settings, &self.clock, &mut rng)?;
+        self.note(format!("  tier: {settings:?}, {state}"));
         let Some(live) = &self.tier.storage.live else { return Ok(None) };
         let scm = Scm::given(rng.next_u64(), live.open(&settings)).placement(settings.placement);
         Ok(Some(match settings.write_budget {
@@ -36,14 +36,14 @@ impl World {
         }))
     }
 
-    /// A process ended or dies: what is there now is what its tier leaves, whatever that writes as it is
-    /// taken apart.
+    /// Keeps the tier's storage after its process ended or died. Writes that the tier makes while it is
+    /// dropped do not count.
     pub(crate) fn leave_tier(&mut self, left: Option<ProcessEnd>) -> Outcome {
         let mut rng = self.tier_rng();
         Ok(self.tier.storage.leave(left, &mut rng)?)
     }
 
-    /// Adds up what the tier of a process that ends did.
+    /// Adds the statistics of the ending process's tier to the sums.
     pub(crate) fn sum_tier(&mut self) {
         let Some(status) = self.resources().scm() else { return };
         let counts = status.counts;
@@ -62,12 +62,13 @@ impl World {
         };
     }
 
-    /// Follows from the step as well, so that whatever becomes of the tier changes nothing else.
+    /// A generator that depends on the step but does not advance its generator, so that the tier's faults
+    /// change nothing else.
     pub(crate) fn tier_rng(&self) -> Rng {
         Rng::new(!self.rng.clone().next_u64())
     }
 
-    /// From now on some operations of the tier's device fail, lie or take long. Memory never does.
+    /// Makes later operations of the tier's device fail, lose data or take long. Memory does not fail.
     pub(crate) fn break_tier(&mut self) -> Outcome {
         let Some(Live::Device(device)) = &self.tier.storage.live else { return Ok(()) };
         let (device, mut rng) = (Arc::clone(device), self.tier_rng());
@@ -84,7 +85,7 @@ impl World {
                 let at = rng.below(pages) * PAGE_BYTES as u64;
                 (OpKind::Write, Fault::Misdirected { name: None, at })
             }
-            // Less than the wall clock counts.
+            // Shorter than the resolution of the wall clock.
             _ => (OpKind::Read, Fault::Delay(Duration::from_micros(1 + rng.below(900)))),
         };
         let times = if matches!(fault, Fault::Delay(_)) { 1000 } else { 1 + rng.below(3) };
@@ -93,8 +94,8 @@ impl World {
         Ok(device.inject(rule)?)
     }
 
-    /// Some bytes of the tier's device are wrong from now on; memory's only between processes, since it is
-    /// verified once.
+    /// Damages bytes of the tier's device. Memory is damaged only between processes, because the tier
+    /// verifies it once.
     pub(crate) fn damage_tier(&mut self) -> Outcome {
         let Some(Live::Device(device)) = &self.tier.storage.live else { return Ok(()) };
         let (mut rng, pages) =
@@ -106,14 +107,14 @@ impl World {
         Ok(())
     }
 
-    /// The tier's device is well again; what is there may be wrong.
+    /// Heals the tier's device. Its contents may stay wrong.
     pub(crate) fn heal_tier(&self) {
         if let Some(Live::Device(device)) = &self.tier.storage.live {
             device.heal();
         }
     }
 
-    /// What the tier tells of itself makes sense, whatever was done to it.
+    /// Checks that the tier's statistics are consistent, no matter which faults occurred.
     pub(crate) fn check_tier(&mut self) -> Outcome {
         let (Some(status), Some(settings)) = (self.resources().scm(), self.tier.settings) else {
             return Ok(());

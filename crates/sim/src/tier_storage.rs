@@ -1,8 +1,8 @@
-//! Where the tier settings DRAM lies: memory or a device, what each end of a process leaves of it, and what
-//! becomes of it before the next one looks.
+//! The storage of the SCM tier, memory or a device: what survives each end of a process, and how it may
+//! change before the next process opens it.
 //!
-//! Nothing of it is promised to anyone (I6): pages may be lost, old, damaged, another tier's. So no answer
-//! depends on it, and the store never fails for it.
+//! The tier promises nothing (I6): pages may be lost, old, damaged, or those of another tier. So no answer
+//! depends on it, and the store never fails because of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +16,27 @@ use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Pace, Rule};
 use crate::history::ProcessEnd;
 use crate::settings::TierSettings;
 
-/// The file of a device.
+/// Name of the device's file.
 pub(crate) const FILE: &str = "tier";
 
-/// A part of memory that is written back as one, bytes.
+/// A cache line: the unit in which memory is written back, bytes.
 const LINE: usize = 64;
 
-/// What the processes of a simulation find, one after the other.
+/// The storage over all processes of a simulation.
 #[derive(Debug, Default)]
 pub(crate) struct TierStorage {
-    /// As the last one left it.
+    /// The contents that the last process left.
     left: Image,
-    /// As one before left it: it is put there again now and then.
+    /// The contents that an earlier process left; sometimes they are restored.
     older: Image,
-    /// What the one that runs has.
+    /// The storage of the running process.
     pub(crate) live: Option<Live>,
-    /// What the one that runs reads there may not be what its tier wrote: pages may turn out damaged.
+    /// Whether the running process may read other bytes than its tier wrote, so that damaged pages are
+    /// permitted.
     pub(crate) may_be_damaged: bool,
 }
 
-/// What lies there while no process runs.
+/// The contents while no process runs.
 #[derive(Debug, Default)]
 struct Image {
     bytes: Vec<u8>,
@@ -43,18 +44,18 @@ struct Image {
     may_be_damaged: bool,
 }
 
-/// A place in use.
+/// Storage in use.
 #[derive(Debug)]
 pub(crate) enum Live {
     Memory(AnonymousMemory),
     Device(Arc<Faulty>),
-    /// There is none to be had.
+    /// There is no storage.
     Missing,
 }
 
 impl TierStorage {
-    /// Gets it ready for `settings`, with what is left there, or with what someone made of that meanwhile; what
-    /// happened to it.
+    /// Prepares the storage for a tier with `settings`: as it was left, or changed. Returns a description of
+    /// its state.
     pub(crate) fn prepare(
         &mut self,
         settings: &TierSettings,
@@ -87,7 +88,7 @@ impl TierStorage {
         })
     }
 
-    /// What becomes of it while no process runs.
+    /// Changes the contents while no process runs. Returns a description of the change.
     fn change_while_unused(&mut self, rng: &mut Rng) -> &'static str {
         let Image { bytes, may_be_damaged } = &mut self.left;
         match rng.below(16) {
@@ -117,8 +118,8 @@ impl TierStorage {
         }
     }
 
-    /// What a process leaves: that ended, its tier with it, or dies, whose tier has not yet written what it
-    /// writes at its end.
+    /// Keeps the contents after the process ended (`died` is `None`; the tier wrote its last pages) or died
+    /// (it did not).
     pub(crate) fn leave(&mut self, died: Option<ProcessEnd>, rng: &mut Rng) -> Result<()> {
         let mut bytes = match self.live.take() {
             None | Some(Live::Missing) => return Ok(()),
@@ -132,10 +133,10 @@ impl TierStorage {
                 image.content(FILE).unwrap_or_default()
             }
         };
-        // What the map says may be out of date.
+        // The slot map may be out of date.
         self.may_be_damaged |= died.is_some();
         if died == Some(ProcessEnd::Power) {
-            // Some lines that were not written back are as the process found them.
+            // Some cache lines were not written back: they hold what the process found at its start.
             for (line, old) in bytes.chunks_mut(LINE).zip(self.left.bytes.chunks(LINE)) {
                 if rng.one_in(200) && line.len() == old.len() {
                     line.copy_from_slice(old);
@@ -147,7 +148,7 @@ impl TierStorage {
         Ok(())
     }
 
-    /// Whether something that was done to it explains that a tier is off.
+    /// Whether a fault explains that the tier is off.
     pub(crate) fn may_fail(&self) -> bool {
         match &self.live {
             Some(Live::Device(device)) => device.struck() > 0,
@@ -158,9 +159,9 @@ impl TierStorage {
 }
 
 impl Live {
-    /// Opens it, as a tier does.
+    /// Opens the storage for a tier.
     pub(crate) fn open(&self, settings: &TierSettings) -> Result<Scm> {
-        // Its time is its own: nobody waits.
+        // Virtual time: nothing waits.
         let profile = |name| Profile::named(name).filter(|_| settings.is_emulated);
         match self {
             Self::Missing => Err(Error::invalid("device").expected("one").got("none")),

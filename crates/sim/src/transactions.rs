@@ -1,7 +1,7 @@
-//! Transactions of several users at once.
+//! Steps of transactions of several users at once.
 //!
-//! A commit must be refused where what was read has another value by then, and may be refused only
-//! where someone wrote to what was read.
+//! A commit must be refused if something that the transaction read has another value by then. It may be
+//! refused only if something that the transaction read was written since.
 
 use terracedb::{Durability, ErrorKind};
 
@@ -29,7 +29,7 @@ impl World {
         Ok(())
     }
 
-    /// One of the transactions goes on; one that fails is over.
+    /// Continues one of the open transactions. One that fails is dropped.
     pub(crate) fn transact(&mut self) -> Outcome {
         let Some(number) = self.pick(self.transactions.len()) else { return Ok(()) };
         let mut pending = self.transactions.swap_remove(number);
@@ -82,13 +82,13 @@ impl World {
         let most = if self.rng.one_in(2) { usize::MAX } else { 1 + self.rng.below(4) as usize };
         let backwards = self.rng.one_in(3);
         let found = some_entries(iter, backwards, most, &mut expected)?;
-        compare::same(&found, &expected, &format!("transaction walks `{name}`"))?;
+        compare::same(&found, &expected, &format!("transaction scans `{name}`"))?;
         let mut walked = span.clone();
         if let (Some((last, _)), true) = (found.last(), found.len() == most) {
             let end = std::ops::Bound::Included(last.clone());
             *(if backwards { &mut walked.0 } else { &mut walked.1 }) = end;
         }
-        ensure!(found.iter().all(|(key, _)| contains(&walked, key)), "a walk leaves its range");
+        ensure!(found.iter().all(|(key, _)| contains(&walked, key)), "a scan left its range");
         pending.spans.push((incarnation, walked, span));
         Ok(())
     }
@@ -136,7 +136,7 @@ impl World {
         let committed = pending.transaction.commit_with(durability);
         self.note(format!("  commit of {}: {committed:?}", pending.own.len()));
         if empty {
-            // It stands at its snapshot, where everything it read was so.
+            // An empty transaction commits at its snapshot, for which all its reads are valid.
             return Ok(committed?);
         }
         match &committed {
@@ -146,7 +146,7 @@ impl World {
             }
             Err(error) => match error.kind() {
                 ErrorKind::Conflict => {
-                    ensure!(may || gone, "a conflict over nothing: {error}");
+                    ensure!(may || gone, "a conflict without a write to what was read: {error}");
                     self.answered("conflict");
                     return Ok(());
                 }

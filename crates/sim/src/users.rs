@@ -9,44 +9,44 @@ use crate::cells::{Change, Model, Span};
 use crate::compare::{show, within};
 use crate::history::{Contents, Event, Incarnation};
 
-/// Users' reads under way, with what they must yield.
+/// An open cursor or iterator and the entries that it must yield.
 pub(crate) enum OpenRead {
     Cursor { cursor: Box<Cursor>, model: Model, at: Option<Vec<u8>> },
-    Iter { iter: Box<Iter>, left: VecDeque<(Vec<u8>, Vec<u8>)> },
+    Iter { iter: Box<Iter>, remaining: VecDeque<(Vec<u8>, Vec<u8>)> },
 }
 
 impl fmt::Debug for OpenRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cursor { at, .. } => write!(f, "cursor at {:?}", at.as_deref().map(show)),
-            Self::Iter { left, .. } => write!(f, "iterator with {} left", left.len()),
+            Self::Iter { remaining, .. } => write!(f, "iterator with {} left", remaining.len()),
         }
     }
 }
 
-/// A transaction under way.
+/// An open transaction and the model's view of it.
 pub(crate) struct PendingTransaction {
     pub(crate) transaction: Transaction,
-    /// What it sees, its own writes apart, and how many events came before.
+    /// The contents at its snapshot, without its own writes, and the number of events before it.
     pub(crate) snapshot: Contents,
     pub(crate) begun: usize,
-    /// What it sees.
+    /// The contents that it sees, including its own writes.
     pub(crate) view: Contents,
     pub(crate) own: Vec<(Incarnation, Change)>,
-    /// What it read that was not its own.
+    /// Keys that it read and did not write itself.
     pub(crate) keys: Vec<(Incarnation, Vec<u8>)>,
-    /// What it walked over: as far as it must count, and as far as it may.
+    /// Ranges that it scanned: the part that must be validated, and the part that may be.
     pub(crate) spans: Vec<(Incarnation, Span, Span)>,
 }
 
 impl PendingTransaction {
-    /// Whether the value of `key` follows from its own writes.
+    /// Whether its own writes determine the value of `key`.
     pub(crate) fn hides(&self, incarnation: Incarnation, key: &[u8]) -> bool {
         let sets = |change: &Change| !matches!(change, Change::Merge(..)) && change.touches(key);
         self.own.iter().any(|(of, change)| *of == incarnation && sets(change))
     }
 
-    /// Whether it must be refused, and whether it may be.
+    /// Whether its commit must be refused, and whether it may be.
     pub(crate) fn conflicts(&self, events: &[Event], current: &Contents, now: u64) -> (bool, bool) {
         let since = || events.iter().skip(self.begun).flat_map(|event| &event.0);
         let touched = |incarnation, key: &[u8]| {
@@ -72,10 +72,10 @@ impl PendingTransaction {
     }
 }
 
-/// A bulk ingest under way.
+/// An open bulk ingest.
 pub(crate) struct PendingIngest {
     pub(crate) ingest: Ingest,
-    /// How often the device had failed when it began.
+    /// Number of device faults when it began.
     pub(crate) struck: u64,
     pub(crate) incarnation: Incarnation,
     /// The number of the next key.

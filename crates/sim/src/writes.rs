@@ -1,4 +1,4 @@
-//! Writes, and keyspaces made and dropped.
+//! Steps that write, create keyspaces and drop keyspaces.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl World {
         self.write_batch(changes)
     }
 
-    /// Hundreds of kilobytes at once.
+    /// Writes hundreds of kilobytes in one batch.
     pub(crate) fn write_much(&mut self) -> Outcome {
         let mut changes = Vec::new();
         for _ in 0..30 + self.rng.below(70) {
@@ -72,7 +72,7 @@ impl World {
         let written = match &mut change {
             Change::Put(key, value) => keyspace.put_with(key, value, durability),
             Change::PutExpiring(key, value, expiry) if self.rng.one_in(2) => {
-                // From now on, by the store's own clock.
+                // The expiry is relative to the store's own clock.
                 let ttl = self.rng.below(5000);
                 *expiry = self.now() + ttl;
                 durable = Durability::None;
@@ -90,7 +90,7 @@ impl World {
         self.wrote(Event(vec![(incarnation, change)]), written, durable)
     }
 
-    /// `event` was written, was not, or nobody knows.
+    /// Records the result of a write: acknowledged, refused, or in doubt.
     pub(crate) fn wrote(
         &mut self,
         event: Event,
@@ -100,7 +100,7 @@ impl World {
         self.answered(written.is_ok());
         match written {
             Ok(()) => {
-                // What writes nothing promises nothing.
+                // A batch without effect is not logged, so it syncs nothing.
                 let is_empty = event.0.iter().all(|(_, change)| change.is_nothing());
                 self.history.wrote(event);
                 if durability == Durability::Sync && !is_empty {
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// A change as people read it.
+/// A readable form of a change.
 pub(crate) fn brief(change: &Change) -> String {
     let show = |bytes: &[u8]| crate::compare::show(bytes);
     match change {
@@ -168,7 +168,7 @@ pub(crate) fn brief(change: &Change) -> String {
     }
 }
 
-/// A range as people read it.
+/// A readable form of a range.
 pub(crate) fn show_span((start, end): &crate::cells::Span) -> String {
     let show = |bound: &std::ops::Bound<Vec<u8>>| match bound {
         std::ops::Bound::Included(key) => format!("={}", crate::compare::show(key)),
