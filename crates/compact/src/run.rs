@@ -81,8 +81,8 @@ impl Run {
     /// dictionary is missing, `Retry` if memory is short.
     pub fn new(mut job: Job, env: &Env) -> Result<Self> {
         job.check()?;
-        let operator = operator(&job, env)?;
-        let outputs = outputs(&job, env)?;
+        let operator = find_operator(&job, env)?;
+        let outputs = new_outputs(&job, env)?;
         let runs = job.inputs.len();
         let chunk_pages = env.chunk_pages(runs);
         let charge = env.account.charge((runs * source_bytes(chunk_pages)) as u64)?;
@@ -370,7 +370,7 @@ impl Run {
 ///
 /// # Errors
 /// `Invalid` if this process lacks it.
-fn operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
+fn find_operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
     let Some(name) = &job.operator else { return Ok(None) };
     let operator = env.operators.get(name).cloned().ok_or_else(|| {
         Error::invalid("merge operator")
@@ -385,7 +385,7 @@ fn operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
 ///
 /// # Errors
 /// `Corrupt` if the dictionary is missing.
-fn outputs(job: &Job, env: &Env) -> Result<Outputs> {
+fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
     let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
     let spec = Spec {
         store: job.store,

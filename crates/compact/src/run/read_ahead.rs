@@ -100,8 +100,8 @@ impl ReadAhead {
         left.into_iter().flatten().try_for_each(|(_, ticket)| reads.wait(ticket).map(drop))
     }
 
-    /// The verified pages of `span`. A failed read is repeated a few times: a transient device error is no damage,
-    /// and must not exclude the table from merges.
+    /// The verified pages of `span`. A failed read is repeated a few times: a transient device error is no
+    /// damage, and must not exclude the table from merges.
     ///
     /// # Errors
     /// `Corrupt` if a page is damaged or the device cannot read it.
