@@ -60,7 +60,7 @@ pub enum CompactionStyle {
     Default,
     /// Jobs of kilobytes and many levels.
     Tiny,
-    /// Hardly ever.
+    /// Tables are hardly ever merged.
     Lazy,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) answers: Digest,
     pub(crate) everything: Digest,
     pub(crate) trace: VecDeque<String>,
-    /// Whether events are printed at once (`TERRACE_TRACE`), to see where a simulation hangs.
+    /// Whether events are printed as they happen (`TERRACE_TRACE`), to see where a simulation hangs.
     loud: bool,
 }
 
