@@ -2,8 +2,8 @@
 //!
 //! With only a seed, it runs that seed. Otherwise it runs consecutive seeds from the given or a random one,
 //! for a minute or the given time. For a failing script it prints the seed and the last events, then shrinks
-//! the script and prints the failure again; `--all` continues with the next seed. `TERRACE_TRACE=1` prints each
-//! event as it happens.
+//! the script and prints the failure again; `--all` continues with the next seed.
+//! `TERRACE_TRACE=1` prints each event as it happens.
 
 use std::process::ExitCode;
 use std::sync::Arc;
