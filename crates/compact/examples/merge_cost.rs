@@ -1,9 +1,9 @@
 //! Measures merges: `cargo run --release -p terrace-compact --example merge_cost [full|half|none]`.
 //!
-//! Runs of tables with keys of 16 bytes and values of 400, half of them noise, are merged by one job:
-//! `full`: every run has keys all over, `half`: newer runs have keys in one half only, `none`: each
-//! has a range of its own. Then the outcome is verified. Times are processor time of the process; the
-//! medium is a directory under the system's temporary one.
+//! One job merges runs of tables with keys of 16 bytes and values of 400, half of which is random. The
+//! argument sets the overlap of runs: `full`: every run covers all keys; `half`: all but one run cover one
+//! half of the keys; `none`: each run has its own key range. Then the outcome is verified. Times are
+//! processor time of the process. The medium is a directory under the system's temporary directory.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// The range of numbers that the keys of a run come from.
+/// First number and count of the keys of a run.
 fn numbers(overlap: &str, run: u64) -> Result<(u64, u64)> {
     let all = 1_000_000_000;
     match overlap {
@@ -100,7 +100,7 @@ fn main() -> Result<()> {
         bounds: KeyRange::all(),
         horizon: Horizon::new(vec![Seqno::new(RUNS * ENTRIES + 1)]),
         now_ms: 1,
-        below: Vec::new(),
+        older: Vec::new(),
         output: Output {
             codec: Codec::Lz4,
             zstd_level: 0,

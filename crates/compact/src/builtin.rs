@@ -1,18 +1,18 @@
-//! The merge operators that every store knows: counters, extremes and appending.
+//! Built-in merge operators: counter, maximum, minimum and append.
 //!
-//! Numbers are eight bytes, little-endian, in values and operands alike; other lengths do not fit.
-//! All of them combine: a key that is merged often costs one operand after each flush or merge.
+//! Values and operands of the number operators are eight bytes, little-endian; other lengths are refused. All
+//! built-in operators combine, so after each flush or merge a key has at most one operand.
 
 use base::limits::VALUE_BYTES_MAX;
 
-use crate::MergeOperator;
+use crate::operator::MergeOperator;
 
-/// Adds signed 64-bit numbers, from 0 where there is no value; wraps where the sum is too large.
+/// Adds signed 64-bit numbers. A missing base counts as 0; sums wrap around.
 #[derive(Clone, Copy, Debug)]
 pub struct I64Add;
 
-/// Appends bytes, to nothing where there is no value. What would pass the longest value does not
-/// fit.
+/// Appends the operands to the base, which is empty if missing. Results longer than the value limit are
+/// refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Append;
 
@@ -25,22 +25,22 @@ pub struct U64Max;
 pub struct U64Min;
 
 impl I64Add {
-    /// Its name.
+    /// The operator's stored name.
     pub const NAME: &'static str = "terrace.i64-add.1";
 }
 
 impl Append {
-    /// Its name.
+    /// The operator's stored name.
     pub const NAME: &'static str = "terrace.append.1";
 }
 
 impl U64Max {
-    /// Its name.
+    /// The operator's stored name.
     pub const NAME: &'static str = "terrace.u64-max.1";
 }
 
 impl U64Min {
-    /// Its name.
+    /// The operator's stored name.
     pub const NAME: &'static str = "terrace.u64-min.1";
 }
 
@@ -103,7 +103,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// What `with` makes of all the numbers; `None` where one is none, or there are none.
+/// Folds base and operands with `with`. `None` if one is not eight bytes, or there are none.
 fn fold<T>(
     base: Option<&[u8]>,
     operands: &[&[u8]],
@@ -127,7 +127,7 @@ mod tests {
 
     fn check(operator: &dyn MergeOperator, base: Option<&[u8]>, operands: &[&[u8]], want: &[u8]) {
         assert_eq!(operator.merge(b"k", base, operands).as_deref(), Some(want), "{operator:?}");
-        // Combining any part first comes to the same.
+        // Combining any sub-sequence first gives the same result.
         for from in 0..operands.len() {
             for to in from + 1..=operands.len() {
                 let combined = operator.combine(b"k", &operands[from..to]).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_added_and_compared() {
+    fn number_operators_add_and_compare() {
         let [one, two, minus] = [1i64, 2, -9].map(i64::to_le_bytes);
         check(&I64Add, None, &[&one, &two, &minus], &(-6i64).to_le_bytes());
         check(&I64Add, Some(&one), &[&two], &3i64.to_le_bytes());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_appended_in_order() {
+    fn append_keeps_the_order_of_operands() {
         check(&Append, Some(b"a"), &[b"b", b"", b"c"], b"abc");
         check(&Append, None, &[b"b", b"c"], b"bc");
         let long = vec![0; VALUE_BYTES_MAX];

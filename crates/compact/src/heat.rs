@@ -1,40 +1,40 @@
-//! Which keys a merge's outputs are to be read for soon, from which pages of its inputs were: a pure
-//! function.
+//! Hot ranges of a merge: the keys whose output pages should be cached, computed from the hot pages of its
+//! inputs. A pure function.
 //!
-//! A page that was read much says so of one of its keys or of all; which, nobody knows. Where runs of like
-//! size are merged, its keys go to as many pages as there are runs, most of which nobody will ask for. So
-//! only runs count whose pages span few pages of what is written: those that hold most of the content.
+//! A hot page shows that some of its keys are read often, but not which. If runs of similar size are merged,
+//! the keys of one input page spread over as many output pages as there are runs, and most of these are cold.
+//! So only runs count that hold a large part of the merge's content: each of their pages spreads over few
+//! output pages.
 
 use crate::KeyRange;
 
-/// A run of a merge.
+/// Hot pages of one input run.
 #[derive(Clone, Debug, Default)]
 pub struct RunHeat {
-    /// The data pages that are merged.
+    /// Data pages of the run that are merged.
     pub pages: u64,
-    /// Those that were read lately: the keys of each, and how often, ascending.
+    /// The key range and the heat of each recently read page, ascending.
     pub hot: Vec<(KeyRange, u8)>,
 }
 
 impl RunHeat {
-    /// The bytes of the keys.
+    /// Bytes of all keys in `hot`.
     #[must_use]
     pub fn key_bytes(&self) -> usize {
         self.hot.iter().map(|(keys, _)| keys.key_bytes()).sum()
     }
 }
 
-/// A page of an output holds at least one part in so many of a page's keys that are told as hot.
+/// A run counts if it holds at least one part in this many of the merge's pages.
 const SPREAD_MAX: u64 = 3;
 
-/// Ranges told, at most.
+/// Most ranges returned.
 const HOT_RANGES_MAX: usize = 4096;
 
-/// Bytes of their keys, at most, about.
+/// Most bytes of keys in the returned ranges.
 pub const HOT_BYTES_MAX: usize = 256 << 10;
 
-/// The ranges of keys to be asked for soon, ascending and apart; where there are too many, those that were
-/// asked for most.
+/// The hot key ranges of a merge, disjoint and ascending. If there are too many, the hottest are kept.
 #[must_use]
 pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
     let all: u64 = runs.iter().map(|run| run.pages).sum();
@@ -42,12 +42,17 @@ pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
     let mut hot: Vec<(KeyRange, u8)> = narrow.flat_map(|run| run.hot).collect();
     let mut least = 0;
     loop {
-        let ranges = joined(&mut hot);
+        let ranges = union(&mut hot);
         let bytes: usize = ranges.iter().map(KeyRange::key_bytes).sum();
         if ranges.len() <= HOT_RANGES_MAX && bytes <= HOT_BYTES_MAX {
+            debug_assert!(
+                ranges.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end <= b.first)),
+                "hot ranges are disjoint: {ranges:?}"
+            );
             return ranges;
         }
-        // Bounded: heat has few values. Of pages all as hot, the first are as good as others.
+        // Bounded: heat has at most 256 values, and each halving shortens the list. Among pages of equal heat
+        // the first half is kept.
         match hot.iter().any(|(_, heat)| *heat > least) {
             true => hot.retain(|(_, heat)| *heat > least),
             false => hot.truncate(hot.len() / 2),
@@ -56,17 +61,17 @@ pub fn hot_ranges(runs: Vec<RunHeat>) -> Vec<KeyRange> {
     }
 }
 
-/// The union of ranges.
-fn joined(hot: &mut [(KeyRange, u8)]) -> Vec<KeyRange> {
+/// The union of the ranges, disjoint and ascending.
+fn union(hot: &mut [(KeyRange, u8)]) -> Vec<KeyRange> {
     hot.sort_unstable_by(|(one, _), (other, _)| one.first.cmp(&other.first));
-    let mut joined: Vec<KeyRange> = Vec::new();
+    let mut union: Vec<KeyRange> = Vec::new();
     for (range, _) in hot.iter() {
-        match joined.last_mut() {
+        match union.last_mut() {
             Some(last) if last.reaches(&range.first) => last.extend_to(range.end.clone()),
-            _ => joined.push(range.clone()),
+            _ => union.push(range.clone()),
         }
     }
-    joined
+    union
 }
 
 #[cfg(test)]
@@ -83,18 +88,18 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_hold_most_of_it_say_what_is_hot() {
+    fn only_runs_with_most_pages_give_hot_ranges() {
         let large = run(100, &[(10, 20, 1), (20, 30, 2), (50, 60, 1)]);
         let small = run(20, &[(0, 1000, 3)]);
         assert_eq!(hot_ranges(vec![small.clone(), large]), [range(10, 30), range(50, 60)]);
-        // Four runs of the same size: each of their pages is spread over four.
+        // Four runs of equal size: each page spreads over four output pages.
         assert_eq!(hot_ranges(vec![small.clone(); 4]), []);
         assert_eq!(hot_ranges(vec![small.clone(); 3]), [range(0, 1000)]);
         assert_eq!(hot_ranges(Vec::new()), []);
     }
 
     #[test]
-    fn of_too_many_the_hottest_are_told() {
+    fn too_many_hot_ranges_are_cut_to_the_hottest() {
         let many = |heat: fn(u32) -> u8| {
             let hot = (0..20_000u32).map(|at| (at * 10, at * 10 + 5, heat(at)));
             vec![run(20_000, &hot.collect::<Vec<_>>())]

@@ -1,9 +1,9 @@
-//! A job: everything a merge needs, by value.
+//! A compaction job: everything a merge needs, by value.
 //!
-//! A job takes, over one range of keys, the content of consecutive runs and writes it anew. It can
-//! be run in this process or any other that reaches the files ([`crate::Run`]); it can be lost,
-//! repeated or late, and the store is the same (I9): inputs are only read, outputs bear reserved
-//! ids, and nothing counts before the manifest's record. docs/format/job.md has the bytes.
+//! A job rewrites the content of age-contiguous runs within one key range. Any process that reaches the files
+//! can run it ([`crate::Run`]). A job may be lost, repeated or late without changing the store (I9): inputs
+//! are only read, outputs have ids reserved for this job, and nothing counts before the manifest records it.
+//! docs/format/job.md describes the encoding.
 
 #[cfg(test)]
 mod tests;
@@ -11,120 +11,120 @@ mod tests;
 use std::ops::Range;
 
 use base::{
-    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, StoreId, TableId, put_bytes,
-    put_u32, put_u64, put_u128, put_varint,
+    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, StoreId, TableId, invariant,
+    put_bytes, put_u32, put_u64, put_u128, put_varint,
 };
 use media::Medium;
 
-use crate::sealed::{Kind, list, put_range, range};
 use base::limits::OPERATOR_NAME_BYTES_MAX;
 
+use crate::message::{MessageKind, list, put_range, range};
 use crate::{Horizon, KeyRange};
 
-/// The most pieces of tables one job merges.
+/// Most pieces of tables in one job.
 pub const INPUTS_MAX: usize = 1 << 16;
 
-/// The most ranges a job lists of each sort.
+/// Most ranges in each of a job's range lists.
 const RANGES_MAX: usize = 1 << 16;
 
-/// The most readers in a job's horizon.
+/// Most sequence numbers in a job's horizon.
 const READERS_MAX: usize = 1 << 20;
 
-/// The smallest limit for the length of an output, bytes.
+/// Least permitted value of [`Output::table_bytes_max`], bytes.
 pub const TABLE_BYTES_MIN: u64 = 16 << 10;
 
-const KIND: Kind = Kind { what: "job", magic: *b"TERRAJOB", version: 2 };
+const KIND: MessageKind = MessageKind { name: "job", magic: *b"TERRAJOB", version: 2 };
 
-/// What to merge, and how.
+/// The inputs of a merge and the form of its outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Tells this job from all others of the store.
+    /// Unique among all jobs of the store.
     pub id: u64,
-    /// Tells this attempt from others: an outcome of another one is refused.
+    /// Number of this attempt: the outcome of another attempt is refused.
     pub epoch: u64,
-    /// Which part it is of a job that several workers share, each a range of its keys; 0 where it is
-    /// whole, as all are that the engine makes.
+    /// Number of this part if several workers share a job, each with a range of its keys. The engine makes
+    /// only whole jobs: 0.
     pub part: u32,
-    /// The store.
+    /// The store of the tables.
     pub store: StoreId,
-    /// The keyspace.
+    /// The keyspace of the tables.
     pub keyspace: KeyspaceId,
-    /// The runs, newest first. For one key, an earlier one holds newer data (I4).
+    /// The input runs, newest first. For one key, an earlier run holds newer versions (I4).
     pub inputs: Vec<InputRun>,
-    /// The keys that are merged; others of the inputs are left alone.
+    /// The keys that are merged; the inputs' other keys are ignored.
     pub bounds: KeyRange,
-    /// Who reads.
+    /// The sequence numbers that open reads and snapshots use.
     pub horizon: Horizon,
-    /// The time, Unix milliseconds. No read to come may have an earlier one.
+    /// The current time, Unix milliseconds. No later read uses an earlier time.
     pub now_ms: u64,
-    /// The keys that older tables outside the job may hold.
-    pub below: Vec<KeyRange>,
-    /// What to write.
+    /// Key ranges that tables older than the inputs may hold: tombstones over these keys stay (I5).
+    pub older: Vec<KeyRange>,
+    /// The form of the output tables.
     pub output: Output,
-    /// The keyspace's merge operator, where it shall be used.
+    /// The keyspace's merge operator; `None`: operands are kept unmerged.
     pub operator: Option<String>,
-    /// The keys that were read much: for whoever puts outputs into caches.
+    /// Hot ranges: keys that were read often. The outcome names the output pages that hold them, for caches.
     pub hot: Vec<KeyRange>,
-    /// What becomes of long values.
+    /// How separated values are treated.
     pub values: ValueRules,
 }
 
-/// What a job does with long values. By default it leaves them where they are.
+/// Key-value separation in a job. The default leaves every value where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueRules {
-    /// Values of this many bytes or more leave the tree.
+    /// Values of at least this many bytes move to a value file.
     pub bytes_min: u64,
-    /// Ids reserved for value files, of which a job writes one at most; none: values stay.
+    /// Ids reserved for value files. A job writes at most one; an empty range: no value moves.
     pub ids: Range<TableId>,
-    /// The files whose live values are copied, so that they can go; ascending.
+    /// Value files whose live values are copied so that the files become obsolete; ascending.
     pub collect: Vec<TableId>,
 }
 
-/// Tables, or pieces of tables, that do not overlap, ascending by key.
+/// Pieces of tables that do not overlap, ascending by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputRun {
-    /// The pieces.
+    /// The pieces of the run.
     pub tables: Vec<Input>,
 }
 
-/// A piece of a table.
+/// A table, or the part of its key range that a job reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The table.
+    /// The table's id.
     pub id: TableId,
-    /// The length of its file.
+    /// Length of the table's file, bytes.
     pub file_bytes: u64,
-    /// The hash of its pages' checksums.
+    /// The table's digest: a hash over its page checksums.
     pub digest: u64,
-    /// The keys of it that count.
+    /// The keys of the table that are read.
     pub bounds: KeyRange,
-    /// The sequence number that all its entries are read as, where it was ingested.
+    /// The sequence number of every entry of an ingested table; `None`: entries have their own.
     pub seqno: Option<Seqno>,
 }
 
-/// How outputs are written.
+/// The form of the output tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// How blocks are compressed.
+    /// The compression codec of blocks.
     pub codec: Codec,
-    /// The level of zstd.
+    /// The Zstandard level.
     pub zstd_level: i32,
-    /// The dictionary; zstd only.
+    /// The Zstandard dictionary; only with [`Codec::Zstd`].
     pub dictionary: Option<DictionaryId>,
-    /// The bits of filters, as [`table::Spec`] has them.
+    /// Filter bits per key, in the unit of [`table::Spec`].
     pub filter_bits: u8,
-    /// A table is ended before the next key once its file is as long as this, in bytes.
+    /// A table ends before the next key once its file has this many bytes.
     pub table_bytes_max: u64,
-    /// Ids reserved for the outputs. The last one takes all that is left.
+    /// Ids reserved for the output tables. The table with the last id takes all remaining entries.
     pub ids: Range<TableId>,
 }
 
 impl Job {
-    /// The stored form.
+    /// Encodes the job (docs/format/job.md).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let has_values = self.values != ValueRules::default();
-        // A job without any is one of the first version.
+        // A job without value rules is encoded as version 1.
         let mut out = KIND.start(if has_values { 2 } else { 1 });
         put_u64(&mut out, self.id);
         put_u64(&mut out, self.epoch);
@@ -143,25 +143,26 @@ impl Job {
         put_varint(&mut out, self.horizon.seqnos().len() as u64);
         let mut before = 0;
         for seqno in self.horizon.seqnos() {
-            put_varint(&mut out, seqno.get() - before);
+            invariant!(seqno.get() >= before, "the numbers of a horizon ascend");
+            put_varint(&mut out, seqno.get().saturating_sub(before));
             before = seqno.get();
         }
         self.output.put(&mut out);
         put_bytes(&mut out, self.operator.as_deref().unwrap_or_default().as_bytes());
-        for ranges in [&self.below, &self.hot] {
+        for ranges in [&self.older, &self.hot] {
             put_varint(&mut out, ranges.len() as u64);
             ranges.iter().for_each(|range| put_range(&mut out, range));
         }
         if has_values {
             self.values.put(&mut out);
         }
-        Kind::seal(out)
+        MessageKind::seal(out)
     }
 
-    /// Reads the stored form.
+    /// Decodes a job.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged or makes no sense, `Invalid` where it is of another version.
+    /// `Corrupt` if the message is damaged or describes no valid job, `Invalid` if its version is unknown.
     pub fn decode(message: &[u8]) -> Result<Self> {
         let (version, mut cursor) = KIND.open(message)?;
         let (id, epoch, part) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
@@ -178,10 +179,12 @@ impl Job {
         };
         let horizon = Horizon::ascending(list(&mut cursor, READERS_MAX, 1, reader)?)?;
         let output = Output::get(&mut cursor)?;
-        let operator = String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec())
-            .map_err(|e| Error::corrupt("merge operator's name").expected("UTF-8").caused_by(e))?;
+        let operator =
+            String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec()).map_err(|e| {
+                Error::corrupt("name of a merge operator").expected("UTF-8").caused_by(e)
+            })?;
         let operator = (!operator.is_empty()).then_some(operator);
-        let below = list(&mut cursor, RANGES_MAX, 1, range)?;
+        let older = list(&mut cursor, RANGES_MAX, 1, range)?;
         let hot = list(&mut cursor, RANGES_MAX, 1, range)?;
         let values = match version {
             1 => ValueRules::default(),
@@ -198,7 +201,7 @@ impl Job {
             bounds,
             horizon,
             now_ms,
-            below,
+            older,
             output,
             operator,
             hot,
@@ -208,49 +211,51 @@ impl Job {
         Ok(job)
     }
 
-    /// Every piece of a table that is merged.
+    /// All input pieces, newest run first.
     pub fn pieces(&self) -> impl Iterator<Item = &Input> {
         self.inputs.iter().flat_map(|run| &run.tables)
     }
 
+    /// Checks what [`crate::Run`] relies on.
+    ///
     /// # Errors
-    /// `Corrupt` where no merge can be made of it.
+    /// `Corrupt` if the job cannot be run.
     pub(crate) fn check(&self) -> Result<()> {
         let wrong = |what: &'static str| Err(Error::corrupt("job").at(self.id).expected(what));
         let pieces = self.pieces().count();
         if pieces == 0 || pieces > INPUTS_MAX {
-            return wrong("tables to merge");
+            return wrong("1 to 65536 tables to merge");
         }
         if self.horizon.seqnos().is_empty() {
-            return wrong("a horizon with the present in it");
+            return wrong("a horizon that is not empty");
         }
         if self.output.ids.is_empty() {
-            return wrong("ids for its outputs");
+            return wrong("reserved output ids");
         }
         if self.pieces().any(|piece| self.output.ids.contains(&piece.id)) {
-            return wrong("ids for its outputs that no input has");
+            return wrong("output ids that no input has");
         }
         let ValueRules { ids, collect, .. } = &self.values;
         if ids.start < self.output.ids.end && self.output.ids.start < ids.end {
-            return wrong("ids for value files that no table has");
+            return wrong("value file ids that are not output ids");
         }
         if collect.iter().any(|file| ids.contains(file)) || !collect.is_sorted_by(|a, b| a < b) {
-            return wrong("value files to collect, in order");
+            return wrong("ascending value files to collect, none of them an output");
         }
         if self.output.dictionary.is_some() && self.output.codec != Codec::Zstd {
-            return wrong("a dictionary for zstd only");
+            return wrong("a dictionary only with Zstandard");
         }
         if self.output.table_bytes_max < TABLE_BYTES_MIN {
-            return wrong("a longer limit for outputs");
+            return wrong("a maximum table length of at least 16 KiB");
         }
         Ok(())
     }
 
-    /// Removes what attempts at this job have written: all files of the ids reserved for it. For
-    /// outcomes that are not installed, and before a job whose process died is run again.
+    /// Removes every output file of this job's attempts: all files with an id reserved for it. Called for an
+    /// outcome that is not installed, and before a job is run again after its process died.
     ///
     /// # Errors
-    /// As the medium's; what is left is found when the store is opened.
+    /// The first error of the medium. Files that remain are orphans, which opening the store removes.
     pub fn discard_outputs(&self, medium: &dyn Medium) -> Result<()> {
         let mut removed = Ok(());
         for file in medium.list()? {
@@ -267,14 +272,14 @@ impl Job {
 }
 
 impl Input {
-    /// Id, length, digest, whether there is a number, bounds.
+    /// Id, length, digest, sequence number, bounds.
     const BYTES_MIN: usize = 8 + 1 + 8 + 1 + 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.id.0);
         put_varint(out, self.file_bytes);
         put_u64(out, self.digest);
-        // None is 0: numbers are stored one larger.
+        // 0 is `None`: sequence numbers are stored plus one.
         put_varint(out, self.seqno.map_or(0, |seqno| seqno.get() + 1));
         put_range(out, &self.bounds);
     }

@@ -1,39 +1,43 @@
-//! Compaction: which tables to merge, and the merging itself, here or in another process.
+//! Compaction: planning merges, running them, in this process or another, and verifying their outputs.
 //!
-//! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses what to merge ([`plan`]). What a flush or
-//! a merge may leave out is decided in one place ([`Retention`]), from the sequence numbers at which
-//! anyone reads ([`Horizon`]), the keys that older tables may hold ([`OlderRanges`]), the time and the
-//! keyspace's merge operator ([`MergeOperator`]). Nothing here knows the engine: inputs come by
-//! value, outputs are files and a description of them.
+//! Level 4 (docs/ARCHITECTURE.md). A pure planner chooses the next merge, move or drop ([`plan`]).
+//! [`Retention`] alone decides which versions a flush or a merge may drop. It looks at the sequence numbers
+//! of open reads ([`Horizon`]), the key ranges of older tables ([`OlderRanges`]), the time, and the
+//! keyspace's merge operator ([`MergeOperator`]). A merge is described by value ([`Job`]), run in bounded
+//! steps ([`Run`]) and verified ([`Verification`]) before the manifest names its outputs. This crate does not
+//! know the engine: its inputs are plain values and files, its results are files and a description of them
+//! ([`Outcome`]).
 
 mod builtin;
-mod counts;
 mod heat;
 mod horizon;
 pub mod job;
+mod message;
 mod older_ranges;
 mod operands;
 mod operator;
+mod operators;
 mod outcome;
 pub mod plan;
 mod retained_version;
 mod retention;
 mod run;
-mod sealed;
 mod value_separator;
 mod verify;
+mod version_counts;
 
 pub use base::KeyRange;
 pub use builtin::{Append, I64Add, U64Max, U64Min};
-pub use counts::Counts;
 pub use heat::{HOT_BYTES_MAX, RunHeat, hot_ranges};
 pub use horizon::Horizon;
 pub use job::Job;
 pub use older_ranges::OlderRanges;
-pub use operator::{MergeOperator, Operators};
+pub use operator::MergeOperator;
+pub use operators::Operators;
 pub use outcome::Outcome;
 pub use retained_version::RetainedVersion;
-pub use retention::{Retention, Rules};
+pub use retention::{Retention, RetentionRules};
 pub use run::{Env, Run, run};
 pub use value_separator::ValueSeparator;
 pub use verify::{HotPage, Verification, verify};
+pub use version_counts::VersionCounts;

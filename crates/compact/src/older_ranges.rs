@@ -1,33 +1,32 @@
-//! The key ranges that older tables outside a job may hold: there, what hides older versions must
-//! stay (I5).
+//! Key ranges that tables older than a job's inputs may hold. Tombstones over these keys must stay (I5).
 
 use crate::KeyRange;
 
-/// Which keys older sources outside a flush or a merge may hold.
+/// The union of the key ranges of older tables.
 ///
-/// Asked about ascending keys, each question costs a comparison or two; any order is answered.
+/// Questions may come in any order. Each costs one or two comparisons if the keys ascend.
 #[derive(Clone, Debug, Default)]
 pub struct OlderRanges {
-    /// Disjoint and ascending; ranges that touch are one.
+    /// Disjoint and ascending; adjacent ranges are joined.
     ranges: Vec<KeyRange>,
-    /// Every range before this one ends at or before the key asked about last.
+    /// Every range before this index ends at or before the key of the last question.
     at: usize,
 }
 
 impl OlderRanges {
-    /// Nothing lies below: every deletion may go once nobody reads under it.
+    /// No older tables: a tombstone is dropped once no read is older than it.
     #[must_use]
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Anything may lie below: every deletion stays.
+    /// Older tables may hold any key: every tombstone stays.
     #[must_use]
     pub fn everything() -> Self {
         Self { ranges: vec![KeyRange::all()], at: 0 }
     }
 
-    /// Older sources hold keys in `ranges`, in any order, which may overlap.
+    /// The union of `ranges`, which may overlap and come in any order.
     #[must_use]
     pub fn new(mut ranges: Vec<KeyRange>) -> Self {
         ranges.retain(|range| !range.is_empty());
@@ -39,6 +38,10 @@ impl OlderRanges {
                 _ => merged.push(range),
             }
         }
+        debug_assert!(
+            merged.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end < b.first)),
+            "joined ranges leave gaps: {merged:?}"
+        );
         Self { ranges: merged, at: 0 }
     }
 
@@ -48,20 +51,20 @@ impl OlderRanges {
         &self.ranges
     }
 
-    /// Whether an older source may hold `key`.
+    /// Whether an older table may hold `key`.
     pub fn may_hold(&mut self, key: &[u8]) -> bool {
         self.advance(key);
         self.ranges.get(self.at).is_some_and(|range| *range.first <= *key)
     }
 
-    /// Whether an older source may hold a key from `start` up to `end`, which is excluded where it
-    /// is given.
+    /// Whether an older table may hold a key from `start` (included) to `end` (excluded; `None`: no upper
+    /// bound).
     pub fn overlaps(&mut self, start: &[u8], end: Option<&[u8]>) -> bool {
         self.advance(start);
         self.ranges.get(self.at).is_some_and(|range| end.is_none_or(|end| *range.first < *end))
     }
 
-    /// Stands on the first range that ends after `key`.
+    /// Moves to the first range that ends after `key`.
     fn advance(&mut self, key: &[u8]) {
         let ends_before = |range: &KeyRange| range.end.as_ref().is_some_and(|end| **end <= *key);
         let before = self.at.checked_sub(1).and_then(|before| self.ranges.get(before));
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_merged_and_asked_in_any_order() {
+    fn overlapping_ranges_are_joined_and_queried_in_any_order() {
         let mut below = OlderRanges::new(vec![
             range("m", Some("p")),
             range("b", Some("d")),
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_end_takes_in_all_that_follow() {
+    fn a_range_without_end_joins_all_later_ranges() {
         let below =
             OlderRanges::new(vec![range("c", None), range("d", Some("e")), range("a", Some("b"))]);
         assert_eq!(below.ranges(), [range("a", Some("b")), range("c", None)]);

@@ -1,30 +1,29 @@
-//! Merge operands that wait for what lies under them.
+//! Merge operands of one key that are held until the version below them is known.
 //!
-//! Operands of one key come newest first and are merged oldest first, so they are copied and wait.
-//! The wait is bounded and charged (I10): operands that do not fit go on unmerged, which loses
-//! nothing. What they took is given back before their result goes on: writing that takes memory, too.
+//! Operands arrive newest first and are merged oldest first, so they are copied and held. The copies are
+//! bounded and charged (I10). Operands past the bound are emitted unmerged, which loses nothing. Their memory
+//! is released before the result is written, because the writer needs memory too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base::limits::VALUE_BYTES_MAX;
-use base::{Account, Charge, Result, Trailer};
+use base::{Account, Charge, Result, Trailer, invariant};
 
 use crate::MergeOperator;
 
-/// What operands that wait come to at most, bytes. They are charged twice that, which a flush must have
-/// beside the buffers of its writers.
+/// Most bytes of held operands. Twice that is charged; a flush must have it beside its writers' buffers.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// What one of them takes besides its bytes: itself, and its slice when it is merged.
+/// Bytes that an operand needs besides its value: its trailer and end, and its slice when it is merged.
 const OPERAND_BYTES: usize = size_of::<(Trailer, usize)>() + size_of::<&[u8]>();
 
-/// The charge grows in steps of this; up to one of them is kept for the next key.
+/// The charge grows in steps of this many bytes; one step is kept for the next key.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The operands of one key that the same readers see, newest first.
+/// The held operands of one key, newest first. The same reads see all of them.
 #[derive(Debug)]
 pub(super) struct Operands {
-    /// Each operand's trailer, and where its bytes end.
+    /// The trailer of each operand and the end of its value in `bytes`.
     ends: Vec<(Trailer, usize)>,
     bytes: Vec<u8>,
     charge: Charge,
@@ -43,30 +42,32 @@ impl Operands {
         self.ends.len()
     }
 
-    /// The newest operand's trailer.
+    /// The trailer of the newest operand.
     pub(super) fn newest(&self) -> Option<Trailer> {
         self.ends.first().map(|(trailer, _)| *trailer)
     }
 
-    /// Takes in the next older operand. False where there is no room or no memory for it.
+    /// Holds the next older operand. False if it exceeds the bound or memory is short.
     pub(super) fn push(&mut self, trailer: Trailer, operand: &[u8]) -> bool {
         let bytes = self.bytes.len() + operand.len() + (self.ends.len() + 1) * OPERAND_BYTES;
         if bytes > WAITING_BYTES_MAX {
             return false;
         }
-        // Twice the bytes: vectors double as they grow.
+        // Twice the bytes, because vectors double when they grow.
         let needed = 2 * bytes as u64;
         if let Some(more) = needed.checked_sub(self.charge.bytes()).filter(|more| *more > 0)
             && self.charge.grow(more.max(STEP_BYTES)).is_err()
         {
             return false;
         }
+        invariant!(self.charge.bytes() >= needed, "held operands are charged");
         self.bytes.extend_from_slice(operand);
         self.ends.push((trailer, self.bytes.len()));
         true
     }
 
-    /// Forgets them all. Where they took much, that is given back but for `left` bytes.
+    /// Drops all operands. If their charge exceeds one step, it shrinks to `left` bytes, the length of the
+    /// merged result.
     pub(super) fn clear(&mut self, left: usize) {
         self.ends.clear();
         self.bytes.clear();
@@ -76,18 +77,20 @@ impl Operands {
         }
     }
 
-    /// Each operand, newest first.
+    /// The operands, newest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (Trailer, &[u8])> {
         let start_of = |index: usize| match index.checked_sub(1).and_then(|it| self.ends.get(it)) {
             Some((_, end)) => *end,
             None => 0,
         };
         self.ends.iter().enumerate().map(move |(index, (trailer, end))| {
-            (*trailer, self.bytes.get(start_of(index)..*end).unwrap_or_default())
+            let operand = self.bytes.get(start_of(index)..*end);
+            invariant!(operand.is_some(), "every held operand has its bytes");
+            (*trailer, operand.unwrap_or_default())
         })
     }
 
-    /// The value that the operands make of `base`; `None` where they do not fit.
+    /// The operator's value for `base` and all operands; `None` if the operator refuses them.
     pub(super) fn merge(
         &self,
         operator: &dyn MergeOperator,
@@ -97,7 +100,8 @@ impl Operands {
         self.call(|operands| operator.merge(key, base, operands))
     }
 
-    /// One operand in place of all; `None` where there is none.
+    /// One operand that replaces all of them; `None` if there are fewer than two or the operator cannot
+    /// combine.
     pub(super) fn combine(&self, operator: &dyn MergeOperator, key: &[u8]) -> Option<Vec<u8>> {
         if self.ends.len() < 2 {
             return None;
@@ -105,8 +109,8 @@ impl Operands {
         self.call(|operands| operator.combine(key, operands))
     }
 
-    /// Calls the user's code. A panic there is as good as an operator that cannot: nothing is lost,
-    /// and neither the job nor the store goes down with it.
+    /// Calls the user's operator. A panic counts as a refusal: the operands are kept unmerged, and neither
+    /// the job nor the store fails.
     fn call(&self, of: impl FnOnce(&[&[u8]]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         let operands: Vec<&[u8]> = self.iter().rev().map(|(_, operand)| operand).collect();
         let made = catch_unwind(AssertUnwindSafe(|| of(&operands))).ok().flatten();

@@ -1,52 +1,53 @@
-//! An outcome: what a job that ran to its end has made.
+//! The outcome of a job: its output tables, value file and counts.
 
 use std::ops::Range;
 
-use base::{Cursor, Error, Result, TableId, put_bytes, put_u32, put_u64, put_varint};
+use base::{Cursor, Error, Result, TableId, invariant, put_bytes, put_u32, put_u64, put_varint};
 use table::{Properties, Summary, ValuesSummary};
 
-use crate::sealed::{Kind, MESSAGE_BYTES_MAX, list};
-use crate::{Counts, Job};
+use crate::message::{MESSAGE_BYTES_MAX, MessageKind, list};
+use crate::{Job, VersionCounts};
 
-/// The most tables that one job writes.
+/// Most output tables of one job.
 const TABLES_MAX: usize = 1 << 16;
 
-const KIND: Kind = Kind { what: "outcome", magic: *b"TERRDONE", version: 3 };
+const KIND: MessageKind = MessageKind { name: "outcome", magic: *b"TERRDONE", version: 3 };
 
-/// What a job has made: durable files, names included, that nobody knows of yet.
+/// The files that a job wrote. They and their names are durable, but no manifest names them yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The job.
+    /// [`Job::id`] of the job.
     pub job: u64,
-    /// The attempt.
+    /// [`Job::epoch`] of the attempt.
     pub epoch: u64,
-    /// The part of the job.
+    /// [`Job::part`] of the job.
     pub part: u32,
-    /// The tables, ascending by key. They do not overlap; none where nothing survived.
+    /// The output tables, ascending by key, without overlap. Empty if no entry survived.
     pub tables: Vec<Summary>,
-    /// The value file, where long values were put apart or copied.
+    /// The output value file, if values were separated or copied.
     pub values: Option<ValuesSummary>,
-    /// What became of the versions read.
-    pub counts: Counts,
-    /// Bytes read from inputs.
+    /// Number of versions read, kept and dropped, by reason.
+    pub counts: VersionCounts,
+    /// Bytes read from the inputs.
     pub bytes_read: u64,
-    /// Pages of data that passed through as they were.
+    /// Data pages that were copied without decoding (block passthrough).
     pub pages_passed: u64,
 }
 
 impl Outcome {
-    /// Bytes of the tables written.
+    /// Bytes of all output tables.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.tables.iter().map(|table| table.file_bytes).sum()
     }
 
-    /// The stored form.
+    /// Encodes the outcome (docs/format/job.md).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // One without hot pages is one of the second version, one without values too of the first.
+        // Without hot pages the outcome is encoded as version 2, without a value file as version 1.
         let has_hot = self.tables.iter().any(|table| !table.hot.is_empty());
         let version = if has_hot { 3 } else { 1 + u32::from(self.values.is_some()) };
+        invariant!(self.tables.len() <= TABLES_MAX, "a job writes a bounded number of tables");
         let mut out = KIND.start(version);
         put_u64(&mut out, self.job);
         put_u64(&mut out, self.epoch);
@@ -77,13 +78,13 @@ impl Outcome {
         if has_hot {
             self.tables.iter().for_each(|table| put_hot(&mut out, &table.hot));
         }
-        Kind::seal(out)
+        MessageKind::seal(out)
     }
 
-    /// Reads the stored form.
+    /// Decodes an outcome.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged, `Invalid` where it is of another version.
+    /// `Corrupt` if the message is damaged, `Invalid` if its version is unknown.
     pub fn decode(message: &[u8]) -> Result<Self> {
         let (version, mut cursor) = KIND.open(message)?;
         let (job, epoch, part) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
@@ -94,7 +95,7 @@ impl Outcome {
             Ok(Summary { table, file_bytes, pages, digest, properties, hot: Vec::new() })
         };
         let mut tables = list(&mut cursor, TABLES_MAX, 8 + 1 + 4 + 8 + 1, table)?;
-        let counts = Counts::from_list(|| cursor.varint())?;
+        let counts = VersionCounts::from_list(|| cursor.varint())?;
         let (bytes_read, pages_passed) = (cursor.varint()?, cursor.varint()?);
         let has_values = match version {
             1 => false,
@@ -102,7 +103,7 @@ impl Outcome {
             _ => match cursor.u8()? {
                 flag @ 0..=1 => flag == 1,
                 flag => {
-                    return Err(Error::corrupt("outcome's flag of values")
+                    return Err(Error::corrupt("value file flag of an outcome")
                         .expected("0 or 1")
                         .got(flag));
                 }
@@ -118,10 +119,10 @@ impl Outcome {
         Ok(Self { job, epoch, part, tables, values, counts, bytes_read, pages_passed })
     }
 
-    /// Checks that it is of `job`, of this very attempt.
+    /// Checks that this is the outcome of `job` and of its current attempt.
     ///
     /// # Errors
-    /// `Invalid` where it is of another: late, or of a worker that was given up.
+    /// `Invalid` if it belongs to another job or attempt, for example to a worker that was given up.
     pub fn expect(&self, job: &Job) -> Result<()> {
         if (self.job, self.epoch, self.part) == (job.id, job.epoch, job.part) {
             return Ok(());
@@ -142,22 +143,22 @@ fn values(cursor: &mut Cursor<'_>) -> Result<ValuesSummary> {
     })
 }
 
-/// Appends ranges of pages: how many there are; of each how far it begins behind the end of the one before,
-/// and how long it is.
+/// Appends page ranges: their count, then for each its gap to the end of the range before, and its length.
 fn put_hot(out: &mut Vec<u8>, hot: &[Range<u32>]) {
     put_varint(out, hot.len() as u64);
     let mut before = 0;
     for pages in hot {
-        put_varint(out, u64::from(pages.start - before));
-        put_varint(out, u64::from(pages.end - pages.start));
+        invariant!(before <= pages.start && pages.start <= pages.end, "hot page ranges ascend");
+        put_varint(out, u64::from(pages.start.saturating_sub(before)));
+        put_varint(out, u64::from(pages.end.saturating_sub(pages.start)));
         before = pages.end;
     }
 }
 
-/// Reads ranges of a table's `pages` pages.
+/// Decodes the hot page ranges of a table of `pages` pages.
 ///
 /// # Errors
-/// `Corrupt` where one is empty, does not lie apart from the one before, or not within the table.
+/// `Corrupt` if a range is empty, touches the one before it, or ends past the table.
 fn hot(cursor: &mut Cursor<'_>, pages: u32) -> Result<Vec<Range<u32>>> {
     let mut before = None;
     list(cursor, pages as usize, 2, |cursor| {
@@ -166,7 +167,7 @@ fn hot(cursor: &mut Cursor<'_>, pages: u32) -> Result<Vec<Range<u32>>> {
         let end = first.saturating_add(count);
         if count == 0 || (gap == 0 && before.is_some()) || end > u64::from(pages) {
             return Err(Error::corrupt("hot pages of a table")
-                .expected(format_args!("ranges apart from each other, of {pages} pages"))
+                .expected(format_args!("disjoint ranges of {pages} pages"))
                 .got(format_args!("{first}..{end}")));
         }
         before = Some(end as u32);

@@ -1,28 +1,28 @@
-//! A version that survives a flush or a merge, on its way from [`Retention`](crate::Retention) to the
-//! writer of a table.
+//! A version that survives a flush or a merge, passed from [`Retention`](crate::Retention) to a table writer.
 
 use base::{Result, Seqno, Trailer};
 use table::{Pointer, Writer};
 
-/// See the module.
+/// A surviving version and the version that supersedes it, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedVersion<'a> {
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its number and kind.
+    /// Sequence number and kind.
     pub trailer: Trailer,
-    /// What is stored of it.
+    /// The stored value bytes of this kind of entry.
     pub value: &'a [u8],
-    /// Where something newer over its key says all by itself, a version or a range delete: the number of
-    /// that. Only readers from the version's own number on and below this one need it.
+    /// Sequence number of the next newer put, delete or range delete of the key; `None` if this is the
+    /// newest. Only reads from this version's seqno up to, but without, that number need it.
     pub superseded_by: Option<Seqno>,
 }
 
 impl RetainedVersion<'_> {
-    /// Adds it to `writer`, in the form that [`ValueSeparator`](crate::ValueSeparator) gave it, if any.
+    /// Adds the version to `writer`; as the pointer `placed` if [`ValueSeparator`](crate::ValueSeparator)
+    /// moved its value to a value file.
     ///
     /// # Errors
-    /// As the writer's.
+    /// The error of the writer.
     #[inline]
     pub fn add_to(&self, writer: &mut Writer, placed: Option<(Trailer, Pointer)>) -> Result<()> {
         let encoded = placed.map(|(trailer, pointer)| (trailer, pointer.encode()));

@@ -1,111 +1,113 @@
-//! Which versions survive a flush or a merge: decided here and nowhere else.
+//! Which versions survive a flush or a merge. This module alone decides it.
 //!
-//! Versions come in the order tables store them, keys ascending and newest first within a key, and
-//! what survives goes out in the same order, at once or when the key's older versions have decided
-//! it. The rules, each exact for every reader of the [`Horizon`] and all readers to come:
+//! Versions arrive in table order: keys ascend, and within a key the newest version is first. Survivors leave
+//! in the same order, either at once or when older versions of the key have decided their case. Every rule
+//! gives each read of the [`Horizon`] and every later read the same answer as before:
 //!
-//! - A version stays where some reader sees it and not the next newer version (or covering range
-//!   delete) that says all by itself.
-//! - A value that has expired is a delete, and is stored as one.
-//! - A delete goes where no older version of its key survives and no older source can hold the key
-//!   (I5); so it waits for the key's older versions.
-//! - Merge operands that the same readers see become a value with the put, delete or nothing under
-//!   them, or else one operand where the operator can combine them. What does not fit, or finds no
-//!   memory, stays as it is. A value that will expire is no base: before its expiry the operands
-//!   stand over it, afterwards over nothing.
+//! - A version survives if some read sees it and does not see the next newer put, delete or range delete of
+//!   its key (a merge operand does not hide older versions).
+//! - An expired value becomes a tombstone.
+//! - A tombstone is dropped if no older version of its key survives and no older table may hold the key (I5).
+//!   So it is held back until the older versions of its key have passed.
+//! - Merge operands that the same reads see are merged into one value with the put, the tombstone or the
+//!   absence of a value below them. If the version below is unknown, they become one operand if the operator
+//!   can combine them. Operands that the operator refuses, or that find no memory, are kept as they are. An
+//!   expiring value is never merged with operands: the result would differ before and after its expiry.
 //!
-//! Pure but for the operator's code. Memory: the present key, and waiting operands up to a bound.
-//! Costs a comparison and a copy of each new key, some 10 ns a version.
+//! Pure except for the calls of the user's operator. Memory: the current key, and pending operands up to a
+//! bound. Cost: one comparison per version and a copy per key, about 10 ns per version.
 
 use std::sync::Arc;
 
-use base::{Account, EntryKind, Error, Result, Seqno, Trailer, expiry};
+use base::{
+    Account, EntryKind, Error, Result, Seqno, Trailer, broken_invariant, expiry, invariant,
+};
 use table::Pointer;
 
 use crate::operands::Operands;
-use crate::{Counts, Horizon, MergeOperator, OlderRanges, RetainedVersion};
+use crate::{Horizon, MergeOperator, OlderRanges, RetainedVersion, VersionCounts};
 
 #[cfg(test)]
 mod tests;
 
-/// What a flush or a merge is to go by.
+/// The inputs of every decision of [`Retention`].
 #[derive(Clone, Debug)]
-pub struct Rules {
-    /// Who reads.
+pub struct RetentionRules {
+    /// The sequence numbers of open reads.
     pub horizon: Horizon,
-    /// The time, Unix milliseconds. No reader to come has an earlier one.
+    /// The current time, Unix milliseconds. No later read uses an earlier time.
     pub now_ms: u64,
-    /// What older sources may hold.
-    pub below: OlderRanges,
-    /// The keyspace's operator, where it has one that this process knows.
+    /// Key ranges that older tables may hold.
+    pub older: OlderRanges,
+    /// The keyspace's merge operator, if it has one and this process knows it.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
 
 /// Decides for each version of a sorted stream whether it survives.
 #[derive(Debug)]
 pub struct Retention {
-    rules: Rules,
+    rules: RetentionRules,
     key: Vec<u8>,
-    /// Whether `key` is a key whose versions may still come.
-    open: bool,
-    /// The range deletes over the key that no version has passed yet, newest last.
+    /// Whether more versions of `key` may arrive.
+    has_key: bool,
+    /// Range deletes over `key` that are older than every version so far, newest last.
     covering: Vec<Seqno>,
-    /// The oldest so far of the key's versions and range deletes that say all by themselves.
-    hider: Option<Seqno>,
-    /// Whether `hider` is a range delete.
-    hidden_by_range: bool,
-    /// Deletes that wait for an older version.
-    deletes: Vec<WaitingDelete>,
+    /// Sequence number of the oldest put, delete or range delete of `key` so far: it hides older versions.
+    superseder: Option<Seqno>,
+    /// Whether `superseder` is a range delete.
+    superseder_is_range: bool,
+    /// Tombstones of `key` that are kept only if an older version survives.
+    tombstones: Vec<PendingTombstone>,
     operands: Operands,
-    counts: Counts,
+    counts: VersionCounts,
 }
 
 #[derive(Debug)]
-struct WaitingDelete {
+struct PendingTombstone {
     trailer: Trailer,
     superseded_by: Option<Seqno>,
-    /// Whether it was a value that expired.
+    /// Whether the tombstone was an expired value.
     expired: bool,
 }
 
-/// What lies right under the waiting operands, for the readers that see them.
+/// The version directly below the pending operands, as all reads that see the operands see it.
 #[derive(Clone, Copy)]
-enum Base<'a> {
+enum OperandBase<'a> {
     Value(&'a [u8]),
     Nothing,
     Unknown,
 }
 
 impl Retention {
-    /// Decides by `rules`; operands that wait are charged to `account`.
+    /// A `Retention` by `rules`. Pending operands are charged to `account`.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
-    pub fn new(rules: Rules, account: &Account) -> Result<Self> {
+    /// `Retry` if memory is short.
+    pub fn new(rules: RetentionRules, account: &Account) -> Result<Self> {
         Ok(Self {
             rules,
             key: Vec::new(),
-            open: false,
+            has_key: false,
             covering: Vec::new(),
-            hider: None,
-            hidden_by_range: false,
-            deletes: Vec::new(),
+            superseder: None,
+            superseder_is_range: false,
+            tombstones: Vec::new(),
             operands: Operands::new(account)?,
-            counts: Counts::default(),
+            counts: VersionCounts::default(),
         })
     }
 
-    /// What became of the versions so far. Balanced between keys.
+    /// Versions so far, by result. Balanced only between keys, because held versions are not counted yet.
     #[must_use]
-    pub const fn counts(&self) -> &Counts {
+    pub const fn counts(&self) -> &VersionCounts {
         &self.counts
     }
 
-    /// Takes the next version. `covering` are the sequence numbers of the range deletes over the
-    /// key, newest first; only those handed with a key's newest version count.
+    /// Takes the next version and passes survivors to `emit`. `covering` are the sequence numbers of the
+    /// range deletes over the key, newest first; they are read only with the key's newest version.
     ///
     /// # Errors
-    /// `Corrupt` where the version is none that tables hold; otherwise as `keep`.
+    /// `Corrupt` if a table cannot hold such a version; otherwise the error of `emit`.
     #[inline]
     pub fn version<F>(
         &mut self,
@@ -113,24 +115,24 @@ impl Retention {
         covering: &[Seqno],
         trailer: Trailer,
         value: &[u8],
-        keep: &mut F,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.open || *key != *self.key {
-            self.end_key(keep)?;
-            self.start_key(key, covering);
+        if !self.has_key || *key != *self.key {
+            self.end_key(emit)?;
+            self.begin_key(key, covering);
         }
         self.counts.read += 1;
         let seqno = trailer.seqno();
         if !self.covering.is_empty() {
-            self.pass_range_deletes(Some(seqno), keep)?;
+            self.pass_range_deletes(Some(seqno), emit)?;
         }
-        if let Some(hider) = self.hider
-            && !self.rules.horizon.needs(seqno, hider)
+        if let Some(superseder) = self.superseder
+            && !self.rules.horizon.needs(seqno, superseder)
         {
-            let reason = match self.hidden_by_range {
+            let reason = match self.superseder_is_range {
                 true => &mut self.counts.range_deleted,
                 false => &mut self.counts.superseded,
             };
@@ -138,62 +140,70 @@ impl Retention {
             return Ok(());
         }
         match trailer.kind()? {
-            EntryKind::Merge => return self.operand(trailer, value, keep),
-            EntryKind::Put => self.put(trailer, value, Base::Value(value), keep)?,
+            EntryKind::Merge => return self.operand(trailer, value, emit),
+            EntryKind::Put => self.put(trailer, value, OperandBase::Value(value), emit)?,
             EntryKind::PutExpiring => {
-                self.expiring(trailer, value, expiry::split(value)?.0, keep)?
+                self.expiring(trailer, value, expiry::split(value)?.0, emit)?
             }
             EntryKind::PutPointer => match Pointer::decode(value)?.expiry {
-                // Where it leads is not read here.
-                0 => self.put(trailer, value, Base::Unknown, keep)?,
-                expiry => self.expiring(trailer, value, expiry, keep)?,
+                // The value is in another file and is not read here.
+                0 => self.put(trailer, value, OperandBase::Unknown, emit)?,
+                expiry => self.expiring(trailer, value, expiry, emit)?,
             },
-            EntryKind::Delete => self.delete(trailer, false, keep)?,
+            EntryKind::Delete => self.delete(trailer, false, emit)?,
             EntryKind::DeleteRange => {
-                return Err(Error::corrupt("kind of a version").got("a range delete"));
+                return Err(Error::corrupt("kind of a version")
+                    .expected("an entry of one key")
+                    .got("a range delete"));
             }
         }
-        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+        (self.superseder, self.superseder_is_range) = (Some(seqno), false);
         Ok(())
     }
 
-    fn start_key(&mut self, key: &[u8], covering: &[Seqno]) {
-        self.open = true;
+    fn begin_key(&mut self, key: &[u8], covering: &[Seqno]) {
+        invariant!(
+            self.operands.is_empty() && self.tombstones.is_empty(),
+            "nothing of the previous key is pending"
+        );
+        debug_assert!(covering.is_sorted_by(|a, b| a >= b), "range deletes come newest first");
+        self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.hider = None;
+        self.superseder = None;
         self.covering.clear();
         self.covering.extend(covering.iter().rev());
     }
 
-    /// Ends the present key: the last that waits is decided.
+    /// Ends the current key: decides about its pending operands and tombstones.
     ///
     /// # Errors
-    /// As `keep`.
-    pub fn end_key<F>(&mut self, keep: &mut F) -> Result<()>
+    /// The error of `emit`.
+    pub fn end_key<F>(&mut self, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.open {
+        if !self.has_key {
             return Ok(());
         }
-        self.pass_range_deletes(None, keep)?;
-        self.open = false;
-        if self.operands.is_empty() && self.deletes.is_empty() {
+        self.pass_range_deletes(None, emit)?;
+        self.has_key = false;
+        if self.operands.is_empty() && self.tombstones.is_empty() {
             return Ok(());
         }
-        if self.rules.below.may_hold(&self.key) {
-            self.settle(Base::Unknown, keep)?;
-            return self.keep_deletes(keep);
+        if self.rules.older.may_hold(&self.key) {
+            self.emit_operands(OperandBase::Unknown, emit)?;
+            return self.emit_tombstones(emit);
         }
-        self.settle(Base::Nothing, keep)?;
+        self.emit_operands(OperandBase::Nothing, emit)?;
         let oldest_reader = self.rules.horizon.oldest();
-        for (number, delete) in self.deletes.drain(..).enumerate() {
-            // The newest tells a reader from before it that the key was written to since.
+        for (number, delete) in self.tombstones.drain(..).enumerate() {
+            // Transactions compare sequence numbers: the newest tombstone shows a read older than it that the
+            // key was written since.
             if number == 0 && delete.trailer.seqno() > oldest_reader {
-                let WaitingDelete { trailer, superseded_by, .. } = delete;
+                let PendingTombstone { trailer, superseded_by, .. } = delete;
                 self.counts.kept += 1;
-                keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
+                emit(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
                 continue;
             }
             let reason = match delete.expired {
@@ -202,46 +212,48 @@ impl Retention {
             };
             *reason += 1;
         }
+        debug_assert!(self.counts.is_balanced(), "{:?}", self.counts);
         Ok(())
     }
 
-    /// Whether `key` is another than that of the version taken last.
-    pub(crate) fn is_new(&self, key: &[u8]) -> bool {
-        !self.open || *key != *self.key
+    /// Whether `key` differs from the key of the last version.
+    pub(crate) fn is_new_key(&self, key: &[u8]) -> bool {
+        !self.has_key || *key != *self.key
     }
 
-    /// Whether operands of `key` wait for the value under them.
-    pub(crate) fn wants_base(&self, key: &[u8]) -> bool {
-        !self.operands.is_empty() && self.open && *key == *self.key
+    /// Whether operands of `key` are waiting for the version below them.
+    pub(crate) fn has_pending_operands(&self, key: &[u8]) -> bool {
+        !self.operands.is_empty() && self.has_key && *key == *self.key
     }
 
-    /// Takes note of `versions` versions that were kept elsewhere, once the key before them was ended:
-    /// each the newest of its key, and saying all by itself. The last of them was `key` at `seqno`.
-    pub(crate) fn kept_elsewhere(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+    /// Counts `versions` versions that block passthrough kept without showing them here. The key before them
+    /// must be ended. Each is a put and the newest version of its key; the last one is `key` at `seqno`.
+    pub(crate) fn note_passed_block(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+        invariant!(versions > 0 && !self.has_key, "the key before a passed block is ended");
         self.counts.read += versions;
         self.counts.kept += versions;
-        self.start_key(key, &[]);
-        (self.hider, self.hidden_by_range) = (Some(seqno), false);
+        self.begin_key(key, &[]);
+        (self.superseder, self.superseder_is_range) = (Some(seqno), false);
     }
 
-    /// Passes the range deletes that are newer than the version at `seqno`, or all.
-    fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, keep: &mut F) -> Result<()>
+    /// Applies the range deletes that are newer than the version at `seqno`; all of them if it is `None`.
+    fn pass_range_deletes<F>(&mut self, seqno: Option<Seqno>, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let newer = |range: &mut Seqno| seqno.is_none_or(|seqno| *range > seqno);
         while let Some(range) = self.covering.pop_if(newer) {
-            self.settle(self.base_at(range, Base::Nothing), keep)?;
-            (self.hider, self.hidden_by_range) = (Some(range), true);
+            self.emit_operands(self.base_if_shared(range, OperandBase::Nothing), emit)?;
+            (self.superseder, self.superseder_is_range) = (Some(range), true);
         }
         Ok(())
     }
 
-    /// `base` where every reader of the waiting operands that sees them sees what is at `seqno`
-    /// right under them, and no other reader sees that alone.
-    fn base_at<'a>(&self, seqno: Seqno, base: Base<'a>) -> Base<'a> {
+    /// `base` if the pending operands can be merged with the version at `seqno`: every read that sees that
+    /// version sees the operands too. Otherwise `Unknown`.
+    fn base_if_shared<'a>(&self, seqno: Seqno, base: OperandBase<'a>) -> OperandBase<'a> {
         match self.operands.newest() {
-            Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => Base::Unknown,
+            Some(newest) if self.rules.horizon.needs(seqno, newest.seqno()) => OperandBase::Unknown,
             _ => base,
         }
     }
@@ -250,90 +262,93 @@ impl Retention {
         &mut self,
         trailer: Trailer,
         stored: &[u8],
-        base: Base<'_>,
-        keep: &mut F,
+        base: OperandBase<'_>,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        if !self.operands.is_empty() && self.settle(self.base_at(trailer.seqno(), base), keep)? {
+        if !self.operands.is_empty()
+            && self.emit_operands(self.base_if_shared(trailer.seqno(), base), emit)?
+        {
             self.counts.merged += 1;
             return Ok(());
         }
-        self.keep_deletes(keep)?;
-        self.keep_one(trailer, stored, keep)
+        self.emit_tombstones(emit)?;
+        self.emit_version(trailer, stored, emit)
     }
 
-    /// A value that says nothing any more from `expiry` on, and is no base for operands before.
+    /// A put with an expiry: a tombstone if `expiry` has passed, else a put that operands are never merged
+    /// with.
     fn expiring<F>(
         &mut self,
         trailer: Trailer,
         stored: &[u8],
         expiry: u64,
-        keep: &mut F,
+        emit: &mut F,
     ) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         match expiry <= self.rules.now_ms {
-            true => self.delete(trailer, true, keep),
-            false => self.put(trailer, stored, Base::Unknown, keep),
+            true => self.delete(trailer, true, emit),
+            false => self.put(trailer, stored, OperandBase::Unknown, emit),
         }
     }
 
-    fn delete<F>(&mut self, trailer: Trailer, expired: bool, keep: &mut F) -> Result<()>
+    fn delete<F>(&mut self, trailer: Trailer, expired: bool, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if !self.operands.is_empty()
-            && self.settle(self.base_at(trailer.seqno(), Base::Nothing), keep)?
+            && self
+                .emit_operands(self.base_if_shared(trailer.seqno(), OperandBase::Nothing), emit)?
         {
             self.counts.merged += 1;
             return Ok(());
         }
         let trailer = Trailer::new(trailer.seqno(), EntryKind::Delete);
-        self.deletes.push(WaitingDelete { trailer, superseded_by: self.hider, expired });
+        self.tombstones.push(PendingTombstone { trailer, superseded_by: self.superseder, expired });
         Ok(())
     }
 
-    fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], keep: &mut F) -> Result<()>
+    fn operand<F>(&mut self, trailer: Trailer, operand: &[u8], emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         if let Some(newest) = self.operands.newest()
             && self.rules.horizon.needs(trailer.seqno(), newest.seqno())
         {
-            self.settle(Base::Unknown, keep)?;
+            self.emit_operands(OperandBase::Unknown, emit)?;
         }
         if self.rules.operator.is_some() {
             if self.operands.push(trailer, operand) {
                 return Ok(());
             }
-            // Those that wait make room; they are newer, so they go first in any case.
-            self.settle(Base::Unknown, keep)?;
+            // The pending operands are newer than this one, so they leave first anyway and make room for it.
+            self.emit_operands(OperandBase::Unknown, emit)?;
             if self.operands.push(trailer, operand) {
                 return Ok(());
             }
         }
-        self.keep_deletes(keep)?;
-        self.keep_one(trailer, operand, keep)
+        self.emit_tombstones(emit)?;
+        self.emit_version(trailer, operand, emit)
     }
 
-    /// Lets the waiting operands go: merged into `base`, combined, or as they are. Whether they
-    /// took in `base`.
-    fn settle<F>(&mut self, base: Base<'_>, keep: &mut F) -> Result<bool>
+    /// Emits the pending operands: merged with `base`, else combined, else unchanged. Returns whether `base`
+    /// was merged into the result.
+    fn emit_operands<F>(&mut self, base: OperandBase<'_>, emit: &mut F) -> Result<bool>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        let (Some(newest), Some(operator)) =
-            (self.operands.newest(), self.rules.operator.as_deref())
-        else {
-            return Ok(false);
+        let Some(newest) = self.operands.newest() else { return Ok(false) };
+        let Some(operator) = self.rules.operator.as_deref() else {
+            return Err(broken_invariant!("operands are held only if there is an operator"));
         };
         let merged = match base {
-            Base::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
-            Base::Nothing => self.operands.merge(operator, &self.key, None),
-            Base::Unknown => None,
+            OperandBase::Value(value) => self.operands.merge(operator, &self.key, Some(value)),
+            OperandBase::Nothing => self.operands.merge(operator, &self.key, None),
+            OperandBase::Unknown => None,
         };
         let takes_base = merged.is_some();
         let made = match merged {
@@ -343,20 +358,20 @@ impl Retention {
                 combined.map(|operand| (EntryKind::Merge, operand))
             }
         };
-        self.keep_deletes(keep)?;
-        let (key, superseded_by) = (&*self.key, self.hider);
+        self.emit_tombstones(emit)?;
+        let (key, superseded_by) = (&*self.key, self.superseder);
         match made {
             Some((kind, value)) => {
                 self.counts.merged += self.operands.count() as u64 - 1;
                 self.counts.kept += 1;
                 let trailer = Trailer::new(newest.seqno(), kind);
                 self.operands.clear(value.len());
-                keep(RetainedVersion { key, trailer, value: &value, superseded_by })?;
+                emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
             }
             None => {
                 self.counts.kept += self.operands.count() as u64;
                 for (trailer, value) in self.operands.iter() {
-                    keep(RetainedVersion { key, trailer, value, superseded_by })?;
+                    emit(RetainedVersion { key, trailer, value, superseded_by })?;
                 }
             }
         }
@@ -364,34 +379,34 @@ impl Retention {
         Ok(takes_base)
     }
 
-    /// An older version survives, so the deletes over it do.
+    /// Emits the pending tombstones: an older version of the key survives.
     #[inline]
-    fn keep_deletes<F>(&mut self, keep: &mut F) -> Result<()>
+    fn emit_tombstones<F>(&mut self, emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
-        for WaitingDelete { trailer, superseded_by, .. } in self.deletes.drain(..) {
+        for PendingTombstone { trailer, superseded_by, .. } in self.tombstones.drain(..) {
             self.counts.kept += 1;
-            keep(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
+            emit(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
         }
         Ok(())
     }
 
-    /// The version at hand survives as it is.
+    /// Emits the current version unchanged.
     #[inline]
-    fn keep_one<F>(&mut self, trailer: Trailer, value: &[u8], keep: &mut F) -> Result<()>
+    fn emit_version<F>(&mut self, trailer: Trailer, value: &[u8], emit: &mut F) -> Result<()>
     where
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         self.counts.kept += 1;
-        keep(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.hider })
+        emit(RetainedVersion { key: &self.key, trailer, value, superseded_by: self.superseder })
     }
 
-    /// Appends to `kept` the sequence numbers of those range deletes over the keys from `start` up
-    /// to `end` that survive; `seqnos` are all that there are, newest first.
+    /// Appends the sequence numbers of the range deletes from `start` to `end` that survive to `kept`.
+    /// `seqnos` are all range deletes of that fragment, newest first.
     ///
-    /// One goes where a newer one hides the same from the same readers, and where nothing can be
-    /// under it: no older source holds keys of the range, and no reader needs older versions here.
+    /// A range delete is dropped if a newer one hides the same versions from the same reads, or if it can
+    /// hide nothing: no older table holds keys of the range, and no read is older than the range delete.
     pub fn range_deletes(
         &mut self,
         start: &[u8],
@@ -399,7 +414,8 @@ impl Retention {
         seqnos: &[Seqno],
         kept: &mut Vec<Seqno>,
     ) {
-        let older = self.rules.below.overlaps(start, end);
+        let older = self.rules.older.overlaps(start, end);
+        debug_assert!(seqnos.is_sorted_by(|a, b| a > b), "range deletes come newest first");
         let horizon = &self.rules.horizon;
         let oldest_reader = horizon.seqnos().first();
         let mut newer = None;

@@ -1,109 +1,75 @@
-//! Running a job: its inputs merged into new tables, a bounded step at a time.
+//! Runs a job in bounded steps: merges its inputs into new tables.
 //!
-//! First each input is opened and checked for being the file the job means, and its range deletes
-//! are taken in. Then the runs are merged ([`tournament`], one [`source`] each), [`Retention`]
-//! decides what survives, and [`outputs`] are written. Inputs are read in large reads, past the page
-//! cache.
+//! First [`input_check`] opens every input, checks that it is the file the job names, and collects range
+//! deletes. Then a [`loser_tree`] merges the runs, one [`source`] each; [`Retention`] decides which versions
+//! survive, and [`outputs`] writes them. Inputs are read in large reads that bypass the page cache.
 //!
-//! A run only reads its inputs. Dropped before it is done, or failed, it removes what it wrote; the
-//! job can then be run again. Memory does not grow with the inputs: buffers for each run, one open
-//! table each, one writer, and the range deletes (I10).
+//! Inputs are only read. A run that fails or is dropped removes its outputs; the job can be run again (I9).
+//! Memory does not grow with the inputs: read buffers and one open table per run, one table writer, and the
+//! range deletes (I10).
 
 mod block_passthrough;
+mod env;
+mod input_check;
+mod loser_tree;
 mod outputs;
 mod read_ahead;
-mod reads;
+mod read_queue;
 mod source;
-mod survey;
-mod tournament;
+
+pub use env::Env;
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use base::limits::PAGE_BYTES;
-use base::{Account, Charge, EntryKind, Error, Result, TableId, Trailer};
-use media::{Medium, Purpose};
-use table::{Bounds, Dictionaries, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
+use base::{Charge, EntryKind, Error, Result, TableId, Trailer, broken_invariant, invariant};
+use media::Purpose;
+use table::{Bounds, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
 use crate::{
-    Job, KeyRange, OlderRanges, Operators, Outcome, RetainedVersion, Retention, Rules,
+    Job, KeyRange, MergeOperator, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules,
     ValueSeparator,
 };
-use block_passthrough::{BlockPassthrough, is_plain};
+use block_passthrough::{BlockPassthrough, needs_no_decision};
+use env::source_bytes;
+use input_check::InputCheck;
+use loser_tree::LoserTree;
 use outputs::Outputs;
-use reads::Reads;
+use read_queue::ReadQueue;
 use source::{Reading, Source};
-use survey::Survey;
-use tournament::Tournament;
 
-/// What a run works with.
-#[derive(Clone, Debug)]
-pub struct Env {
-    /// Where inputs and outputs lie.
-    pub medium: Arc<dyn Medium>,
-    /// The dictionaries that pages and the job name.
-    pub dictionaries: Arc<dyn Dictionaries>,
-    /// The merge operators this process knows.
-    pub operators: Arc<Operators>,
-    /// Charged with all that a run takes, but for what follows.
-    pub account: Account,
-    /// Charged with what stays in memory of inputs while they are open.
-    pub tables: Account,
-    /// About the memory for reading inputs, bytes: with more of it reads are longer, up to what
-    /// every device gives its full rate for.
-    pub read_bytes: usize,
-}
-
-/// The entries of one step, at most: about a millisecond of work.
+/// Most entries of one step: about a millisecond of work.
 const STEP_ENTRIES: usize = 1024;
 
-/// The bytes of values of one step, at most but for the last value.
+/// A step ends when its values have this many bytes.
 const STEP_BYTES: usize = 512 << 10;
-
-/// The pages of a read where there are few runs: every device gives its full rate for as many.
-const CHUNK_PAGES_MAX: usize = 64;
-
-/// The pages of a read where there are many.
-const CHUNK_PAGES_MIN: usize = 8;
-
-/// The buffers of one run: the chunk in use and the one in flight.
-const CHUNKS: usize = 2;
-
-/// What one source takes besides: a decoded block, a metadata page, keys.
-const SOURCE_BYTES: usize = 128 << 10;
-
-impl Env {
-    /// What a run with inputs of one more run of tables takes more, bytes, where memory for reading
-    /// is short.
-    pub const RUN_BYTES_MIN: usize = CHUNKS * CHUNK_PAGES_MIN * PAGE_BYTES + SOURCE_BYTES;
-}
 
 /// A job in progress.
 pub struct Run {
     job: Job,
     reading: Reading,
-    reads: Reads,
+    reads: ReadQueue,
     stage: Stage,
     sources: Vec<Source>,
     retention: Retention,
-    /// The range deletes of all inputs, with the numbers that some reader can tell apart.
+    /// The range deletes of all inputs, without those that no read of the horizon can tell from a newer one.
     range_deletes: RangeDeletes,
     outputs: Outputs,
     blame: Option<TableId>,
     bytes_read: u64,
-    lone: BlockPassthrough,
+    passthrough: BlockPassthrough,
     pages_passed: u64,
     charge: Charge,
 }
 
-/// Where a run stands.
+/// The phase of a run.
 enum Stage {
-    /// Pieces are still to be looked at.
-    Survey(Survey),
-    /// Sources are still to be set on their first entry, from this one on.
+    /// Inputs remain to be checked.
+    CheckInputs(InputCheck),
+    /// Sources from this index on are not yet on their first entry.
     Start(usize),
-    Merge(Tournament),
+    Merge(LoserTree),
     Over,
 }
 
@@ -111,51 +77,19 @@ impl Run {
     /// A run of `job`.
     ///
     /// # Errors
-    /// `Invalid` where the job asks for an operator that this process lacks, `Corrupt` where it
-    /// makes no sense or its dictionary is not there, `Retry` where memory is short.
+    /// `Invalid` if this process lacks the job's operator, `Corrupt` if the job is malformed or its
+    /// dictionary is missing, `Retry` if memory is short.
     pub fn new(mut job: Job, env: &Env) -> Result<Self> {
         job.check()?;
-        let operator = match &job.operator {
-            None => None,
-            Some(name) => Some(env.operators.get(name).cloned().ok_or_else(|| {
-                Error::invalid("merge operator")
-                    .at(format_args!("job {}", job.id))
-                    .expected(format_args!("`{name}`"))
-                    .got("a process that does not know it")
-            })?),
-        };
-        let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
-        let spec = Spec {
-            store: job.store,
-            table: job.output.ids.start,
-            keyspace: job.keyspace,
-            codec: job.output.codec,
-            level: job.output.zstd_level,
-            dictionary,
-            filter_bits: job.output.filter_bits,
-            purpose: Purpose::Compaction,
-        };
-        let (ids, max) = (job.output.ids.clone(), job.output.table_bytes_max);
-        let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
-            store: job.store,
-            file: job.values.ids.start,
-            keyspace: job.keyspace,
-            codec: job.output.codec,
-            level: job.output.zstd_level,
-            purpose: Purpose::Compaction,
-        });
-        let (least, collect) = (job.values.bytes_min, job.values.collect.clone());
-        let apart = ValueSeparator::new(&env.medium, values, least, collect, &env.account);
-        let outputs = Outputs::new(&env.medium, spec, ids, max, apart, &env.account);
+        let operator = find_operator(&job, env)?;
+        let outputs = new_outputs(&job, env)?;
         let runs = job.inputs.len();
-        let chunk_pages = (env.read_bytes / PAGE_BYTES / (CHUNKS * runs.max(1)))
-            .clamp(CHUNK_PAGES_MIN, CHUNK_PAGES_MAX);
-        let source_bytes = CHUNKS * chunk_pages * PAGE_BYTES + SOURCE_BYTES;
-        let charge = env.account.charge((runs * source_bytes) as u64)?;
-        let rules = Rules {
+        let chunk_pages = env.chunk_pages(runs);
+        let charge = env.account.charge((runs * source_bytes(chunk_pages)) as u64)?;
+        let rules = RetentionRules {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
-            below: OlderRanges::new(job.below.clone()),
+            older: OlderRanges::new(job.older.clone()),
             operator,
         };
         let reading = Reading {
@@ -164,34 +98,38 @@ impl Run {
             keyspace: job.keyspace,
             bounds: job.bounds.clone(),
             chunk_pages: chunk_pages as u32,
-            prefix_bytes: 0,
+            common_prefix_bytes: 0,
         };
         let hot = std::mem::take(&mut job.hot);
-        let mut it = Self {
+        let mut run = Self {
             retention: Retention::new(rules, &env.account)?,
-            reads: Reads::new(&*env.medium, runs),
+            reads: ReadQueue::new(&*env.medium, runs),
             reading,
-            stage: Stage::Survey(Survey::new(&job)),
+            stage: Stage::CheckInputs(InputCheck::new(&job)),
             sources: job.inputs.iter().map(|run| Source::new(run.tables.clone())).collect(),
             job,
             range_deletes: RangeDeletes::default(),
             outputs,
             blame: None,
             bytes_read: 0,
-            lone: BlockPassthrough::new(),
+            passthrough: BlockPassthrough::new(),
             pages_passed: 0,
             charge,
         };
-        it.set_hot(hot)?;
-        Ok(it)
+        run.set_hot(hot)?;
+        Ok(run)
     }
 
-    /// Has `hot` be what [`Job::hot`] says, for who looks for it once the job is made; before the first step.
+    /// Replaces [`Job::hot`] by `hot`. Call it before the first step.
     ///
     /// # Errors
-    /// `Retry` where memory is short: nothing is hot then.
+    /// `Retry` if memory is short: then there are no hot ranges.
     pub fn set_hot(&mut self, hot: Vec<KeyRange>) -> Result<()> {
-        // It is in here, with whoever made the job, and with whoever verifies what it made.
+        invariant!(
+            matches!(self.stage, Stage::CheckInputs(_)),
+            "hot ranges are set before the merge begins"
+        );
+        // Three copies: in this run, in the job's planner and in the job's verification.
         let bytes = hot.iter().map(|hot| hot.key_bytes() + 3 * size_of::<KeyRange>());
         self.charge.grow(bytes.sum::<usize>() as u64)?;
         self.outputs.set_hot(hot.iter().map(Bounds::from).collect());
@@ -199,12 +137,12 @@ impl Run {
         Ok(())
     }
 
-    /// Does a bounded part of the work; the outcome with the last. The files are the caller's then.
+    /// Does a bounded part of the work. The last step returns the outcome and leaves the output files to the
+    /// caller.
     ///
     /// # Errors
-    /// `Corrupt` where an input is damaged ([`Run::blame`] says which), `NoSpace`, `Retry` where
-    /// memory is short, otherwise as the medium's. Everything written is removed, and the run is of
-    /// no more use.
+    /// `Corrupt` if an input is damaged ([`Run::blame`] names it), `NoSpace`, `Retry` if memory is short,
+    /// otherwise the error of the medium. After an error all outputs are removed and the run cannot go on.
     pub fn step(&mut self) -> Result<Option<Outcome>> {
         let stepped = self.advance();
         if !matches!(stepped, Ok(None)) {
@@ -222,14 +160,13 @@ impl Run {
         &self.job
     }
 
-    /// The input that was being read when a step failed with `Corrupt`; `None` where the failure
-    /// had another cause.
+    /// The input whose data made a step fail with `Corrupt`; `None` if the failure had another cause.
     #[must_use]
     pub const fn blame(&self) -> Option<TableId> {
         self.blame
     }
 
-    /// Bytes read from inputs so far.
+    /// Bytes read from the inputs so far.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read + self.sources.iter().map(Source::bytes_read).sum::<u64>()
@@ -237,16 +174,16 @@ impl Run {
 
     fn advance(&mut self) -> Result<Option<Outcome>> {
         match &mut self.stage {
-            Stage::Survey(survey) => {
-                if survey.step(&self.reading).inspect_err(|_| self.blame = survey.blame())? {
+            Stage::CheckInputs(check) => {
+                if check.step(&self.reading).inspect_err(|_| self.blame = check.blame())? {
                     return Ok(None);
                 }
-                self.reading.prefix_bytes = survey.prefix_bytes();
-                let (all, kept) = survey.range_deletes(&mut self.retention, &mut self.charge)?;
+                self.reading.common_prefix_bytes = check.common_prefix_bytes();
+                let (all, kept) = check.range_deletes(&mut self.retention, &mut self.charge)?;
                 self.range_deletes = all;
                 self.outputs.set_range_deletes(kept);
                 for (number, source) in self.sources.iter_mut().enumerate() {
-                    source.set_opened(survey.take_opened(number));
+                    source.set_opened(check.take_opened(number));
                 }
                 self.stage = Stage::Start(0);
             }
@@ -260,11 +197,13 @@ impl Run {
                     let sources = &self.sources;
                     let head = |source| sources.get(source).map_or(u64::MAX, Source::head);
                     let order = |a, b| order(sources, a, b);
-                    self.stage = Stage::Merge(Tournament::new(sources.len(), head, &order));
+                    self.stage = Stage::Merge(LoserTree::new(sources.len(), head, &order));
                 }
             },
             Stage::Merge(_) => return self.merge(),
-            Stage::Over => return Err(Error::invalid("step of a run").expected("one not over")),
+            Stage::Over => {
+                return Err(Error::invalid("step of a run").expected("a run that has not ended"));
+            }
         }
         Ok(None)
     }
@@ -272,18 +211,23 @@ impl Run {
     fn merge(&mut self) -> Result<Option<Outcome>> {
         let mut bytes = 0;
         for _ in 0..STEP_ENTRIES {
-            let Stage::Merge(tournament) = &mut self.stage else { break };
-            let winner = tournament.winner();
-            if let Some(before) = self.lone.wins(winner)
+            let Stage::Merge(loser_tree) = &mut self.stage else {
+                return Err(broken_invariant!("a run merges only once its loser tree is built"));
+            };
+            let winner = loser_tree.winner();
+            if let Some(before) = self.passthrough.set_winner(winner)
                 && let Some(source) = self.sources.get_mut(before)
             {
                 source.keep_stored(false);
             }
-            let Some(source) = self.sources.get_mut(winner) else { break };
+            let source = self
+                .sources
+                .get_mut(winner)
+                .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
             if source.is_at_block_start() {
-                self.lone.starts_block();
-                source.keep_stored(self.lone.keeps());
-                if self.lone.keeps()
+                self.passthrough.note_block_start();
+                source.keep_stored(self.passthrough.keeps_stored());
+                if self.passthrough.keeps_stored()
                     && let Some(passed) = self.pass_block(winner)?
                 {
                     bytes += passed;
@@ -302,22 +246,27 @@ impl Run {
         Ok(None)
     }
 
-    /// Takes the winner's entry, and goes on to the next; the bytes of its value. `None` at the end.
+    /// Passes the winner's entry to retention and advances the winner. Returns the length of the entry's
+    /// value, `None` if all sources are at their end.
     #[inline]
     fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
-        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(loser_tree) = &mut self.stage else {
+            return Err(broken_invariant!("a run merges only once its loser tree is built"));
+        };
         let mut is_writing = false;
         let mut base = None;
         if let Some((key, trailer, value)) = sources.get(winner).and_then(Source::entry)
             && matches!(trailer.kind(), Ok(EntryKind::PutPointer))
-            && self.retention.wants_base(key)
+            && self.retention.has_pending_operands(key)
         {
-            base = outputs.base(key, value)?;
+            base = outputs.operand_base(key, value)?;
         }
         let mut keep =
             |kept: RetainedVersion<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
-        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let source = sources
+            .get_mut(winner)
+            .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
         let Some((key, trailer, value)) = source.entry() else {
             self.retention.end_key(&mut keep)?;
             return Ok(None);
@@ -327,7 +276,7 @@ impl Run {
             false => self.range_deletes.fragment_at(key),
         };
         let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
-        // A value that was fetched for the operands over it is as good as one that never left.
+        // The base value was fetched, so the pointer is merged like a put.
         let (trailer, value) = match &base {
             Some(value) => (Trailer::new(trailer.seqno(), EntryKind::Put), &**value),
             None => (trailer, value),
@@ -340,18 +289,22 @@ impl Run {
         let moved = source.advance(&self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        tournament.replay(head, &|a, b| order(sources, a, b));
+        loser_tree.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
-    /// Passes the block that the winner is at the start of into the output as it is; its bytes. `None`
-    /// where it cannot be.
+    /// Copies the block at whose first entry the winner stands to the output without decoding it. Returns its
+    /// bytes, `None` if the block cannot be copied.
     fn pass_block(&mut self, winner: usize) -> Result<Option<usize>> {
-        let Stage::Merge(tournament) = &mut self.stage else { return Ok(None) };
+        let Stage::Merge(loser_tree) = &mut self.stage else {
+            return Err(broken_invariant!("a run merges only once its loser tree is built"));
+        };
         let sources = &mut self.sources;
-        let next = tournament.runner_up(&|a, b| order(sources, a, b));
+        let next = loser_tree.runner_up(&|a, b| order(sources, a, b));
         let next = next.and_then(|next| sources.get(next)?.entry()).map(|(key, ..)| key.to_vec());
-        let Some(source) = sources.get_mut(winner) else { return Ok(None) };
+        let source = sources
+            .get_mut(winner)
+            .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
         let block = match source.block() {
             Ok(block) => block,
             Err(error) => {
@@ -360,57 +313,117 @@ impl Run {
             }
         };
         let plain = |block: &&RawBlock| {
-            self.retention.is_new(block.first().0)
-                && is_plain(block, next.as_deref(), &self.range_deletes, self.job.now_ms)
+            self.retention.is_new_key(block.first().0)
+                && needs_no_decision(block, next.as_deref(), &self.range_deletes, self.job.now_ms)
         };
         let Some(block) = block.filter(plain) else {
-            self.lone.interrupt();
+            self.passthrough.interrupt();
             return Ok(None);
         };
-        // What waits for the key before goes first.
+        // The pending versions of the previous key come first in the output.
         let outputs = &mut self.outputs;
         self.retention.end_key(&mut |kept| outputs.add(kept))?;
-        if !outputs.add_block(block, self.lone.may_pad())? {
+        if !outputs.add_block(block, self.passthrough.may_pad())? {
             return Ok(None);
         }
         let (entries, bytes) = (block.entries(), block.raw_bytes());
         self.pages_passed += run_pages(block.payload().len()) as u64;
         let (last, trailer) = block.last();
-        self.retention.kept_elsewhere(entries, last, trailer.seqno());
+        self.retention.note_passed_block(entries, last, trailer.seqno());
         let moved = source.pass_block(entries, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
-        tournament.replay(head, &|a, b| order(sources, a, b));
+        loser_tree.replay(head, &|a, b| order(sources, a, b));
         Ok(Some(bytes))
     }
 
     fn finish(&mut self) -> Result<Outcome> {
+        invariant!(
+            self.sources.iter().all(|source| source.entry().is_none()),
+            "a merge ends once every source is at its end"
+        );
+        let counts = *self.retention.counts();
+        invariant!(counts.is_balanced(), "every version read is either kept or dropped");
         let (tables, values) = self.outputs.finish()?;
+        let entries = tables.iter().map(|table| table.properties.entries).sum::<u64>();
+        invariant!(entries == counts.kept, "every version kept is written");
+        invariant!(
+            tables.iter().all(|table| self.job.output.ids.contains(&table.table)),
+            "every output has an id reserved for the job"
+        );
+        let pages = tables.iter().map(|table| table.properties.data_pages).sum::<u64>();
+        invariant!(self.pages_passed <= pages, "pages passed through are a part of the outputs");
         Ok(Outcome {
             job: self.job.id,
             epoch: self.job.epoch,
             part: self.job.part,
             tables,
             values,
-            counts: *self.retention.counts(),
+            counts,
             bytes_read: self.bytes_read(),
             pages_passed: self.pages_passed,
         })
     }
 }
 
-/// The order of two sources with equal heads; between equals, the newer run's comes first.
+/// The job's merge operator.
+///
+/// # Errors
+/// `Invalid` if this process lacks it.
+fn find_operator(job: &Job, env: &Env) -> Result<Option<Arc<dyn MergeOperator>>> {
+    let Some(name) = &job.operator else { return Ok(None) };
+    let operator = env.operators.get(name).cloned().ok_or_else(|| {
+        Error::invalid("merge operator")
+            .at(format_args!("job {}", job.id))
+            .expected(format_args!("`{name}`"))
+            .got("a process without it")
+    })?;
+    Ok(Some(operator))
+}
+
+/// The writers of the job's outputs.
+///
+/// # Errors
+/// `Corrupt` if the dictionary is missing.
+fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
+    let dictionary = job.output.dictionary.map(|id| env.dictionaries.get(id)).transpose()?;
+    let spec = Spec {
+        store: job.store,
+        table: job.output.ids.start,
+        keyspace: job.keyspace,
+        codec: job.output.codec,
+        level: job.output.zstd_level,
+        dictionary,
+        filter_bits: job.output.filter_bits,
+        purpose: Purpose::Compaction,
+    };
+    let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {
+        store: job.store,
+        file: job.values.ids.start,
+        keyspace: job.keyspace,
+        codec: job.output.codec,
+        level: job.output.zstd_level,
+        purpose: Purpose::Compaction,
+    });
+    let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
+    let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);
+    let (ids, table_bytes_max) = (job.output.ids.clone(), job.output.table_bytes_max);
+    Ok(Outputs::new(&env.medium, spec, ids, table_bytes_max, separator, &env.account))
+}
+
+/// Orders two sources whose abbreviated keys are equal. If all else is equal, the newer run comes first.
 fn order(sources: &[Source], a: usize, b: usize) -> Ordering {
+    debug_assert!(a < sources.len() && b < sources.len(), "sources {a} and {b} exist");
     match (sources.get(a), sources.get(b)) {
         (Some(one), Some(other)) => one.order(other).then_with(|| a.cmp(&b)),
         _ => a.cmp(&b),
     }
 }
 
-/// Runs a whole job.
+/// Runs a job to its end.
 ///
 /// # Errors
-/// As [`Run::new`] and [`Run::step`].
+/// The errors of [`Run::new`] and [`Run::step`].
 pub fn run(job: Job, env: &Env) -> Result<Outcome> {
     let mut run = Run::new(job, env)?;
     loop {

@@ -1,38 +1,39 @@
-//! Long values on their way out of the tree, and live ones out of value files that are mostly dead.
+//! Key-value separation during flushes and merges: moves long values to value files, and copies live values
+//! out of value files that are mostly dead.
 //!
-//! Stands between whoever decides what survives and the writer of a table: a flush and a merge alike.
-//! A value that is long enough goes to a value file, and its key's entry becomes a pointer; a pointer
-//! into a file that is collected becomes one into the new file, the value copied as it is stored.
-//! What cannot be copied because it is damaged stays where it is: its reader is told.
+//! Called for each surviving version, between [`Retention`](crate::Retention) and the table writer. A put of
+//! a long value becomes a pointer into the new value file. A pointer into a collected file becomes a pointer
+//! into the new file, and the stored value is copied without decompression. A value that is damaged is not
+//! copied: its pointer stays, and a read of it fails.
 //!
-//! Memory: that of [`ValuesWriter`], and next to nothing for each file read.
+//! Memory: one [`ValuesWriter`], and little for each open value file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, EntryKind, ErrorKind, Result, TableId, Trailer, expiry};
+use base::{Account, EntryKind, ErrorKind, Result, TableId, Trailer, expiry, invariant};
 use bytes::Bytes;
 use media::Medium;
 use table::{Pointer, Values, ValuesSpec, ValuesSummary, ValuesWriter};
 
-/// Puts values apart. Dropped before it finished, it removes what it wrote.
+/// Moves values to one new value file. Dropped before [`finish`](Self::finish), it removes that file.
 pub struct ValueSeparator {
     medium: Arc<dyn Medium>,
     account: Account,
-    /// What values are written by; none: they stay where they are.
+    /// The form of the new value file; `None`: no value moves.
     spec: Option<ValuesSpec>,
-    /// Values of this many bytes or more leave the tree.
+    /// Values of at least this many bytes move.
     bytes_min: u64,
-    /// Files whose live values are copied, ascending.
+    /// Value files whose live values are copied, ascending.
     collect: Vec<TableId>,
-    /// The files read so far; none where one cannot be.
+    /// Value files opened so far; `None` for a file that cannot be read.
     open: BTreeMap<TableId, Option<Arc<Values>>>,
     writer: Option<ValuesWriter>,
 }
 
 impl ValueSeparator {
-    /// Values of `bytes_min` bytes or more go to the file of `spec`, and the live ones of the files
-    /// `collect`, which ascend.
+    /// Moves values of at least `bytes_min` bytes, and the live values of the files `collect` (ascending), to
+    /// the file of `spec`.
     #[must_use]
     pub fn new(
         medium: &Arc<dyn Medium>,
@@ -41,12 +42,21 @@ impl ValueSeparator {
         collect: Vec<TableId>,
         account: &Account,
     ) -> Self {
+        invariant!(collect.is_sorted_by(|a, b| a < b), "files to collect ascend");
+        invariant!(
+            spec.as_ref().is_none_or(|spec| collect.binary_search(&spec.file).is_err()),
+            "the value file being written is not collected"
+        );
         let (medium, account) = (Arc::clone(medium), account.clone());
         Self { medium, account, spec, bytes_min, collect, open: BTreeMap::new(), writer: None }
     }
 
-    /// Whether an entry with so many bytes, or with a pointer into `file`, may be one to put apart.
-    pub(crate) fn concerns(&self, bytes: usize, mut files: impl Iterator<Item = TableId>) -> bool {
+    /// Whether an entry of `bytes` bytes, or one with a pointer into one of `files`, may be one to separate.
+    pub(crate) fn may_separate(
+        &self,
+        bytes: usize,
+        mut files: impl Iterator<Item = TableId>,
+    ) -> bool {
         self.spec.is_some()
             && (bytes as u64 >= self.bytes_min || files.any(|file| self.collects(file)))
     }
@@ -55,14 +65,13 @@ impl ValueSeparator {
         self.collect.binary_search(&file).is_ok()
     }
 
-    /// What to store instead of this version, which is not kept as it is: its trailer, and where its
-    /// value lies. `None`: it is.
+    /// The pointer entry to store instead of this version; `None` if the version is stored unchanged.
     ///
     /// # Errors
-    /// `Corrupt` where it is no version that tables hold; `Retry` where memory is short; otherwise as
-    /// the medium's.
+    /// `Corrupt` if a table cannot hold such a version, `Retry` if memory is short, otherwise the error of
+    /// the medium.
     #[inline]
-    pub fn place(
+    pub fn separate(
         &mut self,
         key: &[u8],
         trailer: Trailer,
@@ -79,7 +88,7 @@ impl ValueSeparator {
                 }
                 self.put(key, value, expiry)?
             }
-            EntryKind::PutPointer if !self.collect.is_empty() => self.collected(key, stored)?,
+            EntryKind::PutPointer if !self.collect.is_empty() => self.copy_live(key, stored)?,
             _ => None,
         };
         let of = |pointer| (Trailer::new(trailer.seqno(), EntryKind::PutPointer), pointer);
@@ -88,10 +97,12 @@ impl ValueSeparator {
 
     fn put(&mut self, key: &[u8], value: &[u8], expiry: u64) -> Result<Option<Pointer>> {
         let Some(writer) = self.writer()? else { return Ok(None) };
-        writer.add(key, value, expiry).map(Some)
+        let pointer = writer.add(key, value, expiry)?;
+        debug_assert!(!self.collects(pointer.file), "a value moves out of collected files");
+        Ok(Some(pointer))
     }
 
-    fn collected(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Pointer>> {
+    fn copy_live(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Pointer>> {
         let pointer = Pointer::decode(stored)?;
         if !self.collects(pointer.file) {
             return Ok(None);
@@ -100,8 +111,14 @@ impl ValueSeparator {
         let Some(writer) = self.writer()? else { return Ok(None) };
         let pages = writer.file_bytes();
         match writer.copy(&from, key, pointer) {
-            Ok(pointer) => Ok(Some(pointer)),
-            // Nothing of it was written: it stays where it is, and so does its file.
+            Ok(copy) => {
+                invariant!(
+                    copy.expiry == pointer.expiry && copy.bytes == pointer.bytes,
+                    "a copied value keeps its length and expiry"
+                );
+                Ok(Some(copy))
+            }
+            // Nothing was written for this value: its pointer and its file stay.
             Err(error) if error.kind() == ErrorKind::Corrupt && writer.file_bytes() == pages => {
                 Ok(None)
             }
@@ -117,7 +134,7 @@ impl ValueSeparator {
         Ok(self.writer.as_mut())
     }
 
-    /// The value file `id`, what is left of it; none where it is not there or of a newer format.
+    /// Opens value file `id`, as far as it is readable. `None` if it is missing or of a newer format.
     fn file(&mut self, id: TableId) -> Result<Option<Arc<Values>>> {
         if let Some(file) = self.open.get(&id) {
             return Ok(file.clone());
@@ -125,7 +142,7 @@ impl ValueSeparator {
         let Some(spec) = &self.spec else { return Ok(None) };
         let (medium, store) = (&*self.medium, spec.store);
         let opened = Values::open(medium, store, id, None, &self.account);
-        // Without its footer, each value verifies by itself.
+        // Without a valid footer, values are still verified one by one.
         let opened = opened.or_else(|error| match error.kind() {
             ErrorKind::Corrupt => Values::open_damaged(medium, store, id, &self.account),
             _ => Err(error),
@@ -139,9 +156,9 @@ impl ValueSeparator {
         Ok(file)
     }
 
-    /// The value of `key` that the entry `stored` points at, which never expires: what operands over
-    /// it are merged with. None where it is damaged, or there is no memory for it: they wait.
-    pub(crate) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
+    /// The value that pointer entry `stored` leads to, as the base of merge operands over it. `None` if it
+    /// expires, is damaged, or memory is short: then the operands stay unmerged.
+    pub(crate) fn operand_base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
         let pointer = Pointer::decode(stored)?;
         if pointer.expiry > 0 {
             return Ok(None);
@@ -154,18 +171,18 @@ impl ValueSeparator {
         }
     }
 
-    /// Ends the value file, if there is one, and makes its content durable; its name, and removing it
-    /// should nobody want it, are the caller's.
+    /// Ends the value file, if any, and syncs its content. The caller syncs its name, and removes it if it is
+    /// not installed.
     ///
     /// # Errors
-    /// As the medium's; the file is then removed.
+    /// The error of the medium; the file is then removed.
     pub fn finish(&mut self) -> Result<Option<ValuesSummary>> {
-        // Where all that was to be copied is damaged, there is none.
+        // The writer is empty if every value to copy was damaged: then there is no file.
         let writer = self.writer.take().filter(|writer| writer.file_bytes() > 0);
         writer.map(ValuesWriter::finish).transpose()
     }
 
-    /// Gives up what was written.
+    /// Drops the writer, which removes its file.
     pub(crate) fn abort(&mut self) {
         self.writer = None;
     }

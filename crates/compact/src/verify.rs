@@ -1,83 +1,85 @@
-//! Checking what a job has made, before anything relies on it.
+//! Verification of a job's outputs before the manifest names them.
 //!
-//! Whoever ran the job, here or elsewhere, its outcome is bytes from outside: every page is read
-//! back and its checksum verified (I8), the digest of each file is the one the outcome names, the
-//! tables point at all values that were written, tables ascend, do not overlap and stay within the
-//! job's bounds, and every version read is accounted for. What the pages say is not decoded: who
-//! seals wrong content with right checksums is not found out here, but by [`Table::check`].
+//! An outcome is bytes from outside, no matter which process ran the job. Verification reads every page and
+//! checks its checksum (I8), and checks that
+//! - the digest of each file is the one in the outcome,
+//! - the tables point at all values written to the value file,
+//! - tables ascend, do not overlap and lie within the job's bounds,
+//! - every version read was kept or dropped.
 //!
-//! Goes in steps of one large read; about 0.2 us of processor time a page.
+//! Entries are not decoded: wrong content under valid checksums is found by [`Table::check`], not here.
+//!
+//! Works in steps of one large read, about 0.2 us of processor time per page.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, PageSeed, Result};
+use base::{Account, Charge, Error, PageSeed, Result, invariant};
 use media::{Buf, File, Purpose};
 use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify_page};
 
 use crate::{Env, Job, Outcome};
 
-/// The pages of one read.
+/// Pages per read.
 const CHUNK_PAGES: u32 = 64;
 
-/// A file whose pages are read.
-struct Present {
+/// An output file whose pages are being read.
+struct OpenOutput {
     name: String,
     file: Arc<dyn File>,
     seed: PageSeed,
     pages: u32,
-    /// The digest that its footer names.
-    named: u64,
-    /// The pages that are to be told of, those of them that come next, first.
+    /// The digest in its footer.
+    footer_digest: u64,
+    /// Remaining ranges of hot pages, ascending.
     hot: VecDeque<Range<u32>>,
-    /// The next page, and the digest of those before.
+    /// The next page, and the digest of the pages before it.
     page: u32,
     digest: u64,
-    /// The table that it is.
+    /// The table in this file; `None` for a value file.
     table: Option<Arc<Table>>,
 }
 
-/// A verified page of an output, with keys that were read much.
+/// A verified output page with hot keys.
 #[derive(Clone, Copy, Debug)]
 pub struct HotPage<'a> {
-    /// The digest of its file.
+    /// The digest of the page's file.
     pub file: u64,
-    /// Its number there.
+    /// The page number.
     pub number: u32,
-    /// Its content, as stored.
+    /// The page's bytes, as stored.
     pub bytes: &'a [u8],
 }
 
-/// An outcome being verified.
+/// The verification of one outcome, in progress.
 #[derive(Debug)]
 pub struct Verification {
     env: Env,
     job: Job,
-    /// Charged with what the tables pin, and for what is read of them afterwards.
+    /// Charged with the memory that open tables pin and with later reads of their values.
     accounts: Accounts,
-    /// The tables to come, the next one last.
+    /// Tables to verify, the next one last.
     summaries: Vec<Summary>,
-    /// The file whose pages are read.
-    present: Option<Present>,
-    /// The value file, still to be looked at.
+    /// The file whose pages are being read.
+    open_output: Option<OpenOutput>,
+    /// The value file, if it is not verified yet.
     values: Option<ValuesSummary>,
-    /// Where the keys of the tables done end.
+    /// End key of the tables verified so far.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
-    /// RetainedVersion for its memory.
+    /// The buffer of the last read, for reuse.
     buf: Option<Buf>,
     _charge: Charge,
 }
 
 impl Verification {
-    /// Of `outcome`, which should be that of `job`. What the opened tables pin is charged to
-    /// `tables`.
+    /// Prepares to verify `outcome` against `job`. The memory that opened tables pin is charged to `tables`.
     ///
     /// # Errors
-    /// `Invalid` where it is of another job or attempt, `Corrupt` where its numbers do not fit,
-    /// `Retry` where memory is short.
+    /// `Invalid` if the outcome belongs to another job or attempt, `Corrupt` if its numbers contradict each
+    /// other, `Retry` if memory is short.
     pub fn new(
         job: &Job,
         outcome: Outcome,
@@ -91,7 +93,11 @@ impl Verification {
         };
         let counts = outcome.counts;
         if !counts.is_balanced() {
-            return wrong("versions read", counts.kept.saturating_add(counts.gone()), counts.read);
+            return wrong(
+                "versions read",
+                counts.kept.saturating_add(counts.dropped()),
+                counts.read,
+            );
         }
         let entries = outcome.tables.iter().map(|table| table.properties.entries);
         let entries = entries.fold(0, u64::saturating_add);
@@ -100,7 +106,7 @@ impl Verification {
         }
         let distinct: BTreeSet<_> = outcome.tables.iter().map(|table| table.table).collect();
         if distinct.len() != outcome.tables.len() {
-            return wrong("tables", distinct.len() as u64, outcome.tables.len() as u64);
+            return wrong("distinct tables", distinct.len() as u64, outcome.tables.len() as u64);
         }
         let used = outcome.tables.iter().flat_map(|table| &table.properties.values);
         let used = used.filter(|(file, _)| outcome.values.is_some_and(|it| it.file == *file));
@@ -109,7 +115,7 @@ impl Verification {
             outcome.values.map_or(0, |values| values.value_bytes),
         );
         if used != written {
-            return wrong("bytes of values pointed at", written, used);
+            return wrong("bytes of values that tables point at", written, used);
         }
         if let Some(values) = outcome.values.filter(|it| !job.values.ids.contains(&it.file)) {
             return wrong("id of a value file", job.values.ids.start.0, values.file.0);
@@ -121,7 +127,7 @@ impl Verification {
             job: job.clone(),
             accounts: tables.into(),
             summaries,
-            present: None,
+            open_output: None,
             values: outcome.values,
             end: Vec::new(),
             tables: Vec::new(),
@@ -130,37 +136,42 @@ impl Verification {
         })
     }
 
-    /// Does a bounded part of the work; the open tables, ascending by key, with the last. `hot` is told of
-    /// verified pages with keys that were read much.
+    /// Does a bounded part of the work. The last step returns the open tables, ascending by key. `hot` is
+    /// called with each verified page of a hot range.
     ///
     /// # Errors
-    /// `Corrupt` where an output is not what the outcome says, or damaged; otherwise as
-    /// [`Table::open`]. The files are left to the caller, see [`Job::discard_outputs`].
+    /// `Corrupt` if an output is damaged or differs from the outcome; otherwise the errors of
+    /// [`Table::open`]. The caller removes the files ([`Job::discard_outputs`]).
     pub fn step(&mut self, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<Option<Vec<Arc<Table>>>> {
-        if let Some(present) = self.present.take() {
-            self.read(present, hot)?;
+        if let Some(open_output) = self.open_output.take() {
+            self.read(open_output, hot)?;
         } else if let Some(values) = self.values.take() {
-            self.present = Some(self.open_values(values)?);
+            self.open_output = Some(self.open_values(values)?);
         } else if let Some(summary) = self.summaries.pop() {
             let table = self.open(&summary)?;
-            self.present = Some(Present {
+            self.open_output = Some(OpenOutput {
                 name: table::file_name(table.id()),
                 file: Arc::clone(table.file()),
                 seed: table.seed(),
                 pages: table.footer().pages,
-                named: table.footer().digest,
+                footer_digest: table.footer().digest,
                 hot: summary.hot.into(),
                 page: 0,
                 digest: 0,
                 table: Some(table),
             });
         } else {
+            invariant!(
+                self.tables
+                    .is_sorted_by(|a, b| a.properties().end_key() <= b.properties().first_key),
+                "verified tables ascend and do not overlap"
+            );
             return Ok(Some(std::mem::take(&mut self.tables)));
         }
         Ok(None)
     }
 
-    /// Opens a table and compares what it says of itself with what is said of it.
+    /// Opens a table and compares its footer with the outcome.
     fn open(&mut self, summary: &Summary) -> Result<Arc<Table>> {
         let Summary { table: id, file_bytes, digest, properties, .. } = summary;
         let wrong = |what: &'static str| Error::corrupt(what).at(table::file_name(*id));
@@ -174,7 +185,7 @@ impl Verification {
         let (medium, accounts) = (&*env.medium, &self.accounts);
         let table = Table::open(medium, job.store, *id, bytes, None, dictionaries, accounts)?;
         if table.footer().digest != *digest || table.properties() != properties {
-            return Err(wrong("output of a job").expected("the table its outcome describes"));
+            return Err(wrong("output of a job").expected("the table that its outcome describes"));
         }
         let (first, end) = (&*properties.first_key, properties.end_key());
         let is_within = job.bounds.holds(first)
@@ -194,8 +205,8 @@ impl Verification {
         Ok(table)
     }
 
-    /// Opens the value file and compares what it says of itself with what is said of it.
-    fn open_values(&self, summary: ValuesSummary) -> Result<Present> {
+    /// Opens the value file and compares its footer with the outcome.
+    fn open_values(&self, summary: ValuesSummary) -> Result<OpenOutput> {
         let ValuesSummary { file: id, file_bytes, values, value_bytes, digest } = summary;
         let (store, bytes) = (self.job.store, Some(file_bytes));
         let file = Values::open(&*self.env.medium, store, id, bytes, &self.accounts.values)?;
@@ -204,14 +215,14 @@ impl Verification {
         let name = table::values_file_name(id);
         if found != (values, value_bytes, digest, keyspace) {
             let error = Error::corrupt("output of a job").at(name);
-            return Err(error.expected("the value file its outcome describes"));
+            return Err(error.expected("the value file that its outcome describes"));
         }
-        Ok(Present {
+        Ok(OpenOutput {
             name,
             file: Arc::clone(file.file()),
             seed: file.seed(),
             pages: footer.pages,
-            named: digest,
+            footer_digest: digest,
             hot: VecDeque::new(),
             page: 0,
             digest: 0,
@@ -219,51 +230,56 @@ impl Verification {
         })
     }
 
-    /// Verifies the next pages of a file.
-    fn read(&mut self, mut present: Present, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<()> {
-        let Present { page, pages, named, .. } = present;
-        let count = CHUNK_PAGES.min(pages - page);
+    /// Reads and verifies the next pages of a file.
+    fn read(
+        &mut self,
+        mut open_output: OpenOutput,
+        hot: &mut dyn FnMut(HotPage<'_>),
+    ) -> Result<()> {
+        let OpenOutput { page, pages, footer_digest, .. } = open_output;
+        invariant!(page < pages, "a file that is being verified has pages left");
+        let count = CHUNK_PAGES.min(pages.saturating_sub(page));
         let at = u64::from(page) * PAGE_BYTES as u64;
-        let place = |error: Error| error.at(&present.name);
+        let place = |error: Error| error.at(&open_output.name);
         let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);
         let buf = spare.unwrap_or_else(|| Buf::pages(count as usize));
-        let (buf, result) = present.file.read(at, buf, Purpose::Compaction);
+        let (buf, result) = open_output.file.read(at, buf, Purpose::Compaction);
         result.map_err(place)?;
         for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            verify_page(present.seed, number, bytes).map_err(place)?;
-            present.hot.pop_front_if(|pages| pages.end <= number);
-            if present.hot.front().is_some_and(|pages| pages.contains(&number)) {
-                hot(HotPage { file: named, number, bytes });
+            verify_page(open_output.seed, number, bytes).map_err(place)?;
+            open_output.hot.pop_front_if(|pages| pages.end <= number);
+            if open_output.hot.front().is_some_and(|pages| pages.contains(&number)) {
+                hot(HotPage { file: footer_digest, number, bytes });
             }
-            present.digest = fold_digest(present.digest, bytes);
+            open_output.digest = fold_digest(open_output.digest, bytes);
         }
         self.buf = Some(buf);
-        present.page += count;
-        if present.page < pages {
-            self.present = Some(present);
+        open_output.page += count;
+        if open_output.page < pages {
+            self.open_output = Some(open_output);
             return Ok(());
         }
-        if present.digest != named {
+        if open_output.digest != footer_digest {
             return Err(Error::corrupt("digest of an output")
-                .at(&present.name)
-                .expected(format_args!("{named:016x}"))
-                .got(format_args!("{:016x}", present.digest)));
+                .at(&open_output.name)
+                .expected(format_args!("{footer_digest:016x}"))
+                .got(format_args!("{:016x}", open_output.digest)));
         }
-        self.tables.extend(present.table);
+        self.tables.extend(open_output.table);
         Ok(())
     }
 }
 
-impl std::fmt::Debug for Present {
+impl std::fmt::Debug for OpenOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, page {} of {}", self.name, self.page, self.pages)
     }
 }
 
-/// Verifies a whole outcome; its tables, ascending by key.
+/// Verifies a whole outcome; returns its tables, ascending by key.
 ///
 /// # Errors
-/// As [`Verification`]'s.
+/// The errors of [`Verification`].
 pub fn verify(job: &Job, outcome: Outcome, env: &Env, tables: &Account) -> Result<Vec<Arc<Table>>> {
     let mut verification = Verification::new(job, outcome, env, tables)?;
     loop {

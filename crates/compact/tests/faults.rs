@@ -1,4 +1,4 @@
-//! Jobs on devices that fail: nothing is lost, nothing is left, nothing wrong is installed (I9).
+//! Jobs on failing devices: inputs survive, no output remains, and no wrong output is installed (I9).
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use terrace_compact::{Env, Outcome, Run, run, verify};
 struct Script {
     inputs: MemoryMedium,
     job: Job,
-    /// The outcome, and the files it names, of a run that nothing disturbed.
+    /// The outcome and the files of an undisturbed run.
     outcome: Outcome,
     files: Vec<(String, Bytes)>,
 }
@@ -36,16 +36,16 @@ impl Script {
         let mut rng = Rng::new(11);
         let faulty = Arc::new(Faulty::new(1));
         let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
-        let shape = Shape {
+        let spec = ContentSpec {
             runs: 3,
             keys: 1500,
             entries: 900,
             tables: 2,
             value_bytes: 300,
-            plain: false,
-            apart: false,
+            puts_only: false,
+            disjoint: false,
         };
-        let content = Content::random(&mut rng, &medium, &shape);
+        let content = Content::random(&mut rng, &medium, &spec);
         let inputs = faulty.crash_image(1).unwrap();
         let mut job = content.job(&[700]);
         job.output.table_bytes_max = 16 << 10;
@@ -54,15 +54,15 @@ impl Script {
         Self { inputs, job, outcome, files: files(&medium) }
     }
 
-    /// The inputs on a device of their own.
+    /// A fresh device with the inputs.
     fn device(&self, seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
         let faulty = Arc::new(Faulty::over(&self.inputs, seed).unwrap());
         let medium: Arc<dyn Medium> = Arc::clone(&faulty) as _;
         (faulty, medium)
     }
 
-    /// Checks that the inputs are as they were, and that the job still gives what it gives.
-    fn goes_on(&self, medium: &Arc<dyn Medium>) {
+    /// Checks that the inputs are unchanged: the job still gives the same outcome and files.
+    fn check_unchanged(&self, medium: &Arc<dyn Medium>) {
         self.job.discard_outputs(&**medium).unwrap();
         let env = env(medium);
         let outcome = run(self.job.clone(), &env).unwrap();
@@ -86,9 +86,9 @@ fn footer(medium: &dyn Medium, table: TableId) -> table::Footer {
     table::Footer::read(&*file, pages as u32).unwrap().0
 }
 
-/// Every operation of a job fails once, in every way that its caller is told of.
+/// Fails each operation of a job once, with every fault that is reported to the caller.
 #[test]
-fn any_operation_can_fail() {
+fn a_job_survives_a_failure_of_any_operation() {
     let script = Script::new();
     let faults = [
         (OpKind::Read, Fault::Io, ErrorKind::Corrupt),
@@ -102,7 +102,7 @@ fn any_operation_can_fail() {
         for operation in 0.. {
             let (faulty, medium) = script.device(operation);
             let env = env(&medium);
-            // A read that fails is read again; of a table's end, the last two pages by themselves.
+            // Reads are repeated, and the end of a table is read again page by page: fail all of these.
             let times = if on == OpKind::Read { 5 } else { 1 };
             faulty.inject(Rule::new(on, fault.clone()).after(operation).times(times)).unwrap();
             let result = run(script.job.clone(), &env);
@@ -110,7 +110,7 @@ fn any_operation_can_fail() {
                 assert_eq!(result.unwrap(), script.outcome);
                 break;
             }
-            // A job that needs no more names may still succeed.
+            // A job whose remaining operations do not use names may still succeed.
             let error = result.expect_err("a failed operation");
             assert_eq!(error.kind(), kind, "{on:?} {operation}: {error}");
             let place = error.to_string();
@@ -118,16 +118,16 @@ fn any_operation_can_fail() {
             assert_eq!(outputs(&medium), [0; 0], "{on:?} {fault:?} {operation}: {error}");
             assert_eq!(env.account.used(), 0);
             faulty.heal();
-            script.goes_on(&medium);
+            script.check_unchanged(&medium);
             failed += 1;
         }
         assert!(failed > 3, "{on:?} {fault:?}: {failed}");
     }
 }
 
-/// What the device claims to have written and has not is found before it is installed.
+/// Writes that the device loses or garbles silently are found before the outputs are installed.
 #[test]
-fn silent_faults_of_writes_are_found_by_verifying() {
+fn verification_finds_silent_write_faults() {
     let script = Script::new();
     let elsewhere = Fault::Misdirected { name: None, at: 0 };
     for fault in [Fault::Lost, Fault::Torn, Fault::Flip, elsewhere] {
@@ -143,19 +143,18 @@ fn silent_faults_of_writes_are_found_by_verifying() {
                 break;
             }
             struck += 1;
-            let unharmed = files(&medium) == script.files;
-            assert_eq!(found.is_ok(), unharmed, "{fault:?} {operation}: {found:?}");
+            let is_unchanged = files(&medium) == script.files;
+            assert_eq!(found.is_ok(), is_unchanged, "{fault:?} {operation}: {found:?}");
             faulty.heal();
-            script.goes_on(&medium);
+            script.check_unchanged(&medium);
         }
         assert!(struck > 3, "{fault:?}");
     }
 }
 
-/// A bad page of an input fails the job, names the table, and harms nothing; one that has a copy is read
-/// from that.
+/// A damaged input page fails the job and names the table; a page with a copy is read from the copy.
 #[test]
-fn a_damaged_input_is_told_and_blamed() {
+fn a_damaged_input_is_named() {
     let script = Script::new();
     let mut rng = Rng::new(5);
     for piece in script.job.pieces() {
@@ -179,19 +178,19 @@ fn a_damaged_input_is_told_and_blamed() {
             };
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
             assert_eq!(run.blame(), Some(piece.id), "{error}");
-            let told = error.to_string();
+            let text = error.to_string();
             assert!(
-                told.contains(&name) || told.contains(&format!("table {}", piece.id)),
-                "{told}"
+                text.contains(&name) || text.contains(&format!("table {}", piece.id)),
+                "{text}"
             );
             assert_eq!(outputs(&medium), [0; 0]);
         }
     }
 }
 
-/// The files a job was planned for are gone or others by the time it runs.
+/// An input that was removed or replaced after planning is refused.
 #[test]
-fn inputs_that_changed_are_refused() {
+fn changed_inputs_are_refused() {
     let script = Script::new();
     let (_, medium) = script.device(1);
     let refused = |job: &Job, kind| {
@@ -218,9 +217,9 @@ fn inputs_that_changed_are_refused() {
     refused(&script.job, ErrorKind::Invalid);
 }
 
-/// A full device fails the job and has its space back.
+/// A job that fills the device fails and frees its outputs.
 #[test]
-fn a_full_device_has_its_space_back() {
+fn a_job_that_fills_the_device_frees_its_outputs() {
     let script = Script::new();
     let used = |medium: &Arc<dyn Medium>| -> u64 {
         medium.list().unwrap().iter().map(|Listing { len, .. }| len).sum()
@@ -237,10 +236,10 @@ fn a_full_device_has_its_space_back() {
     }
 }
 
-/// The power goes at any moment: the inputs are whole, and the job can be run again. Once an outcome
-/// is there, so are its files (I3).
+/// Power fails at any point: the inputs are unchanged and the job can be run again. Once there is an outcome,
+/// its files are durable (I3).
 #[test]
-fn the_power_can_go_at_any_moment() {
+fn a_job_survives_a_power_cut_at_any_point() {
     let script = Script::new();
     let (whole, medium) = script.device(0);
     let (syncs, changes) = (whole.syncs(), whole.changes());
@@ -253,7 +252,7 @@ fn the_power_can_go_at_any_moment() {
         run(script.job.clone(), &env(&medium)).unwrap();
         let image = faulty.crash_image(number as u64).unwrap();
         let after: Arc<dyn Medium> = Arc::new(image);
-        script.goes_on(&after);
+        script.check_unchanged(&after);
     }
     let (faulty, medium) = script.device(9);
     let outcome = run(script.job.clone(), &env(&medium)).unwrap();
@@ -261,10 +260,10 @@ fn the_power_can_go_at_any_moment() {
     verified(&script.job, &outcome, &env(&image)).unwrap();
 }
 
-/// Two workers have the same job: the second is refused its files, or does the same elsewhere, and
-/// only one outcome is the one that is waited for.
+/// Two workers run the same job: the same attempt finds its file names taken; another attempt writes other
+/// files, and only its outcome is accepted.
 #[test]
-fn one_of_two_workers_of_a_job_is_believed() {
+fn only_one_of_two_workers_outcomes_is_accepted() {
     let script = Script::new();
     let (_, medium) = script.device(1);
     let env = env(&medium);
@@ -272,10 +271,10 @@ fn one_of_two_workers_of_a_job_is_believed() {
     while outputs(&medium).is_empty() {
         assert!(first.step().unwrap().is_none());
     }
-    // The same attempt twice: the second finds the name taken, and takes nothing from the first.
+    // The same attempt again: its file names are taken, and the first attempt's files stay.
     let error = run(script.job.clone(), &env).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    // Given up, and given to another with ids of its own.
+    // The job is given to another worker with other ids.
     let mut again = Job { epoch: 2, ..script.job.clone() };
     again.output.ids = TableId(OUTPUTS + 5000)..TableId(OUTPUTS + 6000);
     let second = run(again.clone(), &env).unwrap();
@@ -288,14 +287,14 @@ fn one_of_two_workers_of_a_job_is_believed() {
     assert_eq!(verified(&again, &late, &env).unwrap_err().kind(), ErrorKind::Invalid);
     verified(&again, &second, &env).unwrap();
     assert_eq!(second.counts, late.counts);
-    // What the late one wrote goes, and nothing else does.
+    // Removing the late attempt's files leaves the other outputs alone.
     script.job.discard_outputs(&*medium).unwrap();
     verified(&again, &second, &env).unwrap();
 }
 
-/// An answer that makes no sense: what was written for it goes, and the job runs here.
+/// A garbled outcome is refused, its files are removed, and the job runs locally.
 #[test]
-fn a_garbled_answer_is_refused_and_its_files_go() {
+fn a_garbled_outcome_is_refused_and_its_files_removed() {
     let script = Script::new();
     let (_, medium) = script.device(1);
     let answer = run(script.job.clone(), &env(&medium)).unwrap().encode();
@@ -307,10 +306,10 @@ fn a_garbled_answer_is_refused_and_its_files_go() {
     }
     script.job.discard_outputs(&*medium).unwrap();
     assert_eq!(outputs(&medium), [0; 0]);
-    script.goes_on(&medium);
+    script.check_unchanged(&medium);
 }
 
-/// Reads of a job are known to the device as such.
+/// Reads and writes of a job carry the compaction purpose.
 #[test]
 fn reads_and_writes_are_of_the_compaction_class() {
     let script = Script::new();

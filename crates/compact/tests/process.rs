@@ -1,4 +1,4 @@
-//! A job runs in another process that is given its bytes and a directory, and nothing else.
+//! A job runs in another process, which gets only the encoded job and a directory.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,18 +22,18 @@ use support::*;
 use terrace_compact::job::Job;
 use terrace_compact::{KeyRange, Outcome, Run, Verification, run, verify};
 
-/// The child's directory; absent in the parent.
+/// The worker's directory; not set in the parent.
 const DIRECTORY: &str = "TERRACE_WORKER_DIRECTORY";
-/// The child dies once it has written so many tables.
+/// The worker aborts after it wrote this many tables.
 const DIE_AFTER: &str = "TERRACE_WORKER_DIE_AFTER";
-/// Said before the answer, to be told from what the test harness says.
-const ANSWER: &[u8] = b"answer:";
+/// Precedes the outcome on standard output, to separate it from the test harness's output.
+const ANSWER: &[u8] = b"outcome_of:";
 
 fn medium(directory: &Path) -> Arc<dyn Medium> {
     Arc::new(FileMedium::open(directory, FileOptions::default()).unwrap())
 }
 
-/// The worker: a test that only does something where it is started as one.
+/// The worker process: does nothing unless it is started as one.
 #[test]
 fn worker() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -75,40 +75,40 @@ fn spawn(directory: &Path, message: &[u8], die_after: Option<u64>) -> Output {
     }
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
-    // A child that dies early does not read it all.
+    // A worker that dies early does not read its whole input.
     let _ = child.stdin.take().unwrap().write_all(message);
     child.wait_with_output().unwrap()
 }
 
-fn answer(output: &Output) -> Outcome {
+fn outcome_of(output: &Output) -> Outcome {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = &output.stdout;
-    let at = said.windows(ANSWER.len()).position(|window| window == ANSWER).unwrap();
-    Outcome::decode(&said[at + ANSWER.len()..]).unwrap()
+    let output_text = &output.stdout;
+    let at = output_text.windows(ANSWER.len()).position(|window| window == ANSWER).unwrap();
+    Outcome::decode(&output_text[at + ANSWER.len()..]).unwrap()
 }
 
 fn fixture() -> (tempfile::TempDir, Arc<dyn Medium>, Job) {
     let directory = tempfile::tempdir().unwrap();
     let medium = medium(directory.path());
     let mut rng = Rng::new(21);
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 4,
         keys: 5000,
         entries: 3000,
         tables: 2,
         value_bytes: 300,
-        plain: false,
-        apart: false,
+        puts_only: false,
+        disjoint: false,
     };
-    let job = Content::random(&mut rng, &medium, &shape).job(&[5000]);
+    let job = Content::random(&mut rng, &medium, &spec).job(&[5000]);
     (directory, medium, job)
 }
 
 #[test]
-fn another_process_makes_the_same_bytes() {
+fn another_process_writes_the_same_bytes() {
     let (directory, medium, job) = fixture();
     let inputs = files(&medium);
-    let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+    let outcome = outcome_of(&spawn(directory.path(), &job.encode(), None));
     assert!(outcome.tables.len() > 4);
     verify(&job, outcome.clone(), &env(&medium), &Account::unlimited("tables")).unwrap();
     let theirs = files(&medium);
@@ -118,12 +118,12 @@ fn another_process_makes_the_same_bytes() {
     assert!(files(&medium) == theirs);
 }
 
-/// The job bears the keys that were read much by value: whoever runs it says which pages hold them, and
-/// whoever verifies what came of it is given these.
+/// The job carries its hot ranges: the worker reports the pages that hold them, and the verification passes
+/// these pages on.
 #[test]
-fn another_process_says_which_pages_are_hot() {
+fn another_process_reports_hot_pages() {
     let (directory, medium, job) = fixture();
-    let plain = answer(&spawn(directory.path(), &job.encode(), None));
+    let plain = outcome_of(&spawn(directory.path(), &job.encode(), None));
     assert!(plain.tables.iter().all(|table| table.hot.is_empty()));
     job.discard_outputs(&*medium).unwrap();
     let keys: Vec<Vec<u8>> =
@@ -131,13 +131,13 @@ fn another_process_says_which_pages_are_hot() {
     let hot = [1, 3].map(|at| KeyRange::through(&keys[at], &keys[at]));
     let hot = [&hot[..], &[KeyRange::new(&keys[4], None)]].concat();
     let job = Job { hot: hot.clone(), ..job };
-    let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+    let outcome = outcome_of(&spawn(directory.path(), &job.encode(), None));
     let mut verification =
         Verification::new(&job, outcome.clone(), &env(&medium), &Account::unlimited("tables"))
             .unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let tables = loop {
-        let step = verification.step(&mut |page| told.push((page.file, page.number)));
+        let step = verification.step(&mut |page| reported.push((page.file, page.number)));
         if let Some(tables) = step.unwrap() {
             break tables;
         }
@@ -155,52 +155,52 @@ fn another_process_says_which_pages_are_hot() {
                 hot.iter().any(|range| range.overlaps(&KeyRange::through(&first, &last)))
             };
             for page in partition.first_page..=partition.meta_page {
-                let is_told = told.contains(&(digest, page));
-                // What lies on a page is told here by its separators, which are wider.
-                assert!(!is_told || is_hot(page), "page {page} of {}", table.id());
+                let is_reported = reported.contains(&(digest, page));
+                // `keys_on` gives the separators around the page's keys, so its range is wider.
+                assert!(!is_reported || is_hot(page), "page {page} of {}", table.id());
             }
         }
     }
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let all: u32 = outcome.tables[4..].iter().map(|table| table.pages).sum();
-    assert!(told.len() > all as usize / 2 && outcome.tables[0].hot.is_empty());
+    assert!(reported.len() > all as usize / 2 && outcome.tables[0].hot.is_empty());
     assert_eq!(outcome.tables[1].hot[0], 0..1);
     job.discard_outputs(&*medium).unwrap();
     assert_eq!(run(job, &env(&medium)).unwrap(), outcome);
 }
 
-/// Killed after some of its tables: what it left goes, and the job runs again, here or there.
+/// A worker is killed after some tables: its files are removed, and the job runs again.
 #[test]
-fn a_worker_that_died_is_replaced() {
+fn a_dead_workers_job_is_run_again() {
     let (directory, medium, job) = fixture();
     let inputs = files(&medium);
-    let tables = answer(&spawn(directory.path(), &job.encode(), None)).tables.len() as u64;
+    let tables = outcome_of(&spawn(directory.path(), &job.encode(), None)).tables.len() as u64;
     for died_after in [1, tables / 2, tables] {
         job.discard_outputs(&*medium).unwrap();
         let output = spawn(directory.path(), &job.encode(), Some(died_after));
         assert!(!output.status.success());
         let left = ids(&medium).into_iter().filter(|id| *id >= OUTPUTS).count() as u64;
         assert!(left >= died_after);
-        // With the same ids it finds them taken; nothing is written twice.
+        // With the same ids, the second worker finds the files and stops.
         let output = spawn(directory.path(), &job.encode(), None);
         assert_eq!(output.status.code(), Some(3));
         job.discard_outputs(&*medium).unwrap();
         assert!(files(&medium) == inputs);
-        let outcome = answer(&spawn(directory.path(), &job.encode(), None));
+        let outcome = outcome_of(&spawn(directory.path(), &job.encode(), None));
         verify(&job, outcome, &env(&medium), &Account::unlimited("tables")).unwrap();
     }
 }
 
-/// What a worker lacks it refuses before it writes.
+/// A worker refuses a job before it writes anything.
 #[test]
-fn a_worker_refuses_what_it_cannot_do() {
+fn a_worker_refuses_a_job_that_it_cannot_run() {
     let (directory, medium, job) = fixture();
     let inputs = files(&medium);
     let refused = |message: &[u8], why: &str| {
         let output = spawn(directory.path(), message, None);
         assert_eq!(output.status.code(), Some(3));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(why), "{said}");
+        let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output_text.contains(why), "{output_text}");
         assert!(files(&medium) == inputs);
     };
     let operator = Job { operator: Some("add.2".to_owned()), ..job.clone() };
@@ -211,6 +211,6 @@ fn a_worker_refuses_what_it_cannot_do() {
     refused(&dictionary.encode(), "dictionary");
     let mut newer = job.encode();
     newer[8] = 9;
-    refused(&newer, "job: another version: expected 1 to 2, got 9");
+    refused(&newer, "job: unknown version: expected 1 to 2, got 9");
     refused(&job.encode()[1..], "job");
 }

@@ -1,4 +1,4 @@
-//! Runs of jobs against what retention says of the same versions in memory.
+//! Outcomes of jobs compared with retention over the same versions in memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,19 +19,19 @@ use support::*;
 use table::{Bounds, RangeDelete, RangeDeletes};
 use terrace_compact::job::Job;
 use terrace_compact::{
-    KeyRange, OlderRanges, Outcome, RetainedVersion, Retention, Rules, Run, run,
+    KeyRange, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules, Run, run,
 };
 
-/// What should survive of `content` within the job's bounds.
+/// The versions and range deletes of `content` within the job's bounds that should survive.
 fn expected(
     content: &Content,
     job: &Job,
     env: &terrace_compact::Env,
 ) -> (Vec<Version>, RangeDeletes) {
-    let rules = Rules {
+    let rules = RetentionRules {
         horizon: job.horizon.clone(),
         now_ms: job.now_ms,
-        below: OlderRanges::new(job.below.clone()),
+        older: OlderRanges::new(job.older.clone()),
         operator: job.operator.as_ref().and_then(|name| env.operators.get(name).cloned()),
     };
     let bounds = Bounds::from(&job.bounds);
@@ -61,7 +61,7 @@ fn expected(
     (kept, RangeDeletes::build(kept_ranges))
 }
 
-/// Reads the outcome's tables and checks what must hold of them whatever their content.
+/// Reads the outcome's tables and checks the properties that hold for any content.
 fn survivors(
     outcome: &Outcome,
     job: &Job,
@@ -86,32 +86,32 @@ fn survivors(
 }
 
 #[test]
-fn what_survives_is_written_once_and_in_order() {
+fn survivors_are_written_once_and_in_order() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 40 };
     for round in 0..rounds {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let env = env(&medium);
-        let shape = Shape {
+        let spec = ContentSpec {
             runs: 1 + rng.below(5),
             keys: [5, 300, 5000, 1_000_000][rng.below(4) as usize],
             entries: 1 + rng.below(2500),
             tables: 1 + rng.below(4),
             value_bytes: [0, 100, 1000][rng.below(3) as usize],
-            plain: rng.one_in(2),
-            apart: rng.one_in(2),
+            puts_only: rng.one_in(2),
+            disjoint: rng.one_in(2),
         };
-        let content = Content::random(&mut rng, &medium, &shape);
+        let content = Content::random(&mut rng, &medium, &spec);
         let readers: Vec<_> = (0..rng.below(4)).map(|_| 1 + rng.below(6000)).collect();
         let mut job = content.job(&readers);
         job.output.ids.end = TableId(OUTPUTS + 1 + rng.below(20));
         if rng.one_in(2) {
-            let (start, end) = (rng.below(shape.keys), rng.below(shape.keys) + 1);
+            let (start, end) = (rng.below(spec.keys), rng.below(spec.keys) + 1);
             job.bounds = KeyRange::new(&key(start), Some(&key(start + end)));
         }
         if rng.one_in(2) {
-            let start = rng.below(shape.keys);
-            job.below = vec![KeyRange::new(&key(start), Some(&key(start + 1 + shape.keys / 3)))];
+            let start = rng.below(spec.keys);
+            job.older = vec![KeyRange::new(&key(start), Some(&key(start + 1 + spec.keys / 3)))];
         }
         let outcome = run(job.clone(), &env).unwrap();
         let (versions, ranges) = survivors(&outcome, &job, &medium);
@@ -122,21 +122,21 @@ fn what_survives_is_written_once_and_in_order() {
     }
 }
 
-/// Where a run is alone its pages pass as they are, and hardly a page is left part empty for it.
+/// In key ranges that one run holds alone, blocks are copied, with almost no padding.
 #[test]
-fn pages_pass_where_a_run_is_alone() {
+fn blocks_of_a_run_without_overlap_are_copied() {
     let mut rng = Rng::new(6);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 3,
         keys: 6_000_000,
         entries: 9000,
         tables: 2,
         value_bytes: 300,
-        plain: true,
-        apart: true,
+        puts_only: true,
+        disjoint: true,
     };
-    let content = Content::random(&mut rng, &medium, &shape);
+    let content = Content::random(&mut rng, &medium, &spec);
     let mut job = content.job(&[]);
     job.output.table_bytes_max = 1 << 20;
     let env = env(&medium);
@@ -147,7 +147,7 @@ fn pages_pass_where_a_run_is_alone() {
     assert!(outcome.pages_passed * 2 > pages, "{} of {pages}", outcome.pages_passed);
     let read: u64 = job.pieces().map(|piece| piece.file_bytes).sum();
     assert!(outcome.bytes_written() < read + read / 20, "{} of {read}", outcome.bytes_written());
-    // With another codec, only blocks pass that are not compressed: long ones of noise.
+    // With another codec, only uncompressed blocks are copied: long ones of random bytes.
     let passed = outcome.pages_passed;
     job.discard_outputs(&*medium).unwrap();
     job.output.codec = base::Codec::None;
@@ -156,49 +156,49 @@ fn pages_pass_where_a_run_is_alone() {
     assert!(outcome.pages_passed * 5 < passed, "{}", outcome.pages_passed);
 }
 
-/// A cut between tables never parts the versions of a key.
+/// Tables are never cut between versions of a key.
 #[test]
 fn a_key_with_many_versions_stays_in_one_table() {
     let mut rng = Rng::new(1);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 2,
         keys: 3,
         entries: 2000,
         tables: 1,
         value_bytes: 400,
-        plain: true,
-        apart: false,
+        puts_only: true,
+        disjoint: false,
     };
-    let content = Content::random(&mut rng, &medium, &shape);
-    // Everyone reads: nothing goes.
+    let content = Content::random(&mut rng, &medium, &spec);
+    // A read at every seqno: nothing is dropped.
     let readers: Vec<_> = (1..4001).collect();
     let job = content.job(&readers);
     let outcome = run(job.clone(), &env(&medium)).unwrap();
     assert_eq!(survivors(&outcome, &job, &medium).0, content.versions);
     assert_eq!(outcome.tables.len(), 3);
-    // With one id, everything goes into one table.
+    // With one id, there is one table.
     job.discard_outputs(&*medium).unwrap();
     let mut job = job;
     job.output.ids.end = TableId(OUTPUTS + 1);
     assert_eq!(run(job, &env(&medium)).unwrap().tables.len(), 1);
 }
 
-/// Only what is in the job's hands goes when nothing survives.
+/// If nothing survives, nothing is written.
 #[test]
-fn nothing_survives_and_nothing_is_written() {
+fn without_survivors_nothing_is_written() {
     let mut rng = Rng::new(2);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 1,
         keys: 90,
         entries: 500,
         tables: 2,
         value_bytes: 50,
-        plain: true,
-        apart: false,
+        puts_only: true,
+        disjoint: false,
     };
-    let mut content = Content::random(&mut rng, &medium, &shape);
+    let mut content = Content::random(&mut rng, &medium, &spec);
     let delete = RangeDelete { start: key(0).into(), end: key(90).into(), seqno: Seqno::new(900) };
     let range_deletes = RangeDeletes::build([delete.clone()]);
     let over = write(&medium, TableId(900), &[], &range_deletes).unwrap();
@@ -208,29 +208,29 @@ fn nothing_survives_and_nothing_is_written() {
     assert_eq!(outcome.tables, []);
     assert_eq!(outcome.counts.range_deleted, content.versions.len() as u64);
     assert_eq!(files(&medium), before);
-    // Where older tables may hold the keys, the range delete itself is the outcome.
-    let job = Job { below: vec![KeyRange::all()], ..content.job(&[]) };
+    // If older tables may hold the keys, the range delete survives.
+    let job = Job { older: vec![KeyRange::all()], ..content.job(&[]) };
     let outcome = run(job.clone(), &env(&medium)).unwrap();
     assert_eq!(survivors(&outcome, &job, &medium), (Vec::new(), RangeDeletes::build([delete])));
 }
 
-/// Memory does not grow with the inputs, is charged, and is given back.
+/// The memory of a run does not grow with its inputs, is charged, and is released.
 #[test]
-fn memory_is_bounded_and_given_back() {
+fn memory_of_a_run_is_bounded_and_released() {
     let mut peaks = Vec::new();
     for entries in [2000, 20_000] {
         let mut rng = Rng::new(3);
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-        let shape = Shape {
+        let spec = ContentSpec {
             runs: 4,
             keys: 50_000,
             entries,
             tables: 3,
             value_bytes: 100,
-            plain: true,
-            apart: false,
+            puts_only: true,
+            disjoint: false,
         };
-        let content = Content::random(&mut rng, &medium, &shape);
+        let content = Content::random(&mut rng, &medium, &spec);
         let budget = Budget::new(64 << 20);
         let env = env_charging(&medium, budget.account("compaction"));
         run(content.job(&[]), &env).unwrap();
@@ -241,19 +241,19 @@ fn memory_is_bounded_and_given_back() {
 }
 
 #[test]
-fn a_run_without_memory_leaves_nothing() {
+fn a_run_without_memory_leaves_no_files() {
     let mut rng = Rng::new(4);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 3,
         keys: 4000,
         entries: 3000,
         tables: 2,
         value_bytes: 200,
-        plain: false,
-        apart: false,
+        puts_only: false,
+        disjoint: false,
     };
-    let content = Content::random(&mut rng, &medium, &shape);
+    let content = Content::random(&mut rng, &medium, &spec);
     let before = files(&medium);
     let mut failures = 0;
     for limit in (0..6 << 20).step_by(300 << 10) {
@@ -271,21 +271,21 @@ fn a_run_without_memory_leaves_nothing() {
     assert!(failures > 5, "{failures}");
 }
 
-/// A run that is given up between any two steps leaves no trace, and the job can be run again.
+/// A run dropped between any two steps leaves nothing behind, and the job can be run again.
 #[test]
-fn a_cancelled_run_leaves_nothing() {
+fn a_cancelled_run_leaves_no_files() {
     let mut rng = Rng::new(5);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape = Shape {
+    let spec = ContentSpec {
         runs: 3,
         keys: 4000,
         entries: 3000,
         tables: 3,
         value_bytes: 200,
-        plain: true,
-        apart: false,
+        puts_only: true,
+        disjoint: false,
     };
-    let content = Content::random(&mut rng, &medium, &shape);
+    let content = Content::random(&mut rng, &medium, &spec);
     let before = files(&medium);
     let (job, env) = (content.job(&[]), env(&medium));
     for steps in 0.. {

@@ -1,4 +1,4 @@
-//! Verifying outcomes.
+//! Verification of outcomes.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,18 +25,25 @@ fn verified(job: &Job, outcome: &Outcome, env: &Env) -> Result<Vec<Arc<Table>>> 
     verify(job, outcome.clone(), env, &Account::unlimited("tables"))
 }
 
-fn fixture(seed: u64, value_bytes: u64, plain: bool) -> (Arc<dyn Medium>, Env, Content) {
+fn fixture(seed: u64, value_bytes: u64, puts_only: bool) -> (Arc<dyn Medium>, Env, Content) {
     let mut rng = Rng::new(seed);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let shape =
-        Shape { runs: 3, keys: 4000, entries: 3000, tables: 2, value_bytes, plain, apart: false };
-    let content = Content::random(&mut rng, &medium, &shape);
+    let spec = ContentSpec {
+        runs: 3,
+        keys: 4000,
+        entries: 3000,
+        tables: 2,
+        value_bytes,
+        puts_only,
+        disjoint: false,
+    };
+    let content = Content::random(&mut rng, &medium, &spec);
     let env = env(&medium);
     (medium, env, content)
 }
 
 #[test]
-fn a_flipped_byte_of_any_page_is_found() {
+fn a_flipped_bit_in_any_page_is_found() {
     let (medium, env, content) = fixture(1, 200, false);
     let job = content.job(&[]);
     let outcome = run(job.clone(), &env).unwrap();
@@ -64,12 +71,12 @@ fn a_flipped_byte_of_any_page_is_found() {
 }
 
 #[test]
-fn what_does_not_fit_the_job_is_refused() {
+fn an_outcome_that_does_not_match_the_job_is_refused() {
     let (_, env, content) = fixture(3, 200, true);
     let job = content.job(&[]);
     let outcome = run(job.clone(), &env).unwrap();
     assert!(outcome.tables.len() > 3);
-    // Late, or of a worker that was given up.
+    // A late outcome, or one of a worker that was given up.
     for other in [Job { epoch: 2, ..job.clone() }, Job { id: 8, ..job.clone() }] {
         assert_eq!(verified(&other, &outcome, &env).unwrap_err().kind(), ErrorKind::Invalid);
     }

@@ -1,4 +1,4 @@
-//! The model of a keyspace: what its keys were given, and what they hold at any time.
+//! The model of a keyspace: the writes of each key, and its value at any time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,25 +7,25 @@ use std::time::{Duration, UNIX_EPOCH};
 use base::Rng;
 use terracedb::{Keyspace, Result, WriteBatch};
 
-/// Keys and their values at one moment.
+/// Keys and values at one time.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A range of keys.
 pub(crate) type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// One write. Every value and every operand is unique, so that what a key holds says who wrote it.
+/// One write. Every value and operand is unique, so a key's value identifies the write that it came from.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Put(Vec<u8>, Vec<u8>),
-    /// With the expiry, Unix milliseconds.
+    /// Key, value, and expiry in Unix milliseconds.
     PutExpiring(Vec<u8>, Vec<u8>, u64),
-    /// What is appended.
+    /// Key, and the operand to append.
     Merge(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Span),
 }
 
-/// A key that is one of `keys`, of a length that depends on it.
+/// Key number `number`. Its length depends on the number.
 pub(crate) fn key(number: u64) -> Vec<u8> {
     let mut key = format!("key{number:05}").into_bytes();
     if number.is_multiple_of(7) {
@@ -49,7 +49,7 @@ pub(crate) fn contains((start, end): &Span, key: &[u8]) -> bool {
     after && before
 }
 
-/// A random range of `keys` keys, mostly of up to `width`.
+/// A random range of the first `keys` keys, usually at most `width` keys wide.
 pub(crate) fn span(rng: &mut Rng, keys: u64, width: u64) -> Span {
     let first = rng.below(keys);
     let last = key(first + rng.below(width + 1));
@@ -62,7 +62,7 @@ pub(crate) fn span(rng: &mut Rng, keys: u64, width: u64) -> Span {
 }
 
 impl Change {
-    /// A random one of `keys` keys, at the time `now`; `version` makes it unique.
+    /// A random write to one of `keys` keys at time `now`; `version` makes its value unique.
     pub(crate) fn random(rng: &mut Rng, keys: u64, version: u64, now: u64) -> Self {
         let chosen = key(rng.below(keys));
         match rng.below(40) {
@@ -70,7 +70,7 @@ impl Change {
             18..24 => Self::expiring(rng, chosen, version, now),
             24..30 => Self::Merge(chosen, format!("+{version}").into()),
             30..38 => Self::Delete(chosen),
-            // Mostly narrow ones, or little would be left.
+            // Most range deletes are narrow; otherwise little would survive.
             _ if rng.one_in(20) => Self::DeleteRange(span(rng, keys, keys)),
             _ => {
                 let first = rng.below(keys);
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// A put that expires within seconds of `now`.
+    /// A put that expires within seconds after `now`.
     pub(crate) fn expiring(rng: &mut Rng, key: Vec<u8>, version: u64, now: u64) -> Self {
         let expiry = match rng.below(8) {
             0 => now,
@@ -90,12 +90,12 @@ impl Change {
         Self::PutExpiring(key, value(rng, version), expiry)
     }
 
-    /// Appends it to a batch.
+    /// Appends the write to a batch.
     pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) -> Result<()> {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
+                batch.put_expiring_at(keyspace, key, value, system_time(*expiry))
             }
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),
@@ -103,7 +103,7 @@ impl Change {
         }
     }
 
-    /// Whether it is a delete of a range in which no key can lie.
+    /// Whether this is a delete of an empty range.
     pub(crate) fn is_nothing(&self) -> bool {
         let Self::DeleteRange(span) = self else { return false };
         match span {
@@ -116,7 +116,7 @@ impl Change {
         }
     }
 
-    /// Whether it writes to `key`.
+    /// Whether the write affects `key`.
     pub(crate) fn touches(&self, key: &[u8]) -> bool {
         match self {
             Self::Put(own, _)
@@ -127,24 +127,24 @@ impl Change {
         }
     }
 
-    /// Whether it writes within `span`.
+    /// Whether the write may affect a key within `span`.
     pub(crate) fn touches_span(&self, span: &Span) -> bool {
         match self {
             Self::Put(own, _)
             | Self::PutExpiring(own, ..)
             | Self::Merge(own, _)
             | Self::Delete(own) => contains(span, own),
-            // As good as always; only what may be in conflict is asked so.
+            // An approximation: it is used only to decide whether a conflict is permitted.
             Self::DeleteRange(_) => true,
         }
     }
 }
 
-pub(crate) fn moment(unix_ms: u64) -> std::time::SystemTime {
+pub(crate) fn system_time(unix_ms: u64) -> std::time::SystemTime {
     UNIX_EPOCH + Duration::from_millis(unix_ms)
 }
 
-/// A value that says its version, half of it random.
+/// A value that begins with its version; half of the rest is random.
 pub(crate) fn value(rng: &mut Rng, version: u64) -> Vec<u8> {
     let mut value = format!("{version}:").into_bytes();
     let length = match rng.below(100) {
@@ -159,10 +159,10 @@ pub(crate) fn value(rng: &mut Rng, version: u64) -> Vec<u8> {
     value
 }
 
-/// What a key was given.
+/// The writes of one key since its last put or delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cell {
-    /// A value, and when it expires; zero: never.
+    /// The value and its expiry; 0: it never expires.
     base: Option<(Vec<u8>, u64)>,
     operands: Vec<Vec<u8>>,
 }
@@ -178,7 +178,7 @@ impl Cell {
     }
 }
 
-/// A keyspace.
+/// The model of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells(BTreeMap<Vec<u8>, Cell>);
 
@@ -200,17 +200,17 @@ impl Cells {
         self.0.insert(key.to_vec(), Cell { base, operands: Vec::new() });
     }
 
-    /// What it holds at the time `now`, Unix milliseconds.
+    /// All keys and values at time `now`, Unix milliseconds.
     pub(crate) fn at(&self, now: u64) -> Model {
         self.0.iter().filter_map(|(key, cell)| Some((key.clone(), cell.at(now)?))).collect()
     }
 
-    /// The value of one key at the time `now`.
+    /// The value of `key` at time `now`.
     pub(crate) fn get(&self, key: &[u8], now: u64) -> Option<Vec<u8>> {
         self.0.get(key)?.at(now)
     }
 
-    /// When the value of `key` expires, zero for never, where it is a plain put.
+    /// Expiry of `key` at time `now`, 0 if it never expires; `None` if the key has no value or has operands.
     pub(crate) fn expiry(&self, key: &[u8], now: u64) -> Option<u64> {
         let cell = self.0.get(key)?;
         let (_, expiry) = cell.base.as_ref().filter(|_| cell.operands.is_empty())?;

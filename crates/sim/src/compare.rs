@@ -1,20 +1,26 @@
-//! Holds what a store answers against what the model says.
+//! Compares the store's answers with the model.
 
 use base::Rng;
 use terracedb::{Db, Entry, Keyspace, Result};
 
-use crate::cells::Model;
-use crate::trouble::{Outcome, ensure};
+use crate::cells::{Model, Span, contains};
+use crate::step_error::{Outcome, ensure};
 
-/// What an iterator yields.
+/// Keys and values in order.
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Everything that `iter` yields.
+/// The entries of `model` within `span`.
+pub(crate) fn within(model: &Model, span: &Span) -> Entries {
+    let within = model.iter().filter(|(key, _)| contains(span, key));
+    within.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// All entries of `iter`.
 pub(crate) fn entries(iter: impl Iterator<Item = Result<Entry>>) -> Result<Entries> {
     iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
-/// At most `most` entries from either end of `iter`; `expected` becomes what they are to be.
+/// At most `most` entries from one end of `iter`. Reduces `expected` to the entries that they must equal.
 pub(crate) fn some_entries(
     iter: impl DoubleEndedIterator<Item = Result<Entry>>,
     backwards: bool,
@@ -28,7 +34,7 @@ pub(crate) fn some_entries(
     if backwards { entries(iter.rev().take(most)) } else { entries(iter.take(most)) }
 }
 
-/// The first difference of two lists of entries, for people.
+/// Describes the first difference of two lists of entries.
 pub(crate) fn difference(found: &Entries, expected: &Entries) -> String {
     let describe = |entry: Option<&(Vec<u8>, Vec<u8>)>| match entry {
         Some((key, value)) => format!("{} = {}", show(key), show(value)),
@@ -44,19 +50,19 @@ pub(crate) fn difference(found: &Entries, expected: &Entries) -> String {
     )
 }
 
-/// Bytes as people read them.
+/// A short readable form of `bytes`.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let short = &bytes[..bytes.len().min(24)];
     format!("\"{}\"({})", short.escape_ascii(), bytes.len())
 }
 
-/// Fails unless `found` is what `expected` holds.
+/// Fails if `found` differs from `expected`.
 pub(crate) fn same(found: &Entries, expected: &Entries, what: &str) -> Outcome {
     ensure!(found == expected, "{what}: {}", difference(found, expected));
     Ok(())
 }
 
-/// Reads all of `keyspace` by every kind of read.
+/// Reads all of `keyspace` with every kind of read.
 pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome {
     let name = keyspace.name().to_owned();
     let expected: Entries = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -76,7 +82,7 @@ pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome 
     }
     let mut keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
     keys.push(b"missing");
-    // Any order will do.
+    // Shuffles the keys.
     for at in (1..keys.len()).rev() {
         keys.swap(at, rng.below(at as u64 + 1) as usize);
     }
@@ -88,8 +94,8 @@ pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome 
     Ok(())
 }
 
-/// Fails unless the store's device holds no table and no manifest but those in use.
-pub(crate) fn tidy(db: &Db, listed: &[String]) -> Outcome {
+/// Fails if the device holds a table or a manifest that is not in use.
+pub(crate) fn no_unused_files(db: &Db, listed: &[String]) -> Outcome {
     let count = |part: &str| listed.iter().filter(|name| name.contains(part)).count();
     let tables: usize = db.statistics().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
     ensure!(count(".table") == tables, "{tables} tables in use among {listed:?}");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// FNV-1a over everything that was noted.
+/// FNV-1a over all noted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(pub(crate) u64);
 
@@ -17,7 +17,7 @@ impl Digest {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        // What was noted apart stays apart.
+        // Separates consecutive notes.
         self.0 = (self.0 ^ 0x1ff).wrapping_mul(0x0100_0000_01b3);
     }
 }

@@ -1,4 +1,4 @@
-//! What was written, in order, and how much of it was promised to survive what.
+//! The model of a store: its writes in order, and how many of them must survive each kind of crash.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use crate::cells::{Cells, Change, Model};
 /// A keyspace from its creation to its drop.
 pub(crate) type Incarnation = u64;
 
-/// The keyspaces there are.
+/// The existing keyspaces.
 pub(crate) type Live = BTreeMap<&'static str, Incarnation>;
 
-/// What is whole or absent: a batch, a transaction, an ingest.
+/// An atomic group of writes: a batch, a transaction or an ingest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event(pub(crate) Vec<(Incarnation, Change)>);
 
-/// Every keyspace's content, dropped ones' too.
+/// The contents of every keyspace, including dropped ones.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State(BTreeMap<Incarnation, Cells>);
+pub(crate) struct Contents(BTreeMap<Incarnation, Cells>);
 
-impl State {
+impl Contents {
     pub(crate) fn apply(&mut self, event: &Event) {
         for (incarnation, change) in &event.0 {
             self.0.entry(*incarnation).or_default().apply(change);
@@ -41,46 +41,46 @@ impl State {
 /// The writes since the store was last opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// As of the opening.
-    base: State,
+    /// The contents when the store was opened.
+    base: Contents,
     pub(crate) events: Vec<Event>,
-    pub(crate) current: State,
+    pub(crate) current: Contents,
     pub(crate) live: Live,
-    /// How many events survive the death of the process, and the loss of power.
+    /// Number of events that survive the death of the process, and a power cut.
     acknowledged: usize,
     synced: usize,
-    /// What was refused as `Poisoned`: it may come after the last event, or not.
-    doubtful: Vec<Event>,
-    /// What the keyspaces may be instead.
+    /// Writes that failed as `Poisoned`: they may appear after the last event, or not.
+    in_doubt: Vec<Event>,
+    /// The keyspaces that may exist instead of `live`.
     alternative: Option<Live>,
     incarnations: u64,
 }
 
-/// How a store was left.
+/// How the last process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// The process ended or died: everything acknowledged is there.
+pub(crate) enum ProcessEnd {
+    /// The process exited or died: every acknowledged write survives.
     Process,
-    /// The power went, or a sync failed: everything synced is there.
+    /// Power was cut, or a sync failed: every synced write survives.
     Power,
 }
 
 impl History {
-    /// `event` was acknowledged.
+    /// Records an acknowledged event.
     pub(crate) fn wrote(&mut self, event: Event) {
         self.current.apply(&event);
         self.events.push(event);
         self.acknowledged = self.events.len();
     }
 
-    /// Everything so far is durable.
+    /// Records that all events so far are durable.
     pub(crate) fn synced(&mut self) {
         self.synced = self.events.len();
     }
 
-    /// Nobody knows whether `event` was written.
-    pub(crate) fn doubted(&mut self, event: Event) {
-        self.doubtful.push(event);
+    /// Records an event that may or may not have been written.
+    pub(crate) fn left_in_doubt(&mut self, event: Event) {
+        self.in_doubt.push(event);
     }
 
     pub(crate) fn next_incarnation(&mut self) -> Incarnation {
@@ -88,7 +88,8 @@ impl History {
         self.incarnations
     }
 
-    /// The keyspaces are now `live`, or, where a creation or a drop failed, perhaps.
+    /// Sets the keyspaces to `live`. If the creation or drop failed (not `certainly`), either set is
+    /// possible.
     pub(crate) fn renamed(&mut self, live: Live, certainly: bool) {
         if certainly {
             self.live = live;
@@ -97,7 +98,7 @@ impl History {
         }
     }
 
-    /// The power went somewhere between `before` and now: what was promised since does not count.
+    /// Power was cut between `before` and now: promises made since then do not count.
     pub(crate) fn cut_since(&mut self, before: &Self) {
         self.acknowledged = before.acknowledged;
         self.synced = before.synced;
@@ -106,14 +107,14 @@ impl History {
         }
     }
 
-    /// The keyspaces there may be.
+    /// The sets of keyspaces that may exist.
     pub(crate) fn lives(&self) -> impl Iterator<Item = &Live> {
         std::iter::once(&self.live).chain(&self.alternative)
     }
 
-    /// Every state that may be found after the store was left so, the likeliest first.
-    pub(crate) fn candidates(&self, left: Left) -> Vec<State> {
-        let least = if left == Left::Power { self.synced } else { self.acknowledged };
+    /// Every state that may be found after such an end, the likeliest first.
+    pub(crate) fn candidates(&self, left: ProcessEnd) -> Vec<Contents> {
+        let least = if left == ProcessEnd::Power { self.synced } else { self.acknowledged };
         let mut state = self.base.clone();
         let mut found = Vec::new();
         for (number, event) in (1..).zip(&self.events) {
@@ -122,9 +123,9 @@ impl History {
             }
             state.apply(event);
         }
-        for doubtful in &self.doubtful {
+        for in_doubt in &self.in_doubt {
             let mut with = state.clone();
-            with.apply(doubtful);
+            with.apply(in_doubt);
             found.push(with);
         }
         found.push(state);
@@ -132,18 +133,18 @@ impl History {
         found
     }
 
-    /// What readers may see before the store is opened again.
-    pub(crate) fn visible(&self) -> Vec<State> {
+    /// The states that reads may see until the store is opened again.
+    pub(crate) fn visible(&self) -> Vec<Contents> {
         let with = |event: &Event| {
             let mut state = self.current.clone();
             state.apply(event);
             state
         };
-        std::iter::once(self.current.clone()).chain(self.doubtful.iter().map(with)).collect()
+        std::iter::once(self.current.clone()).chain(self.in_doubt.iter().map(with)).collect()
     }
 
-    /// `state` is what was found: it is durable, and everything from now on comes after it.
-    pub(crate) fn opened(&mut self, state: State, live: Live) {
+    /// Records that `state` was found at open: it is durable, and later events follow it.
+    pub(crate) fn opened(&mut self, state: Contents, live: Live) {
         let incarnations = self.incarnations;
         let (base, current) = (state.clone(), state);
         *self = Self { base, current, live, incarnations, ..Self::default() };

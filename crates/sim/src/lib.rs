@@ -1,52 +1,54 @@
-//! TerraceDB internals: deterministic simulation of a store, its device, its time and its users.
+//! TerraceDB internals: deterministic simulation of a store, its device, its clock and its users.
 //!
-//! A seed gives a [`Script`]: the steps that a store lives through on a simulated device, with users
-//! that interleave, background work that takes a step when a generator says so, a clock that jumps,
-//! a device that fails, a tier below DRAM that loses and garbles what it likes, and processes that die.
-//! Nothing else decides anything: one thread, no machine clock, no real device. So a seed gives the same
-//! history each time, to the last device operation, and what fails can be run again and made shorter.
+//! A seed determines a [`Script`]: a sequence of steps with interleaved users, background work that advances
+//! only when a step says so, a clock that jumps, a device that fails, an SCM tier that loses and garbles
+//! pages, and processes that die. Nothing else has an influence: there is one thread, no machine clock and no
+//! real device. So a seed always gives the same history, down to the last device operation, and a failing
+//! script can be repeated and shrunk.
 //!
 //! ```text
-//!   seed -> Script -> run: World { Faulty device, Place of a tier, ManualClock, Stepper, Db }
-//!                          each answer is held against a History (the model)
+//! seed -> Script -> run: World { Faulty device, TierStorage, ManualClock, Stepper, Db }
+//!                          compares each answer with a History (the model)
 //!                          -> Report, or Failure -> shrink
 //! ```
 //!
-//! The model: the writes in their order, which of them were acknowledged, and which were promised to
-//! survive a power cut. What a crash leaves must be a prefix of the writes that is no shorter than
-//! the promise (I2, I11); every other answer must be the model's own.
+//! The model: the writes in order, which of them were acknowledged, and which must survive a power cut. After
+//! a crash the store must hold a prefix of the writes that includes all promised ones (I2, I11). Every other
+//! answer must equal the model's.
 //!
-//! Stands beside the levels of docs/ARCHITECTURE.md: it may use everything, nothing uses it.
+//! Outside the levels of docs/ARCHITECTURE.md: it may use every crate, and no crate uses it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a simulation that breaks is caught, told with its seed, and made shorter"
+    reason = "a failing simulation is caught, reported with its seed, and shrunk"
 )]
 
 mod cells;
 mod compare;
 mod digest;
+mod faults;
 mod history;
+mod maintenance;
 mod opening;
-mod place;
 mod process;
-mod reading;
+mod reads;
 mod run;
 mod script;
 mod settings;
 mod shrink;
-mod tiering;
-mod transacting;
-mod trouble;
-mod troubling;
-mod upkeep;
+mod step_error;
+mod tier;
+mod tier_steps;
+mod tier_storage;
+mod transactions;
+mod users;
 mod world;
-mod writing;
+mod writes;
 
 pub use run::{Failure, Report, run, run_with, steps};
 pub use script::{Action, Script, Step};
-pub use settings::{Below, Shape, Variant};
+pub use settings::{CompactionStyle, TierSettings, Variant};
 pub use shrink::shrink;
-pub use tiering::TierSums;
+pub use tier::TierSums;

@@ -1,9 +1,9 @@
-//! `terrace-sim`: simulations of many seeds, until one breaks.
+//! `terrace-sim`: simulates many seeds until one fails.
 //!
-//! With a seed and no more, that one alone; otherwise seed after seed, from the one given or a
-//! random one, for a minute or as long as asked. A script that breaks is told with its seed and
-//! what happened last, then made shorter and told again; with `--all` the next one follows.
-//! `TERRACE_TRACE=1` prints everything as it happens.
+//! With only a seed, it runs that seed. Otherwise it runs consecutive seeds from the given or a random one,
+//! for a minute or the given time. For a failing script it prints the seed and the last events, then shrinks
+//! the script and prints the failure again; `--all` continues with the next seed.
+//! `TERRACE_TRACE=1` prints each event as it happens.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ const HELP: &str = "\
 usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
                    [--steps STEPS] [--all]";
 
-/// A script of which no step ends while somebody looked so often, a second apart, hangs. Scripts may
-/// take long, on a busy machine or while one is made shorter, and a process that is stopped looks at
-/// nothing: so it is steps that count, not time.
+/// A script hangs if no step ends during this many one-second checks. Checks are counted instead of time,
+/// because a stopped process must not count as hanging; scripts may be slow on a busy machine or while one is
+/// shrunk.
 const HANGS_AFTER: u64 = 300;
 
 struct Arguments {
@@ -27,7 +27,7 @@ struct Arguments {
     count: u64,
     seconds: u64,
     steps: usize,
-    /// Goes on behind a failure.
+    /// Whether to continue after a failure.
     all: bool,
 }
 
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     println!("seeds from {}", arguments.seed);
     let (start, current) = (Instant::now(), Arc::new(AtomicU64::new(arguments.seed)));
     watch(&current);
-    // A panic is part of a failure, which is told whole.
+    // A panic is reported as part of the failure.
     std::panic::set_hook(Box::new(|_| ()));
     let (mut done, mut opens, mut failures, mut tiers) = (0, 0, 0, TierSums::default());
     while done < arguments.count && start.elapsed() < Duration::from_secs(arguments.seconds) {
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Says which seed hangs, and ends the process.
+/// Starts a thread that ends the process if a seed hangs, and names the seed.
 fn watch(current: &Arc<AtomicU64>) {
     let current = Arc::clone(current);
     std::thread::spawn(move || {

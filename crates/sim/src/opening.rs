@@ -1,4 +1,4 @@
-//! Opening a store and finding out what is left of it; closing it and letting it die.
+//! Opens the store and identifies its contents; closes it; crashes it.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use media::{Faulty, Medium};
 use terracedb::{Db, Error};
 
 use crate::compare::{self, Entries, difference, entries};
-use crate::history::{Left, Live, State};
-use crate::trouble::{Outcome, Trouble, ensure};
+use crate::history::{Contents, Live, ProcessEnd};
+use crate::step_error::{Outcome, StepError, ensure};
 use crate::world::World;
 
 impl World {
-    /// Opens the store, as often as a broken device makes it fail, and checks what is left.
-    pub(crate) fn open(&mut self, left: Left) -> Outcome {
+    /// Opens the store and checks its contents. A device that refuses is healed, and the opening is repeated.
+    pub(crate) fn open(&mut self, left: ProcessEnd) -> Outcome {
         self.begin_process()?;
         for _ in 0..3 {
-            let left = if self.is_lossy() { Left::Power } else { left };
+            let left = if self.is_lossy() { ProcessEnd::Power } else { left };
             match self.try_open(left) {
                 Ok(db) => {
                     self.db = Some(db);
@@ -24,33 +24,33 @@ impl World {
                     self.lossy_after = self.lossy_after.map(|_| self.device.struck());
                     return Ok(());
                 }
-                // What a broken device refuses, a healed one does not.
-                Err(Trouble::Refused(error)) if self.broken => {
+                // A healed device must not refuse.
+                Err(StepError::Refused(error)) if self.broken => {
                     self.note(format!("  opening: {error}"));
                     self.device.heal();
                     self.device.set_capacity(None);
                     self.broken = false;
                 }
-                Err(Trouble::Refused(error)) => {
-                    return Err(Trouble::Wrong(format!("opening, left by {left:?}: {error}")));
+                Err(StepError::Refused(error)) => {
+                    return Err(StepError::Wrong(format!("opening, left by {left:?}: {error}")));
                 }
                 Err(wrong) => return Err(wrong),
             }
         }
-        Err(Trouble::Wrong("a healed device is broken".into()))
+        Err(StepError::Wrong("a healed device is broken".into()))
     }
 
     fn is_lossy(&self) -> bool {
         self.lossy_after.is_some_and(|struck| self.device.struck() > struck)
     }
 
-    fn try_open(&mut self, left: Left) -> Outcome<Db> {
+    fn try_open(&mut self, left: ProcessEnd) -> Outcome<Db> {
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
         let builder = Db::on_medium(medium).resources(self.resources()).identity(self.identity);
         let db = self.variant.apply(builder).open()?;
         let recovery = db.recovery();
         if let Some(error) = recovery.damaged_tables.first() {
-            return Err(Trouble::Refused(error.clone()));
+            return Err(StepError::Refused(error.clone()));
         }
         ensure!(recovery.log_damage.is_none(), "log damage: {:?}", recovery.log_damage);
         let (state, live) = self.identify(&db, left)?;
@@ -62,14 +62,14 @@ impl World {
         }
         if !self.broken {
             let listed = self.device.list()?.into_iter().map(|file| file.name);
-            compare::tidy(&db, &listed.collect::<Vec<_>>())?;
+            compare::no_unused_files(&db, &listed.collect::<Vec<_>>())?;
         }
         self.history.opened(state, live);
         Ok(db)
     }
 
-    /// Which of the states that may be left is there.
-    fn identify(&mut self, db: &Db, left: Left) -> Outcome<(State, Live)> {
+    /// Finds the permitted state that the store holds.
+    fn identify(&mut self, db: &Db, left: ProcessEnd) -> Outcome<(Contents, Live)> {
         let mut names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
         names.sort();
         let lives: Vec<_> = self.history.lives().cloned().collect();
@@ -101,16 +101,16 @@ impl World {
         }
         let many = candidates.len();
         let first = first.unwrap_or_default();
-        Err(Trouble::Wrong(format!("left by {left:?}: none of {many} states fits; {first}")))
+        Err(StepError::Wrong(format!("left by {left:?}: none of {many} states fits; {first}")))
     }
 
     /// Closes the store and opens it again.
     pub(crate) fn reopen(&mut self) -> Outcome {
         self.close()?;
-        self.open(Left::Process)
+        self.open(ProcessEnd::Process)
     }
 
-    /// Closes the store. Everything it charged is given back.
+    /// Closes the store, which must release all charged memory.
     pub(crate) fn close(&mut self) -> Outcome {
         self.catch_up();
         self.end_users();
@@ -122,26 +122,26 @@ impl World {
             .iter()
             .find(|component| component.used > 0 && !kept.contains(&component.name));
         ensure!(leak.is_none(), "a closed store holds memory: {leak:?}");
-        // Its process may go on.
+        // The process may go on without the store.
         if self.tier_rng().one_in(2) { Ok(()) } else { self.end_process() }
     }
 
-    /// The process dies or the power goes: now, or at the moment the device was frozen.
-    pub(crate) fn crash(&mut self, left: Left) -> Outcome {
+    /// Kills the process or cuts power: now, or at the time when the device was frozen.
+    pub(crate) fn crash(&mut self, left: ProcessEnd) -> Outcome {
         self.catch_up();
         let image = match left {
-            Left::Process => self.device.process_death_image()?,
-            Left::Power => self.device.crash_image(self.rng.next_u64())?,
+            ProcessEnd::Process => self.device.process_death_image()?,
+            ProcessEnd::Power => self.device.crash_image(self.rng.next_u64())?,
         };
         let lossy = self.is_lossy();
         self.die(left)?;
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64())?);
         (self.broken, self.lossy_after, self.cut) = (false, None, None);
         self.note(format!("  crash: {left:?}{}", if lossy { ", syncs failed" } else { "" }));
-        self.open(if lossy { Left::Power } else { left })
+        self.open(if lossy { ProcessEnd::Power } else { left })
     }
 
-    /// A store that ends may forget the last minute: the clock must be right again by then.
+    /// A store that ends may forget the last minute, so the clock must be right again before.
     fn catch_up(&mut self) {
         let now = self.now();
         if self.clock.unix_millis() < now {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Opens a copy of the store and holds it against the present.
+    /// Opens a copy of the store and compares it with the current contents.
     pub(crate) fn check_copy(&mut self, medium: Arc<dyn Medium>, what: &str) -> Outcome {
         let db =
             Db::on_medium(medium).resources(self.resources()).create_if_missing(false).open()?;
@@ -164,8 +164,8 @@ impl World {
             let model = self.history.current.at(*incarnation, now);
             let mut rng = Rng::new(self.rng.next_u64());
             let same = keyspace.map(|keyspace| compare::all(&keyspace, &model, &mut rng));
-            if let Some(Err(Trouble::Wrong(why))) = same {
-                return Err(Trouble::Wrong(format!("{what}: {why}")));
+            if let Some(Err(StepError::Wrong(why))) = same {
+                return Err(StepError::Wrong(format!("{what}: {why}")));
             }
         }
         Ok(())

@@ -1,17 +1,17 @@
-//! A process: what its stores share, which goes when it ends. What outlives it lies on devices, or below
-//! DRAM.
+//! Processes: the resources that stores share, which end with the process. Devices and the SCM tier survive
+//! it.
 
 use std::sync::Arc;
 
 use base::Executor;
 use terracedb::Resources;
 
-use crate::history::Left;
-use crate::trouble::Outcome;
+use crate::history::ProcessEnd;
+use crate::step_error::Outcome;
 use crate::world::World;
 
 impl World {
-    /// One begins, unless one goes on.
+    /// Begins a process, unless one is running.
     pub(crate) fn begin_process(&mut self) -> Outcome {
         if self.resources.is_some() {
             return Ok(());
@@ -29,20 +29,20 @@ impl World {
         Ok(())
     }
 
-    /// What the one that runs has.
+    /// The resources of the running process.
     pub(crate) fn resources(&self) -> &Resources {
         self.resources.as_ref().unwrap()
     }
 
-    /// It ends in good order, its store closed.
+    /// Ends the process in good order, with its store closed.
     pub(crate) fn end_process(&mut self) -> Outcome {
         self.sum_tier();
         self.resources = None;
         self.leave_tier(None)
     }
 
-    /// It dies, or its machine does: nothing is left but what lies on devices now.
-    pub(crate) fn die(&mut self, left: Left) -> Outcome {
+    /// Kills the process or the machine: only the devices' contents survive.
+    pub(crate) fn die(&mut self, left: ProcessEnd) -> Outcome {
         self.sum_tier();
         self.leave_tier(Some(left))?;
         self.end_users();

@@ -1,4 +1,4 @@
-//! Running a script.
+//! Runs a script.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,40 +7,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terracedb::{Error, ErrorKind};
 
 use crate::compare;
-use crate::history::{History, Left};
+use crate::history::{History, ProcessEnd};
 use crate::script::{Action, Script, Step};
 use crate::settings::Variant;
-use crate::tiering::TierSums;
-use crate::trouble::{Outcome, Trouble};
+use crate::step_error::{Outcome, StepError};
+use crate::tier::TierSums;
 use crate::world::World;
 
-/// What is gone back to where the end of the process, or of the power, fell into a step that opened the
-/// store again: the writes, how often it was opened, and from when on a fault may have cost writes.
+/// The history, the number of openings and the start of possible losses before a step. They are restored if
+/// power was cut, or the process died, while the step had already opened the store again.
 type Before = (History, u64, Option<u64>);
 
-/// What a simulation that went well came to.
+/// The result of a successful simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// A fingerprint of every answer: the same whatever the settings.
+    /// Fingerprint of all answers: independent of the settings.
     pub answers: u64,
-    /// A fingerprint of everything, to the last device operation: the same each time.
+    /// Fingerprint of all events, down to the last device operation: equal in every run.
     pub everything: u64,
-    /// How often the store was opened.
+    /// Number of times the store was opened.
     pub opens: u64,
-    /// What tiers below DRAM did.
+    /// Statistics of the SCM tiers.
     pub tiers: TierSums,
 }
 
-/// How a simulation broke.
+/// A failed simulation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The script's.
+    /// The script's seed.
     pub seed: u64,
-    /// The step that broke, by its place in the script.
+    /// Index of the step that failed.
     pub step: usize,
-    /// What was wrong.
+    /// The error.
     pub why: String,
-    /// What happened last.
+    /// The last events before it.
     pub trace: Vec<String>,
 }
 
@@ -54,35 +54,35 @@ impl fmt::Display for Failure {
 /// See [`steps`].
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// How many steps ended in this process, of all scripts together: what does not grow hangs.
+/// Number of steps that ended in this process, over all scripts. If it does not grow, a script hangs.
 #[must_use]
 pub fn steps() -> u64 {
     STEPS.load(Ordering::Relaxed)
 }
 
-/// Runs `script`, with settings that it draws itself.
+/// Runs `script` with the settings that it draws.
 ///
 /// # Errors
-/// What broke.
+/// The failure of a step.
 pub fn run(script: &Script) -> Result<Report, Box<Failure>> {
     run_with(script, None)
 }
 
-/// Runs `script`, with `variant`'s settings throughout if there are any.
+/// Runs `script`, with the settings `variant` throughout if given.
 ///
 /// # Errors
-/// What broke.
+/// The failure of a step.
 pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box<Failure>> {
     let failure = |step, why, trace| Box::new(Failure { seed: script.seed, step, why, trace });
     let mut world = World::new(script.seed, variant)
-        .map_err(|trouble| failure(0, trouble.to_string(), Vec::new()))?;
+        .map_err(|error| failure(0, error.to_string(), Vec::new()))?;
     for (number, step) in script.steps.iter().chain(&LAST).enumerate() {
         world.note(format!("{number} {step:?}"));
-        let done = catch_unwind(AssertUnwindSafe(|| world.live(*step)));
+        let done = catch_unwind(AssertUnwindSafe(|| world.run_step(*step)));
         STEPS.fetch_add(1, Ordering::Relaxed);
         let why = match done {
             Ok(Ok(())) => continue,
-            Ok(Err(trouble)) => trouble.to_string(),
+            Ok(Err(error)) => error.to_string(),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -90,7 +90,7 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
             }
         };
         let trace = std::mem::take(&mut world.trace).into();
-        // What broke may hold locks: it is left as it is.
+        // The panicked store may hold locks, so it is not dropped.
         if why.starts_with("panicked") {
             let _left = std::mem::ManuallyDrop::new(world);
         }
@@ -100,7 +100,7 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
     Ok(Report { answers: answers.0, everything: everything.0, opens, tiers: tier.sums })
 }
 
-/// What every script ends with.
+/// The last steps of every script.
 const LAST: [Step; 4] = [
     Step { action: Action::Heal, seed: 1 },
     Step { action: Action::ReadAll, seed: 2 },
@@ -109,8 +109,8 @@ const LAST: [Step; 4] = [
 ];
 
 impl World {
-    /// One step, and what follows from it.
-    fn live(&mut self, step: Step) -> Outcome {
+    /// Runs one step and checks its consequences.
+    fn run_step(&mut self, step: Step) -> Outcome {
         self.rng = base::Rng::new(step.seed);
         let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
         let done = self.act(step.action);
@@ -120,14 +120,15 @@ impl World {
         done
     }
 
-    /// Whether what a step ended with is what it may end with.
+    /// Decides whether the result of a step is permitted. Crashes or reopens the store if the step requires
+    /// it.
     fn judge(&mut self, done: Outcome, before: Option<&Before>) -> Outcome {
-        if let Err(trouble) = done {
-            match trouble {
-                Trouble::Refused(error) if self.broken && may_refuse(&error) => {
+        if let Err(error) = done {
+            match error {
+                StepError::Refused(error) if self.broken && may_refuse(&error) => {
                     self.note(format!("  refused: {error}"));
                 }
-                trouble => return Err(trouble),
+                error => return Err(error),
             }
         }
         if let (Some((history, opens, lossy_after)), Some(left), true) =
@@ -142,21 +143,21 @@ impl World {
         }
         let Some(poisoned) = self.db().statistics().poisoned else { return Ok(()) };
         if self.lossy_after.is_none() && !self.broken && self.device.struck() == 0 {
-            return Err(Trouble::Wrong(format!("poisoned: {poisoned}")));
+            return Err(StepError::Wrong(format!("poisoned: {poisoned}")));
         }
         self.note(format!("  poisoned: {poisoned}"));
         self.heal()?;
         self.read_poisoned()?;
         match (self.cut, self.rng.below(3)) {
             (Some(left), _) => self.crash(left),
-            (None, 0) => self.crash(Left::Power),
-            (None, 1) => self.crash(Left::Process),
+            (None, 0) => self.crash(ProcessEnd::Power),
+            (None, 1) => self.crash(ProcessEnd::Process),
             (None, _) => self.reopen(),
         }
     }
 
-    /// A store whose writers are poisoned is read as ever, but for a keyspace whose drop failed with that;
-    /// what was refused may be there.
+    /// Reads of a store with poisoned writers still work, except in a keyspace whose drop failed that way.
+    /// Writes in doubt may be visible.
     fn read_poisoned(&mut self) -> Outcome {
         let now = self.now();
         let states = self.history.visible();
@@ -174,7 +175,7 @@ impl World {
                 .collect();
             if !models.contains(&found) {
                 let why = compare::difference(&found, &models[0]);
-                return Err(Trouble::Wrong(format!("poisoned `{name}`: {why}")));
+                return Err(StepError::Wrong(format!("poisoned `{name}`: {why}")));
             }
         }
         Ok(())
@@ -216,14 +217,14 @@ impl World {
             Action::ReadAll => self.read_all(),
             Action::Reopen => self.reopen_changed(),
             Action::Check => self.check_closed(),
-            Action::Die => self.crash(Left::Process),
-            Action::CutPower => self.crash(Left::Power),
+            Action::Die => self.crash(ProcessEnd::Process),
+            Action::CutPower => self.crash(ProcessEnd::Power),
             Action::CutLater => self.cut_later(),
             Action::Break => self.break_device(),
             Action::Fill => self.fill_device(),
             Action::Heal => self.heal(),
             Action::Damage => self.damage(),
-            Action::Lie => self.lie(),
+            Action::LoseSyncs => self.lose_syncs(),
         }
     }
 }

@@ -1,95 +1,95 @@
-//! Scripts: what a simulation does, as plain data.
+//! Scripts: the steps of a simulation, as plain data.
 //!
-//! A step is an action and a number that everything random in it follows from. So a script without
-//! some of its steps is a script as well, and what fails can be made shorter.
+//! A step is an action and a seed that determines everything random in it. So a script from which steps are
+//! removed is a valid script, and failing scripts can be shrunk.
 
 use std::fmt;
 
 use base::Rng;
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A batch over all keyspaces, or a single write.
+    /// Writes a batch over all keyspaces, or a single entry.
     Write,
-    /// A batch of hundreds of kilobytes.
+    /// Writes a batch of hundreds of kilobytes.
     WriteMuch,
-    /// A get, of one key or many, now or queued.
+    /// Gets one key or many, directly or through a read queue.
     Get,
-    /// A range, a prefix or everything, either way.
+    /// Scans a range, a prefix or everything, in either direction.
     Scan,
-    /// Makes a cursor or an iterator that is kept.
+    /// Opens a cursor or an iterator that stays open.
     Hold,
-    /// Moves one of them.
+    /// Moves an open cursor or iterator.
     Walk,
-    /// Takes a snapshot that is kept.
+    /// Takes a snapshot and keeps it.
     Snapshot,
-    /// Reads one.
+    /// Reads a snapshot.
     ReadSnapshot,
-    /// Drops one.
+    /// Drops a snapshot.
     DropSnapshot,
-    /// Begins a transaction that is kept.
+    /// Begins a transaction and keeps it.
     Begin,
-    /// Reads or writes in one.
+    /// Reads or writes in a transaction.
     Transact,
-    /// Commits one or forgets it.
+    /// Commits a transaction or rolls it back.
     Commit,
-    /// Begins a bulk ingest that is kept, or adds to one.
+    /// Begins a bulk ingest, or adds entries to one.
     Ingest,
-    /// Finishes one or forgets it.
+    /// Finishes a bulk ingest or drops it.
     FinishIngest,
     /// Flushes one keyspace.
     Flush,
-    /// Flushes all.
+    /// Flushes all keyspaces.
     FlushAll,
     /// Syncs the log.
     Sync,
-    /// Merges a range of a keyspace.
+    /// Compacts a range of a keyspace.
     Compact,
-    /// Lets background tasks take steps.
+    /// Lets background tasks run for some steps.
     Work,
     /// Waits until background work is done.
     Settle,
-    /// Lets time pass.
+    /// Advances the clock.
     Pass,
     /// Sets the wall clock back.
     SetBack,
     /// Creates a keyspace.
     Create,
-    /// Drops one.
+    /// Drops a keyspace.
     Drop,
-    /// Changes the memory number.
+    /// Changes the memory limit.
     Resize,
     /// Makes a checkpoint, opens it and reads it.
     Checkpoint,
     /// Makes a backup, restores it and reads it.
     Backup,
-    /// Reads everything by every kind of read.
+    /// Reads everything with every kind of read.
     ReadAll,
     /// Closes the store and opens it with other settings.
     Reopen,
     /// Checks the closed store and opens it.
     Check,
-    /// The process dies.
+    /// Kills the process.
     Die,
-    /// The power goes.
+    /// Cuts power.
     CutPower,
-    /// The process dies or the power goes some device operations later.
+    /// Kills the process or cuts power after some device operations.
     CutLater,
-    /// Operations of some kind fail from now on.
+    /// Makes operations of one kind fail.
     Break,
-    /// The device is full but for a little.
+    /// Fills the device except for a few bytes.
     Fill,
-    /// The device is well again.
+    /// Heals the device.
     Heal,
-    /// A byte of a table is damaged for a while.
+    /// Damages a byte of a table for a while.
     Damage,
-    /// The device says that it syncs the log and does not. No script has it: it breaks what every
-    /// store relies on, and shows that the simulation would see a store that does not sync.
-    Lie,
+    /// Makes the device lose syncs of the log silently. No script contains it, because it breaks an
+    /// assumption of every store: it proves that the simulation would notice a store that does not sync.
+    LoseSyncs,
 }
 
-/// Every action and how often it is chosen by a script that is partial to none.
+/// Every action with its weight.
 const WEIGHTS: [(Action, u64); 37] = [
     (Action::Write, 300),
     (Action::WriteMuch, 3),
@@ -131,7 +131,7 @@ const WEIGHTS: [(Action, u64); 37] = [
 ];
 
 impl Action {
-    /// Whether it makes a store end or its device fail.
+    /// Whether the action ends the process or breaks the device.
     #[must_use]
     pub const fn is_trouble(self) -> bool {
         matches!(
@@ -143,7 +143,7 @@ impl Action {
                 | Self::Fill
                 | Self::Heal
                 | Self::Damage
-                | Self::Lie
+                | Self::LoseSyncs
         )
     }
 }
@@ -151,9 +151,9 @@ impl Action {
 /// One step of a script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What it does.
+    /// The action.
     pub action: Action,
-    /// What is random about it.
+    /// The seed of the step's random choices.
     pub seed: u64,
 }
 
@@ -163,24 +163,24 @@ impl fmt::Debug for Step {
     }
 }
 
-/// What one store lives through.
+/// The steps of one simulation.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What the world it lives in follows from.
+    /// The seed of the device, the keys and the first settings.
     pub seed: u64,
-    /// What happens there.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Script {
-    /// The script of `seed`. Each is partial to some actions and does without others, so that
-    /// scripts reach different corners ("Swarm Testing", Groce et al., 2012).
+    /// The script of `seed`. Each script prefers some actions and omits others, so that scripts reach
+    /// different states ("Swarm Testing", Groce et al., 2012).
     #[must_use]
     pub fn new(seed: u64, steps: usize) -> Self {
         let mut rng = Rng::new(seed);
         let weights = WEIGHTS.map(|(action, weight)| {
             let factor = [0, 1, 1, 2, 2, 6][rng.below(6) as usize];
-            // Without these nothing happens, or nothing ends.
+            // Without these, nothing would happen or nothing would end.
             let always = matches!(action, Action::Write | Action::Work | Action::Heal);
             (action, weight * if always { factor.max(1) } else { factor })
         });
@@ -197,7 +197,7 @@ impl Script {
         Self { seed, steps: (0..steps).map(|_| draw()).collect() }
     }
 
-    /// It without crashes and faults.
+    /// The script without crashes and faults.
     #[must_use]
     pub fn untroubled(mut self) -> Self {
         self.steps.retain(|step| !step.action.is_trouble());

@@ -1,45 +1,45 @@
-//! What stores are opened with: drawn by a script, or the same for all of it.
+//! Settings of a store: drawn by the script, or fixed for all of it.
 
 use base::Rng;
 use compact::plan::Options;
 use terracedb::{Builder, Codec, Placement};
 
-/// Settings that must not change an answer.
+/// Settings that must not change any answer.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// How tables are compressed.
+    /// Compression codec of tables.
     pub codec: Codec,
-    /// The memory number, bytes.
+    /// Memory limit, bytes.
     pub memory: u64,
-    /// What pages take of it at most, bytes.
+    /// Maximum size of the page cache, bytes.
     pub page_cache: u64,
-    /// Whether single rows are kept.
+    /// Whether rows are cached.
     pub has_rows: bool,
-    /// The shape of trees: none, tiny jobs, or as by default.
-    pub shape: Shape,
-    /// Decides the order of background steps.
+    /// How eagerly tables are merged.
+    pub compaction: CompactionStyle,
+    /// Seed for the order of background steps.
     pub order: u64,
-    /// The tier below DRAM, where there is one.
-    pub below: Option<Below>,
+    /// The SCM tier, if any.
+    pub tier: Option<TierSettings>,
 }
 
-/// A tier below DRAM.
+/// An SCM tier.
 #[derive(Clone, Copy, Debug)]
-pub struct Below {
-    /// Loads and stores reach it; a device otherwise.
+pub struct TierSettings {
+    /// Whether it is byte-addressable memory; otherwise a block device.
     pub is_mapped: bool,
-    /// With a profile's time, which is its own.
+    /// Whether it has the latencies of an emulated device, in virtual time.
     pub is_emulated: bool,
-    /// Its size, 18 at least: two, and sixteen slots.
+    /// Its size in pages, at least 18: two for the header and 16 slots.
     pub pages: usize,
-    /// Where pages go.
+    /// The placement policy of pages.
     pub placement: Placement,
-    /// Bytes a second that may be written.
+    /// Write budget, bytes per second.
     pub write_budget: Option<u64>,
 }
 
-impl Below {
-    /// A random one, or none.
+impl TierSettings {
+    /// Random settings, or no tier.
     fn random(rng: &mut Rng) -> Option<Self> {
         use Placement::{Adaptive, ByKind, DramFirst, ScmFirst};
         let placements = [ScmFirst, Adaptive, DramFirst, DramFirst, ByKind];
@@ -55,42 +55,47 @@ impl Below {
 
 /// How eagerly tables are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// As users have it.
+pub enum CompactionStyle {
+    /// The default options.
     Default,
-    /// Jobs of kilobytes, many levels.
+    /// Jobs of kilobytes and many levels.
     Tiny,
-    /// Hardly ever.
+    /// Tables are hardly ever merged.
     Lazy,
 }
 
 impl Variant {
-    /// A random one.
+    /// Random settings.
     pub(crate) fn random(rng: &mut Rng) -> Self {
         let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
-        let shape = [Shape::Default, Shape::Tiny, Shape::Tiny, Shape::Lazy][rng.below(4) as usize];
-        // More memory means longer logs to copy at each crash.
+        let compaction = [
+            CompactionStyle::Default,
+            CompactionStyle::Tiny,
+            CompactionStyle::Tiny,
+            CompactionStyle::Lazy,
+        ][rng.below(4) as usize];
+        // More memory would mean longer logs, which each crash copies.
         let memory = [64 << 20, 64 << 20, 65 << 20, 96 << 20][rng.below(4) as usize];
         let order = rng.next_u64();
-        // Of the same number: scripts that were drawn before there was either stay what they are.
+        // Derived from `order`, so that seeds from before these settings existed still give the same scripts.
         let mut rng = Rng::new(order);
-        let below = Below::random(&mut rng);
+        let tier = TierSettings::random(&mut rng);
         let page_cache = [u64::MAX, 2 << 20, 300 << 10, 170 << 10][rng.below(4) as usize];
         let has_rows = rng.one_in(2);
-        Self { codec, memory, page_cache, has_rows, shape, order, below }
+        Self { codec, memory, page_cache, has_rows, compaction, order, tier }
     }
 
     pub(crate) fn apply(&self, builder: Builder) -> Builder {
-        let options = match self.shape {
-            Shape::Default => Options::default(),
-            Shape::Tiny => Options {
+        let options = match self.compaction {
+            CompactionStyle::Default => Options::default(),
+            CompactionStyle::Tiny => Options {
                 fanout: 3,
                 settled_runs: 2,
                 slice_bytes: 32 << 10,
                 runs_max: 6,
                 ..Options::default()
             },
-            Shape::Lazy => Options {
+            CompactionStyle::Lazy => Options {
                 fanout: 1000,
                 settled_runs: 1000,
                 space_max: 1000.0,

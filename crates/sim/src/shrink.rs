@@ -1,11 +1,11 @@
-//! Making a script that breaks shorter.
+//! Shrinks failing scripts.
 
 use crate::run::{Failure, run};
 use crate::script::Script;
 
-/// A shorter script that breaks, and how: ever smaller parts are left out as long as it still does
-/// ("Simplifying and Isolating Failure-Inducing Input", Zeller and Hildebrandt, 2002), in at most
-/// `runs` runs.
+/// Removes ever smaller parts of `script` as long as it still fails ("Simplifying and Isolating
+/// Failure-Inducing Input", Zeller and Hildebrandt, 2002), in at most `runs` runs. Returns the shorter script
+/// and its failure.
 #[must_use]
 pub fn shrink(script: &Script, failure: Failure, runs: usize) -> (Script, Failure) {
     let (mut best, mut failure) = (script.clone(), failure);

@@ -1,4 +1,4 @@
-//! What a simulation happens in: a device, a clock, a store, its users, and the model of it all.
+//! The state of a simulation: device, clock, store, users and model.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -11,18 +11,16 @@ use terracedb::{Db, Keyspace, Resources, Snapshot};
 
 use crate::cells::Span;
 use crate::digest::Digest;
-use crate::history::{History, Incarnation, Left, State};
-use crate::reading::Held;
+use crate::history::{Contents, History, Incarnation, ProcessEnd};
 use crate::settings::Variant;
-use crate::tiering::Tier;
-use crate::transacting::Pending;
-use crate::trouble::{Outcome, Trouble};
-use crate::upkeep::Filling;
+use crate::step_error::{Outcome, StepError};
+use crate::tier::Tier;
+use crate::users::{OpenRead, PendingIngest, PendingTransaction};
 
-/// How many of the last happenings a failure tells.
+/// Number of events that a failure reports.
 const TRACE: usize = 60;
 
-/// Operators, keyspaces, keys: the names that scripts use.
+/// Names of keyspaces.
 pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 
 /// A simulated world.
@@ -30,47 +28,47 @@ pub(crate) struct World {
     pub(crate) device: Arc<Faulty>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) executor: Arc<Stepper>,
-    /// Of the process that runs.
+    /// The resources of the running process.
     pub(crate) resources: Option<Resources>,
-    /// What the store is.
+    /// The store's id.
     pub(crate) identity: StoreId,
-    /// The tier below DRAM.
+    /// The SCM tier.
     pub(crate) tier: Tier,
-    /// The same for the whole script where set.
+    /// Settings for the whole script, if fixed.
     pub(crate) fixed: Option<Variant>,
     pub(crate) variant: Variant,
     pub(crate) db: Option<Db>,
     pub(crate) history: History,
-    /// The latest time the store was asked at, Unix milliseconds: it is never earlier for it.
+    /// The latest time at which the store was used, Unix milliseconds. The store never uses an earlier time.
     pub(crate) now: u64,
-    /// How many keys there are.
+    /// Number of keys.
     pub(crate) keys: u64,
     version: u64,
-    /// Follows from the step under way.
+    /// The generator of the current step.
     pub(crate) rng: Rng,
-    pub(crate) held: Vec<Held>,
-    pub(crate) snapshots: Vec<(Snapshot, State)>,
-    pub(crate) transactions: Vec<Pending>,
-    pub(crate) ingests: Vec<Filling>,
+    pub(crate) open_reads: Vec<OpenRead>,
+    pub(crate) snapshots: Vec<(Snapshot, Contents)>,
+    pub(crate) transactions: Vec<PendingTransaction>,
+    pub(crate) ingests: Vec<PendingIngest>,
     pub(crate) repository: Arc<Faulty>,
-    /// The device fails or is full.
+    /// Whether the device fails or is full.
     pub(crate) broken: bool,
-    /// A fault may cost what is not synced, once more than so many struck.
+    /// If set, unsynced writes may be lost once more than this many faults have struck.
     pub(crate) lossy_after: Option<u64>,
-    /// The power goes, or the process dies, while a step is under way.
-    pub(crate) cut: Option<Left>,
-    /// How often the store was opened.
+    /// The pending power cut or process death, which happens during a step.
+    pub(crate) cut: Option<ProcessEnd>,
+    /// Number of times the store was opened.
     pub(crate) opens: u64,
-    /// Of every answer, and of everything.
+    /// Fingerprints of all answers and of all events.
     pub(crate) answers: Digest,
     pub(crate) everything: Digest,
     pub(crate) trace: VecDeque<String>,
-    /// Happenings are printed as they happen (`TERRACE_TRACE`): for a simulation that hangs.
+    /// Whether events are printed as they happen (`TERRACE_TRACE`), to see where a simulation hangs.
     loud: bool,
 }
 
 impl World {
-    /// An empty device and a fresh store on it.
+    /// A world with an empty device and a new store.
     pub(crate) fn new(seed: u64, fixed: Option<Variant>) -> Outcome<Self> {
         let mut rng = Rng::new(seed);
         let device = Arc::new(Faulty::new(rng.next_u64()));
@@ -93,7 +91,7 @@ impl World {
             now: 0,
             keys,
             version: 0,
-            held: Vec::new(),
+            open_reads: Vec::new(),
             snapshots: Vec::new(),
             transactions: Vec::new(),
             ingests: Vec::new(),
@@ -108,7 +106,7 @@ impl World {
             trace: VecDeque::new(),
             loud: std::env::var_os("TERRACE_TRACE").is_some(),
         };
-        world.open(Left::Process)?;
+        world.open(ProcessEnd::Process)?;
         for name in ["one", "two"] {
             world.create(name)?;
         }
@@ -119,19 +117,19 @@ impl World {
         self.db.as_ref().unwrap()
     }
 
-    /// The time that the store tells to whoever reads now.
+    /// The time that a read of the store uses now.
     pub(crate) fn now(&mut self) -> u64 {
         self.now = self.now.max(self.clock.unix_millis());
         self.now
     }
 
-    /// A number that no write had before.
+    /// A new unique number for a write.
     pub(crate) fn version(&mut self) -> u64 {
         self.version += 1;
         self.version
     }
 
-    /// A key of those there are, or next to them.
+    /// A random key; sometimes the one after the last.
     pub(crate) fn key(&mut self) -> Vec<u8> {
         crate::cells::key(self.rng.below(self.keys + 1))
     }
@@ -141,7 +139,7 @@ impl World {
         crate::cells::span(&mut self.rng, self.keys, width)
     }
 
-    /// One of the keyspaces, if there is any.
+    /// A random existing keyspace, if any.
     pub(crate) fn some_keyspace(&mut self) -> Option<(&'static str, Incarnation)> {
         let live = &self.history.live;
         let number = self.rng.below(live.len() as u64) as usize;
@@ -149,16 +147,16 @@ impl World {
     }
 
     pub(crate) fn keyspace(&self, name: &str) -> Outcome<Keyspace> {
-        let missing = || Trouble::Wrong(format!("there is no keyspace `{name}`"));
+        let missing = || StepError::Wrong(format!("there is no keyspace `{name}`"));
         self.db().existing_keyspace(name).ok_or_else(missing)
     }
 
-    /// An index below `count`, where there is any.
+    /// A random index below `count`; `None` if `count` is 0.
     pub(crate) fn pick(&mut self, count: usize) -> Option<usize> {
         (count > 0).then(|| self.rng.below(count as u64) as usize)
     }
 
-    /// Something happened: it is told if the simulation fails.
+    /// Records an event, which a failure reports.
     pub(crate) fn note(&mut self, what: String) {
         self.everything.add(what.as_bytes());
         if self.loud {
@@ -170,13 +168,13 @@ impl World {
         self.trace.push_back(what);
     }
 
-    /// The store answered.
+    /// Records an answer of the store.
     pub(crate) fn answered(&mut self, what: impl std::fmt::Debug) {
         let _ = write!(self.answers, "{what:?}");
         let _ = write!(self.everything, "{what:?}");
     }
 
-    /// Lets background tasks take up to `steps` steps.
+    /// Runs up to `steps` steps of background tasks.
     pub(crate) fn work(&self, steps: u64) {
         for _ in 0..steps {
             if !self.executor.help() {
@@ -185,14 +183,14 @@ impl World {
         }
     }
 
-    /// Lets time pass, and the tasks that waited for it take steps.
+    /// Advances the clock and runs some steps of background tasks.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.clock.advance(time);
         let steps = self.rng.below(20);
         self.work(steps);
     }
 
-    /// Notes what the device went through.
+    /// Records the state of the device.
     pub(crate) fn note_device(&mut self) {
         let device = &self.device;
         let (syncs, changes, struck) = (device.syncs(), device.changes(), device.struck());
@@ -200,9 +198,9 @@ impl World {
         let _ = write!(self.everything, "{syncs} {changes} {struck} {bytes}");
     }
 
-    /// Forgets all users: their store is about to end.
+    /// Drops all open operations, because their store is about to end.
     pub(crate) fn end_users(&mut self) {
-        self.held.clear();
+        self.open_reads.clear();
         self.snapshots.clear();
         self.transactions.clear();
         self.ingests.clear();

@@ -1,5 +1,5 @@
-//! Simulations: by default seconds of random scripts, and proof that they repeat, that settings change no
-//! answer, and that they see what breaks. `cargo xtask sim` runs them for hours.
+//! Simulations: by default a few seconds of random scripts, and tests that they repeat exactly, that settings
+//! change no answer, and that they notice a broken store. `cargo xtask sim` runs them for hours.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,18 +11,19 @@
 
 use base::{Codec, Rng};
 use terrace_sim::{
-    Action, Below, Report, Script, Shape, Step, TierSums, Variant, run, run_with, shrink,
+    Action, CompactionStyle, Report, Script, Step, TierSettings, TierSums, Variant, run, run_with,
+    shrink,
 };
 use terracedb::Placement;
 
 const STEPS: usize = 400;
 
-/// How many scripts a test runs.
+/// Number of scripts of a test.
 fn count(default: u64) -> u64 {
     default * if std::env::var_os("TERRACE_LONG").is_some() { 30 } else { 1 }
 }
 
-/// The seeds of a test: what `TERRACE_SEED` says and those behind it, or random ones.
+/// Consecutive seeds from `TERRACE_SEED`, or from a random seed.
 fn seeds(default: u64) -> impl Iterator<Item = u64> {
     let (mut rng, seed) = Rng::from_env();
     let given = std::env::var_os("TERRACE_SEED").is_some();
@@ -31,42 +32,41 @@ fn seeds(default: u64) -> impl Iterator<Item = u64> {
     (0..count(default)).map(move |number| first + number)
 }
 
-/// Runs `script`; one that breaks is made shorter first.
+/// Runs `script`; a failing one is shrunk first.
 fn expect(script: &Script) -> Report {
     run(script).unwrap_or_else(|failure| {
-        let told = failure.to_string();
+        let text = failure.to_string();
         let (short, failure) = shrink(script, *failure, 60);
-        panic!("{told}\nshrunk to {:?}:\n{failure}", short.steps);
+        panic!("{text}\nshrunk to {:?}:\n{failure}", short.steps);
     })
 }
 
 /// I1 to I11, as far as answers show them, over the whole API.
 #[test]
-fn random_scripts_go_well() {
+fn random_scripts_succeed() {
     for seed in seeds(8) {
         expect(&Script::new(seed, STEPS));
     }
 }
 
-/// A second lot, for a second core.
+/// A second test, so that two cores are used.
 #[test]
-fn short_scripts_go_well() {
+fn short_random_scripts_succeed() {
     for seed in seeds(24) {
         expect(&Script::new(!seed, 120));
     }
 }
 
-/// What once broke, by seed and length: a compaction that waited for another's memory looked at the
-/// same and waited on when it was free; a checkpoint showed again what had expired before the clock
-/// was set back; an ingest whose manifest record was in doubt was not told as `Poisoned`; an opening that
-/// failed had cut the log's last segment, which then looked damaged; a sync that failed before the process
-/// was cut off, in the step that opened the store again, was forgotten by the simulation itself; a
-/// backup lacked what a failed sync of the log had dropped; an ingest that was begun while syncs of names
-/// failed, for want of space, too, was expected to end well; a value file that could not be read when it was
-/// opened stayed so.
+/// Scripts (seed and steps) that once failed. The bugs: a compaction that waited for memory did not notice
+/// that it was free; a checkpoint showed values again that had expired before the clock was set back; an
+/// ingest whose manifest record was in doubt was not reported as `Poisoned`; a failed open cut the log's last
+/// segment, which then looked damaged; the simulation itself forgot a sync that failed before the process was
+/// killed in the step that reopened the store; a backup lacked writes that a failed sync of the log had
+/// dropped; an ingest begun while syncs of names failed, also for lack of space, was expected to succeed; a
+/// value file that could not be read at open stayed unreadable.
 #[test]
-fn what_broke_once_goes_well() {
-    let broke = [
+fn scripts_that_failed_once_succeed() {
+    let failed = [
         (1, 340),
         (110, 490),
         (70037, 60),
@@ -77,7 +77,7 @@ fn what_broke_once_goes_well() {
         (20_261_538, 240),
         (20_261_863, 380),
     ];
-    for (seed, steps) in broke {
+    for (seed, steps) in failed {
         expect(&Script::new(seed, steps));
     }
 }
@@ -87,32 +87,46 @@ fn the_same_seed_gives_the_same_history() {
     for seed in seeds(2) {
         let script = Script::new(seed, STEPS);
         let (one, other) = (expect(&script), expect(&script));
-        assert_eq!(one, other, "seed {seed}: something else decides");
+        assert_eq!(one, other, "seed {seed}: another source of randomness");
         let another = expect(&Script::new(seed + 1, STEPS));
         assert_ne!(one.everything, another.everything, "seed {seed}");
     }
 }
 
-/// The same script under other settings gives the same answers.
+/// The same script with other settings gives the same answers.
 #[test]
 fn settings_change_no_answer() {
     let tier = |is_mapped, pages, placement| {
-        Some(Below { is_mapped, is_emulated: !is_mapped, pages, placement, write_budget: None })
+        Some(TierSettings {
+            is_mapped,
+            is_emulated: !is_mapped,
+            pages,
+            placement,
+            write_budget: None,
+        })
     };
     let small = 300 << 10;
     let variants = [
-        (Codec::Lz4, 64 << 20, u64::MAX, Shape::Default, None),
-        (Codec::None, 64 << 20, small, Shape::Tiny, tier(true, 40, Placement::ScmFirst)),
-        (Codec::Zstd, 1 << 30, u64::MAX, Shape::Tiny, tier(false, 600, Placement::ScmFirst)),
-        (Codec::Zstd, 65 << 20, small, Shape::Lazy, tier(false, 40, Placement::ByKind)),
+        (Codec::Lz4, 64 << 20, u64::MAX, CompactionStyle::Default, None),
+        (Codec::None, 64 << 20, small, CompactionStyle::Tiny, tier(true, 40, Placement::ScmFirst)),
+        (
+            Codec::Zstd,
+            1 << 30,
+            u64::MAX,
+            CompactionStyle::Tiny,
+            tier(false, 600, Placement::ScmFirst),
+        ),
+        (Codec::Zstd, 65 << 20, small, CompactionStyle::Lazy, tier(false, 40, Placement::ByKind)),
     ];
     for seed in seeds(2) {
         let script = Script::new(seed, STEPS).untroubled();
         let mut first = None;
-        for (order, (codec, memory, page_cache, shape, below)) in variants.into_iter().enumerate() {
+        for (order, (codec, memory, page_cache, compaction, tier)) in
+            variants.into_iter().enumerate()
+        {
             let order = order as u64;
             let variant =
-                Variant { codec, memory, page_cache, has_rows: order < 2, shape, order, below };
+                Variant { codec, memory, page_cache, has_rows: order < 2, compaction, order, tier };
             let report = run_with(&script, Some(variant.clone()));
             let report = report.unwrap_or_else(|failure| panic!("{variant:?}: {failure}"));
             let expected = *first.get_or_insert(report.answers);
@@ -121,30 +135,35 @@ fn settings_change_no_answer() {
     }
 }
 
-/// What a store with next to no DRAM over the tier `below` does to it.
-fn over(below: Below, seed: u64) -> TierSums {
+/// Statistics of the tier under a store with almost no DRAM.
+fn tier_sums(tier: TierSettings, seed: u64) -> TierSums {
     let variant = Variant {
         codec: Codec::None,
         memory: 64 << 20,
         page_cache: 170 << 10,
         has_rows: false,
-        shape: Shape::Tiny,
+        compaction: CompactionStyle::Tiny,
         order: seed,
-        below: Some(below),
+        tier: Some(tier),
     };
     let report = run_with(&Script::new(seed, STEPS), Some(variant));
     report.unwrap_or_else(|failure| panic!("{failure}")).tiers
 }
 
-/// Scripts do to a tier all that can happen to one: what holds without it says nothing.
+/// The scripts exercise every event of a tier; otherwise their results would prove nothing about it.
 #[test]
-fn tiers_come_to_everything() {
+fn scripts_exercise_every_event_of_a_tier() {
     let mut sums = TierSums::default();
     for (seed, placement) in [(1, Placement::DramFirst), (2, Placement::ScmFirst)] {
         for is_mapped in [false, true] {
-            let below =
-                Below { is_mapped, is_emulated: false, pages: 40, placement, write_budget: None };
-            sums += over(below, seed);
+            let tier = TierSettings {
+                is_mapped,
+                is_emulated: false,
+                pages: 40,
+                placement,
+                write_budget: None,
+            };
+            sums += tier_sums(tier, seed);
         }
     }
     let TierSums { processes, off, restored, written, demoted, carried, .. } = sums;
@@ -154,32 +173,32 @@ fn tiers_come_to_everything() {
     assert!(all.iter().all(|sum| *sum > 0), "{sums:?}");
 }
 
-/// Processes that come and go in one place share its budget of writes.
+/// Processes that share a tier's storage share its write budget.
 #[test]
-fn a_tiers_budget_holds_over_restarts() {
+fn a_tiers_write_budget_holds_over_restarts() {
     let mut sums = TierSums::default();
     for seed in 1..5 {
-        let below = Below {
+        let tier = TierSettings {
             is_mapped: seed % 2 == 0,
             is_emulated: false,
             pages: 600,
             placement: Placement::ScmFirst,
             write_budget: Some(256),
         };
-        sums += over(below, seed);
+        sums += tier_sums(tier, seed);
     }
     assert!(sums.processes > 20 && sums.written > 0, "{sums:?}");
 }
 
-/// A store that does not sync is found out, and the script that shows it is made short.
+/// A store that does not sync is noticed, and the script that shows it is shrunk.
 #[test]
-fn a_store_that_does_not_sync_is_found_out() {
+fn a_store_that_does_not_sync_is_noticed() {
     let mut found = 0;
     for seed in 0..6 {
         let mut script = Script::new(seed, 200).untroubled();
-        script.steps.insert(0, Step { action: Action::Lie, seed: 0 });
+        script.steps.insert(0, Step { action: Action::LoseSyncs, seed: 0 });
         script.steps.retain(|step| {
-            matches!(step.action, Action::Lie | Action::Write | Action::Sync | Action::Get)
+            matches!(step.action, Action::LoseSyncs | Action::Write | Action::Sync | Action::Get)
         });
         script.steps.push(Step { action: Action::CutPower, seed });
         let Err(failure) = run(&script) else { continue };
@@ -187,9 +206,13 @@ fn a_store_that_does_not_sync_is_found_out() {
         assert!(!failure.trace.is_empty() && failure.seed == seed, "{failure}");
         let (short, failure) = shrink(&script, *failure, 120);
         assert!(short.steps.len() <= 12, "{:?}: {failure}", short.steps);
-        assert!(short.steps.iter().any(|step| step.action == Action::Lie), "{:?}", short.steps);
+        assert!(
+            short.steps.iter().any(|step| step.action == Action::LoseSyncs),
+            "{:?}",
+            short.steps
+        );
         found += 1;
     }
-    // A power cut may spare what was not synced.
+    // A power cut may spare unsynced writes.
     assert!(found >= 1, "{found} of 6 found out");
 }

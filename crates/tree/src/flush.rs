@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{Codec, EntryKind, Error, Result, Seqno, TableId};
-use compact::{Horizon, OlderRanges, RetainedVersion, Retention, Rules, ValueSeparator};
+use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, ValueSeparator};
 use media::Purpose;
 use table::{
     Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
@@ -73,10 +73,10 @@ impl FlushJob {
         let view = tree.view();
         // What merges make of these tables meanwhile lies within the same bounds.
         let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
-        let rules = Rules {
+        let rules = RetentionRules {
             horizon,
             now_ms,
-            below: OlderRanges::new(older),
+            older: OlderRanges::new(older),
             operator: view.semantics.operator().ok().cloned(),
         };
         drop(view);
@@ -191,7 +191,7 @@ impl Output {
     /// Adds a version that survives; its value apart where that is long.
     fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
         let (table, apart) = self.writer(env)?;
-        let placed = apart.place(kept.key, kept.trailer, kept.value)?;
+        let placed = apart.separate(kept.key, kept.trailer, kept.value)?;
         kept.add_to(table, placed)
     }
 

@@ -1,10 +1,10 @@
-//! Jobs and outcomes as bytes.
+//! Encoding of jobs and outcomes.
 
 use base::{ErrorKind, Rng, hash64};
 use table::{Properties, Summary, ValuesSummary};
 
 use super::*;
-use crate::{Counts, Outcome};
+use crate::{Outcome, VersionCounts};
 
 /// The bytes of a golden file: hexadecimal words and `#` comments.
 fn golden(text: &str) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn job() -> Job {
         bounds: KeyRange::new(b"a", Some(b"z")),
         horizon: Horizon::new([100, 356].map(Seqno::new).to_vec()),
         now_ms: 1_700_000_000_000,
-        below: vec![KeyRange::new(b"k", Some(b"l"))],
+        older: vec![KeyRange::new(b"k", Some(b"l"))],
         output: Output {
             codec: Codec::Zstd,
             zstd_level: -3,
@@ -69,7 +69,7 @@ fn outcome() -> Outcome {
         epoch: 2,
         part: 1,
         tables: vec![Summary { table, file_bytes, pages: 4, digest, properties, hot: Vec::new() }],
-        counts: Counts {
+        counts: VersionCounts {
             read: 300,
             kept: 2,
             superseded: 200,
@@ -88,9 +88,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Stored bytes: they may never change, but by a new version beside this one.
+/// Golden bytes: they never change; a new form gets a new version.
 #[test]
-fn golden_bytes() {
+fn job_and_outcome_have_their_golden_bytes() {
     let (job_bytes, outcome_bytes) = (job().encode(), outcome().encode());
     assert_eq!(hex(&job_bytes), hex(&golden(include_str!("../../golden/job.hex"))));
     assert_eq!(hex(&outcome_bytes), hex(&golden(include_str!("../../golden/outcome.hex"))));
@@ -98,7 +98,7 @@ fn golden_bytes() {
     assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome());
 }
 
-/// The job with rules for long values, which make it one of the second version.
+/// A job with value rules, which is encoded as version 2.
 fn job_2() -> Job {
     let values = ValueRules {
         bytes_min: 16 << 10,
@@ -108,7 +108,7 @@ fn job_2() -> Job {
     Job { values, ..job() }
 }
 
-/// The outcome with a value file.
+/// An outcome with a value file, which is encoded as version 2.
 fn outcome_2() -> Outcome {
     let (file, file_bytes, values, value_bytes) = (TableId(32), 40960, 2, 34000);
     let digest = 0x3333_3333_3333_3333;
@@ -116,9 +116,9 @@ fn outcome_2() -> Outcome {
     Outcome { values: Some(values), ..outcome() }
 }
 
-/// As [`golden_bytes`], of the second version.
+/// As [`job_and_outcome_have_their_golden_bytes`], version 2.
 #[test]
-fn golden_bytes_of_version_2() {
+fn job_and_outcome_of_version_2_have_their_golden_bytes() {
     let (job_bytes, outcome_bytes) = (job_2().encode(), outcome_2().encode());
     assert_eq!(hex(&job_bytes), hex(&golden(include_str!("../../golden/job-2.hex"))));
     assert_eq!(hex(&outcome_bytes), hex(&golden(include_str!("../../golden/outcome-2.hex"))));
@@ -126,16 +126,16 @@ fn golden_bytes_of_version_2() {
     assert_eq!(Outcome::decode(&outcome_bytes).unwrap(), outcome_2());
 }
 
-/// The outcome with hot pages, which make it one of the third version.
+/// An outcome with hot pages, which is encoded as version 3.
 fn outcome_3() -> Outcome {
     let mut outcome = outcome_2();
     outcome.tables[0].hot = vec![0..1, 2..4];
     outcome
 }
 
-/// As [`golden_bytes`], of the third version of outcomes, with a value file and without.
+/// As [`job_and_outcome_have_their_golden_bytes`], outcome version 3 with and without a value file.
 #[test]
-fn golden_bytes_of_version_3() {
+fn outcome_of_version_3_has_its_golden_bytes() {
     let bytes = outcome_3().encode();
     assert_eq!(hex(&bytes), hex(&golden(include_str!("../../golden/outcome-3.hex"))));
     assert_eq!(Outcome::decode(&bytes).unwrap(), outcome_3());
@@ -151,7 +151,7 @@ fn golden_bytes_of_version_3() {
     }
 }
 
-/// `message` with its checksum put right, so that what is behind it is read.
+/// `message` with a corrected checksum, so that its body is decoded.
 fn sealed(mut message: Vec<u8>) -> Vec<u8> {
     let body = message.len().saturating_sub(8);
     message.truncate(body);
@@ -161,7 +161,7 @@ fn sealed(mut message: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn damage_is_refused_and_nothing_panics() {
+fn damaged_messages_are_refused_without_a_panic() {
     let (mut rng, seed) = Rng::from_env();
     let outcomes = [outcome(), outcome_2(), outcome_3()].map(|outcome| outcome.encode());
     for message in [job().encode(), job_2().encode()].into_iter().chain(outcomes) {
@@ -176,8 +176,8 @@ fn damage_is_refused_and_nothing_panics() {
                 let mut flipped = message.clone();
                 flipped[at] ^= 1 << bit;
                 assert!(read(&flipped).is_err(), "byte {at} bit {bit}");
-                // With the right checksum it is damage, or another message with bytes of its own.
-                // A table's properties pass over numbers they do not know.
+                // With a correct checksum the body is either malformed or another message. Table properties
+                // skip unknown fields, so an outcome may decode to an equal one.
                 let is_exact = at < message.len() - 8 && message[5] == b'J';
                 if let Ok(other) = read(&sealed(flipped)) {
                     assert!(!is_exact || other != message, "byte {at} bit {bit}");
@@ -197,7 +197,7 @@ fn damage_is_refused_and_nothing_panics() {
 }
 
 #[test]
-fn other_versions_and_other_messages_are_refused_by_name() {
+fn unknown_versions_and_other_messages_are_refused() {
     for (mut message, what) in [(job_2().encode(), "job"), (outcome_3().encode(), "outcome")] {
         message[8] += 1;
         let decode = |bytes: &[u8]| match what {
@@ -206,14 +206,14 @@ fn other_versions_and_other_messages_are_refused_by_name() {
         };
         let error = decode(&sealed(message)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains(&format!("{what}: another version")), "{error}");
+        assert!(error.to_string().contains(&format!("{what}: unknown version")), "{error}");
     }
     assert_eq!(Job::decode(&outcome().encode()).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(Outcome::decode(&job().encode()).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]
-fn jobs_that_make_no_sense_are_refused() {
+fn malformed_jobs_are_refused() {
     let refused = |change: fn(&mut Job)| {
         let mut job = job();
         change(&mut job);

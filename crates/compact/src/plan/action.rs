@@ -1,4 +1,4 @@
-//! What the planner answers.
+//! The planner's answers: drop, move or merge.
 
 use std::fmt;
 
@@ -7,84 +7,85 @@ use bytes::Bytes;
 
 use super::Piece;
 
-/// The next thing to do.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// Pieces whose every entry expired or deletes, with nothing older below: they go as they are.
+    /// Pieces to drop without reading them: every entry expired or is a tombstone, and no older piece lies
+    /// below.
     Drop(Vec<(RunId, Piece)>),
-    /// Pieces that sink to older runs without meeting anything: one record, no data is read.
+    /// Pieces to move to older runs without reading them (trivial moves). One manifest record.
     Move(Vec<Move>),
     /// A merge.
     Merge(Merge),
 }
 
-/// A piece that changes its run.
+/// A trivial move of one piece.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// What moves.
+    /// The piece.
     pub piece: Piece,
-    /// Where it is.
+    /// Its run.
     pub from: RunId,
-    /// Where it goes: older.
+    /// The older run that it joins.
     pub into: RunId,
 }
 
-/// A merge of one rectangle: all that the runs from the newest to `into` hold in a range of keys.
+/// A merge of one rectangle: all pieces of the runs from the newest input to `into` within a key range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge {
-    /// Inputs by run, newest run first; pieces cut to the range, in the order of their keys.
+    /// Inputs by run, newest run first. Pieces are clipped to the key range and ascend by key.
     pub inputs: Vec<(RunId, Vec<Piece>)>,
-    /// The range's first key.
+    /// First key of the range.
     pub first: Bytes,
-    /// The key before which the range ends; `None`: it goes on to the last key there is.
+    /// The key range ends before this key; `None`: it has no upper bound.
     pub end: Option<Bytes>,
-    /// The run of the outputs: the oldest of the inputs'.
+    /// The run of the outputs: the oldest input run.
     pub into: RunId,
     /// The level of the outputs.
     pub level: u8,
-    /// Whether nothing older lies below: the outputs are of the tree's oldest run there.
+    /// Whether no piece older than the inputs lies in the key range.
     pub oldest: bool,
-    /// Why.
+    /// The reason for the merge.
     pub reason: Reason,
-    /// About the bytes of its inputs.
+    /// Approximate bytes of the inputs.
     pub bytes: u64,
-    /// The longest output table, bytes.
+    /// Maximum length of an output table, bytes.
     pub table_bytes: u64,
-    /// Filter bits for each key of the outputs.
+    /// Filter bits per key of the outputs.
     pub filter_bits: f32,
-    /// Value files whose live values it copies, so that they can go; ascending.
+    /// Value files whose live values the merge copies so that the files become obsolete; ascending.
     pub collect: Vec<TableId>,
 }
 
 impl Merge {
-    /// The newest of its runs.
+    /// The newest input run.
     #[must_use]
     pub fn newest(&self) -> RunId {
         self.inputs.first().map_or(self.into, |(run, _)| *run)
     }
 }
 
-/// Why a merge is made.
+/// The reason for a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Too many runs of one level lie one above the other.
+    /// Too many runs of one level overlap.
     Runs,
-    /// So much is scanned that fewer runs save more than merging them takes.
+    /// Scans would gain more from fewer runs than the merge costs.
     Reads,
     /// Superseded versions take too much space.
     Space,
-    /// Many entries are deletes, or expired.
+    /// Too many entries are tombstones or expired.
     Deletes,
     /// A user asked for it.
     Manual,
-    /// Nobody writes: time to settle.
+    /// The tree has no writes, so it is merged to few runs.
     Settle,
     /// Most of a value file is dead.
     Values,
 }
 
 impl Reason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 7] = [
         Self::Runs,
         Self::Reads,
@@ -95,7 +96,7 @@ impl Reason {
         Self::Values,
     ];
 
-    /// One word for statistics and reports.
+    /// The reason in one word, for statistics and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,16 +1,15 @@
-//! What could be done in each column, and which of it is worth most.
+//! Possible merges of each column, scored by urgency.
 //!
-//! A candidate is a column and the runs of it to merge; [`mod@slice`] makes a job of it by taking the
-//! columns beside it too, or, for space, of the [`window`](mod@super::window) that gives most back.
-//! Scores compare urgencies: 1 is where something becomes due, so what is most overdue is done first and
-//! nothing waits for ever; what only a quiet tree does stays below 1.
+//! A candidate is a column and the runs to merge in it. [`slice`](mod@super::slice) widens a candidate to
+//! adjacent columns; for space, the [`window`](mod@super::window) that frees most is merged instead. Scores
+//! compare urgency: at 1 a merge becomes due, and higher scores are more overdue, so no candidate starves.
+//! Merges that only a tree without writes needs score below 1.
 
-use super::action::{Plan, Reason};
+use base::invariant;
+
+use super::action::Reason;
 use super::columns::{Cell, Column, Edge, Runs};
-use super::summary::{Area, ManualRange};
 use super::tree_layout::TreeLayout;
-use super::values::Garbage;
-use super::{place, slice, thin};
 
 /// Runs of one column that could be merged.
 #[derive(Clone, Copy, Debug)]
@@ -18,202 +17,124 @@ pub(super) struct Candidate {
     pub(super) column: usize,
     pub(super) runs: Runs,
     pub(super) reason: Reason,
-    /// Whether all older runs are in it.
-    pub(super) bottom: bool,
-    /// The level of what is merged: the output's is one deeper where it is long enough.
+    /// Whether `runs` includes the column's oldest run.
+    pub(super) to_oldest: bool,
+    /// The level of the inputs; the outputs are one level deeper if they are long enough.
     pub(super) level: u8,
-    /// How urgent it is.
+    /// Urgency; at 1 the merge is due.
     pub(super) score: f64,
-    /// Among equally urgent ones: bytes it gives back for each byte it costs.
+    /// Orders candidates of equal score: bytes freed per byte merged.
     pub(super) gain: f64,
 }
 
-/// More urgent than what has just become due: somebody waits for it.
+/// More urgent than a merge that just became due, because a user waits.
 const MANUAL_SCORE: f64 = 1.5;
-/// As urgent as what has just become full: readers pay for each moment.
+/// As urgent as a level that just became full: readers pay until it is merged.
 const READS_SCORE: f64 = 1.0;
-/// How much faster space grows urgent than runs: about as the delays of writers do (`pace`), so that
-/// neither waits for the other while both are over.
+/// How much faster the score for space rises than the score for runs. It matches the write delays of the
+/// engine's `pace`, so that neither reason starves while both are overdue.
 const SPACE_URGENCY: f64 = 3.0;
-/// However much space is wasted: columns that are as far too high cost every read.
+/// Upper bound of the score for space: columns that are equally overdue for runs cost every read.
 const SPACE_SCORE_MAX: f64 = 5.0;
-/// A delete of a range weighs as many deletes: it hides more than one entry.
+/// A range delete counts as this many tombstones, because it hides many entries.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
-/// One piece is written anew where the garbage that goes with it is over this part of it.
+/// A single piece is rewritten if its garbage exceeds this part of its bytes.
 const DEAD_PART: u64 = 3;
-/// A run this many times as long as the newer ones of its level in a column is none of that level.
+/// A run this many times as long as all newer runs of its level together is excluded from that level.
 const OUTSIZED: u64 = 4;
-/// Candidates tried until one fits the free space.
-const TRIES_MAX: usize = 64;
 
-/// What to do next.
-pub(super) fn plan(shape: &TreeLayout<'_>) -> Option<Plan> {
-    let dropped = place::droppable(shape);
-    if !dropped.is_empty() {
-        return Some(Plan::Drop(dropped));
-    }
-    if shape.is_tight()
-        && let Some(merge) = thin::rewrite(shape)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let garbage = Garbage::of(shape);
-    if garbage.is_pressing
-        && let Some(merge) = garbage.collection(shape)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let quiet = shape.summary.quiet;
-    let mut found = candidates(shape, quiet);
-    found.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then(b.gain.total_cmp(&a.gain)).then(a.column.cmp(&b.column))
-    });
-    // All that are for space come to the same job.
-    let mut is_tried = false;
-    let is_new =
-        |it: &&Candidate| it.reason != Reason::Space || !std::mem::replace(&mut is_tried, true);
-    let found = found.iter().filter(is_new);
-    let merge = found.take(TRIES_MAX).find_map(|candidate| match candidate.reason {
-        Reason::Space => slice::reclaim(shape, candidate.runs),
-        _ => slice::grow(shape, candidate),
-    });
-    if let Some(mut merge) = merge {
-        let inputs = merge.inputs.iter().flat_map(|(_, pieces)| pieces);
-        let used = inputs.flat_map(|piece| piece.file.values.iter().copied());
-        merge.collect = garbage.of_inputs(shape, used, merge.bytes);
-        return Some(Plan::Merge(merge));
-    }
-    if let Some(merge) = garbage.collection(shape) {
-        return Some(Plan::Merge(merge));
-    }
-    if shape.is_tight()
-        && over_space(shape) > 1.0
-        && let Some(merge) = slice::pair(shape)
-    {
-        return Some(Plan::Merge(merge));
-    }
-    let moves = place::moves(shape);
-    (!moves.is_empty()).then_some(Plan::Move(moves))
+/// Excess space over the permitted excess: at 1 merges for space are due.
+pub(super) fn space_excess(layout: &TreeLayout<'_>) -> f64 {
+    (layout.space() - 1.0) / (layout.space_max() - 1.0).max(0.01)
 }
 
-/// Bytes to be merged until the tree is settled, and within the range that a user asked for.
-pub(super) fn work(shape: &TreeLayout<'_>) -> (u64, u64) {
-    let bytes = |column: &Column<'_>, runs: Runs| -> u64 {
-        column.within(runs).iter().map(|cell| cell.bytes).sum::<u64>().max(1)
-    };
-    let columns = &shape.columns.all;
-    let candidates = candidates(shape, true).into_iter();
-    let merges: u64 = candidates
-        .filter_map(|it| columns.get(it.column).map(|column| bytes(column, it.runs)))
-        .sum();
-    // Whatever else is more urgent in a column: what was asked for is left to do.
-    let asked = columns.iter().enumerate().filter_map(|(number, column)| {
-        asked(shape, number, column).map(|runs| bytes(column, runs))
-    });
-    let manual = asked.sum();
-    let all = merges + Garbage::of(shape).work(shape);
-    (all + place::droppable(shape).len() as u64, manual)
-}
-
-/// How far the space that the tree takes is over the most it should: 1 is just too much.
-fn over_space(shape: &TreeLayout<'_>) -> f64 {
-    (shape.space() - 1.0) / (shape.space_max() - 1.0).max(0.01)
-}
-
-/// How full the fullest level of a column is.
-pub(super) fn fullness(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
-    let groups = column.cells.chunk_by(|a, b| a.level == b.level);
-    let most = groups.map(<[_]>::len).max().unwrap_or(0);
-    most as f64 / shape.options.fanout.max(1) as f64
-}
-
-/// Whether a job works on what a user asked for: not where all of it came later.
-pub(super) fn meets(area: &Area, manual: &ManualRange) -> bool {
-    area.oldest <= manual.newest
-        && Edge::Key(&area.first) < Edge::of_end(manual.end.as_ref())
-        && Edge::Key(&manual.first) < Edge::of_end(area.end.as_ref())
-}
-
-fn candidates(shape: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
-    let runs = shape.summary.runs.len();
+/// The most urgent candidate of each column. `quiet`: the tree has no writes, so it may settle.
+pub(super) fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate> {
+    let runs = layout.summary.runs.len();
     let Some(oldest) = runs.checked_sub(1) else { return Vec::new() };
     let whole = Runs { newest: 0, oldest };
-    let over_space = over_space(shape);
-    let settle_space = quiet && !shape.is_space_settled();
-    let is_roomy = shape.room() >= shape.stored;
+    let space_excess = space_excess(layout);
+    let settle_space = quiet && !layout.is_space_settled();
+    let is_roomy = layout.room() >= layout.stored_bytes;
     let mut found = Vec::new();
-    for (number, column) in shape.columns.all.iter().enumerate() {
+    for (number, column) in layout.columns.all.iter().enumerate() {
         let mut best: Option<Candidate> = None;
         let mut offer = |candidate: Candidate| {
             if best.is_none_or(|best| best.score < candidate.score) {
                 best = Some(candidate);
             }
         };
-        if let Some(candidate) = tiered(shape, number, column) {
+        if let Some(candidate) = tiered_candidate(layout, number, column) {
             offer(candidate);
         }
-        let gain = gain(shape, column);
-        let bottom = |reason, runs, score| {
+        let gain = gain(layout, column);
+        let to_oldest = |reason, runs, score| {
             let level = column.cells.last().map_or(0, |cell| cell.level);
-            Candidate { column: number, runs, reason, bottom: true, level, score, gain }
+            Candidate { column: number, runs, reason, to_oldest: true, level, score, gain }
         };
         if is_reducible(column.within(whole)) && column.is_free(whole) {
-            if over_space > 1.0 {
-                let score = 1.0 + (over_space - 1.0) * SPACE_URGENCY;
-                offer(bottom(Reason::Space, whole, score.min(SPACE_SCORE_MAX)));
+            if space_excess > 1.0 {
+                let score = 1.0 + (space_excess - 1.0) * SPACE_URGENCY;
+                offer(to_oldest(Reason::Space, whole, score.min(SPACE_SCORE_MAX)));
             } else if settle_space {
-                offer(bottom(Reason::Settle, whole, 0.9));
+                offer(to_oldest(Reason::Settle, whole, 0.9));
             }
         }
-        let share = deletes_share(shape, column, whole);
-        let most = deletes_share_max(shape, quiet);
+        let share = deletes_share(layout, column, whole);
+        let most = deletes_share_max(layout, quiet);
         if share > most && column.is_free(whole) {
-            offer(bottom(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
+            offer(to_oldest(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
         }
-        if let Some(runs) = asked(shape, number, column) {
-            let manual = bottom(Reason::Manual, runs, MANUAL_SCORE);
-            best = Some(or_asked(best, manual, is_roomy));
+        if let Some(runs) = manual_runs(layout, number, column) {
+            let manual = to_oldest(Reason::Manual, runs, MANUAL_SCORE);
+            best = Some(more_urgent(best, manual, is_roomy));
         }
         if quiet
             && best.is_none()
-            && let Some(candidate) = settled(shape, number, column)
+            && let Some(candidate) = settle_candidate(layout, number, column)
         {
             best = Some(candidate);
         }
+        invariant!(
+            best.is_none_or(|best| best.score.is_finite() && best.runs.newest <= best.runs.oldest),
+            "a candidate has a finite score and a newest run no older than its oldest"
+        );
         found.extend(best);
     }
     found
 }
 
-/// The more urgent of `best` and `asked`, which a user asked for. What is merged with all of that is not
-/// merged by itself before, where there is space for all of it: it would be written twice. Where there is
-/// not, long tables of newer runs, held until the last slice is merged, would take what slices need.
-fn or_asked(best: Option<Candidate>, asked: Candidate, is_roomy: bool) -> Candidate {
-    let holds = |it: Runs| asked.runs.newest <= it.newest && it.oldest <= asked.runs.oldest;
+/// The more urgent of `best` and the manual compaction of a column. If there is room to merge everything, a
+/// merge that the manual compaction includes is not done first, because its data would be written twice. If
+/// there is not, it is done first: long tables of newer runs, which are freed only with the last slice, would
+/// take the space that slices need.
+fn more_urgent(best: Option<Candidate>, manual: Candidate, is_roomy: bool) -> Candidate {
+    let holds = |it: Runs| manual.runs.newest <= it.newest && it.oldest <= manual.runs.oldest;
     match best {
         Some(best) if is_roomy && holds(best.runs) => {
-            Candidate { score: best.score.max(asked.score), ..asked }
+            Candidate { score: best.score.max(manual.score), ..manual }
         }
-        Some(best) if best.score >= asked.score => best,
-        _ => asked,
+        Some(best) if best.score >= manual.score => best,
+        _ => manual,
     }
 }
 
-/// What merging all of a column gives back, as far as is known, bytes.
-pub(super) fn reclaimed(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
-    let superseded = (column.weight() - column.oldest_weight()) as f64 * shape.summary.superseding;
+/// Bytes freed by merging the whole column, as far as is known.
+pub(super) fn reclaimed(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
+    let superseded =
+        (column.live_bytes() - column.oldest_live_bytes()) as f64 * layout.summary.superseding;
     let known: u64 = column.cells.iter().map(Cell::garbage).sum();
     superseded + known as f64
 }
 
-/// The same for each byte that the column holds.
-pub(super) fn gain(shape: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
-    let all = column.weight();
-    if all == 0 { 0.0 } else { reclaimed(shape, column) / all as f64 }
+/// Bytes freed by merging the whole column, per byte that it holds.
+pub(super) fn gain(layout: &TreeLayout<'_>, column: &Column<'_>) -> f64 {
+    let all = column.live_bytes();
+    if all == 0 { 0.0 } else { reclaimed(layout, column) / all as f64 }
 }
 
-/// Whether merging cells gives something back: of several what is superseded, of one that was cut
-/// what its file still holds and nobody reads, or what it holds itself and nobody reads any more.
+/// Whether merging `cells` frees anything: of several cells, the superseded versions; of a single cell, the
+/// unused bytes of its file and the versions that no read needs.
 pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
     match cells {
         [] => false,
@@ -222,21 +143,22 @@ pub(super) fn is_reducible(cells: &[Cell<'_>]) -> bool {
     }
 }
 
-/// The share of deletes that a column may have.
-pub(super) fn deletes_share_max(shape: &TreeLayout<'_>, quiet: bool) -> f64 {
-    shape.options.deletes_share / if quiet { 4.0 } else { 1.0 }
+/// The share of tombstones above which a column is merged.
+pub(super) fn deletes_share_max(layout: &TreeLayout<'_>, quiet: bool) -> f64 {
+    layout.options.deletes_share / if quiet { 4.0 } else { 1.0 }
 }
 
-/// The share of entries that are deletes, or expired, which a merge down to the oldest run drops.
-pub(super) fn deletes_share(shape: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> f64 {
+/// The share of a column's entries that are tombstones or expired, which a merge down to the oldest run
+/// drops.
+pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> f64 {
     let (mut entries, mut deletes) = (0.0, 0.0);
     for cell in column.within(runs) {
         let file = &cell.piece.file;
         let part = cell.bytes as f64 / file.bytes.max(1) as f64;
         entries += file.entries as f64 * part;
-        if cell.piece.is_expired(shape.summary.now_ms) {
+        if cell.piece.is_expired(layout.summary.now_ms) {
             deletes += file.entries as f64 * part;
-        } else if file.seqno_max <= shape.summary.readers.oldest() {
+        } else if file.seqno_max <= layout.summary.readers.oldest() {
             let ranges = file.range_deletes as f64 * RANGE_DELETE_WEIGHT;
             deletes += (file.deletes as f64 + ranges) * part;
         }
@@ -244,18 +166,22 @@ pub(super) fn deletes_share(shape: &TreeLayout<'_>, column: &Column<'_>, runs: R
     if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
 }
 
-/// The fullest level of a column, if it is due: full, or worth merging to those who read.
-fn tiered(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
-    let options = shape.options;
+/// A merge of the column's fullest level, if it is full or worth merging for readers.
+fn tiered_candidate(
+    layout: &TreeLayout<'_>,
+    number: usize,
+    column: &Column<'_>,
+) -> Option<Candidate> {
+    let options = layout.options;
     let fanout = options.fanout.max(2);
     let free = |run| column.is_free(Runs { newest: run, oldest: run });
-    // A busy or damaged cell ends a group: nothing is merged past it.
+    // A busy or damaged cell ends a group, because no merge passes it.
     let groups = column.cells.chunk_by(|a, b| a.level == b.level && free(a.run) && free(b.run));
     let (group, score, reason) = groups
-        .map(|group| of_one_length(shape, group))
+        .map(|group| without_outsized(layout, group))
         .filter_map(|group| match group.len() {
             runs if runs >= fanout => Some((group, runs as f64 / fanout as f64, Reason::Runs)),
-            runs if runs >= 2 && is_worth_merging(shape, group) => {
+            runs if runs >= 2 && is_worth_merging(layout, group) => {
                 Some((group, READS_SCORE, Reason::Reads))
             }
             _ => None,
@@ -264,58 +190,69 @@ fn tiered(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<
     let group = group.get(group.len().saturating_sub(options.runs_max.max(2))..)?;
     let (first, last) = (group.first()?, group.last()?);
     let (runs, level) = (Runs { newest: first.run, oldest: last.run }, last.level);
-    let gain = gain(shape, column);
+    let gain = gain(layout, column);
     column.is_free(runs).then_some(Candidate {
         column: number,
         runs,
         reason,
-        bottom: false,
+        to_oldest: false,
         level,
         score,
         gain,
     })
 }
 
-/// Whether the runs of `group`, which are of one level, cost readers more than merging them takes. Whole runs
-/// are held against all reads: both are spread over the same keys.
-fn is_worth_merging(shape: &TreeLayout<'_>, group: &[Cell<'_>]) -> bool {
-    let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
+/// Whether the runs of `group`, all of one level, cost readers more time than merging them takes. Whole runs
+/// are compared with all reads of the keyspace, because both spread over the same keys.
+fn is_worth_merging(layout: &TreeLayout<'_>, group: &[Cell<'_>]) -> bool {
+    let length = |cell: &Cell<'_>| layout.run_bytes.get(cell.run).copied().unwrap_or(0);
     let bytes = group.iter().map(length).sum();
-    shape.summary.demand.pays(group.len(), bytes, shape.options.fanout.max(2))
+    layout.summary.demand.is_worthwhile(group.len(), bytes, layout.options.fanout.max(2))
 }
 
-/// The cells of a level in one column, but for the oldest where its run is far longer than the others'.
-/// Tables written in order, or ingested, sink to the oldest run as they are, and keep the level of what a
-/// flush wrote: merged with a dozen of those, all of them would be written anew for next to nothing. Whole
-/// runs are compared, since what a table has in one column is a rough guess; where the oldest is short
-/// just here, the slice takes it in all the same.
-fn of_one_length<'a, 'b>(shape: &TreeLayout<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
-    let length = |cell: &Cell<'_>| shape.run_bytes.get(cell.run).copied().unwrap_or(0);
+/// The cells of one level in a column, without the oldest if its run is far longer than the others. Tables
+/// written in key order, or ingested, move to the oldest run and keep the level of a flushed table; merging a
+/// dozen flushed tables with them would rewrite all of them for little. Whole runs are compared, because a
+/// table's bytes in one column are a rough estimate; if the oldest run is short in this column, the slice
+/// includes it anyway.
+fn without_outsized<'a, 'b>(layout: &TreeLayout<'_>, group: &'a [Cell<'b>]) -> &'a [Cell<'b>] {
+    let length = |cell: &Cell<'_>| layout.run_bytes.get(cell.run).copied().unwrap_or(0);
     let Some((oldest, newer)) = group.split_last() else { return group };
     let above: u64 = newer.iter().map(length).sum();
     if length(oldest) > above.saturating_mul(OUTSIZED) { newer } else { group }
 }
 
-/// The runs of a column that a user asked to be merged.
-pub(super) fn asked(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Runs> {
-    let manual = shape.summary.manual.as_ref()?;
-    let oldest = shape.summary.runs.len().checked_sub(1)?;
-    let (from, to) = (shape.columns.edges.get(number)?, shape.columns.edges.get(number + 1)?);
+/// The runs of a column that the manual compaction includes, if they are due and free.
+pub(super) fn manual_runs(
+    layout: &TreeLayout<'_>,
+    number: usize,
+    column: &Column<'_>,
+) -> Option<Runs> {
+    let manual = layout.summary.manual.as_ref()?;
+    let oldest = layout.summary.runs.len().checked_sub(1)?;
+    let (from, to) = (layout.columns.edges.get(number)?, layout.columns.edges.get(number + 1)?);
     if *to <= Edge::Key(&manual.first) || Edge::of_end(manual.end.as_ref()) <= *from {
         return None;
     }
-    let newest = shape.summary.runs.partition_point(|run| run.id > manual.newest);
+    let newest = layout.summary.runs.partition_point(|run| run.id > manual.newest);
+    if newest > oldest {
+        return None;
+    }
     let runs = Runs { newest, oldest };
     let cells = column.within(runs);
     let is_due = is_reducible(cells)
         || cells.iter().any(|cell| cell.superseded > 0)
-        || deletes_share(shape, column, runs) > 0.0;
-    (newest <= oldest && is_due && column.is_free(runs)).then_some(runs)
+        || deletes_share(layout, column, runs) > 0.0;
+    (is_due && column.is_free(runs)).then_some(runs)
 }
 
-/// The newest runs of a column that is too high for a tree that nobody writes to.
-fn settled(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option<Candidate> {
-    let over = column.cells.len().checked_sub(shape.options.settled_runs.max(1))?;
+/// A merge of the column's newest runs, if a settled tree has fewer.
+fn settle_candidate(
+    layout: &TreeLayout<'_>,
+    number: usize,
+    column: &Column<'_>,
+) -> Option<Candidate> {
+    let over = column.cells.len().checked_sub(layout.options.settled_runs.max(1))?;
     let last = column.cells.get(over).filter(|_| over > 0)?;
     let (runs, level) = (Runs { newest: column.cells.first()?.run, oldest: last.run }, last.level);
     if !column.is_free(runs) {
@@ -323,36 +260,36 @@ fn settled(shape: &TreeLayout<'_>, number: usize, column: &Column<'_>) -> Option
     }
     let (score, gain) = (0.5, over as f64);
     let reason = Reason::Settle;
-    Some(Candidate { column: number, runs, reason, bottom: false, level, score, gain })
+    Some(Candidate { column: number, runs, reason, to_oldest: false, level, score, gain })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use super::super::tests::{table, tree};
-    use super::super::{Demand, Options, Summary};
+    use super::super::{Demand, ManualRange, Options, Plan, Summary};
     use super::*;
     use crate::plan;
 
-    /// Twelve flushed tables over what was loaded in order, `bytes` of it.
+    /// The candidate for twelve flushed tables over `bytes` that were loaded in key order.
     fn over_a_load(bytes: u64) -> Runs {
         let mut runs: Vec<_> = (2..14).map(|id| vec![table(16 - id, 0, "a", "z", 10)]).collect();
         runs.push(vec![table(1, 0, "a", "m", bytes / 2), table(2, 0, "m", "z", bytes / 2)]);
         let summary = Summary { superseding: 0.0, ..tree(runs) };
         let options = Options::default();
-        let shape = TreeLayout::new(&summary, &options);
-        candidates(&shape, false).iter().find(|it| it.reason == Reason::Runs).unwrap().runs
+        let layout = TreeLayout::new(&summary, &options);
+        candidates(&layout, false).iter().find(|it| it.reason == Reason::Runs).unwrap().runs
     }
 
     #[test]
-    fn a_load_in_order_is_not_written_anew_with_a_dozen_short_tables() {
+    fn a_load_in_key_order_is_not_merged_with_a_dozen_short_tables() {
         assert_eq!(over_a_load(10_000), Runs { newest: 0, oldest: 11 });
         assert_eq!(over_a_load(200), Runs { newest: 0, oldest: 12 }, "as long as these: it is");
     }
 
-    /// A full level is merged with all that a user asked for, once, and not by itself before.
+    /// A full level is merged once, together with the manual compaction, and not by itself before.
     #[test]
-    fn what_was_asked_for_is_not_merged_twice() {
+    fn a_full_level_is_merged_once_with_the_manual_compaction() {
         let mut runs: Vec<_> =
             (0..30).map(|id| vec![table(31 - id, 0, "a", "z", 1 << 20)]).collect();
         runs.push(vec![table(1, 3, "a", "z", 1 << 30)]);
@@ -366,7 +303,7 @@ mod tests {
             panic!("none")
         };
         assert_eq!((merge.reason, merge.inputs.len(), merge.oldest), (Reason::Manual, 31, true));
-        // What came later is not waited for: the level is merged as ever.
+        // The manual compaction excludes later runs, so the level is merged as usual.
         let manual = Some(ManualRange { first: "a".into(), end: None, newest: full.runs[20].id });
         let Some(Plan::Merge(merge)) = plan::plan(&Summary { manual, ..full }, &options) else {
             panic!("none")
@@ -374,9 +311,9 @@ mod tests {
         assert_eq!(merge.reason, Reason::Runs);
     }
 
-    /// What is scanned much and hardly written to has its short runs merged, and keeps its long ones.
+    /// In a keyspace with many scans and few writes, short runs are merged and long ones are kept.
     #[test]
-    fn readers_have_a_level_merged_before_it_is_full() {
+    fn scans_merge_a_level_before_it_is_full() {
         let mut runs: Vec<_> =
             (0..6).map(|id| vec![table(10 + id, 0, "a", "z", 1 << 20)]).collect();
         runs.extend((0..2).map(|id| vec![table(20 + id, 1, "a", "z", 4 << 30)]));

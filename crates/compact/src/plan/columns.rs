@@ -1,15 +1,15 @@
-//! A tree cut in columns: ranges of keys in which the same pieces lie one above the other.
+//! A tree divided into columns: key ranges in which the same pieces overlap.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use base::TableId;
+use base::{TableId, invariant};
 use bytes::Bytes;
 
 use super::{Piece, Summary};
 use crate::Horizon;
 
-/// Where a column begins or ends. A key is before the end of all keys.
+/// A boundary between columns. `End` orders after every key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Edge<'a> {
     Key(&'a [u8]),
@@ -22,39 +22,39 @@ impl<'a> Edge<'a> {
     }
 }
 
-/// What one piece has in one column.
+/// The part of one piece in one column. All byte counts are estimates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell<'a> {
-    /// The position of its run: 0 is the newest.
+    /// Index of the run; 0 is the newest.
     pub(super) run: usize,
     pub(super) piece: &'a Piece,
-    /// About its bytes in this column: what a merge reads and writes of it.
+    /// Bytes of the piece in this column: a merge reads and rewrites them.
     pub(super) bytes: u64,
-    /// About the bytes of the long values that it points at from here: what a merge lets go beside its
-    /// own where they are superseded.
+    /// Bytes of the separated values that these entries point at: a merge that drops the pointers lets them
+    /// die.
     pub(super) values: u64,
-    /// About the bytes that go with these: of its file, in no piece any more.
+    /// Share of the bytes that the file still holds but no piece uses.
     pub(super) dead: u64,
-    /// Of `bytes` and `values`, about those of versions that nobody needs any more.
+    /// Share of `bytes` and `values` in versions that no read needs.
     pub(super) superseded: u64,
-    /// The piece's level, or that of a newer one above it where that is higher: levels only grow with
-    /// age, so that those of one level stand together.
+    /// The level of the piece, or of a newer piece above it if that is higher. So levels never fall with age,
+    /// and pieces of one level are adjacent.
     pub(super) level: u8,
 }
 
 impl Cell<'_> {
-    /// What it holds, wherever it lies, for all that is known of it alone.
-    pub(super) const fn weight(&self) -> u64 {
+    /// Bytes of content, separated values included, without known garbage.
+    pub(super) const fn live_bytes(&self) -> u64 {
         self.bytes.saturating_add(self.values).saturating_sub(self.superseded)
     }
 
-    /// What a merge of it frees, for all that is known of it alone.
+    /// Bytes that rewriting this cell alone frees.
     pub(super) const fn garbage(&self) -> u64 {
         self.dead.saturating_add(self.superseded)
     }
 }
 
-/// Positions of runs, newest to oldest, both included.
+/// A range of run indexes from newest to oldest, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Runs {
     pub(super) newest: usize,
@@ -67,12 +67,12 @@ impl Runs {
     }
 }
 
-/// One range of keys.
+/// One column.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Column<'a> {
-    /// Newest first.
+    /// The cells, newest first.
     pub(super) cells: Vec<Cell<'a>>,
-    /// Runs that jobs work in here, whether or not these hold anything here.
+    /// The runs of each job that works in this column, even if they hold nothing here.
     pub(super) busy: Vec<Runs>,
 }
 
@@ -81,40 +81,41 @@ impl<'a> Column<'a> {
         self.cells.iter().map(|cell| cell.bytes).sum()
     }
 
-    /// What it holds, long values and all.
-    pub(super) fn weight(&self) -> u64 {
-        self.cells.iter().map(Cell::weight).sum()
+    /// Bytes of content, separated values included, without known garbage.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.cells.iter().map(Cell::live_bytes).sum()
     }
 
-    /// What its oldest cell holds.
-    pub(super) fn oldest_weight(&self) -> u64 {
-        self.cells.last().map_or(0, Cell::weight)
+    /// Content of the oldest cell.
+    pub(super) fn oldest_live_bytes(&self) -> u64 {
+        self.cells.last().map_or(0, Cell::live_bytes)
     }
 
-    /// The cells of these runs: they stand together.
+    /// The cells of `runs`; they are adjacent.
     pub(super) fn within(&self, runs: Runs) -> &[Cell<'a>] {
+        debug_assert!(runs.newest <= runs.oldest, "{runs:?} holds no run");
         let from = self.cells.partition_point(|cell| cell.run < runs.newest);
         let to = self.cells.partition_point(|cell| cell.run <= runs.oldest);
         self.cells.get(from..to).unwrap_or_default()
     }
 
-    /// Whether a new job may have these runs here.
+    /// Whether a new job may take `runs` here: no job works on them, and no piece is damaged.
     pub(super) fn is_free(&self, runs: Runs) -> bool {
         !self.busy.iter().any(|busy| busy.overlaps(runs))
             && !self.within(runs).iter().any(|cell| cell.piece.damaged)
     }
 }
 
-/// The columns of a tree, in the order of their keys.
+/// All columns of a tree, ascending by key.
 #[derive(Clone, Debug)]
 pub(super) struct Columns<'a> {
-    /// Column `i` goes from edge `i` to edge `i + 1`.
+    /// Column `i` lies between edge `i` and edge `i + 1`.
     pub(super) edges: Vec<Edge<'a>>,
     pub(super) all: Vec<Column<'a>>,
 }
 
 impl<'a> Columns<'a> {
-    /// Columns of about `bytes_max` at most, where the tables tell where they can be cut.
+    /// Columns of at most about `bytes_max`, if the tables have split keys to cut at.
     pub(super) fn new(summary: &'a Summary, bytes_max: u64) -> Self {
         let mut edges = Vec::new();
         for piece in summary.runs.iter().flat_map(|run| &run.pieces) {
@@ -144,14 +145,14 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Gives each cell its part of what its file has in no piece any more: merging all that is left
-    /// of a file frees that too, so a series that cut it goes on beside where it was. Where a file
-    /// has too few splits to tell its pieces apart they share it: together they are not longer. And its
-    /// part of what the file holds for nobody any more.
+    /// Distributes each file's garbage over its cells. Rewriting all pieces of a file frees the bytes that no
+    /// piece uses, so each cell gets its share of them: a series of slices that cut a file then continues
+    /// beside its last cut. Each cell also gets its share of the versions that no read needs. If the pieces
+    /// of a file add up to more than the file, because it has too few split keys, they are scaled down.
     fn spread_garbage(&mut self, readers: &Horizon) {
         let mut live: HashMap<TableId, u64> = HashMap::new();
         for cell in self.all.iter().flat_map(|column| &column.cells) {
-            // A piece that seems to hold nothing keeps its file all the same.
+            // Even a piece that seems empty keeps its file.
             *live.entry(cell.piece.file.id).or_default() += cell.bytes.max(1);
         }
         for cell in self.all.iter_mut().flat_map(|column| &mut column.cells) {
@@ -164,14 +165,22 @@ impl<'a> Columns<'a> {
             let dead = u128::from(file.bytes.saturating_sub(live)) * u128::from(cell.bytes.max(1));
             cell.dead = u64::try_from(dead / u128::from(live.max(1))).unwrap_or(u64::MAX);
             let part = cell.bytes.max(1) as f64 / file.bytes.max(1) as f64;
+            invariant!(cell.bytes <= file.bytes, "a piece has no more bytes than its file");
             cell.superseded = (file.superseded.garbage(readers) as f64 * part).ceil() as u64;
         }
     }
 
-    /// Bytes that pieces hold, and those of their files that hold nothing.
+    /// Column `number`, of a candidate or a placed piece.
+    pub(super) fn get(&self, number: usize) -> Option<&Column<'a>> {
+        let column = self.all.get(number);
+        invariant!(column.is_some(), "a column that was seen exists");
+        column
+    }
+
+    /// Total content and total garbage of all cells, bytes.
     pub(super) fn live_and_dead(&self) -> (u64, u64) {
         let cells = self.all.iter().flat_map(|column| &column.cells);
-        cells.fold((0, 0), |(live, dead), cell| (live + cell.weight(), dead + cell.garbage()))
+        cells.fold((0, 0), |(live, dead), cell| (live + cell.live_bytes(), dead + cell.garbage()))
     }
 
     fn with_edges(summary: &'a Summary, mut edges: Vec<Edge<'a>>) -> Self {
@@ -188,12 +197,20 @@ impl<'a> Columns<'a> {
         let placed: Vec<_> = placed.collect();
         let mut all = Self::empty(edges.len().saturating_sub(1), placed.iter().map(|it| &it.2));
         for (run, piece, range) in placed {
+            invariant!(
+                range.start < range.end && range.end <= all.len(),
+                "every piece covers a column"
+            );
             let own = edges.get(range.start..=range.end).unwrap_or_default();
-            let marks = marks(piece, own);
+            let bytes_before = bytes_before(piece, own);
             let pointed = piece.file.value_bytes();
             let columns = all.get_mut(range).unwrap_or_default();
-            for (column, mark) in columns.iter_mut().zip(marks.windows(2)) {
+            for (column, mark) in columns.iter_mut().zip(bytes_before.windows(2)) {
                 let bytes = if let [from, to] = mark { to.saturating_sub(*from) } else { 0 };
+                invariant!(
+                    column.cells.last().is_none_or(|above| above.run < run),
+                    "a run has at most one piece in a column"
+                );
                 let part = bytes as f64 / piece.file.bytes.max(1) as f64;
                 let values = (pointed as f64 * part) as u64;
                 let above = column.cells.last().map_or(0, |cell| cell.level);
@@ -210,25 +227,34 @@ impl<'a> Columns<'a> {
             }
         }
         for area in &summary.busy {
+            invariant!(
+                area.oldest <= area.newest,
+                "the newest run of a job is no older than its oldest"
+            );
             let newest = summary.runs.partition_point(|run| run.id > area.newest);
             let oldest = summary.runs.partition_point(|run| run.id >= area.oldest);
-            // Its inputs are there until its outputs are; the oldest is the last not yet past it.
+            // A job's inputs remain until it is installed. `oldest` counts the runs that are not older than
+            // the job's oldest run, so the last of them is one before.
             let runs = Runs { newest, oldest: oldest.saturating_sub(1).max(newest) };
             let range = columns(&area.first, area.end.as_ref());
             for column in all.get_mut(range).unwrap_or_default() {
                 column.busy.push(runs);
             }
         }
+        invariant!(
+            all.is_empty() || edges.len() == all.len() + 1,
+            "every column lies between two edges"
+        );
         Self { edges, all }
     }
 
-    /// `columns` columns, each with room for a cell of every range that it lies in: columns that grow cell
-    /// by cell make an allocator's arena grow and shrink page by page.
+    /// `columns` empty columns, each with capacity for the cells of all ranges that cover it. Growing them
+    /// cell by cell would make the allocator's arena grow and shrink page by page.
     fn empty<'r>(
         columns: usize,
         ranges: impl Iterator<Item = &'r Range<usize>>,
     ) -> Vec<Column<'a>> {
-        // How many more ranges begin at a column than end before it.
+        // At each column: ranges that begin there minus ranges that end before it.
         let mut begun = vec![0_isize; columns + 1];
         for range in ranges {
             begun.get_mut(range.start).into_iter().for_each(|it| *it += 1);
@@ -237,6 +263,7 @@ impl<'a> Columns<'a> {
         let mut over = 0_isize;
         let cells = begun.into_iter().take(columns).map(|begun| {
             over += begun;
+            invariant!(over >= 0, "no more ranges end than began");
             usize::try_from(over).unwrap_or(0)
         });
         let column = |cells| Column { cells: Vec::with_capacity(cells), busy: Vec::new() };
@@ -244,23 +271,21 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A shorter file has less than ten splits: one for each partition of some hundred pages.
-pub(super) const SMALL_BYTES: u64 = 4 << 20;
-
-/// About the bytes of `piece`'s file before each of `edges`, the first and last of which are the
-/// piece's own. A small file has few splits; edges between two of them are taken to lie evenly there:
-/// what seems to hold nothing would be merged in slices as small. In larger ones they lie at the one
-/// before: keys may be far apart there, with nothing between them.
-fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
+/// Estimated bytes of `piece`'s file before each of `edges`; the first and last edge are the piece's own.
+///
+/// In a short file, which has few split keys, edges between two split keys are taken to be evenly spaced:
+/// otherwise some columns would seem empty, and slices would be sized by that. In a long file such edges are
+/// taken to lie at the split key before them, because keys may be far apart there with nothing in between.
+fn bytes_before(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
     let file = &piece.file;
-    let mut marks: Vec<u64> = Vec::with_capacity(edges.len());
-    let few = file.bytes < SMALL_BYTES;
+    let mut bytes_before: Vec<u64> = Vec::with_capacity(edges.len());
+    let few = file.is_short();
     let mut before = (None, 0);
     let splits = file.splits.iter().map(|(key, bytes)| (Some(Edge::Key(key)), *bytes));
     for (to, bytes) in splits.chain([(None, file.bytes)]) {
-        let rest = edges.get(marks.len()..).unwrap_or_default();
+        let rest = edges.get(bytes_before.len()..).unwrap_or_default();
         let within = rest.partition_point(|edge| to.is_none_or(|to| *edge < to));
-        // The first edge lies where the file begins, or at the split itself; the last where it ends.
+        // The first edge lies at the start of the file or at the split key itself; the last lies at the end.
         let at_start = before.0.is_none() || before.0 == rest.first().copied();
         let steps = (within + 1).saturating_sub(usize::from(at_start) + usize::from(to.is_none()));
         let (all, steps) = (u128::from(bytes.saturating_sub(before.1)), steps.max(1) as u128);
@@ -270,8 +295,10 @@ fn marks(piece: &Piece, edges: &[Edge<'_>]) -> Vec<u64> {
             before.1 + (all * number / steps) as u64
         };
         let first = usize::from(!at_start);
-        marks.extend((first..first + within).map(step));
+        bytes_before.extend((first..first + within).map(step));
         before = (to, bytes);
     }
-    marks
+    invariant!(bytes_before.len() == edges.len(), "every edge of a piece has its bytes");
+    debug_assert!(bytes_before.is_sorted(), "bytes ascend with the edges: {bytes_before:?}");
+    bytes_before
 }

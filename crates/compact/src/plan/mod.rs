@@ -1,51 +1,59 @@
-//! Planning: which tables should be merged next, as a pure function of a summary of the tree.
+//! The compaction planner: a pure function from a summary of the tree to the next compaction.
 //!
-//! The engine makes a [`Summary`] of a keyspace whenever something changed, asks [`plan`] what to do
-//! next and does it; several jobs may run at once, each in its own [`Area`]. Nothing here reads a
-//! clock or draws a random number: the same summary gives the same plan.
+//! The engine makes a [`Summary`] of a keyspace when something changed, asks [`plan`] for the next action and
+//! runs it. Several jobs may run at once, each in its own [`Area`]. The planner reads no clock and draws no
+//! random number: equal summaries give equal plans. Any thread may call it.
 //!
-//! # The model
-//! A tree is runs, ordered by age; tables of one run do not overlap, and where two runs overlap the
-//! newer holds the newer versions (I4). A merge takes one rectangle, the pieces of age-contiguous runs
-//! within a range of keys, and puts its outputs in the oldest of these runs. So a merge of two large
-//! runs is a series of small jobs, *slices*, each of which is worth having; an interrupted series goes
-//! on where it was, and no job needs the free space of a whole run.
+//! # Model
+//! A tree is a list of runs ordered by age. Tables of one run do not overlap. If two runs overlap, the newer
+//! one holds the newer versions (I4). A merge takes one rectangle, the pieces of age-contiguous runs within a
+//! key range, and writes its outputs to the oldest of these runs. So two large runs are merged by a series of
+//! small jobs, called *slices*. Each slice is useful by itself, an interrupted series continues later, and no
+//! job needs the free space of a whole run.
 //!
-//! # The policy
-//! The planner looks at the tree in *columns*: ranges of keys in which the same pieces lie one above
-//! the other. A get looks through one column, so a column is what has to stay low. Runs are tiered:
-//! where a column holds [`Options::fanout`] pieces of one level they become one of the next; a run far longer
-//! than the others of its level is none of it. It is merged before where readers gain more by it than it
-//! takes ([`Demand`]). The space
-//! that superseded versions take is bounded apart from it: where the tree takes more than
-//! [`Options::space_max`] times its content, the columns beside each other that give most back for what
-//! it costs are merged down to the oldest run. Merging column after column keeps the tree at half the
-//! space of one that merges whole runs at the same cost, since only the next column holds the full share
-//! of garbage and the last one none. What was kept for snapshots is garbage of the table that holds it once
-//! no snapshot needs any of it ([`Superseded`]), and content before. A tree that nobody writes to goes on,
-//! in small steps, to a settled shape of few runs ([`Options::settled_runs`]). docs/performance.md has the
-//! shapes that were compared.
+//! # Policy
+//! The planner divides the key space into *columns*: key ranges in which the same pieces overlap. A get
+//! searches one column, so the planner bounds the number of pieces in each column. It has these reasons to
+//! merge ([`Reason`]):
 //!
-//! Related: tiering, leveling and lazy leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018);
-//! more filter bits for smaller runs are "Monkey" (Dayan et al., 2017); choosing by what a byte of
-//! work gives back is the cleaner of "LFS" (Rosenblum and Ousterhout, 1991).
+//! - Runs: compaction is tiered. If a column holds [`Options::fanout`] pieces of one level, they are merged
+//!   into one piece of the next level. A run far longer than the others of its level is left out.
+//! - Reads: a level is merged before it is full if that saves readers more time than the merge takes
+//!   ([`Demand`]).
+//! - Space: if the tree takes more than [`Options::space_max`] times its live content, the adjacent columns
+//!   that free most for their cost are merged down to the oldest run. Merging column after column needs half
+//!   the space of merging whole runs at the same cost: only the next column holds its full share of garbage,
+//!   and the column merged last holds none. Versions kept for a snapshot count as content while a snapshot
+//!   needs any of them in their table, and as garbage afterwards ([`Superseded`]).
+//! - Deletes, Values: a column holds many tombstones or expired entries; a value file is mostly dead.
+//! - Settle: a tree without writes is merged in small steps until it has few runs
+//!   ([`Options::settled_runs`]).
+//! - Manual: a user asked for it.
+//!
+//! docs/performance.md compares this tree shape with others. Related work: tiering, leveling and lazy
+//! leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018); newer, smaller runs get more filter bits
+//! as in "Monkey" (Dayan et al., 2017); choosing by space freed per byte of work is the cleaner of "LFS"
+//! (Rosenblum and Ousterhout, 1991).
 //!
 //! # Cost
-//! O(pieces x depth) time and memory: a few milliseconds for a thousand tables of which few lie over each
-//! other, some 25 on a busy machine for 600 that lie forty deep.
+//! O(pieces x depth) time and memory: a few milliseconds for a thousand tables with little overlap, about 25
+//! ms on a busy machine for 600 tables that overlap forty deep.
 
 mod action;
 mod candidate;
 mod columns;
+mod cut_files;
+mod debt;
 mod demand;
 mod options;
-mod place;
+mod pick;
+mod placed;
 mod slice;
 mod summary;
-mod thin;
 mod tree_layout;
+mod trivial;
 mod turnover;
-mod values;
+mod value_files;
 mod window;
 
 #[cfg(test)]
@@ -58,21 +66,22 @@ mod window;
 mod tests;
 
 pub use action::{Merge, Move, Plan, Reason};
-pub use demand::{Counted, Demand, DemandMeter};
+pub use debt::Debt;
+pub use demand::{Demand, DemandMeter, UsageCounters};
 pub use options::{Options, filter_bits};
 pub use summary::{
     Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,
 };
-pub use tree_layout::{Debt, TreeLayout};
+pub use tree_layout::TreeLayout;
 pub use turnover::Turnover;
 
-/// What to do next with the tree, if anything.
+/// The next action for the tree; `None` if there is nothing to do now.
 #[must_use]
 pub fn plan(summary: &Summary, options: &Options) -> Option<Plan> {
     TreeLayout::new(summary, options).plan()
 }
 
-/// What is left to do until the tree is settled.
+/// The compaction debt: the work left until the tree is settled.
 #[must_use]
 pub fn debt(summary: &Summary, options: &Options) -> Debt {
     TreeLayout::new(summary, options).debt()

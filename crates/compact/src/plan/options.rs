@@ -1,24 +1,25 @@
-//! The numbers of the policy. Found by measuring shapes: docs/performance.md.
+//! Parameters of the planner's policy, chosen by measuring tree shapes: docs/performance.md.
 
-/// What shape the tree is kept in.
+/// The tree shape that the planner aims for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Pieces of one level in a column that are merged into one of the next.
+    /// Pieces of one level in a column that trigger a merge into the next level.
     pub fanout: usize,
-    /// The most pieces in a column of a settled tree.
+    /// Most pieces in a column of a settled tree.
     pub settled_runs: usize,
-    /// Stored bytes over the content's, in a tree that is written to.
+    /// Space amplification that triggers merges in a tree with writes: stored bytes over live bytes.
     pub space_max: f64,
-    /// Stored bytes over the content's, in a settled tree, if all that newer runs hold were garbage.
+    /// Space amplification of a settled tree: stored bytes over bytes in the oldest runs, as if all newer
+    /// runs were garbage.
     pub settled_space: f64,
-    /// The share of deletes among the entries of a column above which it is merged down.
+    /// Share of tombstones among a column's entries that triggers a merge.
     pub deletes_share: f64,
-    /// The share of a value file that is dead above which it is collected.
+    /// Share of dead bytes in a value file above which it is collected.
     pub dead_values_max: f64,
-    /// About how much one job takes in, bytes, of a tree of up to 64 times as much; of a larger one a 64th,
-    /// up to eight times as much, so that tables and jobs do not become too many.
+    /// Approximate input bytes of one job in a tree of up to 64 times as many. In a larger tree a job takes
+    /// 1/64 of it, but at most eight times this, which bounds the number of tables and jobs.
     pub slice_bytes: u64,
-    /// The most runs one job takes in.
+    /// Most input runs of one job.
     pub runs_max: usize,
 }
 
@@ -37,26 +38,26 @@ impl Default for Options {
     }
 }
 
-/// Filter bits for each key of a run: a missing key asks every filter of its column, so the few keys of
-/// newer runs get more bits than the many of the oldest ("Monkey", Dayan et al., 2017).
+/// Filter bits per key of an output. A get of a missing key asks every filter in its column, so the few keys
+/// of newer runs get more bits than the many keys of the oldest run ("Monkey", Dayan et al., 2017).
 ///
-/// `oldest`: nothing older lies below.
+/// `oldest`: no older piece lies below.
 #[must_use]
 pub fn filter_bits(oldest: bool) -> f32 {
-    // Ribbon filters: 0.3 % and 0.03 % false positives.
+    // Ribbon filters with false-positive rates of 0.3 % and 0.03 %.
     if oldest { 9.0 } else { 12.0 }
 }
 
 impl Options {
-    /// About how much one job of a tree of `bytes` takes in, bytes.
+    /// Approximate input bytes of one job in a tree of `bytes`.
     pub(super) fn slice_of(&self, bytes: u64) -> u64 {
         let least = self.slice_bytes.max(1);
         (bytes / 64).clamp(least, least.saturating_mul(8))
     }
 }
 
-/// The longest table, bytes, where jobs take in `slice`: above the oldest run a quarter as long, so
-/// that a slice leaves little behind of the files that it cuts.
+/// Maximum table length for slices of `slice` bytes. Tables above the oldest run are a quarter as long, so
+/// that a slice leaves little of the files at its ends.
 pub(super) fn table_bytes(slice: u64, oldest: bool) -> u64 {
     (slice / if oldest { 2 } else { 8 }).max(1)
 }

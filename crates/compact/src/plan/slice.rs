@@ -1,34 +1,37 @@
-//! Makes a job of a candidate: a slice of a series of merges, not more than fits.
+//! Turns a candidate into a merge: one slice of a series, no larger than the free space allows.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use base::RunId;
+use base::{RunId, invariant};
 use bytes::Bytes;
 
 use super::action::{Merge, Reason};
-use super::candidate::{Candidate, asked, deletes_share, deletes_share_max, gain, is_reducible};
+use super::candidate::{
+    Candidate, deletes_share, deletes_share_max, gain, is_reducible, manual_runs,
+};
 use super::columns::{Cell, Column, Edge, Runs};
 use super::options::{filter_bits, table_bytes};
 use super::tree_layout::TreeLayout;
 use super::{Options, Piece, window};
 
-/// A column that holds at most such a part of the candidate's goes with its series, whatever it holds:
-/// between two tables of an older run lies next to nothing of newer ones. A slice that ended there would
-/// be as long as one table, and leave pieces behind into which everybody looks who scans.
+/// A column with at most this part of the candidate's input bytes always belongs to the slice. Between two
+/// tables of an older run, the newer runs hold almost nothing: a slice that ended there would be as long as
+/// one table, and would leave small pieces that every scan has to search.
 const GAP_PART: u64 = 64;
 
-/// The merge of `candidate`'s runs in its column and those beside it; none where it finds no room.
-pub(super) fn grow(shape: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
-    let columns = &shape.columns.all;
-    let gap = taken(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
+/// The merge of `candidate`'s runs in its column and in adjacent columns; `None` if there is no room for it.
+pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
+    let columns = &layout.columns.all;
+    let gap = input_bytes(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
     let wanted = |number: usize| {
         columns.get(number).is_some_and(|column| match candidate.reason {
-            // Whatever it gives back: it is asked for, here and no further.
-            Reason::Manual => asked(shape, number, column) == Some(candidate.runs),
-            _ => wants(shape, column, candidate, gap),
+            // Manual compaction takes every column of its range and no other, whatever a merge there frees.
+            Reason::Manual => manual_runs(layout, number, column) == Some(candidate.runs),
+            _ => belongs_to_slice(layout, column, candidate, gap),
         })
     };
-    // Columns to the left that want the same come first: a series goes from left to right.
+    // A series goes from left to right, so the slice begins with the leftmost column that belongs to it.
     let mut from = candidate.column;
     while from.checked_sub(1).is_some_and(wanted) {
         from -= 1;
@@ -37,82 +40,74 @@ pub(super) fn grow(shape: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merg
     while wanted(to) {
         to += 1;
     }
-    // Columns at the ends in which there is nothing are no part of it.
-    let is_used = |column: &Column<'_>| taken(column, candidate.runs) > 0;
+    // Columns without inputs at either end are left out.
+    let is_used = |column: &Column<'_>| input_bytes(column, candidate.runs) > 0;
     let region = columns.get(from..to)?;
     to = from + region.iter().rposition(is_used)? + 1;
     from += region.iter().position(is_used)?;
-    let room = shape.room();
-    let most = shape.slice.min(room);
-    let end = cut(columns.get(from..to)?, candidate.runs, most)? + from;
-    let runs = with_small(shape, columns.get(from..end)?, candidate.runs);
-    // Never beyond the columns that were found free for all of the runs.
-    let end = cut(columns.get(from..end)?, runs, most)? + from;
-    let (from, end) = with_whole_pointers(columns, runs, (from, end), most);
-    let region = columns.get(from..end)?;
-    // A column is the least there is, wherever it cannot be cut; without the space for it, none.
-    let bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
-    if bytes > room {
+    let room = layout.room();
+    let most = layout.slice_bytes.min(room);
+    let end = from + columns_in_slice(columns.get(from..to)?, candidate.runs, most);
+    let runs = include_small_older_runs(layout, columns.get(from..end)?, candidate.runs);
+    // Cut again: the slice must not exceed the columns that were found free for all of `runs`.
+    let end = from + columns_in_slice(columns.get(from..end)?, runs, most);
+    invariant!(from < end, "a slice has a column");
+    let slice = include_whole_pointer_tables(columns, runs, from..end, most);
+    // The slice has at least one column; if even that has no room, there is no merge.
+    let inputs = columns.get(slice.clone())?.iter().map(|column| input_bytes(column, runs));
+    if inputs.sum::<u64>() > room {
         return None;
     }
-    make(
-        shape,
-        candidate.reason,
-        runs,
-        region,
-        (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?),
-    )
+    build_merge(layout, candidate.reason, runs, slice)
 }
 
-/// The merge of `whole` columns that gives most back for what it costs; none where there is no room for any.
-pub(super) fn reclaim(shape: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
-    let columns = &shape.columns.all;
-    let room = shape.room_to_free();
-    let window = window::best(shape, whole, room)?;
-    let most = shape.slice.min(room);
-    let (from, end) = with_whole_pointers(columns, whole, (window.start, window.end), most);
-    let edges = (*shape.columns.edges.get(from)?, *shape.columns.edges.get(end)?);
-    make(shape, Reason::Space, whole, columns.get(from..end)?, edges)
+/// The merge down to the oldest run that frees most for its cost; `None` if there is no room for any.
+pub(super) fn space_merge(layout: &TreeLayout<'_>, whole: Runs) -> Option<Merge> {
+    let columns = &layout.columns.all;
+    let room = layout.room_to_free();
+    let window = window::best(layout, whole, room)?;
+    let most = layout.slice_bytes.min(room);
+    let slice = include_whole_pointer_tables(columns, whole, window, most);
+    build_merge(layout, Reason::Space, whole, slice)
 }
 
-/// The merge of two runs in one column that gives most back for each byte it costs: where there is no
-/// space for whole columns.
-pub(super) fn pair(shape: &TreeLayout<'_>) -> Option<Merge> {
-    let room = shape.room_to_free();
-    let columns = shape.columns.all.iter().enumerate();
+/// The merge of two adjacent runs in one column that frees most per byte: for when whole columns have no
+/// room.
+pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
+    let room = layout.room_to_free();
+    let columns = layout.columns.all.iter().enumerate();
     let pairs = columns.flat_map(|(number, column)| {
         column.cells.windows(2).filter_map(move |cells| {
             let [newer, older] = cells else { return None };
             let (runs, bytes) =
                 (Runs { newest: newer.run, oldest: older.run }, newer.bytes + older.bytes);
             let fits = newer.bytes > 0 && bytes <= room && column.is_free(runs);
-            let given = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
-            let gain = given as f64 / bytes as f64;
+            let freed = newer.bytes.min(older.bytes) + newer.garbage() + older.garbage();
+            let gain = freed as f64 / bytes as f64;
             fits.then_some((number, runs, gain))
         })
     });
     let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
-    let edges = (*shape.columns.edges.get(number)?, *shape.columns.edges.get(number + 1)?);
-    make(shape, Reason::Space, runs, shape.columns.all.get(number..=number)?, edges)
+    build_merge(layout, Reason::Space, runs, number..number + 1)
 }
 
-/// How many of the columns make one slice of about `most` bytes.
-fn cut(columns: &[Column<'_>], runs: Runs, most: u64) -> Option<usize> {
-    let total: u64 = columns.iter().map(|column| taken(column, runs)).sum();
-    // What is left for the next slice should not be too little to be worth a job.
+/// The number of `columns` that make one slice of about `most` bytes.
+fn columns_in_slice(columns: &[Column<'_>], runs: Runs, most: u64) -> usize {
+    let total: u64 = columns.iter().map(|column| input_bytes(column, runs)).sum();
+    // Two slices of equal size, if the rest would be too small to be worth a job.
     let target = if total > most && total / 3 < most / 2 { total / 2 } else { most };
     let mut bytes = 0;
     let fitting = columns.iter().take_while(|column| {
-        bytes += taken(column, runs);
+        bytes += input_bytes(column, runs);
         bytes <= target
     });
-    Some(fitting.count().max(1).min(columns.len()))
+    fitting.count().max(1).min(columns.len())
 }
 
-/// With the older runs that are small beside what is merged: a run less, for little. The oldest is
-/// taken in while it is about as long, as far as it is superseded: what would become a run beside it
-/// would soon be merged again, with it, for the space.
-fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
+/// `runs` and the older runs that are small compared with them: including these saves a run at little cost.
+/// The oldest run is included up to about the same length, as far as it is superseded: otherwise the output
+/// would become a run beside it and soon be merged with it for space.
+fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
     let bytes = |runs: Runs| -> u64 {
         columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
     };
@@ -122,29 +117,32 @@ fn with_small(shape: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Run
         let cells = || columns.iter().flat_map(|column| column.within(older));
         let Some(next) = cells().map(|cell| cell.run).min() else { return wide };
         let is_oldest = cells().all(|cell| cell.run == next);
-        let part = if is_oldest { 1.5 * shape.summary.superseding } else { 0.0 };
+        let part = if is_oldest { 1.5 * layout.summary.superseding } else { 0.0 };
         let wider = Runs { newest: runs.newest, oldest: next };
         let length = bytes(Runs { newest: next, oldest: next });
         let is_small = length as f64 <= bytes(wide) as f64 * part.max(0.5);
         if !is_small || !columns.iter().all(|column| column.is_free(wider)) {
             return wide;
         }
+        invariant!(wider.oldest > wide.oldest, "a slice grows by older runs only");
         wide = wider;
     }
 }
 
-/// The columns `from` to `end` and those beside them into which tables of pointers reach. Such a table
-/// is short, so nobody can tell how much of it a cut leaves; and what it leaves pins the values that all
-/// of it points at. To write it anew costs next to nothing.
-fn with_whole_pointers(
+/// Widens the columns `from..end` to include the adjacent columns that its tables of pointers reach. Such a
+/// table is short, so a cut cannot be placed well; and the piece that a cut leaves keeps all values alive
+/// that the table points at. Rewriting it whole costs little.
+fn include_whole_pointer_tables(
     columns: &[Column<'_>],
     runs: Runs,
-    (mut from, mut end): (usize, usize),
+    slice: Range<usize>,
     most: u64,
-) -> (usize, usize) {
-    let region = columns.get(from..end).unwrap_or_default();
-    let mut bytes: u64 = region.iter().map(|column| taken(column, runs)).sum();
-    // Whether the column `next`, beside `edge`, is taken in.
+) -> Range<usize> {
+    invariant!(slice.end <= columns.len(), "a slice lies within the columns");
+    let region = columns.get(slice.clone()).unwrap_or_default();
+    let Range { start: mut from, mut end } = slice;
+    let mut bytes: u64 = region.iter().map(|column| input_bytes(column, runs)).sum();
+    // Whether column `next`, adjacent to column `edge`, is included.
     let mut joins = |edge: usize, next: Option<usize>| {
         let (Some(edge), Some(next)) = (columns.get(edge), next.and_then(|next| columns.get(next)))
         else {
@@ -154,7 +152,7 @@ fn with_whole_pointers(
             cell.piece.file.is_of_pointers()
                 && next.within(runs).iter().any(|other| std::ptr::eq(other.piece, cell.piece))
         };
-        let more = taken(next, runs);
+        let more = input_bytes(next, runs);
         let is_one = edge.within(runs).iter().any(reaches)
             && next.is_free(runs)
             && bytes.saturating_add(more) <= most;
@@ -167,16 +165,21 @@ fn with_whole_pointers(
     while joins(end.saturating_sub(1), Some(end)) {
         end += 1;
     }
-    (from, end)
+    from..end
 }
 
-fn taken(column: &Column<'_>, runs: Runs) -> u64 {
+fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
-/// Whether a column belongs to a candidate's slice; one of `gap` bytes does, unless the slice is for
-/// deletes or it holds what is of a deeper level.
-fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
+/// Whether a column belongs to a candidate's slice. One of at most `gap` input bytes does, except if the
+/// slice is for tombstones or the column holds a deeper level.
+fn belongs_to_slice(
+    layout: &TreeLayout<'_>,
+    column: &Column<'_>,
+    candidate: &Candidate,
+    gap: u64,
+) -> bool {
     let cells = column.within(candidate.runs);
     if !column.is_free(candidate.runs) {
         return false;
@@ -185,15 +188,15 @@ fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap
         return true;
     }
     if candidate.reason == Reason::Deletes {
-        let share = deletes_share(shape, column, candidate.runs);
-        return share >= deletes_share_max(shape, shape.summary.quiet) / 2.0;
+        let share = deletes_share(layout, column, candidate.runs);
+        return share >= deletes_share_max(layout, layout.summary.quiet) / 2.0;
     }
-    let is_gap = taken(column, candidate.runs) <= gap;
-    if candidate.bottom {
-        let gives = gain(shape, column) >= (candidate.gain / 2.0).min(shape.gain());
+    let is_gap = input_bytes(column, candidate.runs) <= gap;
+    if candidate.to_oldest {
+        let gives = gain(layout, column) >= (candidate.gain / 2.0).min(layout.gain());
         return is_gap || is_reducible(cells) && gives;
     }
-    let Options { fanout, settled_runs, .. } = *shape.options;
+    let Options { fanout, settled_runs, .. } = *layout.options;
     let fits = cells.iter().all(|cell| cell.level <= candidate.level);
     let enough = match candidate.reason {
         Reason::Settle => column.cells.len() > settled_runs,
@@ -203,25 +206,31 @@ fn wants(shape: &TreeLayout<'_>, column: &Column<'_>, candidate: &Candidate, gap
     fits && (is_gap || enough && cells.len() >= 2)
 }
 
-fn make(
-    shape: &TreeLayout<'_>,
+/// The merge of `runs` in the columns `slice`.
+fn build_merge(
+    layout: &TreeLayout<'_>,
     reason: Reason,
     runs: Runs,
-    region: &[Column<'_>],
-    (from, to): (Edge<'_>, Edge<'_>),
+    slice: Range<usize>,
 ) -> Option<Merge> {
-    let Edge::Key(first) = from else { return None };
-    let end = match to {
+    let region = layout.columns.all.get(slice.clone())?;
+    let (from, to) = (layout.columns.edges.get(slice.start)?, layout.columns.edges.get(slice.end)?);
+    let Edge::Key(first) = *from else { return None };
+    let end = match *to {
         Edge::Key(key) => Some(key),
         Edge::End => None,
     };
+    invariant!(
+        region.iter().all(|column| column.is_free(runs)),
+        "a slice takes only runs that no job works on and that are not damaged"
+    );
     let cells = || region.iter().flat_map(|column| column.within(runs));
-    // More runs than there is memory for are merged in turns, the newest first: they are short.
-    let most = shape.options.runs_max.max(2);
+    // More runs than a job has memory for are merged in turns, newest first, because newer runs are shorter.
+    let most = layout.options.runs_max.max(2);
     let numbers: BTreeSet<usize> = cells().map(|cell| cell.run).collect();
     if let Some(oldest) = numbers.iter().nth(most - 1).filter(|_| numbers.len() > most) {
         let runs = Runs { newest: runs.newest, oldest: *oldest };
-        return make(shape, reason, runs, region, (from, to));
+        return build_merge(layout, reason, runs, slice);
     }
     let into = cells().map(|cell| cell.run).max()?;
     let mut inputs: Vec<(RunId, Vec<Piece>)> = Vec::new();
@@ -229,9 +238,9 @@ fn make(
         let mut pieces: Vec<&Piece> =
             cells().filter(|cell| cell.run == number).map(|cell| cell.piece).collect();
         pieces.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        if let Some(run) = shape.summary.runs.get(number).filter(|_| !pieces.is_empty()) {
-            inputs
-                .push((run.id, pieces.into_iter().map(|piece| clip(piece, first, end)).collect()));
+        if !pieces.is_empty() {
+            let clipped = pieces.into_iter().map(|piece| clip(piece, first, end));
+            inputs.push((layout.run_id(number)?, clipped.collect()));
         }
     }
     let below = Runs { newest: into + 1, oldest: usize::MAX };
@@ -241,17 +250,17 @@ fn make(
         inputs,
         first: Bytes::copy_from_slice(first),
         end: end.map(Bytes::copy_from_slice),
-        level: level(shape, runs, region),
+        level: level(layout, runs, region),
         oldest,
         reason,
         bytes: cells().map(|cell| cell.bytes).sum(),
-        table_bytes: table_bytes(shape.slice, oldest),
+        table_bytes: table_bytes(layout.slice_bytes, oldest),
         filter_bits: filter_bits(oldest),
         collect: Vec::new(),
     })
 }
 
-/// The part of a piece from `first` on and before `end`.
+/// The part of `piece` from `first` to `end`.
 fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
     let mut clipped = piece.clone();
     if &*piece.first < first {
@@ -263,20 +272,20 @@ fn clip(piece: &Piece, first: &[u8], end: Option<&[u8]>) -> Piece {
     clipped
 }
 
-/// The level of what comes out: one below the inputs', where two or more of these were of one level
-/// and about as long as runs of it are. Short ones, flushed from a nearly idle keyspace, stay.
-fn level(shape: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
+/// The level of the outputs: one deeper than the inputs if two of them have the same level and the runs are
+/// about as long as that level's. Short runs, flushed from a nearly idle keyspace, keep their level.
+fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
     let columns = || region.iter().map(|column| column.within(runs));
     let top = columns().flatten().map(|cell| cell.level).max().unwrap_or(0);
     let at_top = columns().map(|cells| cells.iter().filter(|cell| cell.level == top).count());
     if at_top.max().unwrap_or(0) < 2 {
         return top;
     }
-    let inputs = shape.summary.runs.get(runs.newest..=runs.oldest);
+    let inputs = layout.summary.runs.get(runs.newest..=runs.oldest);
     let pieces = inputs.unwrap_or_default().iter().flat_map(|run| &run.pieces);
     let length: u64 = pieces.map(|piece| piece.file.bytes).sum();
-    let full = shape.options.fanout as f64;
-    let least = shape.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;
+    let full = layout.options.fanout as f64;
+    let least = layout.summary.unit_bytes as f64 * full.powi(i32::from(top) + 1) / 8.0;
     if length as f64 >= least { top.saturating_add(1) } else { top }
 }
 
@@ -287,10 +296,10 @@ mod tests {
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
-        pair(&TreeLayout::new(summary, &Options::default()))
+        pair_merge(&TreeLayout::new(summary, &Options::default()))
     }
 
-    /// Two columns: much is superseded in `m`, little in `a`.
+    /// Two columns: `m` has many superseded bytes, `a` few.
     fn two_columns(free: u64) -> Summary {
         let newer = vec![table(5, 0, "a", "c", 10), table(6, 0, "m", "p", 50)];
         let older = vec![table(1, 1, "a", "c", 40), table(2, 1, "m", "p", 60)];
@@ -298,19 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn the_pair_that_gives_most_back_is_merged() {
+    fn the_pair_that_frees_most_is_merged() {
         let job = paired(&two_columns(1000)).unwrap();
         assert_eq!((job.reason, job.newest(), job.into), (Reason::Space, RunId(2), RunId(1)));
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"p"[..])));
         assert_eq!((job.bytes, job.oldest), (110, true));
-        // Of those that fit into three quarters of what is free.
+        // The pair must fit into three quarters of the free space.
         let job = paired(&two_columns(100)).unwrap();
         assert_eq!((&*job.first, job.bytes), (&b"a"[..], 50));
         assert_eq!(paired(&two_columns(64)), None);
     }
 
     #[test]
-    fn two_runs_of_many_are_merged_and_lie_above_the_rest() {
+    fn a_pair_above_older_runs_is_not_the_oldest() {
         let run = |id, bytes| vec![table(id, 1, "a", "z", bytes)];
         let runs = vec![run(5, 5), run(4, 100), run(3, 90), run(2, 1000)];
         let summary = Summary { free_bytes: Some(500), ..tree(runs) };
@@ -320,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_or_damage_holds_is_in_no_pair() {
+    fn busy_or_damaged_pieces_are_in_no_pair() {
         let mut summary = two_columns(1000);
         summary.busy = vec![Area {
             newest: RunId(1),
@@ -334,8 +343,8 @@ mod tests {
         assert_eq!(paired(&summary), None);
     }
 
-    /// Four runs of a level that meet in `a` to `m` and in `n` to `z`; between these lies `between` of the
-    /// oldest.
+    /// Four runs of one level that overlap in `a` to `m` and in `n` to `z`. In between, only the oldest run
+    /// has bytes: `between` of them.
     fn gapped(between: u64) -> Summary {
         let newer = |id| vec![table(id, 0, "a", "m", 500), table(id + 1, 0, "n", "z", 500)];
         let mut across = table(1, 0, "a", "z", 1000 + between);
@@ -347,16 +356,17 @@ mod tests {
 
     fn range(summary: &Summary, reason: Reason) -> (Bytes, Option<Bytes>) {
         let options = Options { fanout: 4, ..Options::default() };
-        let shape = TreeLayout::new(summary, &options);
+        let layout = TreeLayout::new(summary, &options);
         let runs = Runs { newest: 0, oldest: 3 };
-        let (bottom, level) = (false, 0);
-        let candidate = Candidate { column: 0, runs, reason, bottom, level, score: 1.0, gain: 0.0 };
-        let job = grow(&shape, &candidate).unwrap();
+        let (to_oldest, level) = (false, 0);
+        let candidate =
+            Candidate { column: 0, runs, reason, to_oldest, level, score: 1.0, gain: 0.0 };
+        let job = grow(&layout, &candidate).unwrap();
         (job.first, job.end)
     }
 
     #[test]
-    fn a_gap_between_tables_ends_no_slice() {
+    fn a_gap_between_tables_does_not_end_a_slice() {
         let (a, m, z) = ("a".into(), Some("m".into()), Some("z".into()));
         let gap = 2000 / GAP_PART;
         assert_eq!(range(&gapped(gap), Reason::Runs), (a, z));

@@ -1,4 +1,4 @@
-//! What the planner knows of a tree: plain data, made by the engine from its version in force.
+//! The planner's input: plain data that describes a tree, made by the engine from its current version.
 
 use std::sync::Arc;
 
@@ -6,47 +6,50 @@ use base::{RunId, Seqno, TableId};
 use bytes::Bytes;
 
 use super::Demand;
-use super::columns::SMALL_BYTES;
 use crate::Horizon;
 
-/// A table file. Immutable: made once for each table and shared by all summaries.
+/// Files below this length have fewer than ten split keys, because there is one per partition of some hundred
+/// pages.
+const SHORT_BYTES: u64 = 4 << 20;
+
+/// A table file. Immutable: made once per table and shared by all summaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSummary {
-    /// Its identity.
+    /// The table's id.
     pub id: TableId,
-    /// Its length, bytes.
+    /// Length of the file, bytes.
     pub bytes: u64,
-    /// Versions of keys in it, those that delete among them.
+    /// Versions of keys in the file, including tombstones.
     pub entries: u64,
-    /// Versions that delete their key.
+    /// Tombstones in the file.
     pub deletes: u64,
-    /// Deletes of ranges of keys.
+    /// Range deletes in the file.
     pub range_deletes: u64,
-    /// When the last entry expires, Unix milliseconds; 0: some entry never does.
+    /// Expiry of the last entry to expire, Unix milliseconds; 0: some entry never expires.
     pub latest_expiry: u64,
-    /// The newest sequence number in it.
+    /// The newest sequence number in the file.
     pub seqno_max: Seqno,
-    /// Keys with the bytes of the file before them, ascending in both: where it may be cut.
+    /// Keys at which the file may be cut, with the file's bytes before each; both ascend.
     pub splits: Vec<(Bytes, u64)>,
-    /// Value files it points into, with the bytes it uses of each.
+    /// Value files that the table points into, with the bytes it uses of each.
     pub values: Vec<(TableId, u64)>,
-    /// Versions in it that were kept for who reads before what supersedes them.
+    /// Versions kept only for reads older than the version that supersedes them.
     pub superseded: Superseded,
 }
 
-/// Superseded versions of a table that a flush or a merge kept.
+/// Superseded versions that a flush or a merge kept in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superseded {
-    /// About the bytes of the file that they take, and of the long values that they point at.
+    /// Approximate bytes of these versions in the file, and of the separated values that they point at.
     pub bytes: u64,
-    /// The oldest of them.
+    /// Sequence number of the oldest of these versions.
     pub oldest: Seqno,
-    /// The newest version or range delete that supersedes one of them.
+    /// The newest sequence number that supersedes one of these versions.
     pub by: Seqno,
 }
 
 impl Superseded {
-    /// The bytes that a merge frees: all, or none while somebody may need one of them.
+    /// Bytes that a merge frees: all, or none while a read may need one of these versions.
     #[must_use]
     pub fn garbage(&self, readers: &Horizon) -> u64 {
         if self.bytes == 0 || readers.needs(self.oldest, self.by) { 0 } else { self.bytes }
@@ -54,117 +57,121 @@ impl Superseded {
 }
 
 impl FileSummary {
-    /// The bytes of the long values it points at.
+    /// Bytes of separated values that the table points at.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {
         self.values.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Whether it is short and holds more by pointing at it than itself.
+    /// Whether the file has too few split keys to locate its bytes.
+    pub(super) const fn is_short(&self) -> bool {
+        self.bytes < SHORT_BYTES
+    }
+
+    /// Whether the file is short and the separated values that it points at are larger than itself.
     pub(super) fn is_of_pointers(&self) -> bool {
-        self.bytes < SMALL_BYTES && self.value_bytes() > self.bytes
+        self.is_short() && self.value_bytes() > self.bytes
     }
 }
 
-/// What a run has of a table file: its keys from `first` on and before `end`.
+/// The key range of a table file that a run uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The file.
     pub file: Arc<FileSummary>,
-    /// 0 for what a flush wrote; a merge's outputs lie deeper.
+    /// 0 for a flushed table; outputs of merges have higher levels.
     pub level: u8,
-    /// The first key that may be in it.
+    /// First key of the range.
     pub first: Bytes,
-    /// The key before which it ends; `None`: it goes on to the last key there is.
+    /// The range ends before this key; `None`: it has no upper bound.
     pub end: Option<Bytes>,
-    /// Known to be damaged: it is no input of any job, and nothing moves past it.
+    /// Whether the table is quarantined: no job reads it, and nothing moves past it.
     pub damaged: bool,
 }
 
 impl Piece {
-    /// Whether all that is left of it expired by `now_ms`, Unix milliseconds.
+    /// Whether all entries have expired at `now_ms`, Unix milliseconds.
     pub(super) fn is_expired(&self, now_ms: u64) -> bool {
         self.file.latest_expiry != 0 && self.file.latest_expiry <= now_ms
     }
 
-    /// Whether it holds nothing but deletes.
+    /// Whether every entry is a tombstone.
     pub(super) fn is_all_deletes(&self) -> bool {
         self.file.deletes == self.file.entries
     }
 }
 
-/// Tables that do not overlap.
+/// A run: pieces that do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
-    /// A larger one is newer.
+    /// A larger id is newer.
     pub id: RunId,
-    /// By first key.
+    /// The pieces, ascending by key.
     pub pieces: Vec<Piece>,
 }
 
-/// The rectangle that a running job works in.
+/// The rectangle of a running job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// The newest of its runs.
+    /// The newest run of the job.
     pub newest: RunId,
-    /// The oldest of its runs, where its outputs go.
+    /// The oldest run of the job, which its outputs join.
     pub oldest: RunId,
-    /// Its first key.
+    /// First key of the job.
     pub first: Bytes,
-    /// The key before which it ends; `None`: it goes on to the last key there is.
+    /// The job's key range ends before this key; `None`: it has no upper bound.
     pub end: Option<Bytes>,
-    /// Bytes it may still write.
+    /// Bytes that the job may still write.
     pub bytes: u64,
 }
 
-/// A range that a user wants merged down into one run.
+/// A manual compaction: a key range that a user wants merged into one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManualRange {
-    /// Its first key.
+    /// First key of the range.
     pub first: Bytes,
-    /// The key before which it ends; `None`: it goes on to the last key there is.
+    /// The range ends before this key; `None`: it has no upper bound.
     pub end: Option<Bytes>,
-    /// The newest run when it was asked for: later ones are left, so that the work has an end.
+    /// The newest run when the user asked. Later runs are left out, so that the work ends.
     pub newest: RunId,
 }
 
 /// A value file that tables point into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueFileSummary {
-    /// Its identity.
+    /// The value file's id.
     pub id: TableId,
-    /// The bytes of all values written to it.
+    /// Bytes of all values written to the file.
     pub bytes: u64,
-    /// It is not to be collected: it is damaged.
-    pub stays: bool,
+    /// Whether the file is not to be collected, because its values are damaged.
+    pub excluded: bool,
 }
 
-/// One keyspace's tables at one moment, and what else decides what to do with them.
+/// The tables of one keyspace at one instant, and everything else that the planner considers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The runs that hold anything, newest first.
+    /// The runs that are not empty, newest first.
     pub runs: Vec<RunSummary>,
     /// The value files that tables point into.
     pub values: Vec<ValueFileSummary>,
-    /// Where jobs are running. What they take in is still in `runs`.
+    /// Rectangles of running jobs. Their inputs are still in `runs`.
     pub busy: Vec<Area>,
-    /// Space left on the device, bytes, where it is known.
+    /// Free bytes on the device; `None` if unknown.
     pub free_bytes: Option<u64>,
-    /// Now, Unix milliseconds: what expires by then is garbage.
+    /// The current time, Unix milliseconds: entries with an earlier expiry are garbage.
     pub now_ms: u64,
-    /// The sequence numbers at which anyone reads: deletes up to the oldest can be dropped, and versions
-    /// that none of them needs.
+    /// The sequence numbers of open reads. Tombstones up to the oldest, and versions that no read needs, can
+    /// be dropped.
     pub readers: Horizon,
-    /// Nobody has written for a while: time to settle.
+    /// Whether the keyspace had no writes for a while: the tree may settle.
     pub quiet: bool,
-    /// What a user asked for.
+    /// A user's manual compaction, if any.
     pub manual: Option<ManualRange>,
-    /// About the size of a flushed table, bytes.
+    /// Approximate bytes of a flushed table.
     pub unit_bytes: u64,
-    /// The share of what newer runs hold that supersedes older versions, 0 to 1: see
-    /// [`super::Turnover`].
+    /// Share of the bytes in newer runs that supersede older versions, 0 to 1: see [`super::Turnover`].
     pub superseding: f64,
-    /// How much it is read and written.
+    /// Rates of reads and writes.
     pub demand: Demand,
 }
 

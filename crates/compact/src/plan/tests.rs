@@ -1,5 +1,5 @@
-//! Random trees under random plans: every merge is whole, nobody meets, it ends, and no key's newest
-//! version is ever passed by an older one (I4).
+//! Random trees under random plans: every merge takes its whole rectangle, jobs do not overlap, planning
+//! ends, and no key's newest version is ever below an older one (I4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::*;
 use crate::Horizon;
 
-/// A tree of one-byte keys, with what each file holds: the version of each key.
+/// A tree of one-byte keys. `files` holds the version of each key in each file.
 struct Model {
     rng: Rng,
     options: Options,
@@ -59,7 +59,7 @@ impl Model {
             range_deletes: u64::from(self.rng.one_in(10)),
             seqno_max: Seqno::new(self.next),
             splits: splits.collect(),
-            // Some are mostly pointers.
+            // Some files are mostly pointers.
             values: vec![(TableId(0), self.rng.below(3) * 100 * content.len() as u64)],
             ..FileSummary::default()
         });
@@ -129,16 +129,16 @@ impl Model {
         }
     }
 
-    /// Every piece that lies in the rectangle is an input, whole up to the bounds; none is damaged;
-    /// no other job works there.
+    /// Every piece in the rectangle is an input, clipped to the bounds; none is damaged; no other job works
+    /// there.
     fn check(&self, job: &Merge) {
         let end = job.end.as_deref();
         for (id, pieces) in self.runs.range(job.into.0..=job.newest().0) {
             let inside: Vec<_> = pieces.iter().filter(|p| meets(p, &job.first, end)).collect();
-            let given = job.inputs.iter().find(|(run, _)| run.0 == *id);
-            let given = given.map_or(&[][..], |(_, pieces)| pieces);
-            assert_eq!(inside.len(), given.len(), "run {id} is not whole");
-            for (piece, part) in inside.into_iter().zip(given) {
+            let freed = job.inputs.iter().find(|(run, _)| run.0 == *id);
+            let freed = freed.map_or(&[][..], |(_, pieces)| pieces);
+            assert_eq!(inside.len(), freed.len(), "run {id} is not whole");
+            for (piece, part) in inside.into_iter().zip(freed) {
                 assert_eq!(piece.file.id, part.file.id);
                 assert!(!piece.damaged, "a damaged table is merged");
                 assert_eq!(part.first, (&piece.first).max(&job.first));
@@ -205,7 +205,7 @@ impl Model {
         }
     }
 
-    /// For every key, what a read finds first is the newest, and so on downwards.
+    /// For every key, reads find versions newest first.
     fn check_order(&self, lost: bool) {
         for (at, newest) in &self.newest {
             let pieces = self.runs.values().rev().flatten().filter(|piece| holds(piece, *at));
@@ -216,7 +216,7 @@ impl Model {
         }
     }
 
-    /// Does one thing that is planned; whether there was one.
+    /// Does one planned action. False if nothing is planned.
     fn step(&mut self, quiet: bool) -> bool {
         let summary = self.summary(quiet);
         match plan(&summary, &self.options) {
@@ -246,7 +246,7 @@ impl Model {
 }
 
 #[test]
-fn random_trees_keep_their_order_and_come_to_rest() {
+fn random_trees_keep_their_version_order_and_settle() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 150 };
     for round in 0..rounds {
@@ -284,7 +284,10 @@ pub(super) fn table(id: u64, level: u8, first: &str, end: &str, bytes: u64) -> P
 
 pub(super) fn tree(runs: Vec<Vec<Piece>>) -> Summary {
     let ids = (1..=runs.len() as u64).rev();
-    let runs = ids.zip(runs).map(|(id, pieces)| RunSummary { id: RunId(id), pieces });
+    let runs = ids.zip(runs).map(|(id, mut pieces)| {
+        pieces.sort_by(|a, b| a.first.cmp(&b.first));
+        RunSummary { id: RunId(id), pieces }
+    });
     Summary { runs: runs.collect(), unit_bytes: 10, ..Summary::default() }
 }
 
@@ -296,7 +299,7 @@ fn merge(summary: &Summary, options: &Options) -> Merge {
 }
 
 #[test]
-fn a_full_level_becomes_a_run_of_the_next() {
+fn a_full_level_is_merged_into_the_next() {
     let options = Options { fanout: 4, ..Options::default() };
     let flushed = |id| vec![table(id, 0, "a", "z", 10)];
     let mut runs = vec![flushed(9), flushed(8), flushed(7), vec![table(1, 2, "a", "z", 1000)]];
@@ -311,13 +314,13 @@ fn a_full_level_becomes_a_run_of_the_next() {
 }
 
 #[test]
-fn garbage_goes_where_it_is_most() {
+fn the_columns_with_most_garbage_are_merged_first() {
     let upper = vec![table(5, 1, "a", "c", 10), table(6, 1, "m", "p", 60)];
     let oldest = vec![table(1, 2, "a", "c", 60), table(2, 2, "m", "p", 60)];
     let summary = tree(vec![upper, oldest]);
     let job = merge(&summary, &Options { slice_bytes: 40, ..Options::default() });
     assert_eq!((job.reason, &*job.first, job.oldest), (Reason::Space, &b"m"[..], true));
-    // Of a tree as small as this beside a slice, all is merged at once.
+    // A tree that is small compared with a slice is merged at once.
     assert_eq!(&*merge(&summary, &Options::default()).first, b"a");
     // New keys are no garbage.
     let fresh = Summary { superseding: 0.0, ..summary };
@@ -325,7 +328,7 @@ fn garbage_goes_where_it_is_most() {
 }
 
 #[test]
-fn deletes_go_down_once_nobody_reads_below_them() {
+fn tombstones_are_merged_down_once_no_read_is_older() {
     let deletes = |seqno| {
         let mut piece = table(5, 0, "a", "z", 10);
         let file = Arc::make_mut(&mut piece.file);
@@ -339,8 +342,8 @@ fn deletes_go_down_once_nobody_reads_below_them() {
     assert_eq!(merge(&summary, &Options::default()).reason, Reason::Deletes);
 }
 
-/// One table, part of it superseded at 9 by what is at 12.
-fn kept_for_a_snapshot(bytes: u64, readers: &[u64]) -> Summary {
+/// One table; `bytes` of it are versions from seqno 9 on that seqno 12 supersedes.
+fn superseded_table(bytes: u64, readers: &[u64]) -> Summary {
     let mut piece = table(5, 1, "a", "z", 100);
     let file = Arc::make_mut(&mut piece.file);
     file.superseded = Superseded { bytes, oldest: Seqno::new(9), by: Seqno::new(12) };
@@ -349,18 +352,18 @@ fn kept_for_a_snapshot(bytes: u64, readers: &[u64]) -> Summary {
 }
 
 #[test]
-fn what_was_kept_for_a_snapshot_goes_with_it() {
+fn versions_kept_for_a_snapshot_are_garbage_after_it() {
     let options = Options::default();
-    // A reader from the version on and before what supersedes it needs it, and no other does.
+    // Only a read at 9, 10 or 11 needs the superseded versions.
     for (readers, is_needed) in [
         (&[9, 20][..], true),
         (&[11, 20], true),
         (&[8, 12, 20], false),
         (&[20], false),
-        // Nobody reads yet who may come.
+        // The horizon ends at 8: a later read may be at 9.
         (&[8], true),
     ] {
-        let summary = kept_for_a_snapshot(60, readers);
+        let summary = superseded_table(60, readers);
         let debt = debt(&summary, &options);
         if is_needed {
             assert_eq!((plan(&summary, &options), debt.bytes, debt.space), (None, 0, 1.0));
@@ -372,12 +375,12 @@ fn what_was_kept_for_a_snapshot_goes_with_it() {
     }
 }
 
-/// Whoever asks gets all of it; by itself a table is written anew where that is worth it.
+/// A manual compaction frees any garbage; otherwise a table is rewritten only if it frees enough.
 #[test]
-fn little_that_was_kept_for_a_snapshot_goes_when_somebody_asks() {
+fn a_manual_compaction_frees_even_a_little_garbage() {
     let options = Options::default();
     for (readers, is_due) in [(&[20][..], true), (&[10, 20], false)] {
-        let mut summary = kept_for_a_snapshot(1, readers);
+        let mut summary = superseded_table(1, readers);
         summary.quiet = true;
         assert_eq!(plan(&summary, &options), None);
         summary.manual = Some(ManualRange { first: "b".into(), end: None, newest: RunId(9) });
@@ -389,17 +392,17 @@ fn little_that_was_kept_for_a_snapshot_goes_when_somebody_asks() {
     }
 }
 
-/// Writers are not slowed down because a snapshot went.
+/// Writers are not slowed down when a snapshot ends.
 #[test]
-fn what_was_kept_for_a_snapshot_is_no_debt_of_writers() {
-    let mut summary = kept_for_a_snapshot(60, &[20]);
+fn versions_kept_for_a_snapshot_do_not_delay_writers() {
+    let mut summary = superseded_table(60, &[20]);
     summary.unit_bytes = 1;
     let debt = debt(&summary, &Options::default());
     assert!(debt.space == 2.5 && debt.space_fullness < 1.0, "{debt:?}");
 }
 
 #[test]
-fn what_expired_goes_whole_and_only_where_nothing_older_lies_below() {
+fn an_expired_table_is_dropped_if_nothing_older_lies_below() {
     let mut expired = table(5, 0, "d", "f", 10);
     Arc::make_mut(&mut expired.file).latest_expiry = 1000;
     let mut summary = tree(vec![vec![expired.clone()], vec![table(1, 1, "k", "z", 60)]]);
@@ -415,7 +418,7 @@ fn what_expired_goes_whole_and_only_where_nothing_older_lies_below() {
 }
 
 #[test]
-fn a_job_fits_the_free_space() {
+fn a_job_fits_into_the_free_space() {
     let mut summary =
         tree(vec![vec![table(2, 0, "a", "z", 500)], vec![table(1, 0, "a", "z", 500)]]);
     assert!(plan(&summary, &Options::default()).is_some());
@@ -433,12 +436,12 @@ fn pointing(mut piece: Piece, files: &[u64], used: u64) -> Piece {
 }
 
 fn value_file(id: u64, bytes: u64) -> ValueFileSummary {
-    ValueFileSummary { id: TableId(id), bytes, stays: false }
+    ValueFileSummary { id: TableId(id), bytes, excluded: false }
 }
 
 #[test]
-fn pointers_weigh_what_they_point_at() {
-    // A few pointers over many entries: as bytes of tables little, as bytes of values half of all.
+fn separated_values_count_as_bytes_of_their_table() {
+    // Few table bytes, but half of all value bytes.
     let upper = pointing(table(5, 1, "a", "z", 10), &[50], 1000);
     let oldest = pointing(table(1, 2, "a", "z", 100), &[51], 1000);
     let mut summary = tree(vec![vec![upper.clone()], vec![oldest.clone()]]);
@@ -466,7 +469,7 @@ fn tables_of_pointers_are_merged_whole() {
 }
 
 #[test]
-fn a_value_file_is_collected_once_enough_of_it_is_dead() {
+fn a_value_file_is_collected_once_it_is_mostly_dead() {
     let of = |live: u64| {
         let runs = vec![vec![pointing(table(1, 2, "a", "k", 100), &[50, 51], live)]];
         let mut summary = tree(runs);
@@ -478,10 +481,10 @@ fn a_value_file_is_collected_once_enough_of_it_is_dead() {
     assert_eq!((job.reason, &job.collect[..]), (Reason::Values, &[TableId(50)][..]));
     assert_eq!((&*job.first, job.end.as_deref()), (&b"a"[..], Some(&b"k"[..])));
     assert!(debt(&of(599), &Options::default()).bytes > 0);
-    // What is damaged stays, and what no copy fits beside waits.
-    let mut stays = of(599);
-    stays.values[0].stays = true;
-    assert_eq!(plan(&stays, &Options::default()), None);
+    // A damaged value file is not collected; without room for the copies, collection waits.
+    let mut excluded = of(599);
+    excluded.values[0].excluded = true;
+    assert_eq!(plan(&excluded, &Options::default()), None);
     let full = Summary { free_bytes: Some(400), ..of(599) };
     assert_eq!(plan(&full, &Options::default()), None);
     let room = Summary { free_bytes: Some(800), ..of(599) };
@@ -489,7 +492,7 @@ fn a_value_file_is_collected_once_enough_of_it_is_dead() {
 }
 
 #[test]
-fn a_table_that_meets_nothing_sinks() {
+fn a_table_without_overlap_moves_to_an_older_run() {
     let runs = vec![vec![table(3, 0, "a", "c", 10)], vec![table(2, 0, "k", "m", 10)]];
     let mut summary = tree(runs);
     assert_eq!(plan(&summary, &Options::default()), None, "two runs hurt nobody who writes");

@@ -1,57 +1,45 @@
-//! A tree as the planner sees it: in columns, with its totals.
+//! The tree as the planner sees it: columns and totals.
 
-use super::candidate;
+use base::{RunId, invariant};
+
 use super::columns::{Column, Columns};
-use super::{Options, Plan, Summary};
+use super::options::Options;
+use super::summary::{RunSummary, Summary};
 
-/// A tree's shape at one moment: made once, asked for a plan and for the debt.
+/// The columns and totals of a tree at one instant. Made once per summary; answers [`plan`](Self::plan) and
+/// [`debt`](Self::debt).
 #[derive(Debug)]
 pub struct TreeLayout<'a> {
     pub(super) summary: &'a Summary,
     pub(super) options: &'a Options,
     pub(super) columns: Columns<'a>,
-    /// About how much one job takes in, bytes.
-    pub(super) slice: u64,
-    /// Bytes of all tables, and of the long values that they point at.
-    pub(super) stored: u64,
-    /// Of these, what pieces hold.
-    pub(super) live: u64,
-    /// Of these, what pieces above the oldest of their columns hold.
-    pub(super) newer: u64,
-    /// What each run holds, newest first.
+    /// Approximate input bytes of one job.
+    pub(super) slice_bytes: u64,
+    /// Bytes of all tables and of the separated values that they point at.
+    pub(super) stored_bytes: u64,
+    /// Bytes that pieces hold, without known garbage.
+    pub(super) live_bytes: u64,
+    /// The part of `live_bytes` in pieces above the oldest piece of their column.
+    pub(super) newer_bytes: u64,
+    /// Bytes of each run, newest first.
     pub(super) run_bytes: Vec<u64>,
-    /// Of `stored`, versions that were kept for readers who are gone.
-    superseded: u64,
-}
-
-/// What is left to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Debt {
-    /// About the bytes to be merged until the tree is settled; 0: it is.
-    pub bytes: u64,
-    /// About the bytes to be merged within the range that a user asked for, running jobs included.
-    pub manual_bytes: u64,
-    /// The most pieces one above the other: what a get may have to look into.
-    pub runs: usize,
-    /// How far the fullest level of the highest column is over its fanout: 1 is just full.
-    pub fullness: f64,
-    /// Stored bytes over what would be left if all were merged, as far as is known.
-    pub space: f64,
-    /// `space`, over the most it should be; 0 for a tree of a few tables. What snapshots kept counts as
-    /// content here: when one goes, that is no reason to slow writers down all at once.
-    pub space_fullness: f64,
+    /// The part of `stored_bytes` in versions that were kept for reads that have ended.
+    superseded_bytes: u64,
 }
 
 impl<'a> TreeLayout<'a> {
-    /// The shape of what `summary` tells.
+    /// The columns and totals of `summary`.
     #[must_use]
     pub fn new(summary: &'a Summary, options: &'a Options) -> Self {
+        check_summary(summary);
         let pieces = summary.runs.iter().flat_map(|run| &run.pieces);
-        // Files in several pieces count for each: near enough for a size of jobs.
+        // A file with several pieces counts several times: exact enough for the job size.
         let slice = options.slice_of(pieces.map(|piece| piece.file.bytes).sum());
         let columns = Columns::new(summary, slice / 4);
         let (live, dead) = columns.live_and_dead();
-        let newer = live - columns.all.iter().map(Column::oldest_weight).sum::<u64>();
+        let oldest = columns.all.iter().map(Column::oldest_live_bytes).sum::<u64>();
+        invariant!(oldest <= live, "the oldest cells are a part of all");
+        let newer = live.saturating_sub(oldest);
         let cells = columns.all.iter().flat_map(|column| &column.cells);
         let mut run_bytes = vec![0; summary.runs.len()];
         let mut superseded = 0;
@@ -60,104 +48,109 @@ impl<'a> TreeLayout<'a> {
             run_bytes.get_mut(cell.run).into_iter().for_each(|bytes| *bytes += cell.bytes);
         }
         let stored = live + dead;
-        Self { summary, options, columns, slice, stored, live, newer, run_bytes, superseded }
-    }
-
-    /// What to do next, if anything.
-    #[must_use]
-    pub fn plan(&self) -> Option<Plan> {
-        candidate::plan(self)
-    }
-
-    /// What is left to do until the tree is settled.
-    #[must_use]
-    pub fn debt(&self) -> Debt {
-        let columns = &self.columns.all;
-        let (mut bytes, mut manual_bytes) = candidate::work(self);
-        for area in &self.summary.busy {
-            bytes += area.bytes.max(1);
-            if self.summary.manual.as_ref().is_some_and(|manual| candidate::meets(area, manual)) {
-                manual_bytes += area.bytes.max(1);
-            }
-        }
-        // A few tables are soon merged; what they waste is nothing to wait for.
-        let is_small = self.stored < self.summary.unit_bytes.saturating_mul(32) && !self.is_tight();
-        let fullness = columns.iter().map(|column| candidate::fullness(self, column));
-        Debt {
-            bytes,
-            manual_bytes,
-            runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
-            fullness: fullness.fold(0.0, f64::max),
-            space: self.space(),
-            space_fullness: if is_small { 0.0 } else { self.space_written() / self.space_max() },
+        Self {
+            summary,
+            options,
+            columns,
+            slice_bytes: slice,
+            stored_bytes: stored,
+            live_bytes: live,
+            newer_bytes: newer,
+            run_bytes,
+            superseded_bytes: superseded,
         }
     }
 
-    /// Stored bytes over what would be left if all were merged, as far as is known. What lies in no
-    /// piece any more counts until its file goes. Long values count where tables point at them, so that
-    /// a merge of pointers is worth what it lets die; what nothing points at is no merge's to free, but
-    /// collections' (`values`).
+    /// Space amplification: stored bytes over the estimated bytes after merging everything.
+    ///
+    /// Bytes outside every piece count until their file is obsolete. Separated values count if tables point
+    /// at them, because merging pointers lets values die. Values without pointers do not count: only
+    /// collecting their value file frees them ([`value_files`](super::value_files)).
     pub(super) fn space(&self) -> f64 {
-        self.space_over(self.live)
+        self.space_over(self.live_bytes)
     }
 
-    /// As [`Self::space`], where what was kept for readers who are gone counts as content.
-    fn space_written(&self) -> f64 {
-        self.space_over(self.live + self.superseded)
+    /// As [`Self::space`], but versions kept for ended reads count as content.
+    pub(super) fn space_written(&self) -> f64 {
+        self.space_over(self.live_bytes + self.superseded_bytes)
+    }
+
+    /// The id of the run with index `run`.
+    pub(super) fn run_id(&self, run: usize) -> Option<RunId> {
+        let id = self.summary.runs.get(run).map(|run| run.id);
+        invariant!(id.is_some(), "every cell belongs to a run of the summary");
+        id
     }
 
     fn space_over(&self, live: u64) -> f64 {
-        let garbage = self.newer as f64 * self.summary.superseding;
+        let garbage = self.newer_bytes as f64 * self.summary.superseding;
         let content = live as f64 - garbage;
-        if live == 0 { 1.0 } else { (self.stored as f64 / content.max(1.0)).min(100.0) }
+        if live == 0 { 1.0 } else { (self.stored_bytes as f64 / content.max(1.0)).min(100.0) }
     }
 
-    /// What merging all of it would give back for each byte it holds.
+    /// Bytes that merging the whole tree would free, per live byte.
     pub(super) fn gain(&self) -> f64 {
-        let dead = self.stored - self.live;
-        let superseded = self.newer as f64 * self.summary.superseding;
-        (superseded + dead as f64) / (self.live as f64).max(1.0)
+        let dead = self.stored_bytes - self.live_bytes;
+        let superseded = self.newer_bytes as f64 * self.summary.superseding;
+        (superseded + dead as f64) / (self.live_bytes as f64).max(1.0)
     }
 
-    /// The most that [`Self::space`] should be: less where the device is nearly full.
+    /// Maximum of [`Self::space`]: lower if the device is nearly full.
     pub(super) fn space_max(&self) -> f64 {
-        let ease = self.ease();
+        let ease = self.free_share();
         let least = 1.05f64.min(self.options.space_max);
         least + (self.options.space_max - least) * ease
     }
 
-    /// From a fifth of the tree left free to jobs downwards to none: 1 to 0.
-    pub(super) fn ease(&self) -> f64 {
-        (self.room() as f64 / (self.stored as f64 / 5.0).max(1.0)).min(1.0)
+    /// 1 if jobs have at least a fifth of the tree's size as free space, falling to 0 if they have none.
+    pub(super) fn free_share(&self) -> f64 {
+        (self.room() as f64 / (self.stored_bytes as f64 / 5.0).max(1.0)).min(1.0)
     }
 
-    /// Whether so little space is left that garbage is given less and less room.
+    /// Whether free space is short, so that less garbage is tolerated.
     pub(super) fn is_tight(&self) -> bool {
-        self.ease() < 1.0
+        self.free_share() < 1.0
     }
 
-    /// Whether newer runs are a small enough part of a tree that nobody writes to.
+    /// Whether newer runs are small enough for a settled tree.
     pub(super) fn is_space_settled(&self) -> bool {
-        let oldest = (self.live - self.newer) as f64;
-        self.stored as f64 <= oldest * self.options.settled_space
+        let oldest = (self.live_bytes - self.newer_bytes) as f64;
+        self.stored_bytes as f64 <= oldest * self.options.settled_space
     }
 
-    /// How many bytes a job may write now, where free space bounds it.
+    /// Bytes that a job may write now; unlimited if free space is unknown.
     pub(super) fn room(&self) -> u64 {
-        // Flushes need space too, and a log's segment.
+        // Reserved for flushes and a log segment.
         let flushes = if self.summary.free_bytes.is_some() { 4 } else { 0 };
         self.free().saturating_sub(self.summary.unit_bytes.saturating_mul(flushes))
     }
 
-    /// As [`Self::room`], for a job that gives back more than it takes: where flushes have no space left
-    /// to speak of, most of what there is, since nothing else brings any back.
+    /// As [`Self::room`], for a job that frees more than it writes: at least three quarters of the free
+    /// space, because only such jobs free more.
     pub(super) fn room_to_free(&self) -> u64 {
         self.room().max(self.free() / 4 * 3)
     }
 
-    /// Bytes that running jobs leave free.
+    /// Free bytes on the device after running jobs have written their outputs.
     pub(super) fn free(&self) -> u64 {
         let Some(free) = self.summary.free_bytes else { return u64::MAX };
         free.saturating_sub(self.summary.busy.iter().map(|area| area.bytes).sum())
     }
+}
+
+/// Checks what the planner relies on (I4): the order of runs and of the pieces in each.
+fn check_summary(summary: &Summary) {
+    invariant!(summary.runs.is_sorted_by(|a, b| a.id > b.id), "runs are listed newest first");
+    invariant!(
+        (0.0..=1.0).contains(&summary.superseding),
+        "the superseding part of newer runs is a share"
+    );
+    let is_ordered = |run: &RunSummary| {
+        run.pieces.iter().all(|piece| piece.end.as_ref().is_none_or(|end| piece.first < *end))
+            && run.pieces.is_sorted_by(|a, b| a.end.as_ref().is_some_and(|end| *end <= b.first))
+    };
+    invariant!(
+        summary.runs.iter().all(is_ordered),
+        "the pieces of a run ascend and do not overlap"
+    );
 }

@@ -1,11 +1,11 @@
-//! Retention against a reader that looks at everything.
+//! Retention against a model that keeps every version.
 
 use base::Rng;
 
 use super::*;
 use crate::KeyRange;
 
-/// Adds numbers written as text; operands combine. What is no number fits nothing.
+/// Adds numbers written as text, and combines. Refuses other text.
 #[derive(Debug)]
 struct Sum;
 
@@ -31,7 +31,7 @@ impl MergeOperator for Sum {
     }
 }
 
-/// Joins texts, cannot combine, and panics over an `!`.
+/// Joins texts, does not combine, and panics on `!`.
 #[derive(Debug)]
 struct Join;
 
@@ -55,18 +55,18 @@ struct Version {
     value: Vec<u8>,
 }
 
-/// Every version and range delete of a store: (first key, key past the last, seqno).
+/// Every version and range delete of a store; a range delete is (first key, end key, seqno).
 #[derive(Clone, Debug, Default)]
 struct Everything {
     versions: Vec<Version>,
     ranges: Vec<(u8, u8, u64)>,
 }
 
-/// What a read of a key finds: nothing, a value, or operands that do not fit (`Err`).
+/// The result of a get: no value, a value, or operands that the operator refuses (`Err`).
 type Answer = Result<Option<Vec<u8>>, ()>;
 
 impl Everything {
-    /// The answer at `at`, at the time `now`, found the slow way.
+    /// The result of a get at seqno `at` and time `now`, computed from all versions.
     fn read(&self, key: u8, at: u64, now: u64, operator: &dyn MergeOperator) -> Answer {
         let covers =
             |(start, end, seqno): &&(u8, u8, u64)| *start <= key && key < *end && *seqno <= at;
@@ -129,7 +129,7 @@ fn random_range(rng: &mut Rng, seqno: u64) -> (u8, u8, u64) {
     (start, start + 1 + rng.below(u64::from(KEYS - start)) as u8, seqno)
 }
 
-/// The range deletes over `key`, newest first.
+/// Seqnos of the range deletes over `key`, newest first.
 fn covering(ranges: &[(u8, u8, u64)], key: u8) -> Vec<Seqno> {
     let over = ranges.iter().filter(|(start, end, _)| *start <= key && key < *end);
     let mut seqnos: Vec<_> = over.map(|(_, _, seqno)| Seqno::new(*seqno)).collect();
@@ -137,13 +137,15 @@ fn covering(ranges: &[(u8, u8, u64)], key: u8) -> Vec<Seqno> {
     seqnos
 }
 
-/// What survives of `input` by `rules`, by what each version of it is superseded, and what became of the
-/// versions.
-fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>, Counts) {
+/// The survivors of `input`, the seqno that supersedes each surviving version, and the counts.
+fn survivors(
+    input: &Everything,
+    rules: RetentionRules,
+) -> (Everything, Vec<Option<u64>>, VersionCounts) {
     let mut sorted: Vec<&Version> = input.versions.iter().collect();
     sorted.sort_by_key(|version| (version.key, std::cmp::Reverse(version.seqno)));
     let (mut kept, mut superseded) = (Everything::default(), Vec::new());
-    let mut keep = |RetainedVersion { key, trailer, value, superseded_by }: RetainedVersion<'_>| {
+    let mut emit = |RetainedVersion { key, trailer, value, superseded_by }: RetainedVersion<'_>| {
         let (seqno, kind) = (trailer.seqno().get(), trailer.kind()?);
         kept.versions.push(Version { key: key[0], seqno, kind, value: value.to_vec() });
         superseded.push(superseded_by.map(Seqno::get));
@@ -153,9 +155,9 @@ fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>,
     for Version { key, seqno, kind, value } in sorted {
         let over = covering(&input.ranges, *key);
         let trailer = Trailer::new(Seqno::new(*seqno), *kind);
-        retention.version(&[*key], &over, trailer, value, &mut keep).unwrap();
+        retention.version(&[*key], &over, trailer, value, &mut emit).unwrap();
     }
-    retention.end_key(&mut keep).unwrap();
+    retention.end_key(&mut emit).unwrap();
     for key in 0..KEYS {
         let mut seqnos = Vec::new();
         let over = covering(&input.ranges, key);
@@ -165,9 +167,9 @@ fn survivors(input: &Everything, rules: Rules) -> (Everything, Vec<Option<u64>>,
     (kept, superseded, *retention.counts())
 }
 
-/// I5, and every other rule: whoever reads, now or later, reads the same.
+/// I5 and the other rules: every read, current or later, finds the same result after the merge.
 #[test]
-fn every_reader_reads_the_same_from_the_survivors() {
+fn every_read_finds_the_same_result_after_a_merge() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2_000_000 } else { 20_000 };
     std::panic::set_hook(Box::new(|info| {
@@ -199,14 +201,14 @@ fn every_reader_reads_the_same_from_the_survivors() {
                 older.versions.push(version);
             }
         }
-        // The present may stand before some versions: those are kept for readers to come.
+        // The horizon may end below some versions: those are kept for later reads.
         let present = if rng.one_in(5) { 100 + rng.below(16) } else { 116 };
         let mut readers: Vec<u64> = (0..rng.below(4)).map(|_| 1 + rng.below(present)).collect();
         readers.push(present);
         let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
         readers.extend(present..=118);
         let known = if rng.one_in(6) { None } else { Some(Arc::clone(&operator)) };
-        let rules = Rules { horizon, now_ms: NOW, below, operator: known };
+        let rules = RetentionRules { horizon, now_ms: NOW, older: below, operator: known };
         let (kept, superseded, counts) = survivors(&input, rules.clone());
         assert!(counts.is_balanced(), "seed {seed} round {round}: {counts:?}");
         assert_eq!(counts.kept, kept.versions.len() as u64);
@@ -236,9 +238,9 @@ fn every_reader_reads_the_same_from_the_survivors() {
     let _ = std::panic::take_hook();
 }
 
-/// What is superseded stays while there is a reader from its number up to what supersedes it; once there
-/// is none, another merge leaves nothing of it.
-fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &Rules, why: &str) {
+/// Superseded survivors are needed by a read between them and their superseder. Once there is no such read,
+/// another merge drops them.
+fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &RetentionRules, why: &str) {
     let marked = || kept.versions.iter().zip(by).filter_map(|(it, by)| Some((it.seqno, (*by)?)));
     for (seqno, by) in marked() {
         assert!(seqno < by, "{why}: {seqno} by {by}");
@@ -246,12 +248,12 @@ fn check_superseded(kept: &Everything, by: &[Option<u64>], rules: &Rules, why: &
     }
     let Some(oldest) = marked().map(|(seqno, _)| seqno).min() else { return };
     let newest = marked().map(|(_, by)| by).max().unwrap();
-    // Those who read before and behind still do, and who reads now.
+    // Only reads outside these ranges, and one newer read, remain.
     let (oldest, newest) = (Seqno::new(oldest), Seqno::new(newest));
     let readers = rules.horizon.seqnos().iter().copied();
     let mut readers: Vec<_> = readers.filter(|it| *it < oldest || *it >= newest).collect();
     readers.push(Seqno::new(130));
-    let later = Rules { horizon: Horizon::new(readers), ..rules.clone() };
+    let later = RetentionRules { horizon: Horizon::new(readers), ..rules.clone() };
     let (_, left, counts) = survivors(kept, later);
     assert!(left.iter().flatten().next().is_none(), "{why}: {left:?}");
     let gone = counts.superseded + counts.range_deleted;
@@ -262,20 +264,20 @@ fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
     Version { key: 0, seqno, kind, value: value.to_vec() }
 }
 
-fn rules(readers: &[u64], below: OlderRanges) -> Rules {
+fn rules(readers: &[u64], below: OlderRanges) -> RetentionRules {
     let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
-    Rules { horizon, now_ms: NOW, below, operator: Some(Arc::new(Sum)) }
+    RetentionRules { horizon, now_ms: NOW, older: below, operator: Some(Arc::new(Sum)) }
 }
 
-fn kept(versions: &[Version], rules: Rules) -> Vec<(u64, EntryKind, Vec<u8>)> {
+fn kept(versions: &[Version], rules: RetentionRules) -> Vec<(u64, EntryKind, Vec<u8>)> {
     let input = Everything { versions: versions.to_vec(), ranges: Vec::new() };
     let versions = survivors(&input, rules).0.versions;
     versions.into_iter().map(|it| (it.seqno, it.kind, it.value)).collect()
 }
 
-/// By what each survivor is superseded.
+/// Each survivor carries the seqno that supersedes it.
 #[test]
-fn survivors_tell_what_supersedes_them() {
+fn survivors_carry_the_seqno_that_supersedes_them() {
     let put = |seqno| version(seqno, EntryKind::Put, b"1");
     let delete = |seqno| version(seqno, EntryKind::Delete, b"");
     let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
@@ -288,14 +290,14 @@ fn survivors_tell_what_supersedes_them() {
     assert_eq!(marks(&[put(9), delete(5), put(3)], &[], &[4, 6, 9]), [None, Some(9), Some(5)]);
     assert_eq!(marks(&[put(5)], &[(0, 1, 7)], &[6, 9]), [Some(7)]);
     assert_eq!(marks(&[put(9), put(5)], &[(0, 1, 7)], &[6, 9]), [None, Some(7)]);
-    // Operands supersede nothing, and say what supersedes them.
+    // Operands supersede nothing, but can be superseded.
     assert_eq!(marks(&[operand(9), put(5)], &[], &[6, 9]), [None, None]);
     assert_eq!(marks(&[put(9), operand(5), put(3)], &[], &[6, 4, 9]), [None, Some(9), Some(9)]);
 }
 
-/// The model above only shows that nothing needed is lost: this, that the rest goes.
+/// The model test shows that nothing needed is dropped; this test shows that the rest is.
 #[test]
-fn what_nobody_needs_goes() {
+fn versions_that_no_read_needs_are_dropped() {
     let put = |seqno| version(seqno, EntryKind::Put, b"1");
     let delete = |seqno| version(seqno, EntryKind::Delete, b"");
     let operand = |seqno| version(seqno, EntryKind::Merge, b"2");
@@ -317,9 +319,9 @@ fn what_nobody_needs_goes() {
         let operands = [operand(9), pointer(stays)];
         assert_eq!(kept(&operands, rules(&now, OlderRanges::nothing())).len(), 2);
     }
-    // A reader at 7 needs the put, and so the delete over it stays.
+    // A read at 7 needs the put, so the tombstone over it stays.
     assert_eq!(kept(&[delete(8), put(7)], rules(&[7, 9], OlderRanges::nothing())).len(), 2);
-    // A reader at 7 that reads an expired value, or none, is told that the key was written to since.
+    // A read at 7 that sees an expired value, or none, must learn that the key was written since.
     let before = version(7, EntryKind::PutExpiring, &[1, 0, 0, 0, 0, 0, 0, 0, 9]);
     for newest in [delete(8), expired] {
         let kept = |readers: &[u64]| {
@@ -328,7 +330,8 @@ fn what_nobody_needs_goes() {
         assert_eq!(kept(&[7, 9]), tombstone);
         assert_eq!(kept(&now), []);
     }
-    // Operands end in one value over a put, a delete or nothing, in one operand over the unknown.
+    // Operands become one value over a put, a tombstone or nothing; over an unknown base they become one
+    // operand.
     let merged = |number: &[u8]| vec![(9, EntryKind::Put, number.to_vec())];
     let operands = [operand(9), operand(8), operand(7)];
     assert_eq!(kept(&operands, rules(&now, OlderRanges::nothing())), merged(b"6"));
@@ -337,13 +340,13 @@ fn what_nobody_needs_goes() {
     assert_eq!(kept(&with(delete(6)), rules(&now, OlderRanges::everything())), merged(b"6"));
     let combined = vec![(9, EntryKind::Merge, b"6".to_vec())];
     assert_eq!(kept(&operands, rules(&now, OlderRanges::everything())), combined);
-    // With a reader at 8, those above it and those it sees are merged apart.
+    // With a read at 8, the operands above 8 and those up to 8 are merged separately.
     let apart = vec![(9, EntryKind::Merge, b"2".to_vec()), (8, EntryKind::Put, b"5".to_vec())];
     assert_eq!(kept(&with(put(6)), rules(&[8, 9], OlderRanges::nothing())), apart);
 }
 
 #[test]
-fn range_deletes_go_where_nothing_is_under_them() {
+fn range_deletes_are_dropped_if_nothing_is_below_them() {
     let kept = |readers: &[u64], below, seqnos: &[u64]| {
         let seqnos: Vec<_> = seqnos.iter().map(|seqno| Seqno::new(*seqno)).collect();
         let mut kept = Vec::new();
@@ -361,26 +364,27 @@ fn range_deletes_go_where_nothing_is_under_them() {
     assert_eq!(kept(&[9], elsewhere(), &[8]), [0; 0]);
 }
 
-/// Operands beyond the bound, or without memory, are kept as they are.
+/// Operands beyond the bound, or without memory, are kept unmerged.
 #[test]
-fn operands_that_find_no_memory_stay() {
+fn operands_without_memory_are_kept_unmerged() {
     let operand = vec![b'1'; 100 << 10];
     let budget = base::Budget::new(300 << 10);
-    let rules = Rules { operator: Some(Arc::new(Join)), ..rules(&[100], OlderRanges::nothing()) };
+    let rules =
+        RetentionRules { operator: Some(Arc::new(Join)), ..rules(&[100], OlderRanges::nothing()) };
     for account in [Account::unlimited("test"), budget.account("test")] {
         let mut retention = Retention::new(rules.clone(), &account).unwrap();
         let (mut entries, mut bytes) = (0, 0);
-        let mut keep = |RetainedVersion { value, .. }: RetainedVersion<'_>| {
+        let mut emit = |RetainedVersion { value, .. }: RetainedVersion<'_>| {
             entries += 1;
             bytes += value.iter().filter(|byte| **byte == b'1').count();
             Ok(())
         };
         for seqno in (1..=30).rev() {
             let trailer = Trailer::new(Seqno::new(seqno), EntryKind::Merge);
-            retention.version(b"k", &[], trailer, &operand, &mut keep).unwrap();
+            retention.version(b"k", &[], trailer, &operand, &mut emit).unwrap();
         }
-        retention.end_key(&mut keep).unwrap();
-        // The last group lies over nothing and becomes one value.
+        retention.end_key(&mut emit).unwrap();
+        // The last group of operands has nothing below it and becomes a value.
         assert!(entries > 1 && entries <= 30 && bytes == 30 * operand.len(), "{entries}");
         assert!(retention.counts().is_balanced());
     }
@@ -388,7 +392,7 @@ fn operands_that_find_no_memory_stay() {
 }
 
 #[test]
-fn what_is_no_version_is_refused() {
+fn malformed_versions_are_refused() {
     let account = Account::unlimited("test");
     for (kind, value) in [
         (EntryKind::DeleteRange, &b"x"[..]),

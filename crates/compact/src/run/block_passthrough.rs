@@ -1,74 +1,74 @@
-//! Stretches of keys that one run has alone: there, whole blocks pass into the output as they are.
+//! Block passthrough: in key ranges that only one run holds, blocks are copied to the output without
+//! decoding.
 //!
-//! Only after some blocks of a run have gone by alone are its blocks kept as stored, and passed where
-//! nothing is to be decided about their entries: so a merge of runs that mix pays nothing. A block that
-//! is passed ends the one being packed, which leaves part of a page empty, so a stretch must have
-//! lasted for some blocks before that is done.
+//! Compressed blocks are retained only after the run has supplied a whole block without interruption, so a
+//! merge of interleaved runs pays nothing. A copied block closes the block being packed and leaves part of a
+//! page empty, so padding is allowed only after several uninterrupted blocks.
 
 use table::{RangeDeletes, RawBlock};
 
-/// Blocks that go by alone before the following are kept as stored.
+/// Uninterrupted blocks of one source before its following blocks are retained as stored.
 const KEPT_AFTER: u32 = 1;
 
-/// Blocks that go by alone before a page is left partly empty to pass more.
+/// Uninterrupted blocks of one source before a page may be left partly empty to copy a block.
 const PADDED_AFTER: u32 = 4;
 
-/// How long the winner of a tournament has been winning.
+/// For how many blocks the same source has won the merge.
 #[derive(Debug)]
 pub(super) struct BlockPassthrough {
     source: usize,
-    /// Whether it has won since the beginning of its present block.
-    whole: bool,
-    /// The blocks before that one that it went through alone.
+    /// Whether it has won every entry since the start of its current block.
+    won_whole_block: bool,
+    /// Blocks before the current one that it supplied without interruption.
     blocks: u32,
 }
 
 impl BlockPassthrough {
-    /// Nobody has won yet.
+    /// The state before the first entry.
     pub(super) const fn new() -> Self {
-        Self { source: usize::MAX, whole: false, blocks: 0 }
+        Self { source: usize::MAX, won_whole_block: false, blocks: 0 }
     }
 
-    /// The next entry is of `winner`. The source that was alone until now, where it was another.
+    /// Records that the next entry comes from `winner`. Returns the previous winner if it changed.
     #[inline]
-    pub(super) const fn wins(&mut self, winner: usize) -> Option<usize> {
+    pub(super) const fn set_winner(&mut self, winner: usize) -> Option<usize> {
         if self.source == winner {
             return None;
         }
         let before = self.source;
-        *self = Self { source: winner, whole: false, blocks: 0 };
+        *self = Self { source: winner, won_whole_block: false, blocks: 0 };
         Some(before)
     }
 
-    /// The winner is on the first entry of a block.
-    pub(super) fn starts_block(&mut self) {
-        if self.whole {
+    /// Records that the winner is on the first entry of a block.
+    pub(super) fn note_block_start(&mut self) {
+        if self.won_whole_block {
             self.blocks = self.blocks.saturating_add(1);
         }
-        self.whole = true;
+        self.won_whole_block = true;
     }
 
-    /// Whether the blocks to come shall be kept as stored.
-    pub(super) const fn keeps(&self) -> bool {
+    /// Whether the following blocks are retained as stored.
+    pub(super) const fn keeps_stored(&self) -> bool {
         self.blocks >= KEPT_AFTER
     }
 
-    /// A block could not pass: the page that it leaves open is not given up for the next one.
+    /// Records that a block was not copied. The page that it leaves open is not padded for the next block.
     pub(super) const fn interrupt(&mut self) {
         if self.blocks > KEPT_AFTER {
             self.blocks = KEPT_AFTER;
         }
     }
 
-    /// Whether a block may pass that leaves part of a page empty.
+    /// Whether a block may be copied if that leaves part of a page empty.
     pub(super) const fn may_pad(&self) -> bool {
         self.blocks >= PADDED_AFTER
     }
 }
 
-/// Whether nothing is to be decided about the entries of `block`: each is the only version of its key
-/// before `next`, the first key of all other sources, and says all by itself; none has expired.
-pub(super) fn is_plain(
+/// Whether every entry of `block` surely survives: each is a put, the only version of its key, not expired,
+/// not under a range delete, and before `next`, the smallest key of all other sources.
+pub(super) fn needs_no_decision(
     block: &RawBlock,
     next: Option<&[u8]>,
     range_deletes: &RangeDeletes,

@@ -1,38 +1,39 @@
-//! The tables a job writes: cut between keys, range deletes cut with them; and its value file.
+//! The output tables and value file of a run. Tables are cut between keys, and range deletes are cut with
+//! them.
 //!
-//! Until they are handed over, dropping them removes their files.
+//! Dropped before [`Outputs::finish`], it removes the files it wrote.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Result, TableId};
+use base::{Account, Result, TableId, broken_invariant, invariant};
 use bytes::Bytes;
 use media::Medium;
 use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
 
 use crate::{RetainedVersion, ValueSeparator};
 
-/// The tables that were written, and the one that is.
+/// The finished tables and the table being written.
 pub(super) struct Outputs {
     medium: Arc<dyn Medium>,
     account: Account,
-    /// What every table is written by; its id is that of the next.
+    /// The form of every table; the id is replaced.
     spec: Spec,
     ids: Range<TableId>,
     table_bytes_max: u64,
     writer: Option<Writer>,
-    /// The key at which the table that is written became long enough; it ends before the next.
+    /// The key at which the current table reached its maximum length: it ends before the next key.
     full_at: Option<Vec<u8>>,
     done: Vec<Summary>,
-    /// Long values, and those of files that are collected.
-    apart: ValueSeparator,
+    /// Moves long values, and live values of collected files, to the value file.
+    separator: ValueSeparator,
     values: Option<ValuesSummary>,
-    /// The keys that were read much.
+    /// The job's hot ranges.
     hot: Arc<[Bounds]>,
-    /// The range deletes that survive, and how many of their fragments lie in earlier tables.
+    /// The surviving range deletes, and how many of their fragments lie wholly in finished tables.
     range_deletes: RangeDeletes,
     fragments_done: usize,
-    /// Where the table that is written begins; what it covers of a fragment begins there too.
+    /// First key of the current table; fragments are cut there. `None` in the first table.
     begins_at: Option<Bytes>,
 }
 
@@ -42,7 +43,7 @@ impl Outputs {
         spec: Spec,
         ids: Range<TableId>,
         table_bytes_max: u64,
-        apart: ValueSeparator,
+        separator: ValueSeparator,
         account: &Account,
     ) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Outputs {
             writer: None,
             full_at: None,
             done: Vec::new(),
-            apart,
+            separator,
             values: None,
             hot: Arc::default(),
             range_deletes: RangeDeletes::default(),
@@ -63,39 +64,42 @@ impl Outputs {
         }
     }
 
-    /// The value of `key` that the entry `stored` points at, for operands over it; none where they
-    /// wait.
-    pub(super) fn base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
-        self.apart.base(key, stored)
+    /// The value that pointer entry `stored` of `key` leads to, as the base of operands; `None` if they stay
+    /// unmerged.
+    pub(super) fn operand_base(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<Bytes>> {
+        self.separator.operand_base(key, stored)
     }
 
-    /// Has outputs say which of their pages hold keys of `ranges`, which ascend; before the first version.
+    /// Sets the hot ranges (ascending) that tables report pages of. Call it before the first version.
     pub(super) fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
+        invariant!(self.writer.is_none(), "hot ranges are set before the first version");
         self.hot = ranges;
     }
 
-    /// Takes the range deletes that survive, before the first version.
+    /// Sets the surviving range deletes. Call it before the first version.
     pub(super) fn set_range_deletes(&mut self, range_deletes: RangeDeletes) {
+        invariant!(self.writer.is_none(), "range deletes are set before the first version");
         self.range_deletes = range_deletes;
     }
 
-    /// Adds a version that survives.
+    /// Writes a surviving version.
     #[inline]
     pub(super) fn add(&mut self, kept: RetainedVersion<'_>) -> Result<()> {
-        // The table's writer comes first: that of long values does with the memory it leaves.
+        // The table's writer is made first, because the value file's writer adapts to the memory that is
+        // left.
         self.writer(kept.key)?;
-        let placed = self.apart.place(kept.key, kept.trailer, kept.value)?;
+        let placed = self.separator.separate(kept.key, kept.trailer, kept.value)?;
         kept.add_to(self.writer(kept.key)?, placed)?;
-        self.measure(kept.key);
+        self.note_if_full(kept.key);
         Ok(())
     }
 
-    /// Adds a whole block. False where it cannot be passed, or may not because that would leave part of
-    /// a page empty.
+    /// Copies a whole block. False if the block cannot be copied, or if that would pad a page and `may_pad`
+    /// is false.
     pub(super) fn add_block(&mut self, block: &RawBlock, may_pad: bool) -> Result<bool> {
-        // An entry of a block with others is shorter than any that is put apart.
+        // Only a block of one entry can hold a value long enough to be separated.
         let bytes = if block.entries() == 1 { block.raw_bytes() } else { 0 };
-        if self.apart.concerns(bytes, block.value_files()) {
+        if self.separator.may_separate(bytes, block.value_files()) {
             return Ok(false);
         }
         let writer = self.writer(block.first().0)?;
@@ -103,11 +107,11 @@ impl Outputs {
             return Ok(false);
         }
         writer.add_block(block)?;
-        self.measure(block.last().0);
+        self.note_if_full(block.last().0);
         Ok(true)
     }
 
-    /// The writer of the table that `key`, the next one, belongs to.
+    /// The writer of the table that the next entry, of `key`, goes to.
     #[inline]
     fn writer(&mut self, key: &[u8]) -> Result<&mut Writer> {
         if self.full_at.as_ref().is_some_and(|last| **last != *key) {
@@ -123,10 +127,10 @@ impl Outputs {
         })
     }
 
-    /// Notes whether the table became long enough with `key`.
+    /// Records that the current table reached its maximum length with `key`.
     #[inline]
-    fn measure(&mut self, key: &[u8]) {
-        // The last id takes all that is left.
+    fn note_if_full(&mut self, key: &[u8]) {
+        // The table with the last id takes all remaining entries.
         let is_full = |writer: &Writer| writer.file_bytes() >= self.table_bytes_max;
         if self.full_at.is_none()
             && self.writer.as_ref().is_some_and(is_full)
@@ -136,8 +140,12 @@ impl Outputs {
         }
     }
 
-    /// Ends the table that is written: the next one begins at `key`.
+    /// Ends the current table; the next one begins at `key`.
     fn cut(&mut self, key: &[u8]) -> Result<()> {
+        invariant!(
+            self.begins_at.as_ref().is_none_or(|begin| **begin < *key),
+            "output tables ascend"
+        );
         let key = Bytes::copy_from_slice(key);
         self.end_table(Some(&key))?;
         self.begins_at = Some(key);
@@ -145,7 +153,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Gives the table that is written its range deletes, up to where the next begins, and ends it.
+    /// Adds the range deletes before `next` to the current table and finishes it.
     fn end_table(&mut self, next: Option<&Bytes>) -> Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let begin = self.begins_at.as_ref();
@@ -165,14 +173,17 @@ impl Outputs {
         Ok(())
     }
 
-    /// Ends the last table, makes the names of all durable (I3), and hands them over: from now on
-    /// their files are the caller's.
+    /// Finishes the last table and syncs the names of all files (I3). The caller owns the files from then on.
     pub(super) fn finish(&mut self) -> Result<(Vec<Summary>, Option<ValuesSummary>)> {
         if self.writer.is_none() && self.fragments_done < self.range_deletes.len() {
             self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
         }
         self.end_table(None)?;
-        self.values = self.apart.finish()?;
+        invariant!(
+            self.fragments_done == self.range_deletes.len(),
+            "every surviving range delete is written"
+        );
+        self.values = self.separator.finish()?;
         if !self.done.is_empty() {
             let tables = self.done.iter().map(|table| table::file_name(table.table));
             let values = self.values.iter().map(|values| table::values_file_name(values.file));
@@ -182,12 +193,12 @@ impl Outputs {
         Ok((std::mem::take(&mut self.done), self.values.take()))
     }
 
-    /// Removes what was written and not handed over.
+    /// Removes all files that were not handed over.
     pub(super) fn remove(&mut self) {
-        // A table that is being written removes itself. What cannot be removed now is found when
-        // the store is opened: nobody names it.
+        // A dropped writer removes its file. A file that cannot be removed now is an orphan, which opening
+        // the store removes.
         self.writer = None;
-        self.apart.abort();
+        self.separator.abort();
         if let Some(values) = self.values.take() {
             let _ = self.medium.remove(&table::values_file_name(values.file));
         }
@@ -197,13 +208,16 @@ impl Outputs {
     }
 }
 
-/// A writer for the next table.
+/// A writer for the table with the next id.
 fn create(
     medium: &Arc<dyn Medium>,
     ids: &mut Range<TableId>,
     spec: &Spec,
     account: &Account,
 ) -> Result<Writer> {
+    if ids.is_empty() {
+        return Err(broken_invariant!("every output has a reserved id"));
+    }
     let table = ids.start;
     ids.start = TableId(table.0.saturating_add(1));
     Writer::create(medium, Spec { table, ..spec.clone() }, account)

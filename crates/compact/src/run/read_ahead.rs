@@ -1,24 +1,25 @@
-//! Reading the pages of one table in order, in large reads, the next while the last is used.
+//! Reads the pages of one table in order with large reads; the next chunk is in flight while the current one
+//! is used.
 //!
-//! A merge reads every page once, so nothing goes through the page cache. Pages are verified when
-//! they are handed out (I8). Memory is two buffers, charged by the run that owns this.
+//! A merge reads every page once, so the page cache is bypassed. Pages are verified when they are handed out
+//! (I8). Memory: two buffers, charged by the run.
 
 use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, PageSeed, Result};
+use base::{Account, Error, PageSeed, Result, invariant};
 use bytes::Bytes;
 use media::Buf;
 use table::{Pages, Span, Table, reread, verify_page};
 
-use super::reads::{PURPOSE, Reads, Ticket};
+use super::read_queue::{PURPOSE, ReadQueue, Ticket};
 use crate::KeyRange;
 
 /// Consecutive pages in memory.
 #[derive(Debug)]
 struct Chunk {
-    /// Shared with the pages handed out of it.
+    /// Shared with the pages handed out.
     buf: Arc<Buf>,
     first: u32,
 }
@@ -28,7 +29,7 @@ impl Chunk {
         self.first + (self.buf.len() / PAGE_BYTES) as u32
     }
 
-    /// The pages from `first` on.
+    /// The bytes from page `first` on.
     fn from(&self, first: u32) -> Option<&[u8]> {
         self.buf.get(first.checked_sub(self.first)? as usize * PAGE_BYTES..)
     }
@@ -38,21 +39,21 @@ impl Chunk {
     }
 }
 
-/// The pages of a table, for a walk forward.
+/// The pages of a table, for one forward scan.
 pub(super) struct ReadAhead {
     table: Arc<Table>,
     seed: PageSeed,
-    /// The key before which the walk ends.
+    /// The scan ends before this key.
     end_key: Option<Bytes>,
-    /// The first page that it does not need, as far as is known.
+    /// The scan needs no page from this one on, as far as is known.
     end: u32,
     chunk_pages: u32,
     chunk: Option<Chunk>,
-    /// The buffer of the chunk before.
+    /// The buffer of the previous chunk, for reuse.
     spare: Option<Buf>,
-    /// The first page of the chunk in flight.
+    /// First page and ticket of the chunk in flight.
     ahead: Option<(u32, Ticket)>,
-    /// The metadata page of the next partition, in flight: it lies behind that partition's data.
+    /// The metadata page of the next partition, in flight: it lies behind that partition's data pages.
     meta_ahead: Option<(u32, Ticket)>,
     account: Account,
     bytes_read: u64,
@@ -62,7 +63,7 @@ impl ReadAhead {
     /// Reads the keys of `table` in `bounds`, in chunks of `chunk_pages`.
     ///
     /// # Errors
-    /// `Corrupt` where the table's top level is damaged.
+    /// `Corrupt` if the table's top-level index is damaged.
     pub(super) fn new(
         table: &Arc<Table>,
         bounds: &KeyRange,
@@ -93,32 +94,31 @@ impl ReadAhead {
         self.bytes_read
     }
 
-    /// Waits for what is in flight, which nobody needs any more.
-    pub(super) fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+    /// Waits for reads in flight, whose pages are no longer needed.
+    pub(super) fn finish(&mut self, reads: &mut ReadQueue) -> Result<()> {
         let left = [self.ahead.take(), self.meta_ahead.take()];
         left.into_iter().flatten().try_for_each(|(_, ticket)| reads.wait(ticket).map(drop))
     }
 
-    /// The pages of `span`, verified. What fails is read again by itself: a device that fails once
-    /// is no damage, and must not cost the table its place in merges.
+    /// The verified pages of `span`. A failed read is repeated a few times: a transient device error is no
+    /// damage, and must not exclude the table from merges.
     ///
     /// # Errors
-    /// `Corrupt` where one is damaged or the device cannot read it.
-    pub(super) fn pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    /// `Corrupt` if a page is damaged or the device cannot read it.
+    pub(super) fn pages(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         let read = self.read_pages(span, reads);
         read.or_else(|first| reread(first, || self.read_apart(span)))
     }
 
-    fn read_pages(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    fn read_pages(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         if span.meta {
             return self.meta(span, reads);
         }
-        // A long block is longer than a chunk: it is read for itself, and the walk over the chunks
-        // goes on where it was.
+        // A block longer than a chunk is read on its own; the chunked scan continues unchanged.
         if span.pages > self.chunk_pages {
             return self.read_apart(span);
         }
-        // A span may start on the last pages of a chunk and go on in the next.
+        // A span may begin in one chunk and end in the next.
         let mut joined = None;
         if !self.holds(span) {
             let head = self.chunk.as_ref().and_then(|chunk| chunk.from(span.first));
@@ -140,16 +140,16 @@ impl ReadAhead {
             self.verify(span.first, &buf)?;
             return Ok(Pages::Run(buf));
         }
-        let chunk = self.chunk.as_ref().filter(|chunk| chunk.pages(span).is_some());
-        let chunk = chunk.ok_or_else(|| self.short(span))?;
-        self.verify(span.first, chunk.pages(span).unwrap_or_default())?;
+        let chunk = self.chunk.as_ref().and_then(|chunk| Some((chunk, chunk.pages(span)?)));
+        let (chunk, pages) = chunk.ok_or_else(|| self.short(span))?;
+        self.verify(span.first, pages)?;
         let (buf, at) = (Arc::clone(&chunk.buf), (span.first - chunk.first) as usize);
         Ok(Pages::Part { buf, at: at * PAGE_BYTES, pages: span.pages })
     }
 
-    /// A partition's metadata page: copied, since it is needed for longer than a chunk. The next
-    /// partition's is put in flight.
-    fn meta(&mut self, span: Span, reads: &mut Reads) -> Result<Pages> {
+    /// A partition's metadata page. It is copied because it is used for longer than a chunk, and the next
+    /// partition's metadata page is put in flight.
+    fn meta(&mut self, span: Span, reads: &mut ReadQueue) -> Result<Pages> {
         let ahead = match self.meta_ahead.take() {
             Some((page, ticket)) => Some((page, self.arrive(page, ticket, reads)?)),
             None => None,
@@ -169,7 +169,7 @@ impl ReadAhead {
         };
         self.verify(span.first, page)?;
         let page = page.as_array::<PAGE_BYTES>().ok_or_else(|| self.short(span))?;
-        // The partition in which the walk ends tells where.
+        // The metadata of the last partition tells the exact end of the scan.
         if let Some(end) = self.end_key.as_ref().filter(|_| span.first + 1 == self.end) {
             let known = self.table.pages_before_within(page, end);
             self.end = known.map_err(|error| self.place(error, span.first))?;
@@ -181,8 +181,8 @@ impl ReadAhead {
         self.chunk.as_ref().is_some_and(|chunk| chunk.pages(span).is_some())
     }
 
-    /// Goes to a chunk that holds `span`: the one read ahead, or else one that starts there.
-    fn next_chunk(&mut self, span: Span, reads: &mut Reads) -> Result<()> {
+    /// Moves to a chunk that holds `span`: the chunk in flight, or one read now from `span` on.
+    fn next_chunk(&mut self, span: Span, reads: &mut ReadQueue) -> Result<()> {
         let ahead = match self.ahead.take() {
             Some((first, ticket)) => {
                 let buf = Arc::new(self.arrive(first, ticket, reads)?);
@@ -190,7 +190,8 @@ impl ReadAhead {
             }
             None => None,
         };
-        // Blocks on its pages were decompressed or copied by now, so its memory is used again.
+        // The blocks of the old chunk were decompressed or copied, so its buffer is free unless a page still
+        // shares it.
         self.spare = self.chunk.take().and_then(|chunk| Arc::into_inner(chunk.buf));
         let chunk = match ahead.filter(|chunk| chunk.pages(span).is_some()) {
             Some(chunk) => chunk,
@@ -205,23 +206,24 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// A buffer of so many pages: the spare one, where it fits.
+    /// A buffer of `pages` pages; the spare one if its length fits.
     fn buffer(&mut self, pages: u32) -> Buf {
+        invariant!(pages > 0, "a read has pages");
         let pages = pages as usize;
         let spare = self.spare.take_if(|spare| spare.len() == pages * PAGE_BYTES);
         spare.unwrap_or_else(|| Buf::pages(pages))
     }
 
     /// Waits for the read of the pages from `first` on.
-    fn arrive(&mut self, first: u32, ticket: Ticket, reads: &mut Reads) -> Result<Buf> {
+    fn arrive(&mut self, first: u32, ticket: Ticket, reads: &mut ReadQueue) -> Result<Buf> {
         let (buf, result) = reads.wait(ticket)?;
         result.map_err(|error| self.place(error, first))?;
         self.bytes_read += buf.len() as u64;
         Ok(buf)
     }
 
-    /// Puts the chunk after the present one in flight.
-    fn read_on(&mut self, reads: &mut Reads) {
+    /// Puts the chunk after the current one in flight.
+    fn read_on(&mut self, reads: &mut ReadQueue) {
         let first = self.chunk.as_ref().map_or(self.end, Chunk::end);
         let pages = self.chunk_pages.min(self.end.saturating_sub(first));
         if pages > 0 {
@@ -246,6 +248,10 @@ impl ReadAhead {
     }
 
     fn verify(&self, first: u32, pages: &[u8]) -> Result<()> {
+        invariant!(
+            !pages.is_empty() && pages.len().is_multiple_of(PAGE_BYTES),
+            "whole pages are verified"
+        );
         for (number, page) in (first..).zip(pages.chunks_exact(PAGE_BYTES)) {
             verify_page(self.seed, number, page).map_err(|error| self.place(error, number))?;
         }
@@ -257,7 +263,7 @@ impl ReadAhead {
     }
 
     fn short(&self, span: Span) -> Error {
-        let error = Error::corrupt("pages of a table").expected("more of them");
-        self.place(error.got(format_args!("{} from there", self.end)), span.first)
+        let error = Error::corrupt("pages of a table").expected("all pages of a block");
+        self.place(error.got(format_args!("the end of the scan, page {}", self.end)), span.first)
     }
 }

@@ -1,18 +1,20 @@
-//! One run of a job's input: its tables one after the other, entry by entry.
+//! One input run of a job: its pieces in key order, entry by entry.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer};
+use base::{
+    Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer, broken_invariant, invariant,
+};
 use table::{Accounts, Bounds, RawBlock, Step, Table, TableCursor};
 
-use super::Env;
+use super::env::Env;
 use super::read_ahead::ReadAhead;
-use super::reads::Reads;
+use super::read_queue::ReadQueue;
 use crate::KeyRange;
 use crate::job::Input;
 
-/// How the tables of a job are read.
+/// What all sources of a job share.
 pub(super) struct Reading {
     pub(super) env: Env,
     pub(super) store: StoreId,
@@ -20,18 +22,18 @@ pub(super) struct Reading {
     /// The keys that are merged.
     pub(super) bounds: KeyRange,
     pub(super) chunk_pages: u32,
-    /// How many bytes all keys of the job start with in common.
-    pub(super) prefix_bytes: usize,
+    /// Length of the common prefix of all keys of the job, bytes.
+    pub(super) common_prefix_bytes: usize,
 }
 
-/// A piece of a run: its table, and the keys of it that are merged.
+/// An open piece: its table, and the keys of it that are merged.
 pub(super) type Opened = (Arc<Table>, KeyRange);
 
 impl Reading {
     /// Opens a piece.
     ///
     /// # Errors
-    /// `Corrupt` where it is not the table that the job means; otherwise as [`Table::open`].
+    /// `Corrupt` if it is not the table that the job names; otherwise the errors of [`Table::open`].
     pub(super) fn open(&self, piece: &Input) -> Result<Opened> {
         let Input { id, file_bytes, digest, bounds, seqno } = piece;
         let Env { medium, dictionaries, account, tables, .. } = &self.env;
@@ -40,83 +42,91 @@ impl Reading {
         let (store, bytes) = (self.store, Some(*file_bytes));
         let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, accounts)?;
         let (found, keyspace) = (table.footer().digest, table.properties().keyspace);
-        // Tables of the first format do not name their keyspace.
+        // Tables of format version 1 do not store their keyspace.
         let is_foreign = keyspace != self.keyspace && keyspace != KeyspaceId::default();
         if found != *digest || is_foreign {
             return Err(Error::corrupt("input of a job")
                 .at(table::file_name(*id))
                 .expected(format_args!("digest {digest:016x}, keyspace {}", self.keyspace))
-                .got(format_args!("{found:016x}, {keyspace}")));
+                .got(format_args!("digest {found:016x}, keyspace {keyspace}")));
         }
         Ok((table, bounds.intersection(&self.bounds)))
     }
 }
 
-/// A sorted source of entries: on one of them, or at its end.
+/// A sorted source of entries: it stands on an entry or at its end.
 pub(super) struct Source {
-    /// The pieces to come, the next one last.
+    /// Pieces to read, the next one last.
     pieces: Vec<Input>,
-    /// The next piece, where it is open.
+    /// The next piece, if it is open already.
     opened: Option<Opened>,
-    present: Option<Present>,
+    table: Option<OpenTable>,
     /// The table opened last.
     read_last: Option<TableId>,
-    /// The eight bytes of the key behind the prefix, as a number that orders as they do.
+    /// The abbreviated key: eight bytes of the current key behind the common prefix, as a number with the
+    /// same order. `u64::MAX` at the end.
     head: u64,
     trailer: Trailer,
     bytes_read: u64,
 }
 
-/// The table that is read.
-struct Present {
+/// The table being read.
+struct OpenTable {
     cursor: TableCursor,
     pages: ReadAhead,
-    /// The versions met, and those there must be where no bounds cut the table.
-    met: u64,
-    expected: Option<u64>,
+    /// Entries read so far, and the entries of the table if no bounds cut it.
+    entries_read: u64,
+    entries_expected: Option<u64>,
     keeps_stored: bool,
-    /// The entries of the block that the next move leaves behind; 0: it goes to the next entry.
-    passing: u64,
+    /// Entries of the current block that the next advance skips; 0: it moves to the next entry.
+    skip_entries: u64,
 }
 
 impl Source {
-    /// At no entry yet.
+    /// A source of `pieces`, before its first entry.
     pub(super) fn new(mut pieces: Vec<Input>) -> Self {
         pieces.reverse();
         let (head, trailer) = (u64::MAX, Trailer::from_word(0));
-        Self { pieces, opened: None, present: None, read_last: None, head, trailer, bytes_read: 0 }
+        Self { pieces, opened: None, table: None, read_last: None, head, trailer, bytes_read: 0 }
     }
 
-    /// Takes in its first piece, which is open already.
+    /// Supplies the first piece if it is open already.
     pub(super) fn set_opened(&mut self, first: Option<Opened>) {
+        invariant!(
+            first.as_ref().map(|(table, _)| table.id()) == self.pieces.last().map(|piece| piece.id),
+            "the piece left open is the first of its run"
+        );
         self.opened = first;
     }
 
-    /// The table that was read when `error` came of it.
+    /// The table being read, if `error` says that its data is corrupt.
     pub(super) fn blame(&self, error: &Error) -> Option<TableId> {
         self.read_last.filter(|_| error.kind() == ErrorKind::Corrupt)
     }
 
     /// Bytes read so far.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read + self.present.as_ref().map_or(0, |it| it.pages.bytes_read())
+        self.bytes_read + self.table.as_ref().map_or(0, |it| it.pages.bytes_read())
     }
 
-    /// Goes to the next entry, the first one at first.
+    /// Moves to the next entry; the first call moves to the first entry.
     ///
     /// # Errors
-    /// As [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
-    pub(super) fn advance(&mut self, reading: &Reading, reads: &mut Reads) -> Result<()> {
+    /// The errors of [`Reading::open`], [`ReadAhead::pages`] and [`TableCursor::step`], naming the table.
+    pub(super) fn advance(&mut self, reading: &Reading, reads: &mut ReadQueue) -> Result<()> {
         loop {
-            if let Some(present) = &mut self.present {
-                if present.advance(reads)? {
-                    self.head = head(present.cursor.key(), reading.prefix_bytes);
-                    self.trailer = present.cursor.trailer().unwrap_or(self.trailer);
+            if let Some(table) = &mut self.table {
+                if table.advance(reads)? {
+                    self.head = head(table.cursor.key(), reading.common_prefix_bytes);
+                    let trailer = table.cursor.trailer();
+                    self.trailer = trailer.ok_or_else(|| {
+                        broken_invariant!("a cursor that moved to an entry has its trailer")
+                    })?;
                     return Ok(());
                 }
-                present.finish(reads)?;
-                self.bytes_read += present.pages.bytes_read();
-                self.present = None;
+                table.finish(reads)?;
+                self.bytes_read += table.pages.bytes_read();
+                self.table = None;
             }
             let Some(piece) = self.pieces.pop() else {
                 self.head = u64::MAX;
@@ -128,81 +138,83 @@ impl Source {
                 None => reading.open(&piece)?,
             };
             if table.properties().entries > 0 && !bounds.is_empty() {
-                self.present = Some(Present::new(&table, &bounds, reading)?);
+                self.table = Some(OpenTable::new(&table, &bounds, reading)?);
             }
         }
     }
 
-    /// Whether it is on the first entry of a block.
+    /// Whether it stands on the first entry of a block.
     #[inline]
     pub(super) fn is_at_block_start(&self) -> bool {
-        self.present.as_ref().is_some_and(|present| present.cursor.is_at_block_start())
+        self.table.as_ref().is_some_and(|table| table.cursor.is_at_block_start())
     }
 
-    /// Whether blocks to come are kept as stored, for [`Source::block`].
+    /// Sets whether the following blocks are retained as stored, for [`Source::block`].
     pub(super) fn keep_stored(&mut self, keep: bool) {
-        if let Some(present) = &mut self.present
-            && present.keeps_stored != keep
+        if let Some(table) = &mut self.table
+            && table.keeps_stored != keep
         {
-            present.keeps_stored = keep;
-            present.cursor.keep_stored(keep);
+            table.keeps_stored = keep;
+            table.cursor.keep_stored(keep);
         }
     }
 
-    /// The block whose first entry it is on, where that is kept as stored and lies within bounds.
+    /// The block whose first entry it stands on, if that was retained and lies within the bounds.
     ///
     /// # Errors
-    /// As [`TableCursor::raw_block`].
+    /// The errors of [`TableCursor::raw_block`].
     pub(super) fn block(&mut self) -> Result<Option<&RawBlock>> {
-        match &mut self.present {
-            Some(present) if present.keeps_stored => present.cursor.raw_block(),
+        match &mut self.table {
+            Some(table) if table.keeps_stored => table.cursor.raw_block(),
             _ => Ok(None),
         }
     }
 
-    /// Goes to the first entry after the present block, of which there are `entries`.
+    /// Moves behind the current block, which has `entries` entries.
     ///
     /// # Errors
-    /// As [`Source::advance`].
+    /// The errors of [`Source::advance`].
     pub(super) fn pass_block(
         &mut self,
         entries: u64,
         reading: &Reading,
-        reads: &mut Reads,
+        reads: &mut ReadQueue,
     ) -> Result<()> {
-        if let Some(present) = &mut self.present {
-            present.passing = entries;
-        }
+        let Some(table) = &mut self.table else {
+            return Err(broken_invariant!("a passed block belongs to an open table"));
+        };
+        invariant!(entries > 0, "a block holds entries");
+        table.skip_entries = entries;
         self.advance(reading, reads)
     }
 
-    /// The entry; `None` at the end.
+    /// The current entry; `None` at the end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer, &[u8])> {
-        let cursor = &self.present.as_ref()?.cursor;
+        let cursor = &self.table.as_ref()?.cursor;
         Some((cursor.key(), self.trailer, cursor.value_bytes()))
     }
 
-    /// The first word that its entry is ordered by: see [`Source::order`].
+    /// The abbreviated key of the current entry.
     #[inline]
     pub(super) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// The order of this source's entry and another's with an equal head: by key, and newest first.
+    /// The order of two current entries with equal abbreviated keys: by key, then newest first.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        match (&self.present, &other.present) {
+        match (&self.table, &other.table) {
             (Some(one), Some(another)) => {
                 let keys = one.cursor.key().cmp(another.cursor.key());
                 keys.then_with(|| other.trailer.cmp(&self.trailer))
             }
-            // A source at its end comes last.
+            // A source at its end orders last.
             (one, another) => another.is_some().cmp(&one.is_some()),
         }
     }
 }
 
-impl Present {
+impl OpenTable {
     fn new(table: &Arc<Table>, bounds: &KeyRange, reading: &Reading) -> Result<Self> {
         let pages = ReadAhead::new(table, bounds, reading.chunk_pages, &reading.env.account)?;
         let properties = table.properties();
@@ -210,22 +222,29 @@ impl Present {
         let expected = whole.then_some(properties.entries);
         let mut cursor = TableCursor::with_bounds(Arc::clone(table), Bounds::from(bounds));
         cursor.seek_first();
-        Ok(Self { cursor, pages, met: 0, expected, keeps_stored: false, passing: 0 })
+        Ok(Self {
+            cursor,
+            pages,
+            entries_read: 0,
+            entries_expected: expected,
+            keeps_stored: false,
+            skip_entries: 0,
+        })
     }
 
-    fn advance(&mut self, reads: &mut Reads) -> Result<bool> {
-        match std::mem::take(&mut self.passing) {
-            0 if self.met == 0 => {}
+    fn advance(&mut self, reads: &mut ReadQueue) -> Result<bool> {
+        match std::mem::take(&mut self.skip_entries) {
+            0 if self.entries_read == 0 => {}
             0 => match self.cursor.next_in_block()? {
                 Some(valid) => {
-                    self.met += u64::from(valid);
+                    self.entries_read += u64::from(valid);
                     return Ok(valid);
                 }
                 None => self.cursor.next(),
             },
-            // The first of them was met.
-            passing => {
-                self.met += passing - 1;
+            // The first entry of the block was counted when it was reached.
+            skip_entries => {
+                self.entries_read += skip_entries - 1;
                 self.cursor.next_block();
             }
         }
@@ -234,27 +253,29 @@ impl Present {
             match self.cursor.step(supplied.take())? {
                 Step::Need(span) => supplied = Some(self.pages.pages(span, reads)?),
                 Step::Ready(valid) => {
-                    self.met += u64::from(valid);
+                    self.entries_read += u64::from(valid);
                     return Ok(valid);
                 }
             }
         }
     }
 
-    /// Checks that no entry was passed over.
-    fn finish(&mut self, reads: &mut Reads) -> Result<()> {
+    /// Checks that the scan returned every entry of the table.
+    fn finish(&mut self, reads: &mut ReadQueue) -> Result<()> {
         self.pages.finish(reads)?;
-        match self.expected {
-            Some(expected) if expected != self.met => Err(Error::corrupt("entries of a table")
-                .at(table::file_name(self.cursor.table().id()))
-                .expected(expected)
-                .got(self.met)),
+        match self.entries_expected {
+            Some(expected) if expected != self.entries_read => {
+                Err(Error::corrupt("number of entries in a table")
+                    .at(table::file_name(self.cursor.table().id()))
+                    .expected(expected)
+                    .got(self.entries_read))
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// The eight bytes of `key` behind its first `skip`.
+/// Eight bytes of `key` behind its first `skip`, big-endian, padded with zeros.
 #[inline]
 fn head(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();

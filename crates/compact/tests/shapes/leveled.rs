@@ -1,12 +1,12 @@
-//! The shape most stores have, to compare with: each level one run, ten times the one above.
+//! Leveled compaction, for comparison: each level is one run, ten times as long as the level above.
 
 use base::RunId;
 use terrace_compact::plan::{Merge, Options, Piece, Plan, Reason, Summary};
 
 use crate::tree::{GRID, key};
 
-/// Level `n` is run `8 - n`; flushed tables are newer runs. Tables of the fullest level go down one
-/// by one, that first which meets least below.
+/// Level `n` is run `8 - n`; flushed tables are newer runs. The fullest level moves one table at a time to
+/// the next level, the one with the least overlap first.
 pub(crate) fn plan(summary: &Summary, options: &Options, ratio: f64) -> Option<Plan> {
     if !summary.busy.is_empty() {
         return None;
@@ -21,7 +21,7 @@ pub(crate) fn plan(summary: &Summary, options: &Options, ratio: f64) -> Option<P
     for level in 1..7 {
         let Some(upper) = run(level) else { continue };
         let bytes: u64 = upper.pieces.iter().map(|piece| piece.file.bytes).sum();
-        // Sizes go down from the last level's, so that each is a tenth of the one below.
+        // Target sizes are computed from the last level upwards, each a tenth of the next.
         let deepest = (1..8).rfind(|level| run(*level).is_some()).unwrap_or(1);
         let last: u64 = run(deepest)?.pieces.iter().map(|piece| piece.file.bytes).sum();
         let base = 4.0 * summary.unit_bytes as f64;

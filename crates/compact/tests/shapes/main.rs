@@ -1,4 +1,4 @@
-//! The shapes that the planner keeps trees in, simulated without data.
+//! Tree shapes under the planner, simulated without data.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use tree::{Content, ENTRY, GRID, Tree};
 
 const UNIT: f64 = 16e6;
 
-/// Tables over all keys, `flushes` of them.
+/// `flushes` tables with keys drawn evenly from all keys.
 fn even(tree: &mut Tree, flushes: usize) {
     let n = tree.unit / ENTRY / GRID as f64;
     for _ in 0..flushes {
@@ -24,7 +24,7 @@ fn even(tree: &mut Tree, flushes: usize) {
     }
 }
 
-/// Nine tenths of the writes to one tenth of the keys.
+/// Nine tenths of the writes go to one tenth of the keys.
 fn skewed(tree: &mut Tree, flushes: usize) {
     let n = tree.unit / ENTRY / GRID as f64;
     let share = |cell: usize| if (1000..1410).contains(&cell) { 9.0 } else { 1.0 / 9.0 };
@@ -34,7 +34,7 @@ fn skewed(tree: &mut Tree, flushes: usize) {
     }
 }
 
-/// Keys in order; each table a part of the grid.
+/// Keys in order; each table covers its own part of the grid.
 fn ordered(tree: &mut Tree, flushes: usize) {
     for number in 0..flushes {
         let cell = number * GRID / flushes;
@@ -43,7 +43,7 @@ fn ordered(tree: &mut Tree, flushes: usize) {
     }
 }
 
-/// A queue: written in order at one end, deleted in order at the other.
+/// A queue: keys are written in order at one end and deleted in order at the other.
 fn queue(tree: &mut Tree, flushes: usize) {
     for number in 0..flushes {
         let at = number * GRID / flushes;
@@ -157,7 +157,7 @@ fn table() {
 }
 
 #[test]
-fn a_load_is_written_little_and_ends_in_few_runs() {
+fn a_load_has_low_write_amplification_and_settles_to_few_runs() {
     for population in [130.0 * UNIT / ENTRY, f64::INFINITY] {
         let mut tree = Tree::new(UNIT, population);
         even(&mut tree, 130);
@@ -172,7 +172,7 @@ fn a_load_is_written_little_and_ends_in_few_runs() {
 }
 
 #[test]
-fn overwriting_takes_a_bounded_part_of_the_space() {
+fn overwriting_has_bounded_space_amplification() {
     let mut tree = Tree::new(UNIT, 130.0 * UNIT / ENTRY);
     even(&mut tree, 3 * 130);
     tree.settle();
@@ -184,7 +184,7 @@ fn overwriting_takes_a_bounded_part_of_the_space() {
 }
 
 #[test]
-fn slow_merges_leave_runs_but_no_disorder() {
+fn a_tree_with_slow_merges_still_settles() {
     let mut tree = Tree::new(UNIT, 60.0 * UNIT / ENTRY);
     tree.merge_speed = 1.5;
     even(&mut tree, 120);
@@ -201,7 +201,7 @@ fn keys_in_order_are_never_rewritten() {
     assert_eq!((tree.figures.jobs, tree.depth()), (0, 1));
 }
 
-/// What was written in order keeps the level of what a flush writes, and is none of those for it.
+/// Tables written in key order keep the level of a flushed table, but are not merged with flushed tables.
 #[test]
 fn keys_in_order_are_not_rewritten_for_a_dozen_flushes() {
     let mut tree = Tree::new(UNIT, 130.0 * UNIT / ENTRY);
@@ -212,7 +212,7 @@ fn keys_in_order_are_not_rewritten_for_a_dozen_flushes() {
 }
 
 #[test]
-fn a_queue_is_cleaned_where_it_is_deleted() {
+fn tombstones_of_a_queue_are_merged_down() {
     let mut tree = Tree::new(UNIT, f64::INFINITY);
     queue(&mut tree, 130);
     tree.settle();
@@ -220,15 +220,15 @@ fn a_queue_is_cleaned_where_it_is_deleted() {
     assert!(tree.figures.rewrites() < 2.0, "{:?}", tree.figures);
 }
 
-/// What a machine of two cores does while a memtable fills at full speed, in bytes merged for each byte
-/// flushed: 4.1 in all, of which filling and flushing take 2.9. Planning and installing a job cost as much as
-/// 6 MB, each table opened as 150 KB. Measured: docs/performance.md.
+/// Bytes merged per byte flushed on a machine of two cores while a memtable fills at full speed: 4.1 in
+/// total, of which filling and flushing take 2.9. Planning and installing a job cost as much as merging 6 MB,
+/// opening a table as much as 150 KB. Measured: docs/performance.md.
 const SPEED: f64 = 4.1;
 const WRITING: f64 = 2.9;
 const JOB_COSTS: (f64, f64) = (6e6, 150e3);
 
-/// Overwriting a tree that was written in order at full speed, three times over, after as much again twice:
-/// what the third to fifth time was like. `speed` is [`SPEED`] times as much for faster merges.
+/// Figures of overwriting a tree that was loaded in key order, at full speed: its content is overwritten five
+/// times, and the last three times count. A `speed` above [`SPEED`] stands for faster merges.
 fn outrun(ratio: usize, unit: f64, speed: f64) -> tree::Figures {
     let mut tree = Tree::new(unit, ratio as f64 * unit / ENTRY);
     ordered(&mut tree, ratio);
@@ -261,10 +261,10 @@ fn outrun_merges() {
     }
 }
 
-/// Where merges are far behind, writers come to rest at what these can do, and neither runs nor garbage grow
-/// on and on.
+/// If merges are far behind, writers settle at the speed of the merges, and neither runs nor garbage grow
+/// without bound.
 #[test]
-fn writers_that_outrun_merges_come_to_rest() {
+fn writers_that_outrun_merges_settle_at_the_speed_of_merges() {
     let figures = outrun(100, UNIT, SPEED);
     assert!(figures.space_max < 2.6 && figures.depth_max < 90, "{figures:?}");
     assert!(figures.space_mean() < 2.2 && figures.depth_mean() < 60.0, "{figures:?}");

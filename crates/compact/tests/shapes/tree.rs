@@ -1,8 +1,8 @@
-//! A tree without data: tables are numbers of entries over a grid of keys, merges are done on these.
+//! A simulated tree: tables are entry counts over a grid of keys, and merges compute with these counts.
 //!
-//! Keys of one grid cell are drawn evenly from its population, so what two tables share follows from
-//! how many entries each has: of `n` keys, sets of `a` and `b` have `a + b - a b / n` between them.
-//! All of the planner's inputs are as the engine would make them; every merge is checked.
+//! The keys of a grid cell are drawn evenly from its population. So the overlap of two tables follows from
+//! their entry counts: of `n` keys, sets of `a` and `b` hold `a + b - a b / n` distinct keys together. The
+//! planner gets the same inputs as from the engine, and every plan is checked.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use terrace_compact::plan::{
     Turnover,
 };
 
-/// Cells of the grid of keys.
+/// Cells of the key grid.
 pub(crate) const GRID: usize = 4096;
 /// Stored bytes of an entry.
 pub(crate) const ENTRY: f64 = 208.0;
@@ -28,7 +28,7 @@ pub(crate) fn cell(key: &[u8]) -> usize {
     u32::from_be_bytes(key.try_into().unwrap()) as usize
 }
 
-/// What a table holds in each cell of the grid, from cell `start` on: values and deletes.
+/// A table's values and tombstones in each grid cell, from cell `start` on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) start: usize,
@@ -49,7 +49,7 @@ impl Content {
         Self { start: self.start.max(cells.start), cells: self.slice(cells).to_vec() }
     }
 
-    /// The cells that hold anything.
+    /// The range of cells that are not empty.
     fn used(&self) -> Range<usize> {
         let is_used = |cell: &(f64, f64)| cell.0 + cell.1 > 0.0;
         let first = self.cells.iter().position(is_used).unwrap();
@@ -57,7 +57,7 @@ impl Content {
         self.start + first..self.start + last + 1
     }
 
-    /// Takes in what is older in these cells. Begins at cell 0.
+    /// Merges the older content of `cells` into this one, which begins at cell 0.
     fn over(&mut self, older: &Self, cells: &Range<usize>, population: f64) {
         let own = &mut self.cells[older.start.max(cells.start)..];
         for (newer, older) in own.iter_mut().zip(older.slice(cells)) {
@@ -74,21 +74,21 @@ impl Content {
 
 type Policy = dyn Fn(&Summary, &Options) -> Option<Plan>;
 
-/// A simulated tree, and what happened to it.
+/// A simulated tree and its figures.
 pub(crate) struct Tree {
     pub(crate) options: Options,
-    /// Plans instead of the planner, where another shape is measured.
+    /// Replaces the planner to measure another tree shape.
     pub(crate) policy: Option<Box<Policy>>,
     pub(crate) unit: f64,
-    /// Distinct keys of one cell of the grid.
+    /// Distinct keys of one grid cell.
     pub(crate) population: f64,
-    /// Bytes merged for each byte flushed; jobs share them.
+    /// Bytes merged per byte flushed, shared by all jobs.
     pub(crate) merge_speed: f64,
-    /// What of it filling a memtable and flushing it take away, in the same bytes.
+    /// The part of `merge_speed` that filling and flushing a memtable take away.
     pub(crate) writing: f64,
-    /// What a job costs beside its bytes, and for each piece, in bytes merged.
+    /// The fixed cost of a job, and the cost per input piece, in bytes merged.
     pub(crate) job_costs: (f64, f64),
-    /// Whether writers wait for merges, as the engine has them.
+    /// Whether writers are delayed by compaction debt, as in the engine.
     pub(crate) is_delayed: bool,
     pub(crate) jobs_max: usize,
     runs: BTreeMap<u64, Vec<Piece>>,
@@ -100,7 +100,7 @@ pub(crate) struct Tree {
     pub(crate) figures: Figures,
 }
 
-/// What happened.
+/// Measurements of a simulation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) flushed: f64,
@@ -113,11 +113,12 @@ pub(crate) struct Figures {
     depths: f64,
     spaces: f64,
     flushes: f64,
-    /// In memtables' worth of writing at full speed.
+    /// Time in units of filling a memtable at full speed.
     time: f64,
-    /// Stored bytes, outputs of running jobs included, over the bytes of distinct keys: at most.
+    /// Highest ratio of stored bytes, outputs of running jobs included, to bytes of distinct keys.
     pub(crate) space_max: f64,
-    /// Bytes that are in no piece, and outputs of running jobs, over the rest: at most.
+    /// Highest ratio of bytes outside all pieces, outputs of running jobs included, to the bytes of distinct
+    /// keys.
     pub(crate) temporary_max: f64,
 }
 
@@ -126,7 +127,7 @@ impl Figures {
         self.merged_out / self.flushed
     }
 
-    /// Of what writers would write if nobody waited.
+    /// Writing speed as a share of full speed.
     pub(crate) fn throughput(&self) -> f64 {
         self.flushes / self.time
     }
@@ -194,13 +195,12 @@ impl Tree {
         Piece { file: self.file(content), level, first, end, damaged: false }
     }
 
-    /// One memtable's worth of `puts` (drawn from the population) and `deletes`, then merges for as
-    /// long as the next takes to fill.
+    /// Flushes one memtable with `content`, then merges for as long as the next memtable takes to fill.
     pub(crate) fn flush(&mut self, content: Content) {
         let piece = self.piece(content, 0);
         let bytes = piece.file.bytes as f64;
         let overlaps = |pieces: &[Piece]| pieces.iter().any(|other| meets(other, &piece));
-        // As the engine does: it joins the oldest run that it can, unless a job works there.
+        // As in the engine: the table joins the oldest possible run, unless a job works there.
         let blocked =
             self.runs.iter().rev().find(|(_, pieces)| overlaps(pieces)).map(|(id, _)| *id);
         let above =
@@ -221,7 +221,7 @@ impl Tree {
         self.figures.spaces += self.stored() / self.measure();
     }
 
-    /// How many times as long a memtable takes to fill, by the rule of the engine's `pace`.
+    /// How many times longer a memtable takes to fill, by the rule of the engine's `pace`.
     fn delayed(&self) -> f64 {
         let way = |value: f64, from: f64, to: f64| ((value - from) / (to - from)).clamp(0.0, 0.98);
         let debt = TreeLayout::new(&self.summary(), &self.options).debt();
@@ -229,14 +229,14 @@ impl Tree {
         1.0 + way / (1.0 - way)
     }
 
-    /// Notes what it takes; the bytes of distinct keys.
+    /// Updates the highest figures; returns the bytes of distinct keys.
     fn measure(&mut self) -> f64 {
         self.figures.depth_max = self.figures.depth_max.max(self.depth());
         let written = |(job, left): &(Merge, f64)| (job.bytes as f64 - left).max(0.0);
         let running: f64 = self.running.iter().map(written).sum();
         let stored = self.stored() + running;
         let distinct = self.distinct();
-        // A young tree is all temporary.
+        // In a young tree every byte is temporary.
         if distinct > self.unit * 100.0 {
             let figures = &mut self.figures;
             figures.space_max = figures.space_max.max(stored / distinct);
@@ -246,7 +246,7 @@ impl Tree {
         distinct
     }
 
-    /// Bytes of files.
+    /// Bytes of all files.
     pub(crate) fn stored(&self) -> f64 {
         self.contents.values().map(|(file, _)| file.bytes as f64).sum()
     }
@@ -269,7 +269,7 @@ impl Tree {
         (&self.contents[&piece.file.id.0].1, cell(&piece.first)..cell(piece.end.as_ref().unwrap()))
     }
 
-    /// Bytes of what is left if all is merged.
+    /// Bytes after merging everything.
     pub(crate) fn distinct(&self) -> f64 {
         let mut all = Content::blank();
         for piece in self.runs.values().rev().flatten() {
@@ -279,7 +279,7 @@ impl Tree {
         all.cells.iter().map(|(puts, _)| puts).sum::<f64>() * ENTRY
     }
 
-    /// The most pieces over one cell.
+    /// Most pieces over one cell.
     pub(crate) fn depth(&self) -> usize {
         let mut depths = vec![0; GRID];
         for piece in self.runs.values().flatten() {
@@ -311,7 +311,7 @@ impl Tree {
         }
     }
 
-    /// Does what is planned until `budget` bytes are merged or nothing is left to do.
+    /// Runs the planned actions until `budget` bytes are merged or nothing is planned.
     fn work(&mut self, mut budget: f64) {
         loop {
             while self.running.len() < self.jobs_max {
@@ -382,7 +382,7 @@ impl Tree {
         }
     }
 
-    /// Goes on until nothing is left to do.
+    /// Runs all planned actions of a tree without writes.
     pub(crate) fn settle(&mut self) {
         self.quiet = true;
         self.work(f64::INFINITY);

@@ -1,4 +1,4 @@
-//! What the tests of jobs share: stores of tables in memory, random content, readers.
+//! Shared by the job tests: in-memory stores with random tables, and readers of tables.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -21,13 +21,13 @@ pub const STORE: StoreId = StoreId(0x7e55);
 pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
 pub const NOW: u64 = 1_000_000;
 
-/// The first id of outputs; inputs have smaller ones.
+/// The first output id; inputs have smaller ones.
 pub const OUTPUTS: u64 = 1000;
 
-/// A version of a key.
+/// Key, trailer and value of a version.
 pub type Version = (Vec<u8>, Trailer, Vec<u8>);
 
-/// Adds operands as numbers of one byte.
+/// Adds operands as one-byte numbers.
 #[derive(Debug)]
 pub struct Add;
 
@@ -64,7 +64,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
     }
 }
 
-/// Tables of runs, newest run first, and everything in them.
+/// The tables of each run, newest run first, and all their versions and range deletes.
 #[derive(Default)]
 pub struct Content {
     pub runs: Vec<InputRun>,
@@ -72,30 +72,30 @@ pub struct Content {
     pub range_deletes: Vec<RangeDelete>,
 }
 
-pub struct Shape {
+pub struct ContentSpec {
     pub runs: u64,
     pub keys: u64,
     pub entries: u64,
     pub tables: u64,
-    /// Bytes of a value, at most; now and then one is longer.
+    /// Most bytes of a value; a few values are longer.
     pub value_bytes: u64,
-    /// Puts and deletes only, and few deletes.
-    pub plain: bool,
-    /// Each run has a range of keys of its own, but for some that it shares with the next.
-    pub apart: bool,
+    /// Only puts and a few tombstones.
+    pub puts_only: bool,
+    /// Each run has its own key range, which overlaps the next one a little.
+    pub disjoint: bool,
 }
 
 pub fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-fn random_version(rng: &mut Rng, shape: &Shape, seqno: u64) -> (EntryKind, Vec<u8>) {
-    let length = if rng.one_in(400) { 40_000 } else { rng.below(shape.value_bytes.max(1)) };
+fn random_version(rng: &mut Rng, spec: &ContentSpec, seqno: u64) -> (EntryKind, Vec<u8>) {
+    let length = if rng.one_in(400) { 40_000 } else { rng.below(spec.value_bytes.max(1)) };
     let mut value = vec![0; length as usize];
     let noise = value.len() / 2;
     rng.fill(&mut value[..noise]);
-    match rng.below(if shape.plain { 6 } else { 10 }) {
-        0 if !shape.plain || rng.one_in(100) => (EntryKind::Delete, Vec::new()),
+    match rng.below(if spec.puts_only { 6 } else { 10 }) {
+        0 if !spec.puts_only || rng.one_in(100) => (EntryKind::Delete, Vec::new()),
         0..6 => (EntryKind::Put, value),
         6..8 => (EntryKind::Merge, vec![seqno as u8]),
         _ => {
@@ -106,33 +106,33 @@ fn random_version(rng: &mut Rng, shape: &Shape, seqno: u64) -> (EntryKind, Vec<u
 }
 
 impl Content {
-    /// Random runs, the first one newest (I4), written to `medium`.
-    pub fn random(rng: &mut Rng, medium: &Arc<dyn Medium>, shape: &Shape) -> Self {
+    /// Writes random runs to `medium`; the first run is the newest (I4).
+    pub fn random(rng: &mut Rng, medium: &Arc<dyn Medium>, spec: &ContentSpec) -> Self {
         let mut content = Self::default();
         let mut id = 1;
-        for run in (0..shape.runs).rev() {
+        for run in (0..spec.runs).rev() {
             let (mut versions, mut deletes) = (Vec::new(), Vec::new());
-            for entry in 0..shape.entries {
-                let seqno = 1 + run * shape.entries + entry;
-                if !shape.plain && rng.one_in(shape.entries.max(20) / 10) {
-                    let start = rng.below(shape.keys);
-                    let end = start + 1 + rng.below(shape.keys / 10 + 1);
+            for entry in 0..spec.entries {
+                let seqno = 1 + run * spec.entries + entry;
+                if !spec.puts_only && rng.one_in(spec.entries.max(20) / 10) {
+                    let start = rng.below(spec.keys);
+                    let end = start + 1 + rng.below(spec.keys / 10 + 1);
                     let (start, end) = (key(start).into(), key(end).into());
                     deletes.push(RangeDelete { start, end, seqno: Seqno::new(seqno) });
                     continue;
                 }
-                let (kind, value) = random_version(rng, shape, seqno);
+                let (kind, value) = random_version(rng, spec, seqno);
                 let trailer = Trailer::new(Seqno::new(seqno), kind);
-                let part = (shape.keys / shape.runs).max(1);
-                let number = match shape.apart {
+                let part = (spec.keys / spec.runs).max(1);
+                let number = match spec.disjoint {
                     true => run * part + rng.below(part + part / 8),
-                    false => rng.below(shape.keys),
+                    false => rng.below(spec.keys),
                 };
                 versions.push((key(number), trailer, value));
             }
             versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             let mut tables = Vec::new();
-            let mut cuts: Vec<_> = (1..shape.tables).map(|_| rng.below(shape.keys)).collect();
+            let mut cuts: Vec<_> = (1..spec.tables).map(|_| rng.below(spec.keys)).collect();
             cuts.extend([0, u64::MAX]);
             cuts.sort_unstable();
             cuts.dedup();
@@ -156,7 +156,7 @@ impl Content {
         content
     }
 
-    /// A job that merges all of it.
+    /// A job that merges all runs.
     pub fn job(&self, readers: &[u64]) -> Job {
         let newest = self.versions.iter().map(|it| it.1.seqno().get()).max().unwrap_or(1) + 1000;
         let readers = readers.iter().chain([&newest]).map(|seqno| Seqno::new(*seqno));
@@ -170,7 +170,7 @@ impl Content {
             bounds: KeyRange::all(),
             horizon: Horizon::new(readers.collect()),
             now_ms: NOW,
-            below: Vec::new(),
+            older: Vec::new(),
             output: Output {
                 codec: Codec::Lz4,
                 zstd_level: 0,
@@ -186,7 +186,7 @@ impl Content {
     }
 }
 
-/// Writes a table; `None` where there is nothing to write.
+/// Writes a table; `None` if it would be empty.
 pub fn write(
     medium: &Arc<dyn Medium>,
     table: TableId,
@@ -254,7 +254,7 @@ pub fn read(table: &Arc<Table>) -> Vec<Version> {
     }
 }
 
-/// The names and contents of all files.
+/// Names and contents of all files.
 pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
     let content = |name: &str, len: u64| {
         if len == 0 {
@@ -270,7 +270,7 @@ pub fn files(medium: &Arc<dyn Medium>) -> Vec<(String, Bytes)> {
     list.into_iter().map(|it| (it.name.clone(), content(&it.name, it.len))).collect()
 }
 
-/// The ids of the tables there are.
+/// The ids of all tables on the medium.
 pub fn ids(medium: &Arc<dyn Medium>) -> Vec<u64> {
     let names = medium.list().unwrap();
     names.iter().filter_map(|it| table::parse_file_name(&it.name)).map(|id| id.0).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use compact::{Counts, plan};
+use compact::{VersionCounts, plan};
 use parking_lot::Mutex;
 
 /// What compaction did since the store was opened.
@@ -68,9 +68,10 @@ pub struct DroppedEntries {
     pub merged: u64,
 }
 
-impl From<Counts> for DroppedEntries {
-    fn from(counts: Counts) -> Self {
-        let Counts { read, superseded, range_deleted, deleted, expired, merged, .. } = counts;
+impl From<VersionCounts> for DroppedEntries {
+    fn from(counts: VersionCounts) -> Self {
+        let VersionCounts { read, superseded, range_deleted, deleted, expired, merged, .. } =
+            counts;
         Self { read, superseded, range_deleted, deleted, expired, merged }
     }
 }
@@ -85,7 +86,7 @@ pub struct Merged {
     pub bytes_written: u64,
     /// Of value files.
     pub values_bytes: u64,
-    pub counts: Counts,
+    pub counts: VersionCounts,
     pub pages_passed: u64,
     /// What inputs above the oldest run hold, in it, and what the outputs hold, bytes; where that is the
     /// keyspace's oldest.
@@ -103,7 +104,7 @@ struct Totals {
     moved: u64,
     dropped: u64,
     by_reason: BTreeMap<plan::Reason, (u64, u64, u64)>,
-    counts: Counts,
+    counts: VersionCounts,
     pages_passed: u64,
 }
 

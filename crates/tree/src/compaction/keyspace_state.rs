@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Error, Seqno};
-use compact::plan::{Counted, Debt, Demand, DemandMeter, Turnover};
+use compact::plan::{Debt, Demand, DemandMeter, Turnover, UsageCounters};
 
 use crate::{Uses, Version};
 
@@ -89,7 +89,7 @@ impl KeyspaceCompactionState {
 
     /// How much the keyspace is used, as `uses` counted it until `now`.
     pub(super) fn demand(&mut self, uses: &Uses, now: Duration) -> Demand {
-        self.meter.see(Counted {
+        self.meter.observe(UsageCounters {
             at: now.as_secs_f64(),
             seeks: uses.seeks.get(),
             written: self.written,

@@ -166,7 +166,7 @@ impl MergeJob {
             bounds: rectangle.range.clone(),
             horizon,
             now_ms,
-            below: below(version, rectangle),
+            older: below(version, rectangle),
             output: Output {
                 codec: settings.codec,
                 zstd_level: settings.zstd_level,

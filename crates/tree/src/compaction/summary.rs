@@ -24,7 +24,7 @@ pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
     let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
         id: file.id(),
         bytes: file.value_bytes(),
-        stays: file.is_staying(),
+        excluded: file.is_staying(),
     };
     version.value_files().into_iter().map(summary).collect()
 }

@@ -1,52 +1,59 @@
-//! A tournament of sorted sources: which of them is next.
+//! A loser tree (Knuth, The Art of Computer Programming, volume 3, 5.4.1): finds the smallest of several
+//! sorted sources.
 //!
-//! A tree of losers (Knuth, The Art of Computer Programming, volume 3, 5.4.1): each inner place
-//! keeps who lost there, so that when the winner moves on, the next one is found with one
-//! comparison for each level, log2 of the number of sources.
+//! Each inner node keeps the loser of its match. When the winner advances, the next winner is found with one
+//! comparison per level: log2 of the number of sources.
 
 use std::cmp::Ordering;
 
-/// A source, by number, and the head of what it is at.
+use base::invariant;
+
+/// A source, and the abbreviated key of its current entry.
 #[derive(Clone, Copy, Debug)]
 struct Player {
     head: u64,
     source: usize,
 }
 
-/// Who takes part, the least of them first. Most matches are decided by heads, which stand in the tree:
-/// numbers that order as the sources do, as far as they differ. The rest is the caller's to say.
+/// The tree. Most matches are decided by the abbreviated keys (`head`) in its nodes, which order like the
+/// sources if they differ. If two are equal, the caller's `order` compares the sources.
 #[derive(Debug)]
-pub(super) struct Tournament {
-    /// The winner stands at 0, the losers of the match at place `n` at `n`; the sources take part
-    /// from place `losers.len()` on.
+pub(super) struct LoserTree {
+    /// The winner at index 0; at index `n` the loser of match `n`. Leaf `s` of source `s` is at index
+    /// `losers.len() + s`, which is not stored.
     losers: Vec<Player>,
 }
 
-/// A place where nobody played yet.
+/// A node whose match was not played yet.
 const FREE: Player = Player { head: 0, source: usize::MAX };
 
-impl Tournament {
-    /// The first round among `sources` sources (at least one), whose heads `head` says; `order` is that
-    /// of two sources with equal heads.
+impl LoserTree {
+    /// Plays the first round of `sources` sources (at least one). `head` is the abbreviated key of a source;
+    /// `order` compares two sources with equal ones.
     pub(super) fn new(
         sources: usize,
         head: impl Fn(usize) -> u64,
         order: &impl Fn(usize, usize) -> Ordering,
     ) -> Self {
-        let mut tournament = Self { losers: vec![FREE; sources.max(1)] };
+        let mut tree = Self { losers: vec![FREE; sources.max(1)] };
         for source in 0..sources {
-            tournament.play(Player { head: head(source), source }, order);
+            tree.play(Player { head: head(source), source }, order);
         }
-        tournament
+        invariant!(
+            sources == 0 || tree.losers.iter().all(|player| player.source < sources),
+            "after the first round every match has a loser"
+        );
+        tree
     }
 
-    /// The least source.
+    /// The smallest source.
     #[inline]
     pub(super) fn winner(&self) -> usize {
         self.losers.first().map_or(0, |winner| winner.source)
     }
 
-    /// The least source but for the winner, where there is another: it lost to the winner.
+    /// The second smallest source: the smallest of those that lost to the winner. `None` if there is only one
+    /// source.
     pub(super) fn runner_up(&self, order: &impl Fn(usize, usize) -> Ordering) -> Option<usize> {
         let mut place = self.leaf(self.winner());
         let mut least: Option<Player> = None;
@@ -60,31 +67,34 @@ impl Tournament {
         least.map(|least| least.source)
     }
 
-    /// The place of a source's first match; one source alone wins at place 0.
+    /// The index of a source's first match; 0 if there is only one source.
     #[inline]
     fn leaf(&self, source: usize) -> usize {
         (source + self.losers.len()) / 2 * usize::from(self.losers.len() > 1)
     }
 
-    /// Finds the next winner after the last one has moved on, to `head`.
+    /// Finds the next winner after the last one advanced to `head`.
     #[inline]
     pub(super) fn replay(&mut self, head: u64, order: &impl Fn(usize, usize) -> Ordering) {
         self.play(Player { head, source: self.winner() }, order);
     }
 
-    /// Lets a source climb from its leaf; in the first round it waits in the first free place.
+    /// Plays a source's matches from its leaf up. In the first round it stops at the first free node.
     #[inline]
     fn play(&mut self, player: Player, order: &impl Fn(usize, usize) -> Ordering) {
         let mut winner = player;
         let mut place = self.leaf(player.source);
         while place > 0 {
-            let Some(slot) = self.losers.get_mut(place) else { return };
+            let Some(slot) = self.losers.get_mut(place) else {
+                invariant!(false, "every match of a source is in the tree");
+                return;
+            };
             let loser = *slot;
             if loser.source == usize::MAX {
                 *slot = winner;
                 return;
             }
-            // Nobody can foretell who wins, so nothing branches on it.
+            // Selected without a branch: the outcome of a match is unpredictable.
             let upset = comes_before(loser, winner, order);
             *slot = select(upset, winner, loser);
             winner = select(upset, loser, winner);
@@ -96,7 +106,7 @@ impl Tournament {
     }
 }
 
-/// Whether `one` comes before `other`.
+/// Whether `one` orders before `other`.
 #[inline]
 fn comes_before(one: Player, other: Player, order: &impl Fn(usize, usize) -> Ordering) -> bool {
     if one.head == other.head {
@@ -119,7 +129,7 @@ mod tests {
     use base::Rng;
 
     #[test]
-    fn sources_come_in_order() {
+    fn sources_are_merged_in_order() {
         let (mut rng, seed) = Rng::from_env();
         for sources in 1..20 {
             let mut lists: Vec<Vec<u64>> =
@@ -131,23 +141,21 @@ mod tests {
                 let head = |source: usize| lists[source].last().copied().unwrap_or(u64::MAX);
                 (head(a), a).cmp(&(head(b), b))
             };
-            // Heads that are often equal, and often not.
+            // Heads that are often equal.
             let head = |lists: &[Vec<u64>], source: usize| {
                 lists[source].last().map_or(u64::MAX, |number| number / 4)
             };
-            let mut tournament =
-                Tournament::new(sources, |source| head(&lists, source), &|a, b| {
-                    order(&lists, a, b)
-                });
+            let mut losers =
+                LoserTree::new(sources, |source| head(&lists, source), &|a, b| order(&lists, a, b));
             let mut merged = Vec::new();
             loop {
-                let winner = tournament.winner();
-                let runner_up = tournament.runner_up(&|a, b| order(&lists, a, b));
+                let winner = losers.winner();
+                let runner_up = losers.runner_up(&|a, b| order(&lists, a, b));
                 let others = (0..sources).filter(|source| *source != winner);
                 assert_eq!(runner_up, others.min_by(|a, b| order(&lists, *a, *b)), "seed {seed}");
                 let Some(least) = lists[winner].pop() else { break };
                 merged.push(least);
-                tournament.replay(head(&lists, winner), &|a, b| order(&lists, a, b));
+                losers.replay(head(&lists, winner), &|a, b| order(&lists, a, b));
             }
             assert_eq!(merged, expected, "seed {seed}, {sources} sources");
         }

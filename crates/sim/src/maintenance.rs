@@ -1,27 +1,17 @@
-//! What keeps a store in shape, and what brings data in and out in bulk.
+//! Steps of maintenance: flush, compaction, settings, check, bulk ingest, checkpoint and backup.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use media::{Fault, Faulty, Medium, OpKind, Rule};
-use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind, Ingest};
+use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind};
 
 use crate::cells::{Change, key, value};
-use crate::history::{Event, Incarnation};
+use crate::history::Event;
 use crate::settings::Variant;
-use crate::trouble::{Outcome, ensure};
+use crate::step_error::{Outcome, ensure};
+use crate::users::PendingIngest;
 use crate::world::World;
-
-/// A bulk ingest under way.
-pub(crate) struct Filling {
-    ingest: Ingest,
-    /// How often the device had failed when it began.
-    struck: u64,
-    incarnation: Incarnation,
-    /// The number of the next key.
-    next: u64,
-    added: Vec<Change>,
-}
 
 impl World {
     pub(crate) fn flush(&mut self) -> Outcome {
@@ -65,7 +55,7 @@ impl World {
         let mut settled = self.db().wait_until_settled();
         self.note(format!("  settle: {settled:?}"));
         if settled.is_err() && !self.broken {
-            // A merge that failed is tried again by itself, within 64 seconds.
+            // A failed merge is retried within 64 seconds.
             self.clock.advance(Duration::from_secs(65));
             self.work(20);
             settled = self.db().wait_until_settled();
@@ -80,7 +70,7 @@ impl World {
         Ok(())
     }
 
-    /// Sets the wall clock back, by which nothing comes back that anyone saw expired.
+    /// Sets the wall clock back. Values that a read saw expired must stay expired.
     pub(crate) fn set_back(&mut self) -> Outcome {
         let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
         drop(self.keyspace(name)?.iter()?);
@@ -107,15 +97,15 @@ impl World {
         self.reopen()
     }
 
-    /// A closed store has nothing that the check complains of.
+    /// Checks the closed store: the check must find no problem.
     pub(crate) fn check_closed(&mut self) -> Outcome {
         self.close()?;
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
         let report = terracedb::check(&medium, &mut |_, _| ());
         let checked = report.map(|report| (report.is_clean(), report.problems));
-        // Opening heals a device that it finds broken.
+        // Opening heals a broken device.
         let was_broken = self.broken;
-        self.open(crate::history::Left::Process)?;
+        self.open(crate::history::ProcessEnd::Process)?;
         let (clean, problems) = match checked {
             Err(_) if was_broken => return Ok(()),
             checked => checked?,
@@ -124,13 +114,19 @@ impl World {
         Ok(())
     }
 
-    /// Begins a bulk ingest, or adds to one.
+    /// Begins a bulk ingest, or adds entries to one.
     pub(crate) fn ingest(&mut self) -> Outcome {
         if self.ingests.len() < 2 && (self.ingests.is_empty() || self.rng.one_in(3)) {
             let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
             let ingest = self.keyspace(name)?.ingest()?;
             let (struck, next) = (self.device.struck(), self.rng.below(self.keys));
-            self.ingests.push(Filling { ingest, struck, incarnation, next, added: Vec::new() });
+            self.ingests.push(PendingIngest {
+                ingest,
+                struck,
+                incarnation,
+                next,
+                added: Vec::new(),
+            });
         }
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
         let mut filling = self.ingests.swap_remove(number);
@@ -138,7 +134,7 @@ impl World {
             let chosen = key(filling.next);
             filling.next += 1 + self.rng.below(self.keys / 8 + 1);
             let (version, now) = (self.version(), self.now());
-            // Keys of one length ascend by number; the longer ones are prefixed by them.
+            // Keys of one length ascend by number, and a longer key begins with a shorter one.
             let change = if self.rng.one_in(4) {
                 Change::expiring(&mut self.rng, chosen, version, now)
             } else {
@@ -146,7 +142,7 @@ impl World {
             };
             let added = match &change {
                 Change::PutExpiring(key, value, expiry) => {
-                    let expiry = crate::cells::moment(*expiry);
+                    let expiry = crate::cells::system_time(*expiry);
                     filling.ingest.add_expiring_at(key, value, expiry)
                 }
                 Change::Put(key, value) => filling.ingest.add(key, value),
@@ -154,7 +150,7 @@ impl World {
             };
             let gone = !self.history.live.values().any(|live| *live == filling.incarnation);
             match added {
-                // Its keyspace was dropped meanwhile: whichever call notices may say so.
+                // The keyspace was dropped during the ingest: any call may report it.
                 Err(error) if gone && error.kind() == ErrorKind::Closed => return Ok(()),
                 added => added?,
             }
@@ -166,7 +162,8 @@ impl World {
 
     pub(crate) fn finish_ingest(&mut self) -> Outcome {
         let Some(number) = self.pick(self.ingests.len()) else { return Ok(()) };
-        let Filling { ingest, struck, incarnation, added, .. } = self.ingests.swap_remove(number);
+        let PendingIngest { ingest, struck, incarnation, added, .. } =
+            self.ingests.swap_remove(number);
         if self.rng.one_in(8) {
             drop(ingest);
             return Ok(());
@@ -177,8 +174,8 @@ impl World {
         let is_lost =
             |e: &terracedb::Error| matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NoSpace);
         if finished.as_ref().is_err_and(is_lost) && self.device.struck() > struck {
-            // A sync of names that failed meanwhile, for whichever reason, may have lost its files', though
-            // the device is well again: nothing was added, and whoever needs it ingests anew.
+            // A failed sync of names may have lost the ingest's file names, even if the device was healed
+            // since. Nothing was added.
             return Ok(());
         }
         if gone {
@@ -193,7 +190,7 @@ impl World {
         self.wrote(event, finished.map(drop), Durability::Sync)
     }
 
-    /// A checkpoint is a store that holds what was acknowledged, even if the power goes right then.
+    /// A checkpoint holds all acknowledged writes, even after an immediate power cut.
     pub(crate) fn checkpoint(&mut self) -> Outcome {
         let to = Arc::new(Faulty::new(self.rng.next_u64()));
         let medium = Arc::clone(&to) as Arc<dyn Medium>;
@@ -205,8 +202,8 @@ impl World {
         self.check_copy(Arc::new(image), "checkpoint")
     }
 
-    /// A backup holds what was acknowledged, whatever its repository went through: an operation may fail,
-    /// after which it is made again, and the power may go.
+    /// A backup holds all acknowledged writes, even if an operation of its repository failed and the backup
+    /// was repeated, or the repository lost power.
     pub(crate) fn backup(&mut self) -> Outcome {
         let backup = Backup::on_medium(Arc::clone(&self.repository) as _);
         let struck = self.repository.struck();

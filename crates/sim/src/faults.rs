@@ -1,32 +1,32 @@
-//! Crashes, failing devices, full devices, and damage.
+//! Steps that cut power, kill the process, break or fill the device, and damage files.
 
 use media::{Fault, Freeze, Medium, OpKind, Purpose, Rule};
 use terracedb::ErrorKind;
 
 use crate::compare::show;
-use crate::history::Left;
-use crate::trouble::{Outcome, Trouble, ensure};
+use crate::history::ProcessEnd;
+use crate::step_error::{Outcome, StepError, ensure};
 use crate::world::World;
 
 impl World {
-    /// Lets the power go, or the process die, some operations of the device from now.
+    /// Cuts power or kills the process after some more device operations.
     pub(crate) fn cut_later(&mut self) -> Outcome {
         if self.cut.is_none() {
-            let left = if self.rng.one_in(3) { Left::Process } else { Left::Power };
+            let end = if self.rng.one_in(3) { ProcessEnd::Process } else { ProcessEnd::Power };
             let operations = if self.rng.one_in(2) { 8 } else { 120 };
-            let moment = if self.rng.one_in(3) {
+            let when = if self.rng.one_in(3) {
                 Freeze::AtSync(self.device.syncs() + self.rng.below(operations / 4))
             } else {
                 Freeze::AtChange(self.device.changes() + self.rng.below(operations))
             };
-            self.note(format!("  {left:?} goes {moment:?}"));
-            self.device.freeze(moment);
-            self.cut = Some(left);
+            self.note(format!("  {end:?} at {when:?}"));
+            self.device.freeze(when);
+            self.cut = Some(end);
         }
         Ok(())
     }
 
-    /// From now on some operations fail, the tier's too.
+    /// Makes some later operations of the device and of the tier fail.
     pub(crate) fn break_device(&mut self) -> Outcome {
         const PURPOSES: [Purpose; 6] = [
             Purpose::Log,
@@ -57,13 +57,13 @@ impl World {
         Ok(())
     }
 
-    /// From now on, syncs of the log do nothing.
-    pub(crate) fn lie(&mut self) -> Outcome {
+    /// Makes later syncs of the log do nothing.
+    pub(crate) fn lose_syncs(&mut self) -> Outcome {
         let rule = Rule::new(OpKind::Sync, Fault::Lost).purpose(Purpose::Log).times(u64::MAX);
         Ok(self.device.inject(rule)?)
     }
 
-    /// The device is full but for a little.
+    /// Fills the device except for a few bytes.
     pub(crate) fn fill_device(&mut self) -> Outcome {
         let used: u64 = self.device.list()?.iter().map(|file| file.len).sum();
         let left = [0, 4096, 64 << 10, 1 << 20][self.rng.below(4) as usize];
@@ -73,7 +73,7 @@ impl World {
         Ok(())
     }
 
-    /// The device is well again: unless its writers were poisoned, the store goes on by itself.
+    /// Heals the device. The store then continues by itself, unless its writers are poisoned.
     pub(crate) fn heal(&mut self) -> Outcome {
         self.device.heal();
         self.device.set_capacity(None);
@@ -82,8 +82,8 @@ impl World {
         Ok(())
     }
 
-    /// A byte of a table is damaged, and bytes of the tier below: what is told is right, or that something
-    /// is damaged. Then the table's byte is right again.
+    /// Damages a byte of a table, and bytes of the tier. Reads then return the right value or report
+    /// corruption. Afterwards the table's byte is restored.
     pub(crate) fn damage(&mut self) -> Outcome {
         self.damage_tier()?;
         if self.broken || self.cut.is_some() {
@@ -95,9 +95,9 @@ impl World {
         let file = &tables[number];
         let (at, mask) = (self.rng.below(file.len), 1 << self.rng.below(8));
         self.device.flip(&file.name, at, mask)?;
-        self.note(format!("  {} is wrong at {at} of {}", file.name, file.len));
+        self.note(format!("  damaged {} at {at} of {}", file.name, file.len));
         let now = self.now();
-        let mut told = 0;
+        let mut corrupt = 0;
         for (name, incarnation) in self.history.live.clone() {
             let keyspace = self.keyspace(name)?;
             let model = self.history.current.at(incarnation, now);
@@ -108,11 +108,11 @@ impl World {
                         let expected = model.get(&key).map(Vec::as_slice);
                         ensure!(got.as_deref() == expected, "get {} under damage", show(&key));
                     }
-                    Err(error) if error.kind() == ErrorKind::Corrupt => told += 1,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => corrupt += 1,
                     Err(error) => return Err(error.into()),
                 }
             }
-            // What an iteration yields before it meets the damage is right.
+            // The entries before the damage must be right.
             let walked = keyspace.iter().map(|iter| {
                 iter.zip(&model).try_for_each(|(entry, (k, v))| {
                     let (key, value) = entry?;
@@ -120,18 +120,18 @@ impl World {
                     if right {
                         Ok(())
                     } else {
-                        Err(Trouble::Wrong(format!("{} under damage", show(&key))))
+                        Err(StepError::Wrong(format!("{} under damage", show(&key))))
                     }
                 })
             });
             match walked {
-                Ok(Err(Trouble::Refused(error))) | Err(error)
+                Ok(Err(StepError::Refused(error))) | Err(error)
                     if error.kind() == ErrorKind::Corrupt => {}
                 Ok(walked) => walked?,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.note(format!("  {told} gets told"));
+        self.note(format!("  {corrupt} gets report corruption"));
         let name = file.name.clone();
         let steps = self.rng.below(6);
         self.work(steps);

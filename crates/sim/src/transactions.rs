@@ -1,70 +1,22 @@
-//! Transactions of several users at once.
+//! Steps of transactions of several users at once.
 //!
-//! A commit must be refused where what was read has another value by then, and may be refused only
-//! where someone wrote to what was read.
+//! A commit must be refused if something that the transaction read has another value by then. It may be
+//! refused only if something that the transaction read was written since.
 
-use terracedb::{Durability, ErrorKind, Transaction};
+use terracedb::{Durability, ErrorKind};
 
-use crate::cells::{Change, Span, contains};
-use crate::compare::{self, show, some_entries};
-use crate::history::{Event, Incarnation, State};
-use crate::reading::within;
-use crate::trouble::{Outcome, ensure};
+use crate::cells::{Change, contains};
+use crate::compare::{self, show, some_entries, within};
+use crate::history::Event;
+use crate::step_error::{Outcome, ensure};
+use crate::users::PendingTransaction;
 use crate::world::World;
-
-/// A transaction under way.
-pub(crate) struct Pending {
-    transaction: Transaction,
-    /// What it sees, its own writes apart, and how many events came before.
-    snapshot: State,
-    begun: usize,
-    /// What it sees.
-    view: State,
-    own: Vec<(Incarnation, Change)>,
-    /// What it read that was not its own.
-    keys: Vec<(Incarnation, Vec<u8>)>,
-    /// What it walked over: as far as it must count, and as far as it may.
-    spans: Vec<(Incarnation, Span, Span)>,
-}
-
-impl Pending {
-    /// Whether the value of `key` follows from its own writes.
-    fn hides(&self, incarnation: Incarnation, key: &[u8]) -> bool {
-        let sets = |change: &Change| !matches!(change, Change::Merge(..)) && change.touches(key);
-        self.own.iter().any(|(of, change)| *of == incarnation && sets(change))
-    }
-
-    /// Whether it must be refused, and whether it may be.
-    fn conflicts(&self, events: &[Event], current: &State, now: u64) -> (bool, bool) {
-        let since = || events.iter().skip(self.begun).flat_map(|event| &event.0);
-        let touched = |incarnation, key: &[u8]| {
-            since().any(|(of, change)| *of == incarnation && change.touches(key))
-        };
-        let must_key = self
-            .keys
-            .iter()
-            .any(|(of, key)| self.snapshot.get(*of, key, now) != current.get(*of, key, now));
-        let must_span = self.spans.iter().any(|(of, span, _)| {
-            let entries = |state: &State| {
-                let mut entries = within(&state.at(*of, now), span);
-                entries.retain(|(key, _)| !self.hides(*of, key));
-                entries
-            };
-            entries(&self.snapshot) != entries(current)
-        });
-        let may_key = self.keys.iter().any(|(of, key)| touched(*of, key));
-        let may_span = self.spans.iter().any(|(of, _, span)| {
-            since().any(|(other, change)| other == of && change.touches_span(span))
-        });
-        (must_key || must_span, may_key || may_span)
-    }
-}
 
 impl World {
     pub(crate) fn begin(&mut self) -> Outcome {
         if self.transactions.len() < 4 {
             let current = &self.history.current;
-            self.transactions.push(Pending {
+            self.transactions.push(PendingTransaction {
                 transaction: self.db().transaction(),
                 snapshot: current.clone(),
                 begun: self.history.events.len(),
@@ -77,7 +29,7 @@ impl World {
         Ok(())
     }
 
-    /// One of the transactions goes on; one that fails is over.
+    /// Continues one of the open transactions. One that fails is dropped.
     pub(crate) fn transact(&mut self) -> Outcome {
         let Some(number) = self.pick(self.transactions.len()) else { return Ok(()) };
         let mut pending = self.transactions.swap_remove(number);
@@ -90,7 +42,7 @@ impl World {
         Ok(())
     }
 
-    fn transaction_gets(&mut self, pending: &mut Pending) -> Outcome {
+    fn transaction_gets(&mut self, pending: &mut PendingTransaction) -> Outcome {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let keys: Vec<_> = (0..1 + self.rng.below(3)).map(|_| self.key()).collect();
@@ -120,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    fn transaction_scans(&mut self, pending: &mut Pending) -> Outcome {
+    fn transaction_scans(&mut self, pending: &mut PendingTransaction) -> Outcome {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let span = self.span();
@@ -130,18 +82,18 @@ impl World {
         let most = if self.rng.one_in(2) { usize::MAX } else { 1 + self.rng.below(4) as usize };
         let backwards = self.rng.one_in(3);
         let found = some_entries(iter, backwards, most, &mut expected)?;
-        compare::same(&found, &expected, &format!("transaction walks `{name}`"))?;
+        compare::same(&found, &expected, &format!("transaction scans `{name}`"))?;
         let mut walked = span.clone();
         if let (Some((last, _)), true) = (found.last(), found.len() == most) {
             let end = std::ops::Bound::Included(last.clone());
             *(if backwards { &mut walked.0 } else { &mut walked.1 }) = end;
         }
-        ensure!(found.iter().all(|(key, _)| contains(&walked, key)), "a walk leaves its range");
+        ensure!(found.iter().all(|(key, _)| contains(&walked, key)), "a scan left its range");
         pending.spans.push((incarnation, walked, span));
         Ok(())
     }
 
-    fn transaction_writes(&mut self, pending: &mut Pending) -> Outcome {
+    fn transaction_writes(&mut self, pending: &mut PendingTransaction) -> Outcome {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let change = self.change();
@@ -153,7 +105,7 @@ impl World {
                     &keyspace,
                     key,
                     value,
-                    crate::cells::moment(*expiry),
+                    crate::cells::system_time(*expiry),
                 )?;
             }
             Change::Merge(key, operand) => transaction.merge(&keyspace, key, operand)?,
@@ -173,7 +125,7 @@ impl World {
             return Ok(());
         }
         let now = self.now();
-        let Pending { own, keys, spans, .. } = &pending;
+        let PendingTransaction { own, keys, spans, .. } = &pending;
         let used = own.iter().map(|own| own.0).chain(keys.iter().map(|key| key.0));
         let mut used = used.chain(spans.iter().map(|span| span.0));
         let is_live = |of| self.history.live.values().any(|live| *live == of);
@@ -184,7 +136,7 @@ impl World {
         let committed = pending.transaction.commit_with(durability);
         self.note(format!("  commit of {}: {committed:?}", pending.own.len()));
         if empty {
-            // It stands at its snapshot, where everything it read was so.
+            // An empty transaction commits at its snapshot, for which all its reads are valid.
             return Ok(committed?);
         }
         match &committed {
@@ -194,7 +146,7 @@ impl World {
             }
             Err(error) => match error.kind() {
                 ErrorKind::Conflict => {
-                    ensure!(may || gone, "a conflict over nothing: {error}");
+                    ensure!(may || gone, "a conflict without a write to what was read: {error}");
                     self.answered("conflict");
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! Writes, and keyspaces made and dropped.
+//! Steps that write, create keyspaces and drop keyspaces.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use terracedb::{Durability, ErrorKind, KeyspaceOptions, Result, WriteBatch};
 
 use crate::cells::Change;
 use crate::history::Event;
-use crate::trouble::{Outcome, ensure};
+use crate::step_error::{Outcome, ensure};
 use crate::world::{NAMES, World};
 
 impl World {
@@ -37,7 +37,7 @@ impl World {
         self.write_batch(changes)
     }
 
-    /// Hundreds of kilobytes at once.
+    /// Writes hundreds of kilobytes in one batch.
     pub(crate) fn write_much(&mut self) -> Outcome {
         let mut changes = Vec::new();
         for _ in 0..30 + self.rng.below(70) {
@@ -72,14 +72,14 @@ impl World {
         let written = match &mut change {
             Change::Put(key, value) => keyspace.put_with(key, value, durability),
             Change::PutExpiring(key, value, expiry) if self.rng.one_in(2) => {
-                // From now on, by the store's own clock.
+                // The expiry is relative to the store's own clock.
                 let ttl = self.rng.below(5000);
                 *expiry = self.now() + ttl;
                 durable = Durability::None;
                 keyspace.put_with_ttl(key, value, Duration::from_millis(ttl))
             }
             Change::PutExpiring(key, value, expiry) => {
-                let moment = crate::cells::moment(*expiry);
+                let moment = crate::cells::system_time(*expiry);
                 keyspace.put_expiring_at_with(key, value, moment, durability)
             }
             Change::Merge(key, operand) => keyspace.merge_with(key, operand, durability),
@@ -90,7 +90,7 @@ impl World {
         self.wrote(Event(vec![(incarnation, change)]), written, durable)
     }
 
-    /// `event` was written, was not, or nobody knows.
+    /// Records the result of a write: acknowledged, refused, or in doubt.
     pub(crate) fn wrote(
         &mut self,
         event: Event,
@@ -100,7 +100,7 @@ impl World {
         self.answered(written.is_ok());
         match written {
             Ok(()) => {
-                // What writes nothing promises nothing.
+                // A batch without effect is not logged, so it syncs nothing.
                 let is_empty = event.0.iter().all(|(_, change)| change.is_nothing());
                 self.history.wrote(event);
                 if durability == Durability::Sync && !is_empty {
@@ -110,7 +110,7 @@ impl World {
             }
             Err(error) => {
                 if error.kind() == ErrorKind::Poisoned {
-                    self.history.doubted(event);
+                    self.history.left_in_doubt(event);
                 }
                 Err(error.into())
             }
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// A change as people read it.
+/// A readable form of a change.
 pub(crate) fn brief(change: &Change) -> String {
     let show = |bytes: &[u8]| crate::compare::show(bytes);
     match change {
@@ -168,7 +168,7 @@ pub(crate) fn brief(change: &Change) -> String {
     }
 }
 
-/// A range as people read it.
+/// A readable form of a range.
 pub(crate) fn show_span((start, end): &crate::cells::Span) -> String {
     let show = |bound: &std::ops::Bound<Vec<u8>>| match bound {
         std::ops::Bound::Included(key) => format!("={}", crate::compare::show(key)),

@@ -1,9 +1,9 @@
-//! The first look at a job's inputs: whether they are what the job means, and what of them concerns
-//! keys everywhere.
+//! The first phase of a run: opens every input piece, checks that it is the one the job names, and collects
+//! the range deletes and the key span of all inputs.
 
 use std::cmp::Ordering;
 
-use base::{Charge, Error, Result, TableId};
+use base::{Charge, Error, Result, TableId, invariant};
 use bytes::Bytes;
 use table::{Bounds, Properties, RangeDelete, RangeDeletes};
 
@@ -11,25 +11,25 @@ use super::source::{Opened, Reading};
 use crate::job::{Input, Job};
 use crate::{Horizon, Retention};
 
-/// Pieces looked at one by one.
-pub(super) struct Survey {
-    /// The pieces to come with the number of their run, the next one last.
+/// The check of the inputs, one piece per step.
+pub(super) struct InputCheck {
+    /// Pieces to check with the index of their run, the next one last.
     pieces: Vec<(usize, Input)>,
-    /// The first piece of each run, open.
+    /// The first piece of each run, left open for its source.
     opened: Vec<Option<Opened>>,
-    /// The piece looked at last.
+    /// The piece checked last.
     blame: Option<TableId>,
-    /// The run and the end of the piece looked at last.
+    /// The run index and end key of the last piece that held any keys.
     before: Option<(usize, Vec<u8>)>,
-    /// The smallest and the largest key that may come.
+    /// Smallest and largest key of all inputs.
     keys: Option<(Vec<u8>, Vec<u8>)>,
     range_deletes: Vec<RangeDelete>,
-    /// What they take, bytes.
+    /// Memory of `range_deletes`, bytes.
     bytes: u64,
     horizon: Horizon,
 }
 
-impl Survey {
+impl InputCheck {
     pub(super) fn new(job: &Job) -> Self {
         let runs = job.inputs.iter().enumerate();
         let pieces = runs.flat_map(|(run, input)| input.tables.iter().map(move |it| (run, it)));
@@ -47,20 +47,21 @@ impl Survey {
         }
     }
 
-    /// The first piece of run `number`, which is opened only once.
+    /// The open first piece of run `number`; `None` if it was taken before.
     pub(super) fn take_opened(&mut self, number: usize) -> Option<Opened> {
+        invariant!(self.pieces.is_empty(), "sources start once every input is checked");
         self.opened.get_mut(number)?.take()
     }
 
-    /// The piece that was looked at when a step failed.
+    /// The piece that was checked when a step failed.
     pub(super) const fn blame(&self) -> Option<TableId> {
         self.blame
     }
 
-    /// Looks at the next piece. False where there is none.
+    /// Checks the next piece. False if none is left.
     ///
     /// # Errors
-    /// `Corrupt` where the piece is not what the job means.
+    /// `Corrupt` if the piece is not the one that the job names.
     pub(super) fn step(&mut self, reading: &Reading) -> Result<bool> {
         let Some((run, piece)) = self.pieces.pop() else { return Ok(false) };
         self.blame = Some(piece.id);
@@ -78,7 +79,7 @@ impl Survey {
         if !follows {
             return Err(Error::corrupt("order of the tables of a run")
                 .at(table::file_name(piece.id))
-                .expected("keys after those of the table before"));
+                .expected("keys after those of the previous table"));
         }
         if first.cmp(end) != Ordering::Less {
             return Ok(true);
@@ -107,8 +108,8 @@ impl Survey {
         }
     }
 
-    /// How many bytes all keys start with in common.
-    pub(super) fn prefix_bytes(&self) -> usize {
+    /// Length of the common prefix of all keys, bytes.
+    pub(super) fn common_prefix_bytes(&self) -> usize {
         let Some((least, most)) = &self.keys else { return 0 };
         least.iter().zip(most).take_while(|(one, other)| one == other).count()
     }
@@ -122,8 +123,9 @@ impl Survey {
         if self.range_deletes.is_empty() {
             return Ok(<_>::default());
         }
-        // The list, what it is sorted by, and the two results.
+        // Four times: the list, its sorted copy, and the two results.
         charge.grow(4 * self.bytes)?;
+        invariant!(self.pieces.is_empty(), "range deletes of every input are collected");
         let deletes = std::mem::take(&mut self.range_deletes);
         let all = RangeDeletes::build_for(deletes, self.horizon.seqnos());
         let (mut kept, mut seqnos) = (Vec::new(), Vec::new());
@@ -141,6 +143,8 @@ impl Survey {
             };
             kept.extend(seqnos.drain(..).map(delete));
         }
-        Ok((all, RangeDeletes::build(kept)))
+        let kept = RangeDeletes::build(kept);
+        invariant!(kept.len() <= all.len(), "retention only drops range deletes");
+        Ok((all, kept))
     }
 }

@@ -1,26 +1,26 @@
-//! Why a step did not do what it should.
+//! The errors of a step.
 
 use std::fmt;
 
-/// What a step of a simulation ends with when it does not end well.
+/// Why a step failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// The store refused. Whether it may depends on what was done to its device.
+pub(crate) enum StepError {
+    /// The store returned an error. The state of its device decides whether that is permitted.
     Refused(terracedb::Error),
     /// An answer is wrong.
     Wrong(String),
 }
 
-/// What a step of a simulation ends with.
-pub(crate) type Outcome<T = ()> = Result<T, Trouble>;
+/// The result of a step.
+pub(crate) type Outcome<T = ()> = Result<T, StepError>;
 
-impl From<terracedb::Error> for Trouble {
+impl From<terracedb::Error> for StepError {
     fn from(error: terracedb::Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "refused: {error}"),
@@ -29,11 +29,11 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Ends the step as [`Trouble::Wrong`] unless `$right`.
+/// Returns [`StepError::Wrong`] unless `$right`.
 macro_rules! ensure {
     ($right:expr, $($why:tt)+) => {
         if !$right {
-            return Err(crate::trouble::Trouble::Wrong(format!($($why)+)));
+            return Err(crate::step_error::StepError::Wrong(format!($($why)+)));
         }
     };
 }

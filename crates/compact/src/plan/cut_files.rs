@@ -1,64 +1,65 @@
-//! Files that hold much that no piece has any more, and what to do about them where space is short.
+//! Rewrites the last pieces of files that are mostly unused, to free the files when space is short.
 //!
-//! A file's space comes back with its last piece. What merges of slices leave of a file may be a few
-//! pages of it: writing these anew gives back all the rest, for next to no space of its own, where a
-//! merge of whole columns finds no room, or gives nothing back before it is through with the file.
-//! Pieces are written anew one by one; one that is begun goes on, since its ratio only gets better.
+//! A file is freed with its last piece. The slices of a series may leave a few pages of a file in use.
+//! Rewriting these pages frees the whole file and needs almost no space, while a merge of whole columns may
+//! find no room, or frees nothing until the file's last column is merged. The pieces of a file are rewritten
+//! one by one. A started file is continued, because each rewritten piece improves its ratio.
 
 use std::collections::BTreeMap;
 
-use base::TableId;
+use base::{TableId, invariant};
 
 use super::action::{Merge, Reason};
 use super::columns::Runs;
 use super::options::{filter_bits, table_bytes};
-use super::place::{Placed, pieces};
+use super::placed::{PlacedPiece, placed_pieces};
 use super::tree_layout::TreeLayout;
 
-/// What a byte written must give back, where there is no space left.
-const GIVES_MIN: f64 = 0.1;
+/// Least bytes freed per byte written, however short space is.
+const FREED_MIN: f64 = 0.1;
 
-/// What the pieces of one file come to.
+/// A table file and its pieces.
 #[derive(Default)]
-struct File<'a> {
-    /// The file's length, bytes.
+struct CutFile<'a> {
+    /// Length of the file, bytes.
     bytes: u64,
     /// Bytes in its pieces.
     live: u64,
-    /// Its pieces, with their bytes.
-    pieces: Vec<(Placed<'a>, u64)>,
-    /// Some of them cannot be written anew now.
-    stays: bool,
+    /// Its pieces with their bytes.
+    pieces: Vec<(PlacedPiece<'a>, u64)>,
+    /// Whether a job or damage keeps one of its pieces from being rewritten.
+    is_held: bool,
 }
 
-/// The rewriting of a piece of the file that gives most back for each byte it costs; none where that
-/// is too little.
-pub(super) fn rewrite(shape: &TreeLayout<'_>) -> Option<Merge> {
-    let mut files: BTreeMap<TableId, File<'_>> = BTreeMap::new();
-    for placed in pieces(shape) {
+/// A rewrite of one piece of the file that frees most per byte written; `None` if no file frees enough.
+pub(super) fn rewrite(layout: &TreeLayout<'_>) -> Option<Merge> {
+    let mut files: BTreeMap<TableId, CutFile<'_>> = BTreeMap::new();
+    for placed in placed_pieces(layout) {
         let own = Runs { newest: placed.run, oldest: placed.run };
         let file = files.entry(placed.piece.file.id).or_default();
-        let columns = || placed.places.iter().filter_map(|(at, _)| shape.columns.all.get(*at));
+        let columns = || placed.places.iter().filter_map(|(at, _)| layout.columns.get(*at));
         let cells = columns().flat_map(|column| column.within(own));
         let live: u64 = cells.map(|cell| cell.bytes).sum();
-        file.stays |= !columns().all(|column| column.is_free(own));
+        file.is_held |= !columns().all(|column| column.is_free(own));
         file.bytes = placed.piece.file.bytes;
         file.live += live;
         file.pieces.push((placed, live));
     }
-    let gives =
-        |file: &File<'_>| file.bytes.saturating_sub(file.live) as f64 / file.live.max(1) as f64;
-    // The less space is left, the more one byte of it may cost. All of the file has to fit: nothing
-    // comes back before its last piece.
-    let least = shape.ease().max(GIVES_MIN);
-    let fits = |file: &File<'_>| file.live <= shape.room_to_free();
-    let thin = files.into_values().filter(|it| !it.stays && gives(it) >= least && fits(it));
-    let file = thin.max_by(|one, other| gives(one).total_cmp(&gives(other)))?;
-    let (Placed { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
+    let freed =
+        |file: &CutFile<'_>| file.bytes.saturating_sub(file.live) as f64 / file.live.max(1) as f64;
+    // With less free space, a lower ratio is accepted. All pieces of the file must fit, because nothing is
+    // freed before the last one.
+    let freed_min = layout.free_share().max(FREED_MIN);
+    let fits = |file: &CutFile<'_>| file.live <= layout.room_to_free();
+    let candidates =
+        files.into_values().filter(|it| !it.is_held && freed(it) >= freed_min && fits(it));
+    let file = candidates.max_by(|one, other| freed(one).total_cmp(&freed(other)))?;
+    invariant!(file.live <= file.bytes, "the pieces of a file have no more bytes than the file");
+    let (PlacedPiece { piece, run, places }, bytes) = file.pieces.into_iter().next()?;
     let oldest = places.iter().all(|(number, place)| {
-        shape.columns.all.get(*number).is_some_and(|it| place + 1 == it.cells.len())
+        layout.columns.get(*number).is_some_and(|it| place + 1 == it.cells.len())
     });
-    let into = shape.summary.runs.get(run)?.id;
+    let into = layout.run_id(run)?;
     Some(Merge {
         inputs: vec![(into, vec![piece.clone()])],
         first: piece.first.clone(),
@@ -68,7 +69,7 @@ pub(super) fn rewrite(shape: &TreeLayout<'_>) -> Option<Merge> {
         oldest,
         reason: Reason::Space,
         bytes,
-        table_bytes: table_bytes(shape.slice, oldest),
+        table_bytes: table_bytes(layout.slice_bytes, oldest),
         filter_bits: filter_bits(oldest),
         collect: Vec::new(),
     })
@@ -85,8 +86,8 @@ mod tests {
     use super::super::{Area, Options, Piece, Plan, Summary, plan};
     use super::*;
 
-    /// What is left from `first` to `end` of a file of 1000 bytes: `live` of them.
-    fn left(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
+    /// A piece from `first` to `end` that uses `live` bytes of a file of 1000 bytes.
+    fn piece_of_file(id: u64, first: &'static str, end: &'static str, live: u64) -> Piece {
         let mut piece = table(id, 3, first, end, 1000);
         let file = Arc::make_mut(&mut piece.file);
         file.splits = vec![(Bytes::from_static(end.as_bytes()), live)];
@@ -97,28 +98,28 @@ mod tests {
         rewrite(&TreeLayout::new(summary, &Options::default()))
     }
 
-    /// Two thin files, one thinner, over a whole one.
-    fn thin() -> Summary {
-        let thin = vec![left(5, "c", "d", 200), left(6, "m", "n", 100)];
+    /// Two mostly unused files, `m` more than `c`, over a wholly used one.
+    fn cut_tree() -> Summary {
+        let cut_tree = vec![piece_of_file(5, "c", "d", 200), piece_of_file(6, "m", "n", 100)];
         let whole = table(1, 4, "k", "z", 1000);
-        Summary { free_bytes: Some(300), ..tree(vec![thin, vec![whole]]) }
+        Summary { free_bytes: Some(300), ..tree(vec![cut_tree, vec![whole]]) }
     }
 
     #[test]
-    fn what_is_left_of_the_thinnest_file_is_written_anew() {
-        let job = rewritten(&thin()).unwrap();
+    fn the_file_that_frees_most_is_rewritten() {
+        let job = rewritten(&cut_tree()).unwrap();
         assert_eq!((job.inputs.len(), job.inputs[0].0, job.into), (1, RunId(2), RunId(2)));
-        assert_eq!(job.inputs[0].1, [left(6, "m", "n", 100)]);
+        assert_eq!(job.inputs[0].1, [piece_of_file(6, "m", "n", 100)]);
         assert_eq!((&*job.first, job.end.as_deref()), (&b"m"[..], Some(&b"n"[..])));
         assert_eq!((job.reason, job.bytes, job.level), (Reason::Space, 100, 3));
         assert!(!job.oldest && job.filter_bits > filter_bits(true), "`k` to `z` lies below");
-        // Where space is short that is done before all else.
-        assert_eq!(plan(&thin(), &Options::default()), Some(Plan::Merge(job)));
+        // If space is short, the planner rewrites cut files before anything else.
+        assert_eq!(plan(&cut_tree(), &Options::default()), Some(Plan::Merge(job)));
     }
 
     #[test]
-    fn nothing_below_makes_it_the_oldest() {
-        let mut summary = thin();
+    fn a_rewrite_with_nothing_below_is_of_the_oldest_run() {
+        let mut summary = cut_tree();
         summary.runs[0].pieces.truncate(1);
         let job = rewritten(&summary).unwrap();
         assert_eq!((job.inputs[0].1[0].file.id, job.oldest), (TableId(5), true));
@@ -126,22 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_left_of_the_file_has_to_fit() {
+    fn all_pieces_of_the_file_must_fit_into_the_free_space() {
         let fitting = |free| {
-            let summary = Summary { free_bytes: Some(free), ..thin() };
+            let summary = Summary { free_bytes: Some(free), ..cut_tree() };
             rewritten(&summary).map(|job| job.bytes)
         };
-        // Three quarters of what is free, where flushes have none left.
+        // Three quarters of the free space, because flushes have none piece_of_file.
         assert_eq!((fitting(132), fitting(136)), (None, Some(100)));
-        let mut summary = thin();
-        summary.runs[0].pieces = vec![left(5, "c", "d", 200)];
+        let mut summary = cut_tree();
+        summary.runs[0].pieces = vec![piece_of_file(5, "c", "d", 200)];
         summary.free_bytes = Some(220);
         assert_eq!(rewritten(&summary), None);
     }
 
     #[test]
-    fn a_file_that_a_job_or_damage_holds_stays() {
-        let mut summary = thin();
+    fn a_busy_or_damaged_file_is_not_rewritten() {
+        let mut summary = cut_tree();
         let area = |first: &'static str, run| Area {
             newest: RunId(run),
             oldest: RunId(run),
@@ -161,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_back_too_little_stays() {
+    fn a_file_that_frees_too_little_is_not_rewritten() {
         let of = |live| {
-            let thin = vec![left(5, "c", "d", live)];
+            let cut_tree = vec![piece_of_file(5, "c", "d", live)];
             let whole = vec![table(1, 4, "k", "z", 100_000)];
-            let summary = tree(vec![thin, whole]);
+            let summary = tree(vec![cut_tree, whole]);
             rewritten(&Summary { free_bytes: Some(1300), ..summary }).map(|job| job.bytes)
         };
-        // A tenth of what it costs is the least, however short of space the device is.
+        // The least ratio is a tenth, however short space is.
         assert_eq!((of(905), of(915)), (Some(905), None));
     }
 
     #[test]
-    fn a_file_goes_piece_by_piece() {
-        let mut file = left(5, "c", "d", 50);
+    fn a_file_is_rewritten_piece_by_piece() {
+        let mut file = piece_of_file(5, "c", "d", 50);
         Arc::make_mut(&mut file.file).splits =
             [("d", 50), ("s", 900), ("t", 950)].map(|(key, bytes)| (key.into(), bytes)).into();
         let piece = |first: &'static str, end: &'static str| Piece {
@@ -185,7 +186,7 @@ mod tests {
         let summary = |pieces| Summary { free_bytes: Some(200), ..tree(vec![pieces]) };
         let job = rewritten(&summary(vec![piece("c", "d"), piece("s", "t")])).unwrap();
         assert_eq!((&*job.first, job.bytes), (&b"c"[..], 50));
-        // What was written anew is whole; the rest of the file gives more than before.
+        // The rewritten part is a file of its own; the rest of the old file now frees more per byte.
         let job = rewritten(&summary(vec![table(9, 3, "c", "d", 50), piece("s", "t")])).unwrap();
         assert_eq!((&*job.first, job.bytes, job.inputs.len()), (&b"s"[..], 50, 1));
         let done = vec![table(9, 3, "c", "d", 50), table(10, 3, "s", "t", 50)];

@@ -1,52 +1,52 @@
-//! What became of versions, by reason.
+//! Counts of versions by what a flush or a merge did with them.
 
 use std::ops::AddAssign;
 
 use base::Result;
 
-/// Versions read, kept and left out. `read` is always the sum of all the others.
+/// Versions read, kept and dropped. Between keys, `read` is the sum of all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Versions met.
+pub struct VersionCounts {
+    /// Versions read.
     pub read: u64,
-    /// Versions kept, also those that took the place of merged ones.
+    /// Versions written, including results of merged operands.
     pub kept: u64,
-    /// Dropped: a newer version hides them from every reader.
+    /// Dropped: every read sees a newer version.
     pub superseded: u64,
-    /// Dropped: a range delete hides them from every reader.
+    /// Dropped: every read sees a newer range delete.
     pub range_deleted: u64,
-    /// Dropped: deletes with nothing under them.
+    /// Dropped: tombstones with no older version below.
     pub deleted: u64,
-    /// Dropped: values that have expired, with nothing under them.
+    /// Dropped: expired values with no older version below.
     pub expired: u64,
-    /// Operands and the values under them that others took in.
+    /// Operands and base values that were merged into another version.
     pub merged: u64,
 }
 
-impl Counts {
-    /// The numbers of versions dropped or taken in, for whatever reason.
+impl VersionCounts {
+    /// Versions that were read and not written, for any reason.
     #[must_use]
-    pub fn gone(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         let gone = [self.superseded, self.range_deleted, self.deleted, self.expired, self.merged];
-        // Bytes from outside may claim anything.
+        // Saturates because decoded counts may be arbitrary.
         gone.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Whether every version read is accounted for.
+    /// Whether every version read is either kept or dropped.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        self.read == self.kept.saturating_add(self.gone())
+        self.read == self.kept.saturating_add(self.dropped())
     }
 }
 
-impl Counts {
-    /// The numbers, in the order stored.
+impl VersionCounts {
+    /// The counts, in encoding order.
     pub(crate) const fn list(&self) -> [u64; 7] {
         let Self { read, kept, superseded, range_deleted, deleted, expired, merged } = *self;
         [read, kept, superseded, range_deleted, deleted, expired, merged]
     }
 
-    /// Reads the numbers in the order stored.
+    /// Decodes the counts in encoding order.
     pub(crate) fn from_list(mut next: impl FnMut() -> Result<u64>) -> Result<Self> {
         Ok(Self {
             read: next()?,
@@ -60,7 +60,7 @@ impl Counts {
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for VersionCounts {
     fn add_assign(&mut self, other: Self) {
         self.read += other.read;
         self.kept += other.kept;

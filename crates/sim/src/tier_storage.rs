@@ -1,8 +1,8 @@
-//! Where the tier below DRAM lies: memory or a device, what each end of a process leaves of it, and what
-//! becomes of it before the next one looks.
+//! The storage of the SCM tier, memory or a device: what survives each end of a process, and how it may
+//! change before the next process opens it.
 //!
-//! Nothing of it is promised to anyone (I6): pages may be lost, old, damaged, another tier's. So no answer
-//! depends on it, and the store never fails for it.
+//! The tier promises nothing (I6): pages may be lost, old, damaged, or those of another tier. So no answer
+//! depends on it, and the store never fails because of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,60 +13,61 @@ use media::emulated::{Device, Profile};
 use media::scm::{AnonymousMemory, Blocks, Facts, Persistence, Scm};
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Pace, Rule};
 
-use crate::history::Left;
-use crate::settings::Below;
+use crate::history::ProcessEnd;
+use crate::settings::TierSettings;
 
-/// The file of a device.
+/// Name of the device's file.
 pub(crate) const FILE: &str = "tier";
 
-/// A part of memory that is written back as one, bytes.
+/// A cache line: the unit in which memory is written back, bytes.
 const LINE: usize = 64;
 
-/// What the processes of a simulation find, one after the other.
+/// The storage over all processes of a simulation.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// As the last one left it.
+pub(crate) struct TierStorage {
+    /// The contents that the last process left.
     left: Image,
-    /// As one before left it: it is put there again now and then.
+    /// The contents that an earlier process left; sometimes they are restored.
     older: Image,
-    /// What the one that runs has.
+    /// The storage of the running process.
     pub(crate) live: Option<Live>,
-    /// What the one that runs reads there may not be what its tier wrote: pages may turn out damaged.
-    pub(crate) is_doubtful: bool,
+    /// Whether the running process may read other bytes than its tier wrote, so that damaged pages are
+    /// permitted.
+    pub(crate) may_be_damaged: bool,
 }
 
-/// What lies there while no process runs.
+/// The contents while no process runs.
 #[derive(Debug, Default)]
 struct Image {
     bytes: Vec<u8>,
-    /// As [`Place::is_doubtful`].
-    is_doubtful: bool,
+    /// As [`TierStorage::may_be_damaged`].
+    may_be_damaged: bool,
 }
 
-/// A place in use.
+/// Storage in use.
 #[derive(Debug)]
 pub(crate) enum Live {
     Memory(AnonymousMemory),
     Device(Arc<Faulty>),
-    /// There is none to be had.
+    /// There is no storage.
     Missing,
 }
 
-impl Place {
-    /// Gets it ready for `below`, with what is left there, or with what someone made of that meanwhile; what
-    /// happened to it.
+impl TierStorage {
+    /// Prepares the storage for a tier with `settings`: as it was left, or changed. Returns a description of
+    /// its state.
     pub(crate) fn prepare(
         &mut self,
-        below: &Below,
+        settings: &TierSettings,
         clock: &Arc<ManualClock>,
         rng: &mut Rng,
     ) -> Result<&'static str> {
-        let (fate, mut fails) = (self.meet_fate(rng), false);
-        self.left.bytes.resize(below.pages * PAGE_BYTES, 0);
-        self.is_doubtful = self.left.is_doubtful;
+        let (state, mut fails) = (self.change_while_unused(rng), false);
+        self.left.bytes.resize(settings.pages * PAGE_BYTES, 0);
+        self.may_be_damaged = self.left.may_be_damaged;
         self.live = Some(if rng.one_in(16) {
             Live::Missing
-        } else if below.is_mapped {
+        } else if settings.is_mapped {
             Live::Memory(AnonymousMemory::new(&self.left.bytes)?)
         } else {
             let image = MemoryMedium::new();
@@ -83,13 +84,13 @@ impl Place {
         Ok(match &self.live {
             Some(Live::Missing) => "missing",
             _ if fails => "failing",
-            _ => fate,
+            _ => state,
         })
     }
 
-    /// What becomes of it while no process runs.
-    fn meet_fate(&mut self, rng: &mut Rng) -> &'static str {
-        let Image { bytes, is_doubtful } = &mut self.left;
+    /// Changes the contents while no process runs. Returns a description of the change.
+    fn change_while_unused(&mut self, rng: &mut Rng) -> &'static str {
+        let Image { bytes, may_be_damaged } = &mut self.left;
         match rng.below(16) {
             0 => {
                 self.left = Image::default();
@@ -102,7 +103,7 @@ impl Place {
             3 => {
                 let from = rng.below(bytes.len() as u64 + 1) as usize;
                 rng.fill(bytes.get_mut(from..).unwrap_or_default());
-                *is_doubtful = true;
+                *may_be_damaged = true;
                 "overwritten"
             }
             4 | 5 if !bytes.is_empty() => {
@@ -110,44 +111,44 @@ impl Place {
                     let at = rng.below(bytes.len() as u64) as usize;
                     bytes[at] ^= 1 << rng.below(8);
                 }
-                *is_doubtful = true;
+                *may_be_damaged = true;
                 "damaged"
             }
             _ => "as it was left",
         }
     }
 
-    /// What a process leaves: that ended, its tier with it, or dies, whose tier has not yet written what it
-    /// writes at its end.
-    pub(crate) fn leave(&mut self, died: Option<Left>, rng: &mut Rng) -> Result<()> {
+    /// Keeps the contents after the process ended (`died` is `None`; the tier wrote its last pages) or died
+    /// (it did not).
+    pub(crate) fn leave(&mut self, died: Option<ProcessEnd>, rng: &mut Rng) -> Result<()> {
         let mut bytes = match self.live.take() {
             None | Some(Live::Missing) => return Ok(()),
             Some(Live::Memory(kept)) => kept.content()?,
             Some(Live::Device(device)) => {
                 let image = match died {
-                    Some(Left::Power) => device.crash_image(rng.next_u64())?,
-                    Some(Left::Process) | None => device.process_death_image()?,
+                    Some(ProcessEnd::Power) => device.crash_image(rng.next_u64())?,
+                    Some(ProcessEnd::Process) | None => device.process_death_image()?,
                 };
-                self.is_doubtful |= device.struck() > 0;
+                self.may_be_damaged |= device.struck() > 0;
                 image.content(FILE).unwrap_or_default()
             }
         };
-        // What the map says may be out of date.
-        self.is_doubtful |= died.is_some();
-        if died == Some(Left::Power) {
-            // Some lines that were not written back are as the process found them.
+        // The slot map may be out of date.
+        self.may_be_damaged |= died.is_some();
+        if died == Some(ProcessEnd::Power) {
+            // Some cache lines were not written back: they hold what the process found at its start.
             for (line, old) in bytes.chunks_mut(LINE).zip(self.left.bytes.chunks(LINE)) {
                 if rng.one_in(200) && line.len() == old.len() {
                     line.copy_from_slice(old);
                 }
             }
         }
-        let image = Image { bytes, is_doubtful: self.is_doubtful };
+        let image = Image { bytes, may_be_damaged: self.may_be_damaged };
         self.older = std::mem::replace(&mut self.left, image);
         Ok(())
     }
 
-    /// Whether something that was done to it explains that a tier is off.
+    /// Whether a fault explains that the tier is off.
     pub(crate) fn may_fail(&self) -> bool {
         match &self.live {
             Some(Live::Device(device)) => device.struck() > 0,
@@ -158,10 +159,10 @@ impl Place {
 }
 
 impl Live {
-    /// Opens it, as a tier does.
-    pub(crate) fn open(&self, below: &Below) -> Result<Scm> {
-        // Its time is its own: nobody waits.
-        let profile = |name| Profile::named(name).filter(|_| below.is_emulated);
+    /// Opens the storage for a tier.
+    pub(crate) fn open(&self, settings: &TierSettings) -> Result<Scm> {
+        // Virtual time: nothing waits.
+        let profile = |name| Profile::named(name).filter(|_| settings.is_emulated);
         match self {
             Self::Missing => Err(Error::invalid("device").expected("one").got("none")),
             Self::Memory(kept) => Ok(Scm::Mapped(match profile("cxl-dram") {
@@ -180,7 +181,7 @@ impl Live {
                     numa_node: None,
                     emulated: None,
                 };
-                let len = (below.pages * PAGE_BYTES) as u64;
+                let len = (settings.pages * PAGE_BYTES) as u64;
                 let blocks = Blocks::new(file, len, facts, move |depth| device.queue(depth));
                 Ok(Scm::Blocks(match profile("optane-ssd") {
                     Some(profile) => blocks.emulated(Device::virtual_time(profile)),

@@ -1,36 +1,14 @@
-//! Reads: of the present, of snapshots, and by cursors and iterators that are kept meanwhile.
+//! Steps that read: current data, snapshots, and cursors and iterators that stay open over several steps.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::time::UNIX_EPOCH;
 
-use terracedb::{Cursor, Expiry, Iter};
+use terracedb::{Cursor, Expiry};
 
-use crate::cells::{Model, Span, contains};
-use crate::compare::{self, Entries, entries, show, some_entries};
-use crate::trouble::{Outcome, ensure};
+use crate::cells::Model;
+use crate::compare::{self, entries, show, some_entries, within};
+use crate::step_error::{Outcome, ensure};
+use crate::users::OpenRead;
 use crate::world::World;
-
-/// Users' reads under way, with what they must yield.
-pub(crate) enum Held {
-    Cursor { cursor: Box<Cursor>, model: Model, at: Option<Vec<u8>> },
-    Iter { iter: Box<Iter>, left: VecDeque<(Vec<u8>, Vec<u8>)> },
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cursor { at, .. } => write!(f, "cursor at {:?}", at.as_deref().map(show)),
-            Self::Iter { left, .. } => write!(f, "iterator with {} left", left.len()),
-        }
-    }
-}
-
-/// The entries of `model` within `span`.
-pub(crate) fn within(model: &Model, span: &Span) -> Entries {
-    let within = model.iter().filter(|(key, _)| contains(span, key));
-    within.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
 
 impl World {
     pub(crate) fn get(&mut self) -> Outcome {
@@ -53,7 +31,7 @@ impl World {
                     (Some(unix_ms), Some(Expiry::At(at))) => at
                         .duration_since(UNIX_EPOCH)
                         .is_ok_and(|at| at.as_millis() == u128::from(unix_ms)),
-                    // Of a value with operands on top, anything.
+                    // A value with operands may have any expiry.
                     (None, _) => true,
                     _ => false,
                 };
@@ -75,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// Many gets, at once or through a queue.
+    /// Many gets, by `multi_get` or through a read queue.
     fn get_queued(&mut self, name: &str) -> Outcome {
         let keyspace = self.keyspace(name)?;
         let now = self.now();
@@ -99,7 +77,7 @@ impl World {
                 queue.wait(1, &mut done)?;
             }
             queue.poll(&mut done)?;
-            ensure!(done.len() == keys.len(), "{} of {} gets came back", done.len(), keys.len());
+            ensure!(done.len() == keys.len(), "{} of {} gets completed", done.len(), keys.len());
             for completed in done {
                 found[completed.token as usize] = completed.result?;
             }
@@ -132,7 +110,7 @@ impl World {
         let found = some_entries(iter, backwards, most, &mut expected)?;
         self.answered(&found);
         let way = if backwards { " backwards" } else { "" };
-        let span = crate::writing::show_span(&span);
+        let span = crate::writes::show_span(&span);
         compare::same(&found, &expected, &format!("range {span} of `{name}`{way}"))
     }
 
@@ -147,17 +125,17 @@ impl World {
         Ok(())
     }
 
-    /// Begins a read that goes on while other things happen.
+    /// Opens a cursor or an iterator that stays open during later steps.
     pub(crate) fn hold(&mut self) -> Outcome {
-        if self.held.len() >= 4 {
+        if self.open_reads.len() >= 4 {
             let gone = self.rng.below(4) as usize;
-            self.held.swap_remove(gone);
+            self.open_reads.swap_remove(gone);
             return Ok(());
         }
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let now = self.now();
-        // Half of them read as of a snapshot.
+        // Half of them read a snapshot.
         let past = self.pick(self.snapshots.len()).filter(|_| self.rng.one_in(2));
         let (model, snapshot) = match past {
             Some(number) => {
@@ -171,44 +149,44 @@ impl World {
                 Some(snapshot) => snapshot.cursor(&keyspace)?,
                 None => keyspace.cursor()?,
             });
-            self.held.push(Held::Cursor { cursor, model, at: None });
+            self.open_reads.push(OpenRead::Cursor { cursor, model, at: None });
         } else {
             let span = crate::cells::span(&mut self.rng, self.keys, self.keys);
             let iter = Box::new(match snapshot {
                 Some(snapshot) => snapshot.range(&keyspace, span.clone())?,
                 None => keyspace.range(span.clone())?,
             });
-            self.held.push(Held::Iter { iter, left: within(&model, &span).into() });
+            self.open_reads.push(OpenRead::Iter { iter, remaining: within(&model, &span).into() });
         }
         Ok(())
     }
 
-    /// Goes on with one of the reads under way; one that fails is over.
+    /// Moves an open cursor or iterator.
     pub(crate) fn walk(&mut self) -> Outcome {
-        let Some(number) = self.pick(self.held.len()) else { return Ok(()) };
-        let mut held = self.held.swap_remove(number);
+        let Some(number) = self.pick(self.open_reads.len()) else { return Ok(()) };
+        let mut open = self.open_reads.swap_remove(number);
         for _ in 0..1 + self.rng.below(12) {
-            match &mut held {
-                Held::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
-                Held::Iter { iter, left } => {
+            match &mut open {
+                OpenRead::Cursor { cursor, model, at } => self.walk_cursor(cursor, model, at)?,
+                OpenRead::Iter { iter, remaining } => {
                     let front = self.rng.one_in(2);
                     let found = if front { iter.next() } else { iter.next_back() };
                     let found =
                         found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
-                    let expected = if front { left.pop_front() } else { left.pop_back() };
+                    let expected = if front { remaining.pop_front() } else { remaining.pop_back() };
                     let key = |entry: &Option<(Vec<u8>, Vec<u8>)>| {
                         entry.as_ref().map(|(key, value)| (show(key), show(value)))
                     };
                     ensure!(
                         found == expected,
-                        "held iterator, front {front}: {:?}, expected {:?}",
+                        "open iterator, front {front}: {:?}, expected {:?}",
                         key(&found),
                         key(&expected)
                     );
                 }
             }
         }
-        self.held.push(held);
+        self.open_reads.push(open);
         Ok(())
     }
 
@@ -233,7 +211,7 @@ impl World {
         let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
         ensure!(
             valid == expected.is_some() && found == expected,
-            "{what} of a held cursor from {:?}, {}: {:?}, expected {:?}",
+            "{what} of an open cursor from {:?}, {}: {:?}, expected {:?}",
             at.as_deref().map(show),
             show(&probe),
             found.map(|(key, _)| show(key)),
@@ -257,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// A snapshot reads as of its moment, at the time of the read.
+    /// A read of a snapshot sees the writes up to its seqno, with the expiry of the current time.
     pub(crate) fn read_snapshot(&mut self) -> Outcome {
         let Some(number) = self.pick(self.snapshots.len()) else { return Ok(()) };
         let now = self.now();
