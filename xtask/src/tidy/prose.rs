@@ -21,7 +21,6 @@ const SLACK: f64 = 3.0;
 
 /// Crates and documents that are above the rates, with the rates they have. The numbers only ever shrink.
 const EXCEPTIONS: &[(&str, [f64; 3])] = &[
-    ("CHANGELOG.md", [0.0, 0.0, 3.9]),
     ("crates/cli", [23.0, 9.1, 2.2]),
     ("crates/engine", [17.4, 14.1, 2.5]),
     ("crates/manifest", [12.0, 13.2, 2.4]),
