@@ -34,7 +34,6 @@ const EXCEPTIONS: &[(&str, [f64; 3])] = &[
     ("docs/internals.md", [0.0, 0.0, 2.1]),
     ("docs/operations.md", [15.6, 6.1, 1.7]),
     ("docs/performance.md", [8.2, 4.1, 1.4]),
-    ("docs/planning.md", [0.0, 0.0, 1.1]),
     ("docs/reproduction.md", [9.0, 4.2, 0.6]),
     ("peers/README.md", [17.4, 9.7, 3.9]),
 ];
