@@ -50,7 +50,7 @@ impl Target {
     pub(super) fn is_obsolete(&self, manifest: &Manifest) -> bool {
         match self {
             Self::Table(file) => file.is_obsolete(),
-            Self::Values(file) => manifest.has_given_up(file.id()),
+            Self::Values(file) => manifest.is_value_file_obsolete(file.id()),
         }
     }
 
