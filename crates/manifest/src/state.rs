@@ -267,6 +267,7 @@ impl ManifestState {
         if id >= self.tables_below || self.has_table(id) || self.has_values(id) {
             return Err(contradiction("a reserved, new id", format_args!("table {id}")));
         }
+        check_run(table.run)?;
         let keyspace = self.entry(keyspace)?;
         let mut table = table;
         if table.run == TableEntry::UNPLACED {
@@ -451,6 +452,7 @@ impl KeyspaceEntry {
     }
 
     fn move_table(&mut self, id: TableId, range: &KeyRange, run: RunId, level: u8) -> Result<()> {
+        check_run(run)?;
         let mut moved = LiveTable::clone(table_in_range(&self.tables, id, range)?);
         for piece in moved.pieces.iter_mut().filter(|piece| range.covers(&piece.range)) {
             (piece.run, piece.level) = (run, level);
@@ -506,6 +508,14 @@ fn table_in_range<'a>(
     let missing =
         || contradiction("a table with keys in the range", format_args!("{range} of {id}"));
     found.map(|table| &**table).ok_or_else(missing)
+}
+
+/// Ids of runs grow by one per run, so a store never reaches half of the range; the next id always exists.
+fn check_run(run: RunId) -> Result<()> {
+    if run.0 > u64::MAX / 2 {
+        return Err(contradiction("a run that was used", format_args!("{run}")));
+    }
+    Ok(())
 }
 
 fn unknown_table(id: TableId) -> Error {

@@ -152,6 +152,35 @@ fn a_value_file_is_removed_with_the_last_table_that_points_into_it() {
     assert_eq!(state.apply(third).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
+/// Salvage continues after a refused edit, so a refused table must not count in any value file.
+#[test]
+fn a_refused_table_keeps_no_value_file_alive() {
+    let keyspace = KeyspaceId(1);
+    let mut state = state();
+    let refused = TableEntry {
+        values: vec![(TableId(3), 5_000), (TableId(4), 1)],
+        ..TableEntry::clone(&entry(10, 9, "a", "b"))
+    };
+    let refused = Edit::TableAdded { keyspace, table: Arc::new(refused) };
+    assert_eq!(state.apply(refused).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(state.keyspaces[&keyspace].values[&TableId(3)].live_bytes, 70_000);
+    state.apply(Edit::TableRemoved { keyspace, table: TableId(8) }).unwrap();
+    assert!(!state.has_values(TableId(3)));
+}
+
+/// The next table may need a run above the highest one.
+#[test]
+fn the_last_run_ids_are_refused() {
+    let (keyspace, last) = (KeyspaceId(1), u64::MAX);
+    let mut state = state();
+    let added = Edit::TableAdded { keyspace, table: entry(10, last, "a", "b") };
+    assert_eq!(state.apply(added).unwrap_err().kind(), ErrorKind::Corrupt);
+    let range = KeyRange::all();
+    let moved =
+        Edit::TableMoved { keyspace, table: TableId(7), range, run: base::RunId(last), level: 1 };
+    assert_eq!(state.apply(moved).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
 /// Tables without a run are placed like flushed tables: above those that they overlap.
 #[test]
 fn tables_of_the_first_form_are_placed_in_runs() {
