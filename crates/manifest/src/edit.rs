@@ -46,7 +46,7 @@ pub enum Edit {
     DictionaryAdded { keyspace: KeyspaceId, dictionary: DictionaryId },
     /// Dictionary ids up to `last` were used; ids are never reused.
     DictionaryIdsUsed { last: DictionaryId },
-    /// The store's clock was read as `unix_ms`, Unix milliseconds; it never goes back behind this.
+    /// The store's clock was read as `unix_ms`, Unix milliseconds; it never runs backwards from there.
     ClockReached { unix_ms: u64 },
     /// The merge operator of the keyspace has this name. It never changes.
     KeyspaceOperator { keyspace: KeyspaceId, name: String },
@@ -111,7 +111,7 @@ const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 
 impl Edit {
-    /// Appends the stored form to `out`: the tag, the keyspace if the edit is about one, and the other fields.
+    /// Appends the stored form to `out`: the tag, the keyspace if the edit changes one, and the other fields.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         if let Some(keyspace) = self.keyspace() {

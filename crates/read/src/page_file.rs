@@ -7,7 +7,7 @@ use base::{Error, PageSeed};
 use media::File;
 use table::{Table, Values, values_file_name};
 
-/// A table or a value file, with what is needed to read and verify its pages.
+/// A table or a value file, and the means to read and verify its pages.
 #[derive(Clone)]
 pub struct PageFile {
     /// The open file.

@@ -212,8 +212,7 @@ impl PageReader {
         })
     }
 
-    /// Prefetches to the processor's caches what a cache lookup of the first page of `span` needs, stage by
-    /// stage.
+    /// Prefetches the memory that a cache lookup of the first page of `span` reads, stage by stage.
     #[inline]
     pub fn prefetch(&self, span: Span, stage: Stage) {
         self.cache.prefetch(Self::key(span, 0), stage);

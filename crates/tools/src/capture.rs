@@ -37,7 +37,7 @@ pub(crate) struct Capture {
     /// The first needed segment of each lane, as the manifest states it.
     pub log_start: Start,
     /// The last sequence number in the log; zero if nothing was appended since the store was opened. Then no
-    /// number needs to be found in the copy, because the opening made durable what it read.
+    /// number needs to be found in the copy, because the opening made durable all that it read.
     log_last: Seqno,
     /// The encoded manifest of the captured state, in whole pages.
     pub manifest: Vec<u8>,

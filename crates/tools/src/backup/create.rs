@@ -32,7 +32,7 @@ impl Backup {
     /// `Corrupt` if a file of the store is damaged, naming its pages and keys: damaged data is never backed
     /// up, and older backups stay as they are. `Poisoned` if a failed sync lost writes of the log. `NoSpace`.
     /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
-    /// progress. The next backup uses what was copied.
+    /// progress. The next backup uses the objects that were copied.
     pub fn create(&self, db: &impl AsRef<Store>, label: &str) -> Result<BackupReport> {
         if label.len() > LABEL_BYTES_MAX {
             return Err(Error::invalid("label of a backup")
@@ -95,7 +95,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Removes objects that no backup uses. The next backup removes what cannot be removed now.
+    /// Removes objects that no backup uses. The next backup removes those that cannot be removed now.
     fn collect(&self) {
         let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
     }

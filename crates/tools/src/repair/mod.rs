@@ -40,7 +40,7 @@ use tables::{Salvager, Verdict};
 /// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairOptions {
-    /// Only report what a repair would do.
+    /// Change nothing; report the changes that a repair would make.
     pub dry_run: bool,
 }
 

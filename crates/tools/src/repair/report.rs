@@ -12,7 +12,7 @@ use engine::LostRecords;
 pub struct RepairReport {
     /// The store.
     pub store: Option<StoreId>,
-    /// Nothing was changed: the report says what a repair would do.
+    /// Nothing was changed: the report lists the changes that a repair would make.
     pub dry_run: bool,
     /// Tables read.
     pub tables: u64,
@@ -75,8 +75,8 @@ pub struct LostRange {
     pub pages: Option<(u32, u32)>,
     /// The keyspace, if it is known.
     pub keyspace: Option<String>,
-    /// The first and the last key of the range; `None` if they are not known. Reads find what older tables
-    /// hold of these keys.
+    /// The first and the last key of the range; `None` if they are not known. Reads of these keys find
+    /// the versions in older tables.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// The kind of loss.
     pub what: Lost,
