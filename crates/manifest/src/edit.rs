@@ -111,7 +111,7 @@ const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 
 impl Edit {
-    /// Appends the stored form to `out`: the tag, the keyspace if the edit changes one, and the other fields.
+    /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         if let Some(keyspace) = self.keyspace() {

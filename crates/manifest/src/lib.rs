@@ -11,6 +11,7 @@
 mod edit;
 mod frame;
 mod header;
+mod keyspace;
 mod manifest;
 mod name;
 mod reader;
@@ -25,10 +26,11 @@ mod tests;
 mod values_entry;
 
 pub use edit::{Edit, KeyspaceKind, ScrubPosition};
+pub use keyspace::{KeyspaceEntry, LivePiece, LiveTable, LiveValues};
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};
 pub use reader::{InForce, ManifestRecord, Recovered, inspect, recover};
 pub use salvage::salvage_state;
-pub use state::{KeyspaceEntry, LivePiece, LiveTable, LiveValues, ManifestState};
+pub use state::ManifestState;
 pub use table_entry::{TableEntry, range_of};
 pub use values_entry::ValuesEntry;

@@ -146,6 +146,7 @@ impl Manifest {
             edit.encode(&mut body);
             state.apply(edit)?;
         }
+        state.check_successor_of(&inner.state)?;
         frame::check_body(&body)?;
         base::invariant!(inner.end <= inner.limit, "records end within the reserved space");
         let mut record = Vec::new();

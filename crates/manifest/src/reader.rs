@@ -39,7 +39,7 @@ pub struct InForce {
     pub sequence: u64,
     /// End of the last intact record, bytes.
     pub end: u64,
-    /// End of the nonzero bytes that a torn append left behind the last record, bytes; `end` if there are none.
+    /// End of the nonzero bytes that a torn append left behind the last record; `end` if there are none.
     pub torn: u64,
     /// Length of the file, bytes.
     pub limit: u64,

@@ -269,6 +269,7 @@ impl PageReader {
 
     /// Verifies the page of `span` that flash returned, and caches a copy.
     pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
+        base::invariant!(page.len() == PAGE_BYTES, "a read of one page returns one page");
         match self.verify(file, span, page) {
             Ok(()) => Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page))),
             Err(error) => self.rebuild_meta(file, span, error),

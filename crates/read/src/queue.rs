@@ -145,6 +145,7 @@ impl<O: QueuedRead> Queue<O> {
 
     /// Starts `read`; its result will carry `token`. There must be room ([`Queue::check_room`]).
     pub fn start(&mut self, token: u64, read: O) {
+        base::invariant!(self.room() > 0, "a read is started only if the queue has room");
         self.advance(token, read, None, Depth::default());
     }
 

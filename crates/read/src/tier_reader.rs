@@ -138,6 +138,7 @@ impl<'a> TierReader<'a> {
             self.tier.fail(error);
             return None;
         }
+        base::invariant!(buf.len() == PAGE_BYTES, "a slot of the tier has one page");
         let page = buf.first_chunk::<PAGE_BYTES>()?;
         if !read.may_be(page) || verify_page(seed, span.first, page).is_err() {
             self.tier.damaged(read.slot);
