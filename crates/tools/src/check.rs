@@ -34,7 +34,7 @@ pub use report::CheckReport;
 /// `Invalid` if there is no store, a newer version wrote it, or it is open; `Retry` without memory. Damage is
 /// not an error: the report lists it.
 pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
-    // Looked for before the lock is taken, because locking may create a file.
+    // The files are listed before the lock is taken, because locking may create a file.
     if !medium.list()?.iter().any(is_ours) {
         return Err(no_store());
     }

@@ -67,6 +67,11 @@ impl Backup {
             label: label.to_owned(),
             files: making.files,
         };
+        let captured = capture.log.len() + capture.files.len() + 1;
+        base::invariant!(
+            index.files.len() == captured,
+            "a backup has every captured file, and the manifest"
+        );
         index.files.sort_by(|one, other| one.name.cmp(&other.name));
         capture.check_log(store, &(Arc::new(View::new(&self.medium, &index)) as _))?;
         self.add(&index)?;

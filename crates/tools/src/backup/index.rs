@@ -188,6 +188,8 @@ impl Index {
     /// # Errors
     /// `Invalid` if the index is too long; the device's.
     pub(super) fn write(&self, medium: &dyn Medium, name: &str) -> Result<()> {
+        let is_sorted = self.files.is_sorted_by(|one, other| one.name < other.name);
+        base::invariant!(is_sorted, "the files of an index have ascending names");
         let copy = self.encode();
         if copy.len() > BODY_BYTES_MAX {
             return Err(Error::invalid("files of a backup")

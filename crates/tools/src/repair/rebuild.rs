@@ -67,8 +67,8 @@ pub(super) fn rebuild(
             None => report_unowned(id, error, report),
         }
     }
-    // A merge's output is listed in the lost part of the manifest only, and so are the inputs that it
-    // replaced and the place of an ingested table: the order of these tables is a guess.
+    // The lost part of the manifest would have stated which tables a merge had replaced, and the place of an
+    // ingested table. So the keyspaces of such tables are reported as uncertain.
     merged.sort();
     merged.dedup();
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
