@@ -188,7 +188,10 @@ impl Repair<'_> {
     ) -> Result<ManifestState> {
         self.report.store = Some(found.store);
         // An interrupted repair may have left files that no manifest names; their ids are used.
-        let below = table_ids_end(&self.medium.list()?);
+        // Tables may point into a value file that is lost, and so not listed; its id is used too.
+        let tables = found.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let pointed = tables.flat_map(|live| &live.entry.values).map(|(file, _)| after_id(*file));
+        let below = pointed.fold(table_ids_end(&self.medium.list()?), TableId::max);
         found.state.tables_below = found.state.tables_below.max(below);
         if !self.dry_run {
             let points_into = |id: TableId| {
@@ -389,6 +392,12 @@ impl Repair<'_> {
     /// Writes a manifest with the present state; its new tables are durable (I3).
     fn install(&self, found: FoundManifest) -> Result<()> {
         let FoundManifest { store, state, number } = found;
+        let mut entries = state.keyspaces.values();
+        let is_reserved = entries.all(|keyspace| {
+            let mut ids = keyspace.tables.keys().chain(keyspace.values.keys());
+            ids.all(|id| *id < state.tables_below)
+        });
+        base::invariant!(is_reserved, "a repaired manifest names no file with a free id");
         self.medium.sync_names(&[])?;
         let number = number
             .checked_add(1)
@@ -410,6 +419,11 @@ fn bytes_of(state: &ManifestState) -> u64 {
         tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
     });
     files.sum()
+}
+
+/// The lowest id after `id`.
+const fn after_id(id: TableId) -> TableId {
+    TableId(id.0.saturating_add(1))
 }
 
 /// Returns an id that no table or value file had.
