@@ -93,7 +93,7 @@ impl Committer {
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
             view.memtable_for(first).insert(key, trailer, value, || self.readers());
-            self.forget_rows(tree, key, first, write.kind());
+            self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok::<_, Error>(first)
         })?;
@@ -147,7 +147,7 @@ impl Committer {
             let view = part.tree.view();
             let trailer = Trailer::new(seqno, op.kind);
             view.memtable_for(seqno).insert(op.key, trailer, op.value, || self.readers());
-            self.forget_rows(&part.tree, op.key, seqno, op.kind);
+            self.invalidate_rows(&part.tree, op.key, seqno, op.kind);
             applied += 1;
         }
         invariant!(
@@ -158,7 +158,7 @@ impl Committer {
     }
 
     /// Has rows that a write was made to answer no more: after it is in a memtable, before it is visible.
-    fn forget_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
+    fn invalidate_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
         match kind {
             EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
             _ => {
@@ -166,7 +166,7 @@ impl Committer {
                 self.rows.forget(hash);
                 // Of what is put, a flush renews the row.
                 if !matches!(kind, EntryKind::Put | EntryKind::PutExpiring) {
-                    self.curves.forget_row(hash);
+                    self.curves.invalidate_row(hash);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Manifest edits: what changed about which keyspaces and tables exist. Bytes: docs/format/manifest.md.
+//! Manifest edits: the changes that the manifest records. Byte format: docs/format/manifest.md.
 
 use std::sync::Arc;
 
@@ -11,66 +11,69 @@ use bytes::Bytes;
 
 use crate::{TableEntry, ValuesEntry};
 
-/// A table's fields take at most this, bytes: two bounds, and its value files.
+/// Longest stored form of a table's fields, bytes: two bounds, and its value files.
 const TABLE_BYTES_MAX: usize = 1 << 21;
 
-/// A value file's numbers take at most this, bytes, those of later versions included.
+/// Longest stored form of a value file's fields, bytes, those of later versions included.
 const VALUES_BYTES_MAX: usize = 1 << 12;
 
-/// One change. A record holds several; they take effect together.
+/// One change of a store. A record holds several; they take effect together.
+#[expect(missing_docs, reason = "each variant's text explains its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// A keyspace exists.
+    /// A keyspace was created.
     KeyspaceCreated { keyspace: KeyspaceId, kind: KeyspaceKind, name: String },
-    /// A keyspace and all its tables are gone; the id is never used again.
+    /// A keyspace was dropped with all its tables; its id is never used again.
     KeyspaceDropped { keyspace: KeyspaceId },
-    /// A table is part of its keyspace. Its file is durable (I3).
+    /// A table was added to its keyspace. Its file is durable (I3).
     TableAdded { keyspace: KeyspaceId, table: Arc<TableEntry> },
-    /// A value file exists, for as long as tables of the keyspace point into it: the first of them
-    /// follow in the same record. The file is durable (I3).
+    /// A value file was added. It exists while tables of the keyspace point into it; the first of them follow
+    /// in the same record. The file is durable (I3).
     ValuesAdded { keyspace: KeyspaceId, values: ValuesEntry },
-    /// A table is no longer part of its keyspace.
+    /// A table was removed from its keyspace.
     TableRemoved { keyspace: KeyspaceId, table: TableId },
-    /// A table no longer holds the keys in `range`: others do, or they are gone. A table left
-    /// without keys is no longer part of its keyspace.
+    /// The keys in `range` were cut out of a table: other tables hold them, or they were dropped. A table
+    /// left without keys is removed from its keyspace.
     TableCut { keyspace: KeyspaceId, table: TableId, range: KeyRange },
-    /// The pieces of a table within `range` belong to another run, where no data moved.
+    /// The pieces of a table within `range` changed to another run and level by a trivial move: no data was
+    /// copied.
     TableMoved { keyspace: KeyspaceId, table: TableId, range: KeyRange, run: RunId, level: u8 },
-    /// Every write to the keyspace below this sequence number is in its tables.
+    /// Every write to the keyspace with a sequence number below `below` is in its tables.
     Flushed { keyspace: KeyspaceId, below: Seqno },
-    /// Table ids below this one may have been used (ids are never reused).
+    /// Table ids below `below` may have been used; ids are never reused.
     TableIdsReserved { below: TableId },
-    /// The keyspace's new tables use this dictionary. Its file is durable (I3).
+    /// New tables of the keyspace use this dictionary. Its file is durable (I3).
     DictionaryAdded { keyspace: KeyspaceId, dictionary: DictionaryId },
-    /// Dictionary ids up to this one were used (ids are never reused).
+    /// Dictionary ids up to `last` were used; ids are never reused.
     DictionaryIdsUsed { last: DictionaryId },
-    /// Someone was told that it is this late: it is never earlier again. Unix milliseconds.
+    /// The store's clock was read as `unix_ms`, Unix milliseconds; it never runs backwards from there.
     ClockReached { unix_ms: u64 },
-    /// The operator of this name merges the keyspace's operands; it stays the same for good.
+    /// The merge operator of the keyspace has this name. It never changes.
     KeyspaceOperator { keyspace: KeyspaceId, name: String },
-    /// No ingest of the keyspace has a higher number. Said by its tables until they are merged.
+    /// No ingest of the keyspace has a sequence number above `last`. The ingested tables state it too, but
+    /// only until they are merged.
     Ingested { keyspace: KeyspaceId, last: Seqno },
-    /// Damage was met in a table: it is kept out of merges, and is still read.
+    /// A damaged table was quarantined: it is left out of merges and still read.
     TableDamaged { keyspace: KeyspaceId, table: TableId },
-    /// How far scrubbing is.
+    /// The scrub reached this position.
     Scrubbed(ScrubPosition),
-    /// No segment of a lane of the log before this one is needed: they are removed, and are not
-    /// read where they come back.
+    /// Segments of the lane before `segment` are not needed: they are removed, and ignored if they reappear.
     LogBegins { lane: LaneId, segment: SegmentId },
 }
 
-/// Where a pass over the tables is: it goes by id, to the last there was when it began.
+/// Position of a scrub pass. A pass visits tables in the order of their ids, up to the last id that existed
+/// when it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubPosition {
-    /// When the pass began, Unix milliseconds; 0: there was none.
+    /// When the pass began, Unix milliseconds; 0 if there was no pass.
     pub began_ms: u64,
-    /// The next table has this id or a higher one.
+    /// The pass continues at the first table with this id or a higher one.
     pub next: TableId,
-    /// Tables from this id on are no part of the pass.
+    /// Tables with this id or a higher one are not part of the pass.
     pub end: TableId,
 }
 
-/// What a keyspace can do. The number is stored.
+/// The kind of a keyspace. The number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum KeyspaceKind {
@@ -89,7 +92,7 @@ impl KeyspaceKind {
 
 const KEYSPACE_CREATED: u8 = 1;
 const KEYSPACE_DROPPED: u8 = 2;
-/// Written before tables had fields; read only.
+/// The form of `TABLE_ADDED` before tables had fields. Read only.
 const TABLE_ADDED_FIRST_FORM: u8 = 3;
 const TABLE_REMOVED: u8 = 4;
 const FLUSHED: u8 = 5;
@@ -108,98 +111,106 @@ const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 
 impl Edit {
+    /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.tag());
+        if let Some(keyspace) = self.keyspace() {
+            put_varint(out, u64::from(keyspace.0));
+        }
+        self.encode_fields(out);
+    }
+
+    const fn tag(&self) -> u8 {
         match self {
-            Self::KeyspaceCreated { keyspace, kind, name } => {
-                out.push(KEYSPACE_CREATED);
-                put_varint(out, u64::from(keyspace.0));
+            Self::KeyspaceCreated { .. } => KEYSPACE_CREATED,
+            Self::KeyspaceDropped { .. } => KEYSPACE_DROPPED,
+            Self::TableAdded { .. } => TABLE_ADDED,
+            Self::ValuesAdded { .. } => VALUES_ADDED,
+            Self::TableRemoved { .. } => TABLE_REMOVED,
+            Self::TableCut { .. } => TABLE_CUT,
+            Self::TableMoved { .. } => TABLE_MOVED,
+            Self::Flushed { .. } => FLUSHED,
+            Self::TableIdsReserved { .. } => TABLE_IDS_RESERVED,
+            Self::DictionaryAdded { .. } => DICTIONARY_ADDED,
+            Self::DictionaryIdsUsed { .. } => DICTIONARY_IDS_USED,
+            Self::ClockReached { .. } => CLOCK_REACHED,
+            Self::KeyspaceOperator { .. } => KEYSPACE_OPERATOR,
+            Self::Ingested { .. } => INGESTED,
+            Self::TableDamaged { .. } => TABLE_DAMAGED,
+            Self::Scrubbed(_) => SCRUBBED,
+            Self::LogBegins { .. } => LOG_BEGINS,
+        }
+    }
+
+    /// The keyspace that the edit changes; `None` for an edit of the whole store.
+    const fn keyspace(&self) -> Option<KeyspaceId> {
+        match self {
+            Self::KeyspaceCreated { keyspace, .. }
+            | Self::KeyspaceDropped { keyspace }
+            | Self::TableAdded { keyspace, .. }
+            | Self::ValuesAdded { keyspace, .. }
+            | Self::TableRemoved { keyspace, .. }
+            | Self::TableCut { keyspace, .. }
+            | Self::TableMoved { keyspace, .. }
+            | Self::Flushed { keyspace, .. }
+            | Self::DictionaryAdded { keyspace, .. }
+            | Self::KeyspaceOperator { keyspace, .. }
+            | Self::Ingested { keyspace, .. }
+            | Self::TableDamaged { keyspace, .. } => Some(*keyspace),
+            Self::TableIdsReserved { .. }
+            | Self::DictionaryIdsUsed { .. }
+            | Self::ClockReached { .. }
+            | Self::Scrubbed(_)
+            | Self::LogBegins { .. } => None,
+        }
+    }
+
+    /// Appends every field except the keyspace.
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::KeyspaceCreated { kind, name, .. } => {
                 out.push(*kind as u8);
                 put_bytes(out, name.as_bytes());
             }
-            Self::KeyspaceDropped { keyspace } => {
-                out.push(KEYSPACE_DROPPED);
-                put_varint(out, u64::from(keyspace.0));
-            }
-            Self::TableAdded { keyspace, table } => {
-                out.push(TABLE_ADDED);
-                put_varint(out, u64::from(keyspace.0));
+            Self::KeyspaceDropped { .. } => {}
+            Self::TableAdded { table, .. } => {
                 let mut fields = Vec::new();
                 table.encode(&mut fields);
                 put_bytes(out, &fields);
             }
-            Self::ValuesAdded { keyspace, values } => {
-                out.push(VALUES_ADDED);
-                put_varint(out, u64::from(keyspace.0));
+            Self::ValuesAdded { values, .. } => {
                 let mut fields = Vec::new();
                 values.encode(&mut fields);
                 put_bytes(out, &fields);
             }
-            Self::TableRemoved { keyspace, table } => {
-                out.push(TABLE_REMOVED);
-                put_varint(out, u64::from(keyspace.0));
+            Self::TableRemoved { table, .. } | Self::TableDamaged { table, .. } => {
                 put_u64(out, table.0);
             }
-            Self::TableCut { keyspace, table, range } => {
-                out.push(TABLE_CUT);
-                put_varint(out, u64::from(keyspace.0));
+            Self::TableCut { table, range, .. } => {
                 put_u64(out, table.0);
                 put_range(out, range);
             }
-            Self::TableMoved { keyspace, table, range, run, level } => {
-                out.push(TABLE_MOVED);
-                put_varint(out, u64::from(keyspace.0));
+            Self::TableMoved { table, range, run, level, .. } => {
                 put_u64(out, table.0);
                 put_range(out, range);
                 put_varint(out, run.0);
                 out.push(*level);
             }
-            Self::Flushed { keyspace, below } => {
-                out.push(FLUSHED);
-                put_varint(out, u64::from(keyspace.0));
-                put_varint(out, below.get());
-            }
-            Self::TableIdsReserved { below } => {
-                out.push(TABLE_IDS_RESERVED);
-                put_u64(out, below.0);
-            }
-            Self::DictionaryIdsUsed { last } => {
-                out.push(DICTIONARY_IDS_USED);
-                put_varint(out, u64::from(last.0));
-            }
-            Self::ClockReached { unix_ms } => {
-                out.push(CLOCK_REACHED);
-                put_u64(out, *unix_ms);
-            }
-            Self::Ingested { keyspace, last } => {
-                out.push(INGESTED);
-                put_varint(out, u64::from(keyspace.0));
-                put_varint(out, last.get());
-            }
-            Self::TableDamaged { keyspace, table } => {
-                out.push(TABLE_DAMAGED);
-                put_varint(out, u64::from(keyspace.0));
-                put_u64(out, table.0);
-            }
+            Self::Flushed { below, .. } => put_varint(out, below.get()),
+            Self::TableIdsReserved { below } => put_u64(out, below.0),
+            Self::DictionaryAdded { dictionary, .. } => put_varint(out, u64::from(dictionary.0)),
+            Self::DictionaryIdsUsed { last } => put_varint(out, u64::from(last.0)),
+            Self::ClockReached { unix_ms } => put_u64(out, *unix_ms),
+            Self::KeyspaceOperator { name, .. } => put_bytes(out, name.as_bytes()),
+            Self::Ingested { last, .. } => put_varint(out, last.get()),
             Self::Scrubbed(ScrubPosition { began_ms, next, end }) => {
-                out.push(SCRUBBED);
                 put_u64(out, *began_ms);
                 put_u64(out, next.0);
                 put_u64(out, end.0);
             }
             Self::LogBegins { lane, segment } => {
-                out.push(LOG_BEGINS);
                 put_varint(out, u64::from(lane.0));
                 put_u64(out, segment.0);
-            }
-            Self::KeyspaceOperator { keyspace, name } => {
-                out.push(KEYSPACE_OPERATOR);
-                put_varint(out, u64::from(keyspace.0));
-                put_bytes(out, name.as_bytes());
-            }
-            Self::DictionaryAdded { keyspace, dictionary } => {
-                out.push(DICTIONARY_ADDED);
-                put_varint(out, u64::from(keyspace.0));
-                put_varint(out, u64::from(dictionary.0));
             }
         }
     }
@@ -207,70 +218,26 @@ impl Edit {
     fn decode(cursor: &mut Cursor<'_>) -> Result<Self> {
         let at = cursor.position();
         let tag = cursor.u8()?;
-        let keyspace = |cursor: &mut Cursor<'_>| {
-            cursor.length(u32::MAX as usize).map(|id| KeyspaceId(id as u32))
-        };
-        let name = |cursor: &mut Cursor<'_>, max| {
-            String::from_utf8(cursor.bytes(max)?.to_vec())
-                .map_err(|e| Error::corrupt("name in a manifest").expected("UTF-8").caused_by(e))
-        };
         Ok(match tag {
-            KEYSPACE_CREATED => {
-                let keyspace = keyspace(cursor)?;
-                let kind = KeyspaceKind::decode(cursor.u8()?)?;
-                let name = name(cursor, KEYSPACE_NAME_BYTES_MAX)?;
-                Self::KeyspaceCreated { keyspace, kind, name }
+            KEYSPACE_CREATED
+            | KEYSPACE_DROPPED
+            | TABLE_ADDED
+            | TABLE_ADDED_FIRST_FORM
+            | TABLE_REMOVED
+            | TABLE_CUT
+            | TABLE_MOVED
+            | VALUES_ADDED
+            | FLUSHED
+            | DICTIONARY_ADDED
+            | INGESTED
+            | TABLE_DAMAGED
+            | KEYSPACE_OPERATOR => {
+                let keyspace = KeyspaceId(id_u32(cursor)?);
+                Self::decode_fields(tag, keyspace, cursor)?
             }
-            KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace: keyspace(cursor)? },
-            TABLE_ADDED => {
-                let keyspace = keyspace(cursor)?;
-                let table = TableEntry::decode(cursor.bytes(TABLE_BYTES_MAX)?)?;
-                Self::TableAdded { keyspace, table: Arc::new(table) }
-            }
-            TABLE_ADDED_FIRST_FORM => {
-                let keyspace = keyspace(cursor)?;
-                let table = TableEntry::decode_first_form(cursor)?;
-                Self::TableAdded { keyspace, table: Arc::new(table) }
-            }
-            VALUES_ADDED => {
-                let keyspace = keyspace(cursor)?;
-                let values = ValuesEntry::decode(cursor.bytes(VALUES_BYTES_MAX)?)?;
-                Self::ValuesAdded { keyspace, values }
-            }
-            TABLE_CUT => {
-                let (keyspace, table) = (keyspace(cursor)?, TableId(cursor.u64()?));
-                Self::TableCut { keyspace, table, range: range(cursor)? }
-            }
-            TABLE_MOVED => Self::TableMoved {
-                keyspace: keyspace(cursor)?,
-                table: TableId(cursor.u64()?),
-                range: range(cursor)?,
-                run: RunId(cursor.varint()?),
-                level: cursor.u8()?,
-            },
-            TABLE_REMOVED => {
-                Self::TableRemoved { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
-            }
-            FLUSHED => Self::Flushed {
-                keyspace: keyspace(cursor)?,
-                below: Seqno::try_from(cursor.varint()?)?,
-            },
             TABLE_IDS_RESERVED => Self::TableIdsReserved { below: TableId(cursor.u64()?) },
-            DICTIONARY_IDS_USED => Self::DictionaryIdsUsed {
-                last: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
-            },
-            DICTIONARY_ADDED => Self::DictionaryAdded {
-                keyspace: keyspace(cursor)?,
-                dictionary: DictionaryId(cursor.length(u32::MAX as usize)? as u32),
-            },
+            DICTIONARY_IDS_USED => Self::DictionaryIdsUsed { last: DictionaryId(id_u32(cursor)?) },
             CLOCK_REACHED => Self::ClockReached { unix_ms: cursor.u64()? },
-            INGESTED => Self::Ingested {
-                keyspace: keyspace(cursor)?,
-                last: Seqno::try_from(cursor.varint()?)?,
-            },
-            TABLE_DAMAGED => {
-                Self::TableDamaged { keyspace: keyspace(cursor)?, table: TableId(cursor.u64()?) }
-            }
             SCRUBBED => Self::Scrubbed(ScrubPosition {
                 began_ms: cursor.u64()?,
                 next: TableId(cursor.u64()?),
@@ -279,10 +246,6 @@ impl Edit {
             LOG_BEGINS => Self::LogBegins {
                 lane: LaneId(cursor.length(usize::from(u16::MAX))? as u16),
                 segment: SegmentId(cursor.u64()?),
-            },
-            KEYSPACE_OPERATOR => Self::KeyspaceOperator {
-                keyspace: keyspace(cursor)?,
-                name: name(cursor, OPERATOR_NAME_BYTES_MAX)?,
             },
             other => {
                 return Err(Error::corrupt("manifest edit")
@@ -293,12 +256,64 @@ impl Edit {
         })
     }
 
-    /// Where the lanes of a log begin.
+    /// Decodes the fields behind the keyspace of an edit that changes one.
+    fn decode_fields(tag: u8, keyspace: KeyspaceId, cursor: &mut Cursor<'_>) -> Result<Self> {
+        Ok(match tag {
+            KEYSPACE_CREATED => {
+                let kind = KeyspaceKind::decode(cursor.u8()?)?;
+                Self::KeyspaceCreated {
+                    keyspace,
+                    kind,
+                    name: name(cursor, KEYSPACE_NAME_BYTES_MAX)?,
+                }
+            }
+            KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace },
+            TABLE_ADDED => {
+                let table = TableEntry::decode(cursor.bytes(TABLE_BYTES_MAX)?)?;
+                Self::TableAdded { keyspace, table: Arc::new(table) }
+            }
+            TABLE_ADDED_FIRST_FORM => {
+                let table = TableEntry::decode_first_form(cursor)?;
+                Self::TableAdded { keyspace, table: Arc::new(table) }
+            }
+            VALUES_ADDED => {
+                let values = ValuesEntry::decode(cursor.bytes(VALUES_BYTES_MAX)?)?;
+                Self::ValuesAdded { keyspace, values }
+            }
+            TABLE_REMOVED => Self::TableRemoved { keyspace, table: TableId(cursor.u64()?) },
+            TABLE_CUT => {
+                let table = TableId(cursor.u64()?);
+                Self::TableCut { keyspace, table, range: range(cursor)? }
+            }
+            TABLE_MOVED => Self::TableMoved {
+                keyspace,
+                table: TableId(cursor.u64()?),
+                range: range(cursor)?,
+                run: RunId(cursor.varint()?),
+                level: cursor.u8()?,
+            },
+            FLUSHED => Self::Flushed { keyspace, below: Seqno::try_from(cursor.varint()?)? },
+            DICTIONARY_ADDED => {
+                Self::DictionaryAdded { keyspace, dictionary: DictionaryId(id_u32(cursor)?) }
+            }
+            INGESTED => Self::Ingested { keyspace, last: Seqno::try_from(cursor.varint()?)? },
+            TABLE_DAMAGED => Self::TableDamaged { keyspace, table: TableId(cursor.u64()?) },
+            KEYSPACE_OPERATOR => {
+                Self::KeyspaceOperator { keyspace, name: name(cursor, OPERATOR_NAME_BYTES_MAX)? }
+            }
+            _ => return Err(base::broken_invariant!("a keyspace edit's tag has fields to decode")),
+        })
+    }
+
+    /// Returns the edits that record the first needed segment of each lane.
     pub fn log_begins(start: &wal::Start) -> impl Iterator<Item = Self> {
         start.iter().map(|(lane, segment)| Self::LogBegins { lane, segment })
     }
 
-    /// Reads a record's edits.
+    /// Decodes the edits of one record.
+    ///
+    /// # Errors
+    /// `Corrupt` if a tag is unknown or a field is malformed.
     pub fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
         let mut cursor = Cursor::new("manifest record", body);
         let mut edits = Vec::new();
@@ -309,7 +324,18 @@ impl Edit {
     }
 }
 
-/// A bound: a key, the least key after the longest, or nothing: before the first key.
+/// Reads a 32-bit id, stored as a varint.
+fn id_u32(cursor: &mut Cursor<'_>) -> Result<u32> {
+    cursor.length(u32::MAX as usize).map(|id| id as u32)
+}
+
+fn name(cursor: &mut Cursor<'_>, bytes_max: usize) -> Result<String> {
+    String::from_utf8(cursor.bytes(bytes_max)?.to_vec())
+        .map_err(|error| Error::corrupt("name in a manifest").expected("UTF-8").caused_by(error))
+}
+
+/// Reads a bound of a range: a key, the least key after the longest one, or no bytes, which lie before every
+/// key.
 fn bound(cursor: &mut Cursor<'_>) -> Result<Bytes> {
     cursor.bytes(KEY_BYTES_MAX + 1).map(Bytes::copy_from_slice)
 }
@@ -328,7 +354,7 @@ fn range(cursor: &mut Cursor<'_>) -> Result<KeyRange> {
         0 => None,
         1 => Some(bound(cursor)?),
         other => {
-            return Err(Error::corrupt("mark of a range's end").expected("0 or 1").got(other));
+            return Err(Error::corrupt("flag of a range's end").expected("0 or 1").got(other));
         }
     };
     Ok(KeyRange { first, end })

@@ -1,20 +1,33 @@
-//! Manifest frames: a record's bytes on the device, twice. Bytes: docs/format/manifest.md.
+//! Manifest frames: each record is stored as two equal frames, one after the other. Byte format:
+//! docs/format/manifest.md.
 //!
-//! Every record is written as two equal frames, one after the other, then synced. A record with
-//! one good frame is good, so that no single flipped byte costs a table. A record with none is
-//! the torn end of an append that was never acknowledged if no good frame follows it, damage if
-//! one does.
+//! A record with one intact frame is intact, so no single flipped byte loses a table. A record with no intact
+//! frame is the torn end of an unacknowledged append if no intact frame follows it, and damage if one does.
 
 use base::{Cursor, Error, Result, crc32c, crc32c_append, put_u32, put_u64};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MREC");
 const HEADER_BYTES: usize = 24;
 static ZEROS: [u8; 4096] = [0; 4096];
-/// A frame's body is at most this long: about a million tables of average keys.
-pub(crate) const BODY_BYTES_MAX: usize = 256 << 20;
+/// The longest body of a frame, bytes: about a million tables with keys of average length.
+const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// Checks that a record with this body can be read back.
+///
+/// # Errors
+/// `Invalid` if it is longer than a record may be.
+pub(crate) fn check_body(body: &[u8]) -> Result<()> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Error::invalid("manifest size")
+            .expected(format_args!("at most {BODY_BYTES_MAX} bytes"))
+            .got(body.len()));
+    }
+    Ok(())
+}
 
 /// Appends the two frames of record number `sequence`.
 pub(crate) fn encode_record(out: &mut Vec<u8>, seed: u32, sequence: u64, body: &[u8]) {
+    base::invariant!(body.len() <= BODY_BYTES_MAX, "a manifest record can be read back");
     let mut header = Vec::with_capacity(HEADER_BYTES);
     put_u32(&mut header, MAGIC);
     put_u32(&mut header, body.len() as u32);
@@ -29,7 +42,8 @@ pub(crate) fn encode_record(out: &mut Vec<u8>, seed: u32, sequence: u64, body: &
     }
 }
 
-/// The frame that starts at `at`, if one does: its sequence number, body and end.
+/// Decodes the frame at offset `at`: its sequence number, body and end offset. `None` if no intact frame
+/// starts there.
 fn frame_at(bytes: &[u8], seed: u32, at: usize) -> Option<(u64, &[u8], usize)> {
     let frame = bytes.get(at..)?;
     let header = frame.get(..HEADER_BYTES)?;
@@ -48,7 +62,7 @@ fn frame_at(bytes: &[u8], seed: u32, at: usize) -> Option<(u64, &[u8], usize)> {
     (crc == body_crc).then_some((sequence, body, at + HEADER_BYTES + length))
 }
 
-/// The next good frame at or after `at`.
+/// Finds the first intact frame at or after `at`: its offset, sequence number, body and end offset.
 fn find_frame(bytes: &[u8], seed: u32, at: usize) -> Option<(usize, u64, &[u8], usize)> {
     let mut start = at;
     loop {
@@ -60,10 +74,11 @@ fn find_frame(bytes: &[u8], seed: u32, at: usize) -> Option<(usize, u64, &[u8], 
     }
 }
 
+/// Returns the offset of the first frame magic in `bytes`.
 fn find_magic(bytes: &[u8]) -> Option<usize> {
     let mut start = 0;
     loop {
-        // Most of a manifest is space reserved and not yet used.
+        // Most of a manifest is reserved space that is not used yet.
         while bytes.get(start..)?.starts_with(&ZEROS) {
             start += ZEROS.len();
         }
@@ -79,21 +94,21 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What reading a manifest's records found.
+/// The records of a manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Records<'a> {
-    /// The records' bodies in order, numbered from 0.
+    /// The bodies of the records, in order, numbered from 0.
     pub bodies: Vec<&'a [u8]>,
-    /// Where the last good record ends.
+    /// End of the last intact record, bytes.
     pub end: usize,
-    /// Frames that were bad while their twin was good.
+    /// Damaged frames whose twin is intact.
     pub repaired: usize,
 }
 
-/// Reads every record of `bytes` from offset `start`.
+/// Decodes every record of `bytes` from offset `start` on.
 ///
 /// # Errors
-/// `Corrupt` where both frames of a record are bad and a later frame is good.
+/// `Corrupt` if both frames of a record are damaged and a later frame is intact.
 pub(crate) fn decode_records(bytes: &[u8], seed: u32, start: usize) -> Result<Records<'_>> {
     let mut records = Records { bodies: Vec::new(), end: start, repaired: 0 };
     let mut frames = 0;
@@ -116,14 +131,15 @@ pub(crate) fn decode_records(bytes: &[u8], seed: u32, start: usize) -> Result<Re
     Ok(records)
 }
 
-/// Every body that can still be read, in order, whatever lies between.
+/// Returns every body that can still be read, in ascending order of the record numbers, whatever bytes lie
+/// between.
 pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8]> {
     let mut bodies: Vec<&[u8]> = Vec::new();
     let (mut at, mut next) = (start, 0);
     while let Some((_, sequence, body, end)) = find_frame(bytes, seed, at) {
         if sequence >= next {
             bodies.push(body);
-            // Nothing has a number above the largest.
+            // No record has a number above the largest.
             let Some(after) = sequence.checked_add(1) else { break };
             next = after;
         }
@@ -132,7 +148,7 @@ pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8
     bodies
 }
 
-/// The seed of a manifest's checksums: its file header's.
+/// Returns the seed of a manifest's checksums: the CRC of its file header.
 pub(crate) fn seed(header: &[u8]) -> u32 {
     crc32c(header)
 }
@@ -159,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn no_single_flipped_byte_costs_a_record() {
+    fn a_single_flipped_byte_loses_no_record() {
         let good = three();
         for at in 0..good.len() {
             let mut bytes = good.clone();
@@ -171,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_cut_and_a_hole_is_damage() {
+    fn a_torn_end_is_dropped_and_a_damaged_middle_record_is_an_error() {
         let bytes = three();
         for cut in 0..bytes.len() {
             let records = decode_records(&bytes[..cut], 9, 0).unwrap();
@@ -185,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_is_refused() {
+    fn the_largest_record_number_is_refused() {
         let mut bytes = Vec::new();
         encode_record(&mut bytes, 9, u64::MAX, b"last");
         let error = decode_records(&bytes, 9, 0).unwrap_err();

@@ -1,7 +1,9 @@
-//! The manifest being appended to: one record a change, and a new file once edits outgrow the old one.
+//! The open manifest: appends one record per change, and starts a new file when the edits outgrow the old
+//! one.
 //!
-//! Concurrency: any thread. One lock is held over the device's write and sync, so that changes are durable in
-//! the order in which they take effect.
+//! Threads: any. One lock is held over the write and the sync of a record, so that changes become durable in
+//! the order in which they take effect. Cost: an append copies the state (pointers to shared keyspaces and
+//! tables), and waits for one write and one sync.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -16,37 +18,47 @@ use crate::name::{file_name, parse_file_name};
 use crate::reader::{self, Recovered};
 use crate::{Edit, ManifestState, ValuesEntry, frame};
 
-/// A manifest is rewritten when its edits pass this, or eight times its first record.
+/// Least space reserved for a manifest file, bytes. A file gets this or eight times its first record; when
+/// the space is used up, a new file begins.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// Table ids are reserved this many at a time: one record a thousand tables.
+/// Table ids reserved by one record: a thousand tables cost one record.
 const TABLE_IDS_STEP: u64 = 1024;
 
-/// The manifest being appended to.
+/// The open manifest, to which edits are appended.
 #[derive(Debug)]
 pub struct Manifest {
     medium: Arc<dyn Medium>,
     store: StoreId,
     inner: Mutex<Inner>,
-    /// The first failure. Set with `inner` held, and read without it: who asks waits for no device.
+    /// The first failure. Set with `inner` held; read without the lock, so that reading it waits for no
+    /// device.
     poison: OnceLock<Error>,
 }
 
 #[derive(Debug)]
 struct Inner {
     state: ManifestState,
+    /// The number in the file's name.
     number: u64,
     file: Arc<dyn File>,
+    /// The seed of the file's checksums.
     seed: u32,
-    /// Where the next record goes, and where the reserved space ends; bytes.
+    /// File offset of the next record, bytes.
     end: u64,
+    /// Reserved length of the file, bytes.
     limit: u64,
+    /// The number of the next record in the file.
     sequence: u64,
+    /// The next table id to hand out; at most the state's `tables_below`.
     next_table: TableId,
 }
 
 impl Manifest {
-    /// Writes a new manifest holding `state`, numbered after every one that exists, and removes
-    /// the older ones.
+    /// Writes manifest `number`, which begins with `state`, and removes the older ones. `number` must be
+    /// higher than that of every manifest on the medium.
+    ///
+    /// # Errors
+    /// The device's, `NoSpace` among them; the older manifest is then still in force.
     pub fn start(
         medium: Arc<dyn Medium>,
         store: StoreId,
@@ -55,7 +67,7 @@ impl Manifest {
     ) -> Result<Self> {
         let next_table = state.tables_below;
         let inner = write_new(&*medium, store, state, number, next_table).inspect_err(|_| {
-            // It says no more than the one before; the next open may read either.
+            // Both manifests hold the same state, so the next open may read either one.
             let _ = withdraw(&*medium, number);
         })?;
         let manifest = Self::of(medium, store, inner);
@@ -63,18 +75,22 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Goes on in the manifest that was read: where there is no space for a new one, since nothing
-    /// is needed for this until its own space is used up. The others are removed.
+    /// Continues in the manifest that was read, and removes all others. Used when there is no space for a new
+    /// manifest: this needs no new space until the reserved space is used up.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` if the file changed since it was read.
     pub fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
         let Recovered { store, state, in_force, number: highest, .. } = found;
         let content = reader::content(&*medium, &in_force)?;
         let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
         let name = file_name(number);
         let file = medium.open(&name, Access::Bytes)?;
-        // What was read may be on no device: a process died, or a sync failed, after which the system may go
-        // on to show what was not stored, and report a later sync as done. No sector changes.
+        // The content may be in the operating system's cache only: the process died before a sync, or a sync
+        // failed, after which the system may still return the data and report a later sync as successful. So
+        // it is written again. No sector changes.
         file.store(0, &content, Purpose::Manifest)?;
-        // What a torn append left must not look like the end of a record to come.
+        // The remains of a torn append must not look like the end of a later record.
         if torn > end {
             let zeros = vec![0; usize::try_from(torn - end).unwrap_or(usize::MAX)];
             file.store(end, &zeros, Purpose::Manifest)?;
@@ -85,8 +101,8 @@ impl Manifest {
                 medium.remove(&listing.name)?;
             }
         }
-        // One that was never finished, or was withdrawn by who then died, must not come back over records
-        // to come: it would be in force.
+        // The next number may belong to a manifest that was never finished, or that was withdrawn by a
+        // process that then died. If it reappeared after records are appended here, it would be in force.
         withdraw(&*medium, highest.saturating_add(1))?;
         let next_table = state.tables_below;
         let inner = Inner { state, number, file, seed, end, limit, sequence, next_table };
@@ -97,20 +113,18 @@ impl Manifest {
         Self { medium, store, inner: Mutex::new(inner), poison: OnceLock::new() }
     }
 
-    /// Appends `edits` as one record; durable on return.
+    /// Appends `edits` as one record, which is durable on return. The edits take effect together.
     ///
     /// # Errors
-    /// `NoSpace` where a new file was needed and there was no room: nothing happened. Any other
-    /// failure poisons the manifest.
+    /// `Corrupt` if an edit contradicts the state; nothing changed. `NoSpace` if a new file was needed and
+    /// there was no space; nothing changed. Any other failure poisons the manifest.
     pub fn append(&self, edits: Vec<Edit>) -> Result<()> {
         let mut inner = self.inner.lock();
         self.append_locked(&mut inner, edits)
     }
 
-    /// Remembers that the log begins there, unless that is known: a flush says it with its tables.
-    ///
-    /// # Errors
-    /// As [`Manifest::append`].
+    /// Records the first needed segment of each lane, unless the state already has it (a flush records it in
+    /// the same record as its tables).
     pub fn begin_log(&self, start: &wal::Start) -> Result<()> {
         let mut inner = self.inner.lock();
         let known = &inner.state.log_start;
@@ -132,10 +146,13 @@ impl Manifest {
             edit.encode(&mut body);
             state.apply(edit)?;
         }
+        state.check_successor_of(&inner.state)?;
+        frame::check_body(&body)?;
+        base::invariant!(inner.end <= inner.limit, "records end within the reserved space");
         let mut record = Vec::new();
         frame::encode_record(&mut record, inner.seed, inner.sequence, &body);
         if inner.end + record.len() as u64 > inner.limit {
-            // The whole state in a new file takes the place of one more edit.
+            // A new file that begins with the whole state replaces this record.
             return self.change_files(inner, state);
         }
         let written = inner
@@ -151,30 +168,36 @@ impl Manifest {
         Ok(())
     }
 
-    /// Goes on in a new manifest, which begins with `state`.
+    /// Continues in a new manifest, which begins with `state`.
     fn change_files(&self, inner: &mut Inner, state: ManifestState) -> Result<()> {
         let number = inner.number + 1;
         match write_new(&*self.medium, self.store, state, number, inner.next_table) {
             Ok(new) => *inner = new,
             Err(error) => {
-                // If it is read at the next open, records appended to this one are not.
+                // If the new file is read at the next open, records appended to the old one are lost.
                 if withdraw(&*self.medium, number).is_err() {
                     return Err(self.poisoned_by(error));
                 }
                 return Err(error);
             }
         }
-        // No older one is read while this one is there; what stays goes at the next open.
+        // The older manifest is not read while the newer one exists; the next open removes it if this fails.
         let _ = self.remove_older(number);
         Ok(())
     }
 
-    /// An id no table had before.
+    /// Returns an id that no table had before.
+    ///
+    /// # Errors
+    /// As [`Manifest::append`].
     pub fn next_table(&self) -> Result<TableId> {
         self.reserve_tables(1).map(|ids| ids.start)
     }
 
-    /// As many ids that no table had before.
+    /// Returns `count` consecutive ids that no table had before.
+    ///
+    /// # Errors
+    /// As [`Manifest::append`].
     pub fn reserve_tables(&self, count: u64) -> Result<Range<TableId>> {
         let mut inner = self.inner.lock();
         self.check()?;
@@ -183,11 +206,15 @@ impl Manifest {
             let below = TableId(first.0 + count.next_multiple_of(TABLE_IDS_STEP));
             self.append_locked(&mut inner, vec![Edit::TableIdsReserved { below }])?;
         }
+        base::invariant!(
+            end <= inner.state.tables_below,
+            "table ids are reserved durably before they are used"
+        );
         inner.next_table = end;
         Ok(first..end)
     }
 
-    /// The dictionary that a keyspace's new tables use, and an id that no dictionary had before.
+    /// Returns the dictionary that new tables of `keyspace` use, and an id that no dictionary had before.
     pub fn dictionary(&self, keyspace: KeyspaceId) -> (Option<DictionaryId>, DictionaryId) {
         let inner = self.inner.lock();
         let entry = inner.state.keyspaces.get(&keyspace);
@@ -195,12 +222,12 @@ impl Manifest {
         (current, DictionaryId(inner.state.last_dictionary.0 + 1))
     }
 
-    /// A copy of the state.
+    /// Returns a copy of the state; it shares keyspaces and tables.
     pub fn state(&self) -> ManifestState {
         self.inner.lock().state.clone()
     }
 
-    /// What is known of the value file `id`, where a table points into it.
+    /// Returns the keyspace and entry of the value file `id`, if a table points into it.
     pub fn values(&self, id: TableId) -> Option<(KeyspaceId, ValuesEntry)> {
         let inner = self.inner.lock();
         let keyspaces = &inner.state.keyspaces;
@@ -209,8 +236,9 @@ impl Manifest {
         })
     }
 
-    /// Whether nobody needs the value file `id` any more: no table points into it, for certain.
-    pub fn has_given_up(&self, id: TableId) -> bool {
+    /// Whether the value file `id` is certainly obsolete: no table points into it. False if the manifest is
+    /// poisoned, because the next open may then read an older state.
+    pub fn is_value_file_obsolete(&self, id: TableId) -> bool {
         let inner = self.inner.lock();
         self.poison.get().is_none() && !inner.state.has_values(id)
     }
@@ -220,10 +248,10 @@ impl Manifest {
         self.poison.get().cloned()
     }
 
-    /// Poisons the manifest with `error`, which the caller gets.
+    /// Poisons the manifest with `error`, and returns it.
     fn poisoned_by(&self, error: Error) -> Error {
-        // There is none yet: who finds one appends nothing.
-        let _ = self.poison.set(error.clone());
+        let set = self.poison.set(error.clone());
+        base::invariant!(set.is_ok(), "a poisoned manifest is not appended to");
         error
     }
 
@@ -237,13 +265,17 @@ impl Manifest {
                 self.medium.remove(&listing.name)?;
             }
         }
-        // One that comes back is older than this one: it is not read, and goes at the next open.
+        // If a removal is lost in a power cut, the file has a lower number: it is not read, and the next open
+        // removes it.
         let _ = self.medium.sync_names(&[]);
         Ok(())
     }
 }
 
-/// A whole manifest, which begins and ends with `state`; its checksums' seed.
+/// Encodes a manifest file whose only record holds `state`. Returns its bytes and the seed of its checksums.
+///
+/// # Errors
+/// `Invalid` if the state is longer than a record may be.
 pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
     let header = encode_header(store, number);
     let seed = frame::seed(&header);
@@ -257,11 +289,7 @@ pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec
     for edit in state.edits() {
         edit.encode(&mut body);
     }
-    if body.len() > frame::BODY_BYTES_MAX {
-        return Err(Error::invalid("manifest size")
-            .expected(format_args!("at most {} bytes", frame::BODY_BYTES_MAX))
-            .got(body.len()));
-    }
+    frame::check_body(&body)?;
     frame::encode_record(&mut bytes, seed, 0, &body);
     Ok((bytes, seed))
 }
@@ -288,12 +316,12 @@ fn write_new(
     Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table })
 }
 
-/// Sees to it, durably, that there is no manifest `number`.
+/// Makes it durable that manifest `number` does not exist.
 ///
-/// Where it was removed before, that may have been lost by a sync that failed, which a later one does not
-/// make good; and a removal may wait for who copies the store's files. So it is made once more, empty, which
-/// is never in force, whether its removal waits, too, or not. Where the device has no space even for a
-/// name, what was removed is trusted.
+/// If the file was removed before, that removal may have been lost by a failed sync, which a later sync does
+/// not repair. A removal may also be deferred while the store's files are copied. So the file is created once
+/// more, empty, and removed: an empty manifest is never in force, even if its removal is deferred too. If the
+/// device has no space even for a name, the earlier removal is trusted.
 fn withdraw(medium: &dyn Medium, number: u64) -> Result<()> {
     let name = file_name(number);
     if medium.list()?.iter().any(|listing| listing.name == name) {

@@ -1,4 +1,4 @@
-//! Reading a manifest: at recovery, and to show it to a person.
+//! Reads a manifest: for recovery, and for `terrace inspect`.
 
 use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId};
@@ -8,50 +8,57 @@ use crate::header::{HEADERS_BYTES, MAGIC, VERSION};
 use crate::name::{file_name, parse_file_name};
 use crate::{Edit, ManifestState, frame};
 
-/// The longest manifest read, bytes: nine times the longest first record, doubled.
+/// The longest manifest that is read, bytes: twice the largest file, which has nine times the longest first
+/// record.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
-/// What the newest manifest says.
+/// The state read from the manifest in force.
 #[derive(Debug)]
 pub struct Recovered {
+    /// The store that the manifest belongs to.
     pub store: StoreId,
+    /// The state that the edits add up to.
     pub state: ManifestState,
-    /// The number of the manifest read; the next one must be higher.
+    /// The highest number that a manifest has, unfinished ones included; the next manifest must have a higher
+    /// one.
     pub number: u64,
-    /// Frames that were bad while their twin was good.
+    /// Damaged headers and frames whose twin is intact.
     pub repaired: usize,
-    /// The manifest in force, to go on in where there is no space for a new one.
+    /// The manifest in force, so that it can be continued if there is no space for a new one.
     pub in_force: InForce,
 }
 
-/// Where a manifest that was read ends.
+/// Position and checksum seed of a manifest that was read, so that records can be appended to it.
 #[derive(Clone, Copy, Debug)]
 pub struct InForce {
+    /// The number in the file's name.
     pub number: u64,
+    /// The seed of the file's checksums.
     pub seed: u32,
-    /// The number of its next record.
+    /// The number of the next record.
     pub sequence: u64,
-    /// Where its last record ends, where what a torn append left behind it ends, and the length of
-    /// the file; bytes.
+    /// End of the last intact record, bytes.
     pub end: u64,
+    /// End of the nonzero bytes that a torn append left behind the last record; `end` if there are none.
     pub torn: u64,
+    /// Length of the file, bytes.
     pub limit: u64,
 }
 
-/// Reads the manifest in force. `Err(number)` within `Ok` where there is none: no store is here,
-/// and the next manifest must have a number above it.
+/// Reads the manifest in force. Returns `Ok(Err(number))` if there is no store: the next manifest must have a
+/// number above `number`.
 ///
-/// `alone` says that there is no other file of a store: a manifest that is not whole then is what
-/// an interrupted creation left.
+/// `alone` states that the directory has no other file of a store: an unfinished manifest is then the remains
+/// of an interrupted creation.
 ///
 /// # Errors
-/// `Corrupt` where manifests exist and none is whole; `Invalid` where a newer version wrote them.
+/// `Corrupt` if manifests exist and none is intact; `Invalid` if a newer version wrote them.
 pub fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recovered, u64>> {
     let listed = medium.list()?;
     let mut numbers: Vec<_> =
         listed.iter().filter_map(|file| Some((parse_file_name(&file.name)?, &file.name))).collect();
     numbers.sort();
-    // Numbers above the one in force belong to files that were never finished.
+    // Files with numbers above the one in force were never finished.
     let highest = numbers.last().map_or(0, |(number, _)| *number);
     let mut damage = None;
     for (number, name) in numbers.into_iter().rev() {
@@ -65,10 +72,10 @@ pub fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recovered, u64
                 let repaired = records.repaired;
                 return Ok(Ok(Recovered { store, state, number: highest, repaired, in_force }));
             }
-            // Never finished: the one before is still there.
+            // The file was never finished; the manifest before it still exists.
             Ok(None) => {
                 let unfinished = Error::corrupt("manifest").at(name);
-                damage.get_or_insert(unfinished.expected("a whole first record"));
+                damage.get_or_insert(unfinished.expected("an intact first record"));
             }
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 damage.get_or_insert(error);
@@ -82,13 +89,14 @@ pub fn recover(medium: &dyn Medium, alone: bool) -> Result<Result<Recovered, u64
     }
 }
 
+/// The decoded records of one manifest file.
 struct Records {
     edits: Vec<Vec<Edit>>,
     repaired: usize,
     in_force: InForce,
 }
 
-/// Reads one manifest file; `None` where its first record was never finished.
+/// Reads one manifest file; `None` if its first record was never finished.
 fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId, Records)>> {
     let bytes = read_file(medium, name)?;
     let Some((store, seed, mut repaired)) = decode_headers(&bytes, name, number)? else {
@@ -101,8 +109,12 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
     }
     repaired += records.repaired;
     let end = records.end;
-    let rest = bytes.get(end..).unwrap_or_default();
-    let torn = rest.iter().rposition(|byte| *byte != 0).map_or(end, |last| end + last + 1);
+    let tail = bytes.get(end..).unwrap_or_default();
+    let torn = tail.iter().rposition(|byte| *byte != 0).map_or(end, |last| end + last + 1);
+    base::invariant!(
+        end <= torn && torn <= bytes.len(),
+        "a manifest's records end within its file"
+    );
     let in_force = InForce {
         number,
         seed,
@@ -115,10 +127,11 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
     Ok(Some((store, Records { edits: edits.map_err(|error| error.at(name))?, repaired, in_force })))
 }
 
-/// The bytes of a manifest up to the end of its records, which are as they were found.
+/// Reads a manifest's bytes up to the end of its last record, and checks that the records are those found
+/// before.
 ///
 /// # Errors
-/// `Corrupt` where they are not, and the device's.
+/// `Corrupt` if they are not, and the device's.
 pub(crate) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>> {
     let name = file_name(in_force.number);
     let mut bytes = read_file(medium, &name)?;
@@ -135,12 +148,13 @@ pub(crate) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// The store and checksum seed the headers state; `None` where both copies are unwritten.
+/// Decodes both copies of the header: the store, the checksum seed, and the number of damaged copies. `None`
+/// if both copies are unwritten.
 fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(StoreId, u32, usize)>> {
     let (mut found, mut bad, mut error) = (None, 0, None);
     for copy in bytes.chunks(HEADERS_BYTES / 2).take(2) {
         match decode_header(copy, number) {
-            // Both are looked at, so that a damaged one is told while the other is good.
+            // The second copy is decoded even if the first is intact, so that a damaged one is reported.
             Ok(header) => found = found.or(Some(header)),
             Err(e) if e.kind() == ErrorKind::Invalid => return Err(e.at(name)),
             Err(e) => {
@@ -155,10 +169,11 @@ fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(Store
     if bytes.iter().take(HEADERS_BYTES).all(|byte| *byte == 0) {
         return Ok(None);
     }
-    // Torn as it was created, or damaged: either way nothing in it can be trusted.
+    // The creation was torn, or the file is damaged. Either way its content cannot be trusted.
     error.map_or(Ok(None), Err)
 }
 
+/// Decodes one copy of the header: the store and the checksum seed.
 fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
     let mut cursor = Cursor::new("manifest header", bytes);
     let magic = cursor.take(MAGIC.len())?;
@@ -184,6 +199,7 @@ fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
     Ok((store, frame::seed(header)))
 }
 
+/// Reads the whole file `name`.
 pub(crate) fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
     let file = medium.open(name, Access::Bytes)?;
     let size = file.size()?;
@@ -209,25 +225,26 @@ pub(crate) fn read_file(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One record of a manifest, for people.
+/// One record of a manifest, as text.
 #[derive(Debug)]
 pub struct ManifestRecord {
-    /// The record's number in the file.
+    /// The number of the record in the file.
     pub number: usize,
-    /// Its edits, one line each.
+    /// The edits of the record, one line each.
     pub edits: Vec<String>,
 }
 
 /// Reads the manifest file `name`, for `terrace inspect`.
 ///
 /// # Errors
-/// As opening the store.
+/// `Invalid` if `name` is not the name of a manifest or a newer version wrote it; `Corrupt` if it is damaged;
+/// the device's.
 pub fn inspect(medium: &dyn Medium, name: &str) -> Result<(StoreId, Vec<ManifestRecord>)> {
     let number = parse_file_name(name).ok_or_else(|| {
         Error::invalid("manifest name").expected("manifest-<16 hex digits>").got(name)
     })?;
     let (store, records) = read(medium, name, number)?
-        .ok_or_else(|| Error::corrupt("manifest").at(name).expected("a whole first record"))?;
+        .ok_or_else(|| Error::corrupt("manifest").at(name).expected("an intact first record"))?;
     let record = |(number, edits): (usize, Vec<Edit>)| ManifestRecord {
         number,
         edits: edits.iter().map(ToString::to_string).collect(),

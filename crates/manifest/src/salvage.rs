@@ -1,4 +1,4 @@
-//! What is left of manifests that are damaged beyond their twins, for repair.
+//! Salvage: the state that can still be read from damaged manifests, for repair.
 
 use base::{Result, StoreId};
 use media::Medium;
@@ -8,14 +8,14 @@ use crate::name::parse_file_name;
 use crate::reader::read_file;
 use crate::{Edit, ManifestState, frame};
 
-/// What the readable records of the newest manifests of `store` say, as far as they do not
-/// contradict each other; with the highest number that a manifest has.
+/// Rebuilds a state from the readable records of the manifests of `store`, and returns it with the highest
+/// number that a manifest has. Records that contradict the state are skipped.
 ///
-/// The header follows from store and number, so that a damaged one costs nothing. A manifest with a
-/// readable first record holds all that older ones did; without it, those count too.
+/// The header follows from store id and file number, so a damaged header loses nothing. A manifest with a
+/// readable first record holds everything that older ones held; without it, the older ones count too.
 ///
 /// # Errors
-/// The device's.
+/// The device's, when it lists the files.
 pub fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, ManifestState)> {
     let listed = medium.list()?;
     let mut numbers: Vec<_> =
@@ -28,7 +28,7 @@ pub fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, Manife
         let seed = frame::seed(&encode_header(store, number));
         let mut found = ManifestState::default();
         for body in frame::salvage_records(&bytes, seed, HEADERS_BYTES) {
-            // What a lost record would have made possible is refused, one edit at a time.
+            // An edit that depends on a lost record is refused; the others of its record are applied.
             for edit in Edit::decode_all(body).unwrap_or_default() {
                 let _ = found.apply(edit);
             }

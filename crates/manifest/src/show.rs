@@ -1,4 +1,4 @@
-//! Edits as lines for people, in `terrace inspect manifest`.
+//! Prints edits as lines of text, for `terrace inspect`.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl fmt::Display for Edit {
             }
             Self::DictionaryIdsUsed { last } => write!(f, "dictionary ids used up to {last}"),
             Self::ClockReached { unix_ms } => {
-                write!(f, "time told up to {unix_ms} ms after 1970")
+                write!(f, "clock reached {unix_ms} ms after 1970")
             }
             Self::Ingested { keyspace, last } => {
                 write!(f, "keyspace {keyspace} ingested up to seqno {last}")

@@ -1,4 +1,4 @@
-//! What edits add up to, and that it is rebuilt from what a state says of itself.
+//! Tests: edits applied to a state, and a state rebuilt from its own edits.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use base::{ErrorKind, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, TableId};
 use super::tests::{created, entry, golden, range, state, whole_edits};
 use super::*;
 
-/// An ingest's number is known after its tables were merged, and after a rewrite.
+/// The number of an ingest outlives the merge of its tables and a rewrite of the manifest.
 #[test]
-fn the_last_ingest_is_remembered() {
+fn the_last_ingest_outlives_its_tables_and_a_rewrite() {
     let keyspace = KeyspaceId(1);
     let edit = Edit::Ingested { keyspace, last: Seqno::new(300) };
     let mut bytes = Vec::new();
@@ -33,9 +33,9 @@ fn the_last_ingest_is_remembered() {
     assert_eq!(again.keyspaces[&keyspace].ingested, Seqno::new(300));
 }
 
-/// Where the log begins outlives a rewrite, and is never said to be earlier.
+/// The log start outlives a rewrite of the manifest and never moves backwards.
 #[test]
-fn the_beginning_of_the_log_is_remembered() {
+fn the_log_start_outlives_a_rewrite_and_never_moves_back() {
     let begins =
         |lane, segment| Edit::LogBegins { lane: LaneId(lane), segment: SegmentId(segment) };
     let edits = [begins(0, 7), begins(300, 2)];
@@ -45,7 +45,7 @@ fn the_beginning_of_the_log_is_remembered() {
     assert_eq!(Edit::decode_all(&body).unwrap(), edits);
 
     let mut state = state();
-    assert_eq!(state.log_start, wal::Start::new(), "as stores had it that never said so");
+    assert_eq!(state.log_start, wal::Start::new(), "the default of a store without the edit");
     edits.into_iter().for_each(|edit| state.apply(edit).unwrap());
     state.apply(begins(0, 6)).unwrap();
     assert!(state.apply(begins(0, u64::MAX)).is_err());
@@ -56,12 +56,12 @@ fn the_beginning_of_the_log_is_remembered() {
     assert_eq!(again.log_start.of(LaneId(300)), SegmentId(2));
 }
 
-/// Tables in quarantine and the place of the scrubber outlive a rewrite.
+/// Quarantined tables and the scrub position outlive a rewrite of the manifest.
 #[test]
-fn damaged_tables_and_the_scrubbers_place_are_remembered() {
+fn quarantined_tables_and_the_scrub_position_outlive_a_rewrite() {
     let (keyspace, table) = (KeyspaceId(1), TableId(7));
-    let place = ScrubPosition { began_ms: 1_700_000_000_000, next: table, end: TableId(1024) };
-    let edits = [Edit::TableDamaged { keyspace, table }, Edit::Scrubbed(place)];
+    let position = ScrubPosition { began_ms: 1_700_000_000_000, next: table, end: TableId(1024) };
+    let edits = [Edit::TableDamaged { keyspace, table }, Edit::Scrubbed(position)];
     let mut body = Vec::new();
     edits.iter().for_each(|edit| edit.encode(&mut body));
     assert_eq!(body, golden(include_str!("../golden/manifest_care.hex")));
@@ -79,11 +79,11 @@ fn damaged_tables_and_the_scrubbers_place_are_remembered() {
     state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
     assert_eq!(again, state);
     assert!(again.keyspaces[&keyspace].tables[&table].damaged);
-    assert_eq!(again.scrub, place);
+    assert_eq!(again.scrub, position);
 }
 
 #[test]
-fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
+fn the_clock_never_goes_back_and_the_merge_operator_never_changes() {
     let operator =
         |name: &str| Edit::KeyspaceOperator { keyspace: KeyspaceId(300), name: name.into() };
     let edits = vec![Edit::ClockReached { unix_ms: 1_700_000_000_000 }, operator("a.1")];
@@ -105,9 +105,9 @@ fn the_time_told_and_a_keyspaces_operator_only_ever_grow() {
     assert_eq!(again, state);
 }
 
-/// A value file is there for as long as a table points into it, and what is alive of it is counted.
+/// A value file exists while a table points into it, and its live bytes are counted.
 #[test]
-fn value_files_come_and_go_with_the_tables_that_point_into_them() {
+fn a_value_file_is_removed_with_the_last_table_that_points_into_it() {
     let keyspace = KeyspaceId(1);
     let edit = whole_edits().remove(3);
     let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
     let golden_bytes = golden("10 01 17 0300000000000000 808006 02 90bf05 0807060504030201");
     assert_eq!(bytes, golden_bytes);
     assert_eq!(Edit::decode_all(&bytes).unwrap(), [edit]);
-    // What a later version appends is skipped.
+    // Fields that a later version appends are skipped.
     let mut longer = golden_bytes.clone();
     longer[2] += 1;
     longer.push(9);
@@ -143,7 +143,7 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
     let range = KeyRange::all();
     state.apply(Edit::TableCut { keyspace, table: TableId(10), range }).unwrap();
     assert!(!state.files().contains(&name) && !state.has_values(TableId(3)));
-    // Nobody may point into it any more, and its id is used.
+    // A new table must not point into it any more, and its id stays used.
     let third = TableEntry {
         values: vec![(TableId(3), 5_000)],
         ..TableEntry::clone(&entry(11, 9, "a", "b"))
@@ -152,7 +152,36 @@ fn value_files_come_and_go_with_the_tables_that_point_into_them() {
     assert_eq!(state.apply(third).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
-/// Tables without a run go where a flush put them: above what they overlap.
+/// Salvage continues after a refused edit, so a refused table must not count in any value file.
+#[test]
+fn a_refused_table_keeps_no_value_file_alive() {
+    let keyspace = KeyspaceId(1);
+    let mut state = state();
+    let refused = TableEntry {
+        values: vec![(TableId(3), 5_000), (TableId(4), 1)],
+        ..TableEntry::clone(&entry(10, 9, "a", "b"))
+    };
+    let refused = Edit::TableAdded { keyspace, table: Arc::new(refused) };
+    assert_eq!(state.apply(refused).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(state.keyspaces[&keyspace].values[&TableId(3)].live_bytes, 70_000);
+    state.apply(Edit::TableRemoved { keyspace, table: TableId(8) }).unwrap();
+    assert!(!state.has_values(TableId(3)));
+}
+
+/// The next table may need a run above the highest one.
+#[test]
+fn the_last_run_ids_are_refused() {
+    let (keyspace, last) = (KeyspaceId(1), u64::MAX);
+    let mut state = state();
+    let added = Edit::TableAdded { keyspace, table: entry(10, last, "a", "b") };
+    assert_eq!(state.apply(added).unwrap_err().kind(), ErrorKind::Corrupt);
+    let range = KeyRange::all();
+    let moved =
+        Edit::TableMoved { keyspace, table: TableId(7), range, run: base::RunId(last), level: 1 };
+    assert_eq!(state.apply(moved).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+/// Tables without a run are placed like flushed tables: above those that they overlap.
 #[test]
 fn tables_of_the_first_form_are_placed_in_runs() {
     let keyspace = KeyspaceId(1);
@@ -170,7 +199,7 @@ fn tables_of_the_first_form_are_placed_in_runs() {
 }
 
 #[test]
-fn a_table_is_cut_until_nothing_is_left() {
+fn a_table_cut_to_no_keys_is_removed() {
     let mut state = state();
     let one = KeyspaceId(1);
     let table = TableId(7);
@@ -189,7 +218,7 @@ fn a_table_is_cut_until_nothing_is_left() {
     assert_eq!(state.floor(), Seqno::new(300));
 }
 
-/// A failed append must change nothing, so every append copies the state: cheaply, whatever the
+/// A failed append must change nothing, so every append copies the state. The copy must stay cheap with any
 /// number of tables.
 #[test]
 fn a_copy_of_a_large_state_shares_its_tables() {

@@ -1,8 +1,7 @@
-//! What the manifest knows of a table. Bytes: docs/format/manifest.md.
+//! The manifest's entry of a table. Byte format: docs/format/manifest.md.
 //!
-//! Stored as (number, length, bytes) fields in ascending order of their numbers. Numbers are
-//! append-only: a reader skips those it does not know, and a field it does not find keeps its
-//! default.
+//! An entry is stored as fields (number, length, bytes) in ascending order of their numbers. Numbers are
+//! append-only: a reader skips those it does not know, and a field that is absent keeps its default.
 
 use base::limits::KEY_BYTES_MAX;
 use base::{
@@ -12,33 +11,41 @@ use base::{
 use bytes::Bytes;
 use table::Properties;
 
-/// The most value files one table may point into.
+/// Most value files that one table may point into.
 const VALUE_FILES_MAX: usize = 1 << 16;
 
-/// What the manifest knows of a table; the rest is in the table's own properties.
+/// The manifest's entry of a table. The rest is in the table's own properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
+    /// The table's id.
     pub id: TableId,
-    /// The run it belongs to; [`TableEntry::UNPLACED`] where it was written before runs had ids.
+    /// The run that the table belongs to; [`TableEntry::UNPLACED`] if it was written before runs had ids.
     pub run: RunId,
-    /// 0 for what a flush wrote; a merge's outputs lie deeper. For plans and reports.
+    /// The level of the run: 0 for the output of a flush, deeper for the outputs of merges. The planner and
+    /// reports use it.
     pub level: u8,
+    /// Length of the file, bytes.
     pub file_bytes: u64,
-    /// Versions of keys, those that delete, and range deletes.
+    /// Number of entries.
     pub entries: u64,
+    /// Number of entries that are tombstones.
     pub deletes: u64,
+    /// Number of range delete fragments.
     pub range_deletes: u64,
+    /// The lowest sequence number of the entries.
     pub seqno_min: Seqno,
+    /// The highest sequence number of the entries; at least `seqno_min`.
     pub seqno_max: Seqno,
-    /// Every key in it, and every key that a range delete of it covers, lies in this range.
+    /// Covers every key of the table and every key that one of its range deletes covers.
     pub range: KeyRange,
-    /// When the last entry expires, Unix milliseconds; 0: some entry never does.
+    /// When the last entry expires, Unix milliseconds; 0 if some entry never expires.
     pub latest_expiry: u64,
-    /// An ingested table: every entry reads as this number.
+    /// For an ingested table: the sequence number that every entry reads as.
     pub seqno: Option<Seqno>,
-    /// The value files it points into, with the bytes it uses of each.
+    /// The value files that the table points into, with the bytes that it uses of each.
     pub values: Vec<(TableId, u64)>,
-    /// The hash of its pages' checksums; `None` where it was written before that was recorded.
+    /// The table's digest: a hash over the checksums of its pages. `None` if the table was written before
+    /// digests were recorded.
     pub digest: Option<u64>,
 }
 
@@ -73,7 +80,7 @@ const RANGE_DELETES: u64 = 7;
 const SEQNO_MIN: u64 = 8;
 const SEQNO_MAX: u64 = 9;
 const FIRST_KEY: u64 = 10;
-/// Absent where the range has no end.
+/// Absent if the range has no end.
 const END_KEY: u64 = 11;
 const LATEST_EXPIRY: u64 = 12;
 const SEQNO: u64 = 13;
@@ -81,14 +88,16 @@ const VALUES: u64 = 14;
 const DIGEST: u64 = 15;
 
 impl TableEntry {
-    /// The run of a table whose place follows from those before it.
+    /// The run of a table that was written before runs had ids:
+    /// [`KeyspaceEntry::place_newest`](crate::KeyspaceEntry::place_newest) places it.
     pub const UNPLACED: RunId = RunId(0);
 
-    /// Whether it points into the value file `id`.
+    /// Whether the table points into the value file `id`.
     pub fn points_into(&self, id: TableId) -> bool {
         self.values.iter().any(|(file, _)| *file == id)
     }
 
+    /// Appends the stored form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut field = Vec::new();
         let mut put = |number: u64, write: &dyn Fn(&mut Vec<u8>)| {
@@ -127,6 +136,10 @@ impl TableEntry {
         }
     }
 
+    /// Decodes the stored form.
+    ///
+    /// # Errors
+    /// `Corrupt` if the fields are out of order, too long or malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("manifest table", bytes);
         let mut entry = Self::default();
@@ -165,7 +178,7 @@ impl TableEntry {
                     }
                 }
                 DIGEST => entry.digest = Some(field.u64()?),
-                // A later version's field.
+                // A field of a later version.
                 _ => continue,
             }
             field.finish()?;
@@ -173,7 +186,11 @@ impl TableEntry {
         Ok(entry)
     }
 
-    /// Reads what manifests held before tables had fields: no run, and the last key for the end.
+    /// Decodes the form that manifests used before tables had fields: it has no run, and its last key gives
+    /// the end of the range.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes end early or a number is too large.
     pub fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
         let mut entry = Self {
             id: TableId(cursor.u64()?),
@@ -189,7 +206,7 @@ impl TableEntry {
         Ok(entry)
     }
 
-    /// What a table that was just written says of itself.
+    /// Builds the entry of a table that was just written, from the writer's summary.
     pub fn of(summary: &table::Summary, run: RunId, level: u8) -> Self {
         let properties = &summary.properties;
         Self {
@@ -211,16 +228,16 @@ impl TableEntry {
     }
 }
 
-/// The range of keys that a table says it holds or covers by range deletes.
+/// Returns the range that covers the keys and range deletes of a table, from its properties.
 pub fn range_of(properties: &Properties) -> KeyRange {
     let first = Bytes::copy_from_slice(&properties.first_key);
     let end = properties.end_key();
-    // A range delete without an end.
+    // The table has a range delete without an end.
     let end = (end != AFTER_EVERY_KEY).then(|| end.into());
     KeyRange { first, end }
 }
 
-/// A bound: a key, or the least key after the longest.
+/// Reads a bound of a range: a key, or the least key after the longest one.
 fn key(field: &mut Cursor<'_>) -> Result<Bytes> {
     let bytes = field.rest();
     if bytes.len() > KEY_BYTES_MAX + 1 {

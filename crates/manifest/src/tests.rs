@@ -31,7 +31,7 @@ pub(crate) fn created(id: u32, name: &str) -> Edit {
     Edit::KeyspaceCreated { keyspace: KeyspaceId(id), kind, name: name.into() }
 }
 
-/// What the first form of the manifest could say, as it is read now.
+/// Edits that the first form of the manifest could hold, as they are read now.
 fn first_edits() -> Vec<Edit> {
     let (one, two) = (KeyspaceId(1), KeyspaceId(2));
     vec![
@@ -82,7 +82,7 @@ fn edits() -> Vec<Edit> {
     edits
 }
 
-/// As [`edits`], with the value file that a table of them points into.
+/// [`edits`] with the value file that one of their tables points into.
 pub(crate) fn whole_edits() -> Vec<Edit> {
     let mut edits = edits();
     let values = ValuesEntry {
@@ -120,7 +120,7 @@ fn contents(medium: &dyn Medium, name: &str) -> Vec<u8> {
     buf.to_vec()
 }
 
-/// A new medium with one manifest of these bytes.
+/// A new medium with one manifest that has these bytes.
 fn medium_of(number: u64, bytes: &[u8]) -> Arc<dyn Medium> {
     let medium = medium();
     let file = medium.create(&file_name(number), Access::Bytes, bytes.len() as u64).unwrap();
@@ -128,7 +128,7 @@ fn medium_of(number: u64, bytes: &[u8]) -> Arc<dyn Medium> {
     medium
 }
 
-/// A manifest of one record.
+/// A manifest with one record.
 fn file_of(body: &[u8]) -> Vec<u8> {
     let mut bytes = encode_header(StoreId(7), 1);
     let seed = frame::seed(&bytes);
@@ -154,7 +154,7 @@ fn golden_bytes() {
     assert_eq!(Edit::decode_all(&body).unwrap(), edits());
 }
 
-/// Scenario: a store written before tables had runs and bounds.
+/// Scenario: a store was written before tables had runs and bounds.
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
     let bytes = golden(include_str!("../golden/manifest.hex"));
@@ -164,9 +164,9 @@ fn golden_bytes_of_the_first_form_are_read() {
     assert_eq!(Edit::decode_all(records.bodies[0]).unwrap(), first_edits());
 }
 
-/// Every damaged byte of a table's fields is an error or another table, never a panic.
+/// Every damaged byte of a table's fields gives an error or another table, never a panic.
 #[test]
-fn damaged_fields_are_told() {
+fn damaged_fields_are_an_error_or_another_table() {
     let mut fields = Vec::new();
     let Edit::TableAdded { table, .. } = &edits()[11] else { panic!("a table") };
     table.encode(&mut fields);
@@ -183,7 +183,7 @@ fn damaged_fields_are_told() {
 }
 
 #[test]
-fn appended_edits_come_back() {
+fn appended_edits_are_recovered() {
     let medium = medium();
     let manifest = start(&medium);
     for edit in whole_edits() {
@@ -207,7 +207,7 @@ fn a_contradiction_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_full_manifest_continues_in_a_new_file() {
+fn a_full_manifest_is_continued_in_a_new_file() {
     let medium = medium();
     let manifest = start(&medium);
     manifest
@@ -239,9 +239,9 @@ fn table_ids_are_never_used_twice() {
     assert!(next.next_table().unwrap() > last);
 }
 
-/// Scenario: one byte of the file rots. Every record has a twin: nothing is lost.
+/// Scenario: one byte of the file is damaged. Every record has a twin, so nothing is lost.
 #[test]
-fn no_flipped_byte_loses_anything() {
+fn a_flipped_byte_loses_nothing() {
     let medium = medium();
     let manifest = start(&medium);
     manifest.append(whole_edits()).unwrap();
@@ -259,9 +259,9 @@ fn no_flipped_byte_loses_anything() {
     }
 }
 
-/// Scenario: the process dies at any point of writing a new manifest or appending to it.
+/// Scenario: the process dies at any point while it writes a new manifest or appends to one.
 #[test]
-fn any_torn_end_leaves_a_state_that_was() {
+fn a_torn_end_recovers_an_earlier_state() {
     let medium = medium();
     let manifest = start(&medium);
     let mut states = vec![manifest.state()];
@@ -277,14 +277,14 @@ fn any_torn_end_leaves_a_state_that_was() {
         bytes[cut..].fill(0);
         match recover(&*medium_of(1, &bytes), false) {
             Ok(Ok(found)) => assert!(states.contains(&found.state), "cut at {cut}"),
-            Ok(Err(_)) => panic!("a store with other files has a manifest, cut at {cut}"),
+            Ok(Err(_)) => panic!("recovery found no store beside other files, cut at {cut}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "cut at {cut}"),
         }
     }
 }
 
 #[test]
-fn an_unfinished_newer_manifest_is_passed_over() {
+fn an_unfinished_newer_manifest_is_skipped() {
     let medium = medium();
     let manifest = start(&medium);
     manifest.append(whole_edits()).unwrap();
@@ -293,11 +293,12 @@ fn an_unfinished_newer_manifest_is_passed_over() {
     assert_eq!((found.state, found.number), (state(), 2));
 }
 
-/// Scenario: a new manifest is whole when the sync of its name fails, and so does the sync of its removal;
-/// the process dies, and the device is full. It goes on in the old one, and then the power goes.
+/// Scenario: a new manifest is fully written, then the sync of its name fails, and the sync of its removal
+/// too. The process dies, and the device is full. The store continues in the old manifest, and then the power
+/// fails.
 #[test]
-fn a_withdrawn_manifest_does_not_come_back_over_later_records() {
-    let mut came_back = 0;
+fn a_withdrawn_manifest_does_not_replace_later_records() {
+    let mut reappeared = 0;
     for seed in 0..40 {
         let device = Arc::new(Faulty::new(seed));
         let medium = Arc::clone(&device) as Arc<dyn Medium>;
@@ -306,24 +307,24 @@ fn a_withdrawn_manifest_does_not_come_back_over_later_records() {
         while manifest.append(vec![Edit::ClockReached { unix_ms: 1 }; 500]).is_ok() {}
         assert!(manifest.poisoned().is_some());
         drop(manifest);
-        came_back +=
+        reappeared +=
             usize::from(device.crash_image(seed).unwrap().content(&file_name(2)).is_some());
         let found = recover(&*medium, false).unwrap().unwrap();
         assert_eq!(found.in_force.number, 1);
         let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
-        // The last record that the first one has space for.
+        // The last record for which the first manifest has space.
         resumed.append(vec![Edit::ClockReached { unix_ms: 7 }]).unwrap();
         let left: Arc<dyn Medium> = Arc::new(device.crash_image(seed).unwrap());
         let found = recover(&*left, false).unwrap().unwrap();
         assert_eq!((found.state.clock_ms, found.in_force.number), (7, 1), "seed {seed}");
     }
-    assert!(came_back > 0, "the faults do what they are there for");
+    assert!(reappeared > 0, "the faults make a withdrawn manifest reappear");
 }
 
-/// Scenario: the sync of a record fails, the system goes on to show it, and the store is opened again on a
-/// device that is full; then the power goes.
+/// Scenario: the sync of a record fails, the system still returns its data, and the store is opened again on
+/// a full device. Then the power fails.
 #[test]
-fn a_resumed_manifest_has_on_the_device_what_it_read() {
+fn a_resumed_manifest_makes_durable_all_that_it_read() {
     for seed in 0..40 {
         let device = Arc::new(Faulty::new(seed));
         let medium = Arc::clone(&device) as Arc<dyn Medium>;
@@ -344,10 +345,11 @@ fn a_resumed_manifest_has_on_the_device_what_it_read() {
     }
 }
 
-/// Scenario: a new manifest is whole when the sync of its name fails, while somebody copies the store's
-/// files, so that none is removed. It goes on in the old one, and the process dies or the power goes.
+/// Scenario: a new manifest is fully written, then the sync of its name fails while the store's files are
+/// copied, so that no file is removed. The store continues in the old manifest, and the process dies or the
+/// power fails.
 #[test]
-fn a_manifest_that_is_withdrawn_during_a_copy_is_not_in_force() {
+fn a_manifest_withdrawn_during_a_copy_is_not_in_force() {
     for seed in 0..40 {
         let device = Arc::new(Faulty::new(seed));
         let holding = Arc::new(Holding::new(Arc::clone(&device) as _));
@@ -368,7 +370,7 @@ fn a_manifest_that_is_withdrawn_during_a_copy_is_not_in_force() {
 
 /// Scenario: the process dies while it creates a store.
 #[test]
-fn a_lone_unfinished_manifest_is_no_store() {
+fn a_lone_unfinished_manifest_is_not_a_store() {
     let medium = medium();
     medium.create(&file_name(1), Access::Bytes, 1 << 20).unwrap();
     assert_eq!(recover(&*medium, true).unwrap().unwrap_err(), 1);
@@ -376,7 +378,7 @@ fn a_lone_unfinished_manifest_is_no_store() {
 }
 
 #[test]
-fn a_newer_format_is_refused_by_name() {
+fn a_newer_format_version_is_refused() {
     let mut header = MAGIC.to_vec();
     put_u32(&mut header, VERSION + 1);
     put_u128(&mut header, 7);

@@ -1,23 +1,26 @@
-//! What the manifest knows of a value file. Bytes: docs/format/manifest.md.
+//! The manifest's entry of a value file. Byte format: docs/format/manifest.md.
 
 use base::limits::PAGE_BYTES;
 use base::{Cursor, KeyspaceId, Result, StoreId, TableId, put_u64, put_varint};
 use table::{ValuesFooter, ValuesSummary};
 
-/// What the manifest knows of a value file.
+/// The manifest's entry of a value file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValuesEntry {
+    /// The file's id, drawn from the same sequence as table ids.
     pub id: TableId,
+    /// Length of the file, bytes.
     pub file_bytes: u64,
-    /// How many values were written, and their bytes before compression. What tables point at of
-    /// them is alive, the rest is dead.
+    /// Number of values in the file, live and dead.
     pub values: u64,
+    /// Bytes of those values before compression. A value that a table points to is live; the rest are dead.
     pub value_bytes: u64,
-    /// The hash of its pages' checksums.
+    /// The file's digest: a hash over the checksums of its pages.
     pub digest: u64,
 }
 
 impl ValuesEntry {
+    /// Appends the stored form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.id.0);
         put_varint(out, self.file_bytes);
@@ -26,14 +29,17 @@ impl ValuesEntry {
         put_u64(out, self.digest);
     }
 
-    /// What the footer of the file says, which is one of `keyspace` in `store`.
+    /// Returns the footer that the file must have, if it belongs to `keyspace` of `store`.
     pub fn footer(&self, store: StoreId, keyspace: KeyspaceId) -> ValuesFooter {
         let Self { id: file, file_bytes, values, value_bytes, digest } = *self;
         let pages = u32::try_from(file_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX);
         ValuesFooter { pages, store, file, keyspace, values, value_bytes, digest }
     }
 
-    /// Reads the stored form; what a later version appended to it is skipped.
+    /// Decodes the stored form; fields that a later version appended are skipped.
+    ///
+    /// # Errors
+    /// `Corrupt` if `bytes` ends early.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("value file in a manifest", bytes);
         Ok(Self {

@@ -1,34 +1,34 @@
-//! Counters of reads, by the tier that answered them.
+//! Counters of reads, by the tier that served them.
 
 use base::Counter;
 
 use crate::Depth;
 
-/// What reads did, by where they ended.
+/// Counts of reads, by the tier that served them.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
-    /// Steps of read operations: gets, queued gets and cursor moves alike.
+    /// Steps of read operations: gets, queued gets and cursor moves.
     pub steps: Counter,
-    /// Lookups answered by a row in DRAM.
+    /// Lookups served by a row in DRAM.
     pub row: Counter,
-    /// Lookups that found a value without a page.
+    /// Lookups that found a value in a memtable, without a page.
     pub memtable: Counter,
-    /// Lookups answered from cached pages.
+    /// Lookups served by pages cached in DRAM.
     pub page: Counter,
-    /// Lookups answered from the tier below DRAM, by a page or a row.
-    pub below: Counter,
-    /// Lookups that read the device.
+    /// Lookups served by the SCM tier, by a page or a row.
+    pub scm: Counter,
+    /// Lookups that read flash.
     pub flash: Counter,
-    /// Lookups that found no value, and those of them that needed a page to know.
+    /// Lookups that found no value.
     pub absent: Counter,
-    /// See `absent`.
+    /// Lookups that found no value and needed a page to know it.
     pub absent_searched: Counter,
     /// Pages that failed their checksum or could not be read.
     pub damaged: Counter,
 }
 
 impl ReadCounters {
-    /// A lookup that went as far as `depth` ended, and `found` a value or none.
+    /// Counts a lookup that needed pages from tiers as far as `depth`, and found a value or none.
     pub fn lookup_ended(&self, depth: Depth, found: bool) {
         if !found {
             self.absent.add(1);
@@ -38,7 +38,7 @@ impl ReadCounters {
         match depth {
             Depth::Memtable => self.memtable.add(1),
             Depth::Page => self.page.add(1),
-            Depth::Below | Depth::BelowRead => self.below.add(1),
+            Depth::Scm | Depth::ScmRead => self.scm.add(1),
             Depth::Flash => self.flash.add(1),
         }
     }

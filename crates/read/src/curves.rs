@@ -1,9 +1,11 @@
-//! Miss-ratio curves of a store's reads, kept while it is read: one of rows, one of pages.
+//! Miss-ratio curves of a store's reads: one of rows, one of pages.
 //!
-//! A row is asked for where a row answered, and where one may be left of what was found; what a memtable
-//! answers is no matter of caches until it is flushed, when it has a row. A page is asked for wherever a
-//! cached page would do. Both are of this store alone, as if it had the caches for itself. Cost:
-//! `cache::curve`, and two counters off the path of a row's hit.
+//! A row access is counted when a row serves a lookup, and when a lookup finds a value of which a row may be
+//! cached. Lookups served by a memtable do not count until it is flushed, when the row is inserted. A page
+//! access is counted whenever a cached page would serve. Both curves are of one store alone, as if it had the
+//! caches for itself.
+//!
+//! Threads: any. Cost: that of `cache::curve`, and two counters that are not on the path of a row hit.
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Counter};
@@ -11,7 +13,7 @@ use cache::curve::{Meter, MissCurve, Subject};
 use cache::rows::row_bytes;
 use cache::{PageKey, PageKind};
 
-/// The curves of one store, as far as there was memory for them.
+/// The curves of one store; a curve is missing if there was no memory for it.
 #[derive(Debug, Default)]
 pub struct Curves {
     rows: Option<Meter>,
@@ -21,15 +23,15 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// For caches of `memory` bytes, and from a sixteenth to sixteen times as much, of one of `stores` that
-    /// are open by now.
+    /// Meters for caches from a sixteenth of `memory` bytes to sixteen times as much. `stores` is the number
+    /// of open stores, this one included.
     pub fn new(account: &Account, memory: u64, stores: u64, has_rows: bool) -> Self {
         let meter = |subject| Meter::new(account, subject, memory, stores);
         let rows = if has_rows { meter(Subject::Rows) } else { None };
         Self { rows, pages: meter(Subject::Pages), ..Self::default() }
     }
 
-    /// A row of this hash answered, whose value lies there in `stored` bytes.
+    /// Counts a row hit. The value takes `stored` bytes.
     #[inline]
     pub fn row_hit(&self, hash: u64, key: &[u8], stored: usize) {
         if let Some(rows) = &self.rows {
@@ -37,28 +39,28 @@ impl Curves {
         }
     }
 
-    /// None did, and one may be left.
+    /// Counts a row miss, of a value whose row may be cached.
     pub fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
         self.row_misses.add(1);
         self.row_hit(hash, key, stored);
     }
 
-    /// A row of this hash comes with a flush.
-    pub fn row_expected(&self, hash: u64, key: &[u8], stored: usize) {
+    /// Inserts a row that a flush brings: no access is counted.
+    pub fn row_flushed(&self, hash: u64, key: &[u8], stored: usize) {
         if let Some(rows) = &self.rows {
             rows.bring(hash, row_bytes(key.len(), stored, false));
         }
     }
 
-    /// A row of this hash is of no use any more.
+    /// Invalidates the row of a key that was written.
     #[inline]
-    pub fn forget_row(&self, hash: u64) {
+    pub fn invalidate_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
             rows.forget(hash);
         }
     }
 
-    /// A page is looked up.
+    /// Counts a page access.
     #[inline]
     pub fn page(&self, key: PageKey, kind: PageKind) {
         if let Some(pages) = &self.pages {
@@ -67,13 +69,13 @@ impl Curves {
         }
     }
 
-    /// Over the memory of rows, where rows answered so many lookups.
+    /// The miss-ratio curve of rows, given the number of row hits.
     pub fn rows(&self, hits: u64) -> MissCurve {
         let accesses = hits + self.row_misses.get();
         self.rows.as_ref().map(|rows| rows.curve(accesses)).unwrap_or_default()
     }
 
-    /// Over the memory of pages, in DRAM or below.
+    /// The miss-ratio curve of pages.
     pub fn pages(&self) -> MissCurve {
         let accesses = self.page_lookups.get();
         self.pages.as_ref().map(|pages| pages.curve(accesses)).unwrap_or_default()

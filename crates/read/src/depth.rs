@@ -1,4 +1,4 @@
-//! The farthest tier that a read needed a page from.
+//! Depth of a read: the farthest tier that it needed a page from.
 
 /// The farthest tier that a read needed a page from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -8,10 +8,10 @@ pub enum Depth {
     Memtable,
     /// Cached pages sufficed.
     Page,
-    /// A page was used where it lies in the tier below DRAM.
-    Below,
-    /// A page was read from the tier below DRAM.
-    BelowRead,
-    /// The device was read.
+    /// A page was used in place in the SCM tier.
+    Scm,
+    /// A page was read from the SCM tier.
+    ScmRead,
+    /// Flash was read.
     Flash,
 }

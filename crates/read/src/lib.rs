@@ -1,15 +1,11 @@
-//! Reads of pages: a read is a resumable [`ReadOp`] that asks for pages and never touches a device itself.
+//! The read path below the tree: a read is a resumable [`ReadOp`] that asks for pages and never touches a
+//! device itself.
 //!
-//! A [`PageReader`] gets the pages from DRAM, from the tier of storage-class memory, or from flash: one at a
-//! time ([`PageReader::run`]), or many in flight from one thread ([`Queue`]). Cursors read ahead
+//! A [`PageReader`] gets the pages from DRAM, from the SCM tier, or from flash: one at a time on the calling
+//! thread ([`PageReader::run`]), or many in flight from one thread ([`Queue`]). Cursors read ahead
 //! ([`ReadAhead`]).
 //!
-//! Level 4 (docs/ARCHITECTURE.md). The reads themselves, of a key or a range, are the tree's.
-
-#![expect(
-    missing_docs,
-    reason = "this crate was cut out of a larger one; its words are written next"
-)]
+//! Level 4 (docs/ARCHITECTURE.md). The reads themselves, of a key or a range, are in the crate `tree`.
 
 mod counters;
 mod curves;

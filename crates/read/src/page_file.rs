@@ -7,30 +7,33 @@ use base::{Error, PageSeed};
 use media::File;
 use table::{Table, Values, values_file_name};
 
-/// A table or a value file, as far as getting its pages goes.
+/// A table or a value file, and the means to read and verify its pages.
 #[derive(Clone)]
 pub struct PageFile {
+    /// The open file.
     pub file: Arc<dyn File>,
+    /// The seed of its page checksums.
     pub seed: PageSeed,
-    /// How many pages it has.
+    /// Number of pages in the file.
     pub pages: u32,
-    /// The table it is; `None`: a value file.
+    /// The table; `None` for a value file.
     pub table: Option<Arc<Table>>,
 }
 
 impl PageFile {
-    /// Adds to the error of a damaged page that the file is none of tables, where it is not.
+    /// Adds the file name to the error of a damaged page, unless the file is a table: a table's errors name
+    /// it already.
     #[cold]
-    pub fn damaged(&self, error: Error) -> Error {
+    pub(crate) fn name_damaged(&self, error: Error) -> Error {
         match &self.table {
             None => error.at(values_file_name(self.seed.table())),
             Some(_) => error,
         }
     }
 
-    /// Names where `error` was met.
+    /// Adds page number and file to `error`.
     #[cold]
-    pub fn place(&self, error: Error, page: u32) -> Error {
+    pub(crate) fn name_page(&self, error: Error, page: u32) -> Error {
         let id = self.seed.table();
         match &self.table {
             None => error.at(format_args!("page {page} of {}", values_file_name(id))),

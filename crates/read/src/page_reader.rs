@@ -1,7 +1,11 @@
-//! Pages for reads: from the cache, else from the device, verified, then cached.
+//! Page reader: gets pages for read operations from DRAM, from the SCM tier, or from flash. Pages from a
+//! device are verified, then cached.
 //!
-//! I8: a page from a device is used only after its seeded checksum matched. I6: a cached page was
-//! verified before it was cached and may vanish at any time.
+//! I8: a page from a device is used only after its seeded checksum matched. I6: a cached page was verified
+//! before it was cached, and may be evicted at any time.
+//!
+//! Threads: any; all readers of a store share one. Cost of a cached page: one lookup in a shard of the page
+//! cache.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,44 +17,50 @@ use cache::{Balance, Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
+use crate::read_op::file_of;
 use crate::tier_reader::{TierPage, TierReader};
 use crate::{Curves, Depth, PageFile, ReadAhead, ReadCounters, ReadOp};
 
-/// Runs of more pages than this pass the cache by: they would each push out as many others.
+/// Longest run of pages that is cached. A longer one bypasses the cache, because it would evict as many other
+/// pages.
 pub const CACHED_RUN_PAGES_MAX: u32 = 16;
 
 thread_local! {
-    /// A buffer for this thread's next one-page read.
+    /// The buffer of this thread's next one-page read.
     static PAGE: Cell<Option<Buf>> = const { Cell::new(None) };
 }
 
-/// Where reads get pages. Shared by every reader of a store.
+/// Gets pages for read operations. All readers of a store share it.
 #[derive(Debug)]
 pub struct PageReader {
     cache: Arc<PageCache>,
-    /// Weighs the memory of rows against that of pages; none if reads keep no rows.
+    /// Divides memory between rows and pages; `None` if the store keeps no rows.
     balance: Option<Arc<Balance>>,
+    /// Miss-ratio curves of the store's reads.
     pub curves: Arc<Curves>,
     account: Account,
+    /// Counts of reads, by the tier that served them.
     pub counters: ReadCounters,
 }
 
 impl PageReader {
-    /// What reads charge: long values, cursors.
+    /// The account that reads charge, for long values and cursors.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// A frame of `page`, which the cache does not keep.
+    /// Copies `page` to a frame outside the cache.
     pub(crate) fn uncached(&self, page: &[u8; PAGE_BYTES]) -> Frame {
         self.cache.uncached(page)
     }
 
-    /// The verified page of `span`, which a short scan came to.
-    pub(crate) fn passed(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
+    /// Copies the verified page of `span`, which a short scan read, to a frame; cached only if the ghost list
+    /// has the page.
+    pub(crate) fn frame_of_scan(&self, span: Span, page: &[u8; PAGE_BYTES]) -> Frame {
         self.cache.insert_if_seen_before(Self::key(span, 0), kind(span), page)
     }
 
+    /// Creates a page reader over `cache`.
     pub fn new(
         cache: Arc<PageCache>,
         balance: Option<Arc<Balance>>,
@@ -60,11 +70,17 @@ impl PageReader {
         Self { cache, balance, curves, account, counters: ReadCounters::default() }
     }
 
+    /// The cache key of page `number` of `span`.
     fn key(span: Span, number: u32) -> PageKey {
+        debug_assert!(number < span.pages, "the page is in the span");
         PageKey { file: span.file, page: span.first + number }
     }
 
-    /// Runs `op` to its end, reading one page at a time on this thread.
+    /// Runs `op` to its end on this thread, one page read at a time. Returns the output, and the depth of the
+    /// read. `ahead`: the read-ahead of a cursor.
+    ///
+    /// # Errors
+    /// The read's: `Corrupt` for damage, the device's, `Retry` without memory for a long value.
     pub fn run<O: ReadOp>(
         &self,
         op: &mut O,
@@ -86,6 +102,7 @@ impl PageReader {
         }
     }
 
+    /// Gets the pages of `span`: from DRAM, a read-ahead window, the SCM tier, or flash.
     fn pages<O: ReadOp>(
         &self,
         op: &O,
@@ -95,15 +112,15 @@ impl PageReader {
         if let Some(pages) = self.cached(op, span)? {
             return Ok((pages, Depth::Page));
         }
-        // What was read ahead already costs less than any other place.
+        // A page in a read-ahead window costs less than a lookup in the SCM tier.
         let is_ahead = ahead.as_ref().is_some_and(|ahead| ahead.has(span));
-        if !is_ahead && let Some(found) = self.below(op, span)? {
+        if !is_ahead && let Some(found) = self.find_in_scm(op, span)? {
             let depth = Depth::of(&found);
-            if let Some(pages) = self.have(op, span, found)? {
+            if let Some(pages) = self.scm_pages(op, span, found)? {
                 return Ok((pages, depth));
             }
         }
-        let file = &op.file().ok_or_else(no_file)?;
+        let file = &file_of(op)?;
         if let Some(ahead) = ahead {
             if let Some(balance) = &self.balance {
                 balance.scanned();
@@ -115,7 +132,7 @@ impl PageReader {
         Ok((self.read(file, span)?, Depth::Flash))
     }
 
-    /// The pages of `span`, read at once from the device.
+    /// Reads the pages of `span` from flash and waits for them.
     fn read(&self, file: &PageFile, span: Span) -> Result<Pages> {
         let _charge = self.charge_for(span)?;
         let buf = match span.pages {
@@ -123,10 +140,10 @@ impl PageReader {
             pages => Buf::pages(pages as usize),
         };
         let at = u64::from(span.first) * PAGE_BYTES as u64;
-        let began = self.cache.lower_tier().map(|tier| (tier, tier.now()));
+        let start = self.cache.lower_tier().map(|tier| (tier, tier.now()));
         let (buf, result) = file.file.read(at, buf, purpose(span));
-        if let Some((tier, began)) = began.filter(|_| span.pages == 1) {
-            tier.flash_took(tier.now().saturating_sub(began));
+        if let Some((tier, start)) = start.filter(|_| span.pages == 1) {
+            tier.flash_took(tier.now().saturating_sub(start));
         }
         if let Err(error) = result {
             return self.unreadable(file, span, error);
@@ -139,8 +156,9 @@ impl PageReader {
         admitted
     }
 
-    /// The one page of `span` for which `op` asks, from the tier below where it is `found` there, read at
-    /// once and timed; none where it is not to be, or is not there.
+    /// Reads the page of `span` alone and times it, for the tier's latency sampler: from the SCM tier if
+    /// `found`, else from flash. Returns `None`, and reads nothing, if the next read is not to be timed;
+    /// `None` also if the page in the tier does not verify (`found` is then empty).
     pub(crate) fn read_alone<O: ReadOp>(
         &self,
         op: &O,
@@ -152,25 +170,25 @@ impl PageReader {
             return Ok(None);
         }
         if let Some(read) = found.take() {
-            let pages = self.have(op, span, TierPage::Read(read))?;
-            return Ok(pages.map(|pages| (pages, Depth::BelowRead)));
+            let pages = self.scm_pages(op, span, TierPage::Read(read))?;
+            return Ok(pages.map(|pages| (pages, Depth::ScmRead)));
         }
-        let pages = self.read(&op.file().ok_or_else(no_file)?, span)?;
+        let pages = self.read(&file_of(op)?, span)?;
         Ok(Some((pages, Depth::Flash)))
     }
 
-    /// Charges what a long value's pages take before they are read (I10). The value's own charge
-    /// follows when it is decoded; short reads are covered by the fixed overhead.
-    pub fn charge_for(&self, span: Span) -> Result<Option<Charge>> {
+    /// Charges the pages of a long value before they are read (I10). The value's own charge follows when it
+    /// is decoded. Short reads are covered by a fixed charge.
+    pub(crate) fn charge_for(&self, span: Span) -> Result<Option<Charge>> {
         if span.pages <= CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
         self.account.charge(u64::from(span.pages) * PAGE_BYTES as u64).map(Some)
     }
 
-    /// The pages of `span`, for which `op` asks, if all of them are cached; the block of a page that is
-    /// read again and again is kept as it is once decompressed.
-    pub fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
+    /// Returns the pages of `span`, for which `op` asks, if all of them are cached. If the cache says that a
+    /// page is read repeatedly, its decompressed block is attached to the page.
+    pub(crate) fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
         if span.pages > CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
@@ -194,37 +212,39 @@ impl PageReader {
         })
     }
 
-    /// Asks the processor for what reading the first page of `span` from the cache takes, stage by stage.
+    /// Prefetches the memory that a cache lookup of the first page of `span` reads, stage by stage.
     #[inline]
     pub fn prefetch(&self, span: Span, stage: Stage) {
         self.cache.prefetch(Self::key(span, 0), stage);
     }
 
-    /// What the tier below DRAM has of `span`, for which `op` asks.
-    pub(crate) fn below<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
+    /// Finds the pages of `span`, for which `op` asks, in the SCM tier. Runs longer than those that are
+    /// cached are never there.
+    pub(crate) fn find_in_scm<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
         match TierReader::of(&self.cache) {
-            Some(below) if span.pages <= CACHED_RUN_PAGES_MAX => below.find(op, span, kind(span)),
+            Some(tier) if span.pages <= CACHED_RUN_PAGES_MAX => tier.find(op, span, kind(span)),
             _ => Ok(None),
         }
     }
 
-    /// The pages that were found below, read at once where they are to be; none where they are not what
-    /// they should be.
-    fn have<O: ReadOp>(&self, op: &O, span: Span, found: TierPage) -> Result<Option<Pages>> {
+    /// Returns the pages that were found in the SCM tier, reading them if needed. `None` if they do not
+    /// verify.
+    fn scm_pages<O: ReadOp>(&self, op: &O, span: Span, found: TierPage) -> Result<Option<Pages>> {
         let read = match found {
             TierPage::Pages(pages) => return Ok(Some(pages)),
             TierPage::Read(read) => read,
         };
-        let Some(below) = TierReader::of(&self.cache) else { return Ok(None) };
-        let seed = op.file().ok_or_else(no_file)?.seed;
+        let Some(tier) = TierReader::of(&self.cache) else { return Ok(None) };
+        let seed = file_of(op)?.seed;
         let buf = PAGE.take().unwrap_or_else(|| Buf::pages(1));
-        let (buf, pages) = below.read(read, seed, span, buf);
+        let (buf, pages) = tier.read(read, seed, span, buf);
         PAGE.set(Some(buf));
         Ok(pages)
     }
 
-    /// The page of `span` that a read of it below gave; none where it is not what it should be.
-    pub(crate) fn arrived_below(
+    /// Verifies the page of `span` that a read from the SCM tier returned. `None` if the read failed or the
+    /// page does not verify.
+    pub(crate) fn scm_page_arrived(
         &self,
         read: ScmRead,
         file: &PageFile,
@@ -235,37 +255,38 @@ impl PageReader {
         TierReader::of(&self.cache)?.arrived(read, file.seed, span, buf, result)
     }
 
-    /// A queue for reads from the tier below, where there is one that is read.
-    pub(crate) fn queue_below(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
+    /// Returns a queue for reads from the SCM tier; `None` if no tier is read by a queue.
+    pub(crate) fn scm_queue(&self, depth: usize) -> Option<Box<dyn media::Queue>> {
         self.cache.lower_tier().and_then(|tier| tier.queue(depth))
     }
 
-    /// The tier below failed: it is not used any more.
-    pub(crate) fn below_failed(&self, error: Error) {
+    /// Turns the SCM tier off, after its device failed with `error`.
+    pub(crate) fn scm_failed(&self, error: Error) {
         if let Some(tier) = self.cache.lower_tier() {
             tier.fail(error);
         }
     }
 
-    /// Verifies the one page the device gave for `span` and caches a copy.
-    pub fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
+    /// Verifies the page of `span` that flash returned, and caches a copy.
+    pub(crate) fn admit_page(&self, file: &PageFile, span: Span, page: &[u8]) -> Result<Pages> {
+        base::invariant!(page.len() == PAGE_BYTES, "a read of one page returns one page");
         match self.verify(file, span, page) {
             Ok(()) => Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), page))),
-            Err(error) => self.without(file, span, error),
+            Err(error) => self.rebuild_meta(file, span, error),
         }
     }
 
-    /// What becomes of a read of `span` that the device failed with `error`.
+    /// Handles a read of `span` that failed with `error`: a metadata page is rebuilt if the error is damage.
     #[cold]
-    pub fn unreadable(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
+    pub(crate) fn unreadable(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
         self.counters.damaged.add(1);
-        self.without(file, span, file.place(error, span.first))
+        self.rebuild_meta(file, span, file.name_page(error, span.first))
     }
 
-    /// The page of `span`, which is damaged as `error` says: a metadata page is made anew, from the blocks
-    /// that it is of. It is cached as the stored one would be; the scrubber and merges tell of that one.
+    /// Rebuilds a damaged metadata page from the data blocks of its partition; fails with `error` for any
+    /// other page. The rebuilt page is cached like the stored one; scrub and merges report the damage.
     #[cold]
-    fn without(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
+    fn rebuild_meta(&self, file: &PageFile, span: Span, error: Error) -> Result<Pages> {
         let table = file.table.as_ref().filter(|_| span.meta && error.kind() == ErrorKind::Corrupt);
         let Some(table) = table else { return Err(error) };
         let page = table.rebuilt_meta(span.first, &self.account);
@@ -273,8 +294,12 @@ impl PageReader {
         Ok(Pages::Frame(self.cache.insert(Self::key(span, 0), kind(span), &page[..])))
     }
 
-    /// Verifies the run the device gave for `span` and caches it unless it is long.
-    pub fn admit(&self, file: &PageFile, span: Span, buf: Buf) -> Result<Pages> {
+    /// Verifies the run of pages that flash returned for `span`, and caches it unless it is long.
+    pub(crate) fn admit(&self, file: &PageFile, span: Span, buf: Buf) -> Result<Pages> {
+        base::invariant!(
+            buf.len() == span.pages as usize * PAGE_BYTES,
+            "a read returns the pages of its span"
+        );
         self.verify(file, span, &buf)?;
         if span.pages <= CACHED_RUN_PAGES_MAX {
             for (number, page) in (0..span.pages).zip(buf.chunks_exact(PAGE_BYTES)) {
@@ -284,18 +309,15 @@ impl PageReader {
         Ok(Pages::Run(buf))
     }
 
+    /// Verifies the pages in `bytes`, which were read from `file` from the first page of `span` on.
     pub(crate) fn verify(&self, file: &PageFile, span: Span, bytes: &[u8]) -> Result<()> {
         for (page, bytes) in (span.first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
             verify_page(file.seed, page, bytes)
                 .inspect_err(|_| self.counters.damaged.add(1))
-                .map_err(|error| file.damaged(error))?;
+                .map_err(|error| file.name_damaged(error))?;
         }
         Ok(())
     }
-}
-
-pub(crate) fn no_file() -> Error {
-    Error::invalid("read operation").expected("a file to read from")
 }
 
 pub(crate) fn purpose(span: Span) -> Purpose {

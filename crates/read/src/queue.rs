@@ -1,92 +1,105 @@
-//! Many gets in flight from one thread.
+//! Read queue: many gets in flight from one thread.
 //!
-//! Over a tier below DRAM it is to be known what a read costs, and what one takes beside others tells the
-//! depth rather than the device. So where the caller waits anyhow, now and then a read that finds its
-//! device idle is waited for by itself ([`PageReader::read_alone`]).
+//! The SCM tier's controllers need the latencies of both devices, and overlapping reads give the latency of
+//! the queue, not of the device. So while the caller waits for results anyway, now and then a read that finds
+//! its device idle is waited for alone ([`PageReader::read_alone`]).
+//!
+//! A get is in one of five places: at a device (`slots`), arrived, waiting for a free slot, done, or in the
+//! call that advances it.
+//!
+//! Threads: one per queue.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, Result};
+use base::{Charge, Error, Result, broken_invariant};
 use bytes::Bytes;
 use cache::ScmRead;
 use media::{Buf, Completion, Medium, Op, Request};
 use table::{Pages, Span, Step};
 
-use crate::page_reader::{no_file, purpose};
+use crate::page_reader::purpose;
+use crate::read_op::file_of;
 use crate::tier_reader::TierPage;
 use crate::{Depth, PageFile, PageReader, ReadOp};
 
-/// The end of one queued get.
+/// The result of one queued get.
 #[derive(Debug)]
 pub struct Completed {
-    /// The token given at submission.
+    /// The token that the caller gave when it submitted the get.
     pub token: u64,
-    /// The value, if the key has one.
+    /// The value; `None` if the key has none.
     pub result: Result<Option<Bytes>>,
 }
 
-/// A read that a [`Queue`] runs.
+/// A read operation that a [`Queue`] can run.
 pub trait QueuedRead: ReadOp {
-    /// Ends the read that went as far as `depth`: the value found, if any.
+    /// Ends the read, which needed pages from tiers as far as `depth`. Returns the value, if there is one.
     ///
     /// # Errors
     /// The read's.
     fn end(self, output: Result<Self::Output>, depth: Depth) -> Result<Option<Bytes>>;
 }
 
-/// Gets in flight for one thread: submit keys, go on with other work, poll for results.
+/// Gets in flight for one thread: submit keys, do other work, poll for results.
 ///
-/// Results come in the order in which they are found. Not `Sync`: one queue, one thread.
+/// Results come in the order in which the reads end. Not `Sync`: one queue, one thread.
 pub struct Queue<O> {
     reader: Arc<PageReader>,
     device: Box<dyn media::Queue>,
-    /// Of the tier below DRAM, where that is read.
-    below: Option<Box<dyn media::Queue>>,
+    /// The queue of the SCM tier; `None` if no tier is read by a queue.
+    scm: Option<Box<dyn media::Queue>>,
+    /// Gets at a device, by the token of their request.
     slots: Vec<Option<Slot<O>>>,
+    /// Indexes of the empty slots.
     free: Vec<usize>,
+    /// Results that the caller has not taken.
     done: VecDeque<Completed>,
-    /// Reads that arrived and are not gone on with yet, oldest first.
+    /// Completed reads whose gets have not advanced yet, oldest first.
     arrived: VecDeque<(Slot<O>, Completion)>,
-    /// Gets that need another read and found every place at the device taken.
+    /// Gets that need a read and found no free slot.
     waiting: VecDeque<Slot<O>>,
     completions: Vec<Completion>,
     bufs: Vec<Buf>,
-    /// Whether the caller waits until reads are done, so that one of them may be waited for by itself.
+    /// The caller waits until reads are done, so one of them may be waited for alone.
     waits: bool,
     _charge: Charge,
 }
 
-/// What a queue charges for each get it may have in flight, bytes: a page being read, one that
-/// arrived, and a result with the block it lies in.
+/// Charge for each get that may be in flight, bytes: a page that is read, a page that arrived, and a result
+/// with the block that holds it.
 const QUEUED_BYTES: u64 = 12 << 10;
 
-/// Results up to this size are copied out of their block, bytes: many wait at once, and a block is
+/// Results up to this size are copied out of their block, bytes: many results may be kept, and a block is
 /// many times as large.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// A get waiting for the device.
+/// A get that waits for a device.
 struct Slot<O> {
     token: u64,
     read: O,
     span: Span,
     file: PageFile,
-    /// Where the page lies below, where it is read from there.
-    place: Option<ScmRead>,
+    /// Location of the page in the SCM tier, if it is read from there.
+    scm: Option<ScmRead>,
     _charge: Option<Charge>,
 }
 
-/// The most gets in flight in one queue.
+/// Most gets in flight in one queue.
 const DEPTH_MAX: usize = 1024;
 
-/// Arrived gets gone on with before the caller may submit more. What arrives meanwhile is replaced
-/// at the device only after them, so each costs the device's time; one at a time would cost a system
-/// call a get. (4 gave a tenth less than 2.)
+/// Arrived gets that advance before the caller may submit more. The device gets new requests only after them,
+/// so each costs device time; with one at a time, every get would cost a system call. (With 4, throughput was
+/// a tenth lower than with 2.)
 const BATCH: usize = 2;
 
 impl<O: QueuedRead> Queue<O> {
+    /// Creates a queue for at most `depth` gets in flight.
+    ///
+    /// # Errors
+    /// `Invalid` if `depth` is 0 or above 1,024; `Retry` without memory or without a device queue.
     pub fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
         if depth == 0 || depth > DEPTH_MAX {
             return Err(Error::invalid("read queue depth")
@@ -94,11 +107,11 @@ impl<O: QueuedRead> Queue<O> {
                 .got(depth));
         }
         let _charge = reader.account().charge(depth as u64 * QUEUED_BYTES)?;
-        let below = reader.queue_below(depth);
+        let scm = reader.scm_queue(depth);
         Ok(Self {
             reader,
             device: medium.queue(depth)?,
-            below,
+            scm,
             slots: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             done: VecDeque::new(),
@@ -111,7 +124,7 @@ impl<O: QueuedRead> Queue<O> {
         })
     }
 
-    /// Refuses where there is no room for another read.
+    /// Checks that there is room for another read.
     ///
     /// # Errors
     /// `Retry` if as many gets are in flight, or as many results not taken, as the queue is deep.
@@ -130,34 +143,35 @@ impl<O: QueuedRead> Queue<O> {
         self.done.push_back(Completed { token, result: Ok(Some(value)) });
     }
 
-    /// Starts `read`. Its result is told with `token`. There must be room: [`Queue::check_room`].
+    /// Starts `read`; its result will carry `token`. There must be room ([`Queue::check_room`]).
     pub fn start(&mut self, token: u64, read: O) {
+        base::invariant!(self.room() > 0, "a read is started only if the queue has room");
         self.advance(token, read, None, Depth::default());
     }
 
-    /// Says that the caller waits until reads are done, so that one of them may be waited for alone.
-    /// A queue that was made while the tier of storage-class memory had no queue to give asks again.
+    /// Sets that the caller waits until reads are done, so that one of them may be waited for alone. If the
+    /// SCM tier had no queue to give when this one was created, asks for one again.
     pub fn set_waiting(&mut self) {
         self.waits = true;
-        if self.below.is_none() {
-            self.below = self.reader.queue_below(self.depth());
+        if self.scm.is_none() {
+            self.scm = self.reader.scm_queue(self.depth());
         }
     }
 
-    /// Whether it reads the store whose pages `reader` gets.
+    /// Whether the queue reads the store of `reader`.
     pub fn reads(&self, reader: &Arc<PageReader>) -> bool {
         Arc::ptr_eq(&self.reader, reader)
     }
 
-    /// Gets submitted whose results were not taken yet.
+    /// Number of gets that were submitted and whose results were not taken.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let at_device = self.slots.len() - self.free.len();
         at_device + self.waiting.len() + self.arrived.len() + self.done.len()
     }
 
-    /// Gets that may be submitted now. There is room again as soon as reads arrive: the device is
-    /// kept busy while what arrived is gone on with.
+    /// Number of gets that may be submitted now. A completed read frees its room at once, before its get
+    /// advances, so that the device is kept busy meanwhile.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.arrived.len() >= self.depth() || self.done.len() >= self.depth() {
@@ -166,23 +180,23 @@ impl<O: QueuedRead> Queue<O> {
         self.free.len().saturating_sub(self.waiting.len())
     }
 
-    /// The most reads at the device at once.
+    /// Most reads at the devices at once.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Appends the results there are to `out`, waiting for nothing; how many.
+    /// Appends the finished results to `out` without waiting; returns their number.
     ///
     /// # Errors
-    /// Only where the device's queue broke; a failed get is a result.
+    /// Only if the device's queue is broken; a failed get is a result.
     pub fn poll(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
         self.drive(0)?;
         Ok(self.take_done(out))
     }
 
-    /// Appends at least `least` results to `out` (fewer where fewer are in flight), waiting for
-    /// them; how many.
+    /// Appends at least `least` results to `out`, waiting for them (fewer only if fewer are in flight);
+    /// returns their number.
     ///
     /// # Errors
     /// As [`Queue::poll`].
@@ -203,8 +217,8 @@ impl<O: QueuedRead> Queue<O> {
         count
     }
 
-    /// Hands what was submitted to the device, waits for at least `least` completions, and goes on
-    /// with their gets.
+    /// Passes submitted requests to the devices, waits for at least `least` completions, and advances a batch
+    /// of completed gets.
     fn drive(&mut self, least: usize) -> Result<()> {
         self.collect(least)?;
         for _ in 0..BATCH {
@@ -219,56 +233,58 @@ impl<O: QueuedRead> Queue<O> {
         Ok(())
     }
 
-    /// Takes at least `least` reads that are done from the devices. The tier below is the faster one, so
-    /// it is waited for first; what already arrived is gone on with before either is.
+    /// Moves at least `least` completed reads from the devices to `arrived`, counting those that are there
+    /// already. The SCM tier is waited for first, because it is the faster device.
     fn collect(&mut self, least: usize) -> Result<()> {
         let mut completions = std::mem::take(&mut self.completions);
         let (mut driven, mut failed) = (Ok(()), Ok(()));
         let wanted = least.saturating_sub(self.arrived.len());
-        if let Some(below) = self.below.as_mut().filter(|below| below.in_flight() > 0) {
-            failed = below.complete(wanted, &mut completions);
+        if let Some(scm) = self.scm.as_mut().filter(|scm| scm.in_flight() > 0) {
+            failed = scm.complete(wanted, &mut completions);
         }
         if self.device.in_flight() > 0 {
             let wanted = wanted.saturating_sub(completions.len());
-            // What was asked of a tier that failed is asked of the device instead, once this is done.
+            // If the tier failed, its reads are submitted to flash after this, so nothing is waited for here.
             let wanted = if failed.is_ok() { wanted } else { 0 };
             driven = self.device.complete(wanted, &mut completions);
         }
         for completion in completions.drain(..) {
             let number = completion.token as usize;
-            if let Some(slot) = self.slots.get_mut(number).and_then(Option::take) {
-                self.free.push(number);
-                self.arrived.push_back((slot, completion));
-            }
+            let slot = self.slots.get_mut(number).and_then(Option::take);
+            base::invariant!(slot.is_some(), "a completion belongs to a get in flight");
+            let Some(slot) = slot else { continue };
+            self.free.push(number);
+            self.arrived.push_back((slot, completion));
         }
         self.completions = completions;
         if let Err(error) = failed {
-            self.leave_below(error);
+            self.abandon_scm(error);
         }
         driven
     }
 
-    /// Goes on without the tier below, which failed: what it was asked for is read from the device.
-    fn leave_below(&mut self, error: Error) {
-        self.reader.below_failed(error);
-        self.below = None;
-        for (number, place) in self.slots.iter_mut().enumerate() {
-            if let Some(slot) = place.take_if(|slot| slot.place.is_some()) {
+    /// Continues without the SCM tier, which failed: its reads are submitted to flash.
+    fn abandon_scm(&mut self, error: Error) {
+        self.reader.scm_failed(error);
+        self.scm = None;
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(slot) = slot.take_if(|slot| slot.scm.is_some()) {
                 self.free.push(number);
                 self.waiting.push_back(slot);
             }
         }
     }
 
+    /// Advances a get whose read completed.
     fn completed(&mut self, slot: Slot<O>, completion: Completion) {
-        let Slot { token, read: op, span, file, place, _charge } = slot;
-        if let Some(read) = place {
+        let Slot { token, read: op, span, file, scm, _charge } = slot;
+        if let Some(read) = scm {
             let Completion { buf, result, .. } = completion;
-            let pages = self.reader.arrived_below(read, &file, span, &buf, result);
+            let pages = self.reader.scm_page_arrived(read, &file, span, &buf, result);
             self.bufs.push(buf);
             return match pages {
-                Some(pages) => self.advance(token, op, Some(pages), Depth::BelowRead),
-                None => self.submit(Slot { token, read: op, span, file, place: None, _charge }),
+                Some(pages) => self.advance(token, op, Some(pages), Depth::ScmRead),
+                None => self.submit(Slot { token, read: op, span, file, scm: None, _charge }),
             };
         }
         match completion.result {
@@ -290,7 +306,7 @@ impl<O: QueuedRead> Queue<O> {
         }
     }
 
-    /// Goes on with a get until it ends or needs the device.
+    /// Advances a get until it ends or needs a device.
     fn advance(&mut self, token: u64, mut op: O, mut supplied: Option<Pages>, mut depth: Depth) {
         loop {
             self.reader.counters.steps.add(1);
@@ -308,18 +324,18 @@ impl<O: QueuedRead> Queue<O> {
                 }
                 Err(error) => return self.finish(token, op, depth, Err(error)),
             }
-            let mut place = match self.reader.below(&op, span) {
+            let mut scm = match self.reader.find_in_scm(&op, span) {
                 Ok(None) => None,
                 Ok(Some(TierPage::Read(read))) => Some(read),
                 Ok(Some(TierPage::Pages(pages))) => {
-                    depth = depth.max(Depth::Below);
+                    depth = depth.max(Depth::Scm);
                     supplied = Some(pages);
                     continue;
                 }
                 Err(error) => return self.finish(token, op, depth, Err(error)),
             };
-            if self.waits && self.is_idle(place.is_some()) {
-                match self.reader.read_alone(&op, span, &mut place) {
+            if self.waits && self.is_idle(scm.is_some()) {
+                match self.reader.read_alone(&op, span, &mut scm) {
                     Ok(None) => {}
                     Ok(Some((pages, from))) => {
                         depth = depth.max(from);
@@ -329,35 +345,37 @@ impl<O: QueuedRead> Queue<O> {
                     Err(error) => return self.finish(token, op, Depth::Flash, Err(error)),
                 }
             }
-            let Some(file) = op.file() else {
-                return self.finish(token, op, depth, Err(no_file()));
+            let file = match file_of(&op) {
+                Ok(file) => file,
+                Err(error) => return self.finish(token, op, depth, Err(error)),
             };
             return match self.reader.charge_for(span) {
-                Ok(_charge) => self.submit(Slot { token, read: op, span, file, place, _charge }),
+                Ok(_charge) => self.submit(Slot { token, read: op, span, file, scm, _charge }),
                 Err(error) => self.finish(token, op, depth, Err(error)),
             };
         }
     }
 
-    /// Whether no read is in flight at the tier below, or at the device.
-    fn is_idle(&self, is_below: bool) -> bool {
-        match (&self.below, is_below) {
-            (Some(below), true) => below.in_flight() == 0,
+    /// Whether no read is in flight at the device: the SCM tier's if `is_scm`, else flash.
+    fn is_idle(&self, is_scm: bool) -> bool {
+        match (&self.scm, is_scm) {
+            (Some(scm), true) => scm.in_flight() == 0,
             _ => self.device.in_flight() == 0,
         }
     }
 
+    /// Submits the read of a get to its device, or queues the get if no slot is free.
     fn submit(&mut self, mut slot: Slot<O>) {
-        if self.below.is_none() {
-            slot.place = None;
+        if self.scm.is_none() {
+            slot.scm = None;
         }
         let Some(number) = self.free.pop() else { return self.waiting.push_back(slot) };
         let buf = match slot.span.pages {
             1 => self.bufs.pop().unwrap_or_else(|| Buf::pages(1)),
             pages => Buf::pages(pages as usize),
         };
-        let (file, at, device) = match (&slot.place, &mut self.below) {
-            (Some(read), Some(below)) => (read.file(), read.at(), below),
+        let (file, at, device) = match (&slot.scm, &mut self.scm) {
+            (Some(read), Some(scm)) => (read.file(), read.at(), scm),
             _ => {
                 let at = u64::from(slot.span.first) * PAGE_BYTES as u64;
                 (&slot.file.file, at, &mut self.device)
@@ -370,16 +388,18 @@ impl<O: QueuedRead> Queue<O> {
             token: number as u64,
         };
         if device.submit(request).is_err() {
-            // The device's queue is as deep as this one: cannot be full while a slot is free.
+            // Each device queue is as deep as this one, so it is not full while a slot is free.
             self.free.push(number);
-            let error = Error::retry("device queue").expected("room for a read");
+            let error = broken_invariant!("a device queue has room while a slot is free");
             return self.finish(slot.token, slot.read, Depth::Flash, Err(error));
         }
-        if let Some(place) = self.slots.get_mut(number) {
-            *place = Some(slot);
+        if let Some(empty) = self.slots.get_mut(number) {
+            base::invariant!(empty.is_none(), "a free slot is empty");
+            *empty = Some(slot);
         }
     }
 
+    /// Ends a get and keeps its result for the caller.
     fn finish(&mut self, token: u64, op: O, depth: Depth, output: Result<O::Output>) {
         let result = op.end(output, depth);
         if let Ok(value) = &result {

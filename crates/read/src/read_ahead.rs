@@ -1,9 +1,13 @@
-//! Reading ahead for one cursor.
+//! Read-ahead of one cursor.
 //!
-//! While data pages of a table are asked for in file order, forward or backward, one read fetches a growing
-//! number of them. They are handed out from here. A long scan's are not cached, so that it pushes nothing out
-//! of the cache; those that a short one came to are where others came to them lately. A cursor walks all runs
-//! of its column in turn: each table it reads is a stream of its own.
+//! While a cursor asks for the data pages of a table in file order, forward or backward, one device read
+//! fetches a growing window of them, and the following requests are served from the window. A long scan's
+//! pages are not cached, so that the scan evicts nothing; a short scan's pages are cached if the ghost list
+//! has them. A cursor walks all runs of its keyspace in turn, so each table that it reads is a stream of its
+//! own.
+//!
+//! Threads: one per cursor. Cost: 16 to 128 KiB per stream, charged (I10); without memory for it, pages are
+//! read one by one.
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
@@ -13,27 +17,29 @@ use table::Span;
 
 use crate::{PageFile, PageReader};
 
-/// The streams of one cursor.
+/// The read-ahead streams of one cursor.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
     streams: Vec<Stream>,
-    /// Counts requests, to tell which stream was asked least lately.
+    /// Number of requests so far, to find the stream that was unused for longest.
     requests: u64,
 }
 
-/// The data pages that are read of one table.
+/// The sequential read of one table's data pages.
 #[derive(Debug)]
 struct Stream {
     table: TableId,
-    /// The page asked for last, and how many were asked for in sequence.
+    /// The data page that was requested last.
     last: u32,
+    /// Requests in file order up to that one.
     streak: u32,
-    /// The request it was asked by last.
+    /// The number of the last request to this stream.
     asked: u64,
-    /// What the last large read got.
+    /// The pages of the last window read.
     window: Option<Window>,
 }
 
+/// Consecutive pages read at once, not verified yet.
 #[derive(Debug)]
 struct Window {
     first: u32,
@@ -41,24 +47,27 @@ struct Window {
     _charge: Charge,
 }
 
-/// Sequential requests before reading ahead starts, and pages in one read at first and at most: 16 and
-/// 128 KiB.
+/// Sequential requests before read-ahead starts.
 const STREAK_MIN: u32 = 1;
+/// Pages in the first window: 16 KiB.
 const WINDOW_PAGES_MIN: u32 = 4;
+/// Most pages in one window: 128 KiB.
 const WINDOW_PAGES_MAX: u32 = 32;
-/// A scan is short until so many pages of a table were asked for in sequence.
+/// A scan is short until this many pages of a table were requested in sequence.
 const SHORT_STREAK_MAX: u32 = 16;
-/// Streams of one cursor, at most: as many runs as a merge takes in. The one asked least lately makes room.
+/// Most streams of one cursor: as many as a merge has input runs. The stream that was unused for longest is
+/// replaced.
 const STREAMS_MAX: usize = 64;
 
 impl ReadAhead {
-    /// Whether the last large read of its table got the page of `span`.
+    /// Whether a window has the page of `span`.
     pub(crate) fn has(&self, span: Span) -> bool {
         let stream = self.streams.iter().find(|stream| stream.table == span.table);
         stream.is_some_and(|stream| stream.page(span).is_some())
     }
 
-    /// The page of `span`, if it is one that reading ahead has or gets.
+    /// Returns the page of `span` if a window has it, after reading a window if the requests are sequential.
+    /// `None` if the caller must read the page.
     pub(crate) fn page(
         &mut self,
         reader: &PageReader,
@@ -68,7 +77,7 @@ impl ReadAhead {
         if span.pages != 1 {
             return Ok(None);
         }
-        // A partition's metadata page lies between data pages and breaks no sequence.
+        // A partition's metadata page lies between data pages and does not end a sequence.
         if span.meta {
             let stream = self.streams.iter().find(|stream| stream.table == span.table);
             return stream.map_or(Ok(None), |stream| stream.frame(reader, file, span));
@@ -88,7 +97,7 @@ impl ReadAhead {
         stream.frame(reader, file, span)
     }
 
-    /// The stream of the table of `span`, made where there is none: there always is one then.
+    /// Returns the stream of the table of `span`, created if there was none; always `Some`.
     fn stream(&mut self, span: Span) -> Option<&mut Stream> {
         let known = self.streams.iter().position(|stream| stream.table == span.table);
         let at = known.unwrap_or_else(|| {
@@ -102,27 +111,31 @@ impl ReadAhead {
             self.streams.len() - 1
         });
         let stream = self.streams.get_mut(at)?;
+        base::invariant!(stream.table == span.table, "a stream serves the pages of one table");
         stream.asked = self.requests;
         Some(stream)
     }
 }
 
 impl Stream {
-    /// Counts how long pages have been asked for in file order.
+    /// Updates the streak with a request for `span`. A distance of two is in sequence: a metadata page lies
+    /// between.
     fn note(&mut self, span: Span) {
         let apart = span.first.abs_diff(self.last);
         self.streak = if (1..=2).contains(&apart) { self.streak.saturating_add(1) } else { 0 };
         self.last = span.first;
     }
 
-    /// Reads a window that begins, or ends, with the page of `span`. Where there is no memory for it, or a
-    /// page farther on is bad, there is none: that costs the read of this page nothing.
+    /// Reads a window that begins (or, backward, ends) with the page of `span`. There is no window if there
+    /// is no memory for one or a page further on cannot be read; the read of this page does not fail for
+    /// that.
     fn read(&mut self, reader: &PageReader, file: &PageFile, span: Span, is_backward: bool) {
         let pages = (WINDOW_PAGES_MIN << (self.streak / 4).min(3)).min(WINDOW_PAGES_MAX);
         let first = if is_backward { (span.first + 1).saturating_sub(pages) } else { span.first };
         let end = (first + pages).min(file.pages).max(span.first + 1);
+        debug_assert!((first..end).contains(&span.first), "a window has the requested page");
         let bytes = (end - first) as usize * PAGE_BYTES;
-        // The last window is used again where it is as long, and goes first where it is not.
+        // The buffer of the last window is reused if it has the right length, and freed first if not.
         let old = self.window.take().filter(|window| window.buf.len() == bytes);
         let (buf, charge) = match old {
             Some(Window { buf, _charge, .. }) => (buf, _charge),
@@ -138,20 +151,20 @@ impl Stream {
         }
     }
 
-    /// The bytes of the page of `span`, where the window has them.
+    /// The bytes of the page of `span`, if the window has it.
     fn page(&self, span: Span) -> Option<&[u8; PAGE_BYTES]> {
         let window = self.window.as_ref().filter(|_| span.pages == 1)?;
         let offset = span.first.checked_sub(window.first)? as usize;
         window.buf.chunks_exact(PAGE_BYTES).nth(offset)?.first_chunk()
     }
 
-    /// The page of `span`, verified, where the window has it.
+    /// The page of `span`, verified, if the window has it.
     fn frame(&self, reader: &PageReader, file: &PageFile, span: Span) -> Result<Option<Frame>> {
         let Some(page) = self.page(span) else { return Ok(None) };
         match reader.verify(file, span, page) {
-            Ok(()) if self.streak <= SHORT_STREAK_MAX => Ok(Some(reader.passed(span, page))),
+            Ok(()) if self.streak <= SHORT_STREAK_MAX => Ok(Some(reader.frame_of_scan(span, page))),
             Ok(()) => Ok(Some(reader.uncached(page))),
-            // It is read by itself, and made anew.
+            // The caller reads the metadata page by itself, and rebuilds it if it is damaged.
             Err(_) if span.meta => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,28 +1,40 @@
-//! A read in progress, as a state machine that asks for pages.
+//! Read operation: a read in progress, as a state machine that asks for pages.
 
 use std::sync::Arc;
 
-use base::Result;
+use base::{Result, broken_invariant};
 use table::{Pages, Step, Table};
 
 use crate::PageFile;
 
 /// A read in progress.
+///
+/// Call [`ReadOp::step`] until it returns a result; when it needs pages, get them and pass them to the next call.
+/// The operation belongs to one thread.
 pub trait ReadOp {
     /// The result of the read.
     type Output;
 
-    /// Continues with the pages asked for last (none at first), until done or in need of more.
+    /// Continues with the pages that the last step asked for (`None` at first), until the read ends or needs
+    /// more.
     ///
     /// # Errors
     /// The read's: `Corrupt` for damage.
     fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Self::Output>>;
 
-    /// The file whose pages the last step asked for.
+    /// The file whose pages the last step asked for; `None` before a step asked for pages.
     fn file(&self) -> Option<PageFile>;
 
     /// The table that is read, if its blocks are worth keeping decompressed.
     fn table(&self) -> Option<&Arc<Table>> {
         None
     }
+}
+
+/// The file whose pages `op` asked for in its last step.
+///
+/// # Errors
+/// `Poisoned` if it names none.
+pub(crate) fn file_of<O: ReadOp>(op: &O) -> Result<PageFile> {
+    op.file().ok_or_else(|| broken_invariant!("a read that asks for pages has a file"))
 }

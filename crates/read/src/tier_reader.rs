@@ -1,29 +1,32 @@
-//! Pages for reads from the tier below DRAM: where they lie, or read from there.
+//! SCM pages for reads: used in place in the tier, or read from it.
 //!
-//! I8: what lies below is used only once it was verified, memory once since it was written, a device at
-//! each read. What does not verify is dropped there, and the page comes from flash. A tier that fails is
-//! off, and no read with it: whoever used a page in place that was lost meanwhile asks for it again.
+//! I8: a page of the tier is used only after it was verified: memory once since it was written, a device at
+//! each read. A page that does not verify is dropped from the tier, and the read gets it from flash. A tier
+//! that fails is turned off, and no read fails with it: if a page is lost while a read uses it in place, the
+//! read asks for it again.
+//!
+//! Threads: any.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{PageSeed, Result};
+use base::{PageSeed, Result, broken_invariant};
 use cache::{PageCache, PageKey, PageKind, ScmHit, ScmPage, ScmRead, ScmTier};
 use media::{Buf, Purpose};
 use table::{Pages, Span, verify_page};
 
-use crate::page_reader::no_file;
+use crate::read_op::file_of;
 use crate::{Depth, ReadOp};
 
-/// What the tier below has of a span.
+/// Pages of a span that the tier has.
 pub(crate) enum TierPage {
-    /// All of it.
+    /// All pages of the span.
     Pages(Pages),
-    /// The one page, to be read.
+    /// The location of the span's only page, which must be read.
     Read(ScmRead),
 }
 
-/// The tier below DRAM, as reads use it.
+/// The SCM tier, as reads use it.
 #[derive(Debug)]
 pub(crate) struct TierReader<'a> {
     cache: &'a PageCache,
@@ -31,12 +34,13 @@ pub(crate) struct TierReader<'a> {
 }
 
 impl<'a> TierReader<'a> {
-    /// None where there is no such tier.
+    /// `None` if there is no SCM tier.
     pub(crate) fn of(cache: &'a PageCache) -> Option<Self> {
         cache.lower_tier().map(|tier| Self { cache, tier })
     }
 
-    /// The pages of `span`, for which `op` asks, if all of them lie here, or here and in DRAM.
+    /// Finds the pages of `span`, for which `op` asks. `None` unless all of them are in the tier, or (of a
+    /// run) in the tier and in DRAM.
     pub(crate) fn find<O: ReadOp>(
         &self,
         op: &O,
@@ -49,15 +53,16 @@ impl<'a> TierReader<'a> {
                 None => None,
                 Some(ScmHit::Read(read)) => Some(TierPage::Read(read)),
                 Some(ScmHit::InPlace(page)) => {
-                    let is_right = self.is_right(op, span.first, &page)?;
-                    is_right.then(|| TierPage::Pages(Pages::InPlace(page.page)))
+                    let is_valid = self.is_valid(op, span.first, &page)?;
+                    is_valid.then(|| TierPage::Pages(Pages::InPlace(page.page)))
                 }
             });
         }
         self.find_run(op, span, kind)
     }
 
-    /// The pages of a run, each from where it is; those to be read are, one after the other.
+    /// Gets the pages of a run, each from its tier. Pages that must be read are read at once, one after the
+    /// other.
     fn find_run<O: ReadOp>(&self, op: &O, span: Span, kind: PageKind) -> Result<Option<TierPage>> {
         let (mut run, all) = (None, span.pages as usize);
         for (number, at) in (0..span.pages).zip((0..).step_by(PAGE_BYTES)) {
@@ -69,7 +74,7 @@ impl<'a> TierReader<'a> {
                     None => return Ok(None),
                     Some(TierPage::Pages(pages)) => pages,
                     Some(TierPage::Read(read)) => {
-                        let seed = op.file().ok_or_else(no_file)?.seed;
+                        let seed = file_of(op)?.seed;
                         let (_, pages) = self.read(read, seed, span, Buf::pages(1));
                         let Some(pages) = pages else { return Ok(None) };
                         pages
@@ -77,10 +82,10 @@ impl<'a> TierReader<'a> {
                 },
             };
             let run: &mut Buf = run.get_or_insert_with(|| Buf::pages(all));
-            let to = run.get_mut(at..at + PAGE_BYTES).unwrap_or_default();
-            if let Some(page) = pages.one() {
-                to.copy_from_slice(page);
-            }
+            let (Some(to), Some(page)) = (run.get_mut(at..at + PAGE_BYTES), pages.one()) else {
+                return Err(broken_invariant!("a span of one page gets one page"));
+            };
+            to.copy_from_slice(page);
             if pages.are_lost() {
                 return Ok(None);
             }
@@ -88,22 +93,23 @@ impl<'a> TierReader<'a> {
         Ok(run.map(|run| TierPage::Pages(Pages::Run(run))))
     }
 
-    /// Whether the page that lies here is page `number` of the table that `op` reads.
-    fn is_right<O: ReadOp>(&self, op: &O, number: u32, page: &ScmPage) -> Result<bool> {
+    /// Whether `page` is page `number` of the file that `op` reads. Verifies it unless that was done since it
+    /// was written; drops a page that does not verify.
+    fn is_valid<O: ReadOp>(&self, op: &O, number: u32, page: &ScmPage) -> Result<bool> {
         if page.is_verified {
             return Ok(true);
         }
-        let seed = op.file().ok_or_else(no_file)?.seed;
-        let is_right = verify_page(seed, number, &*page.page).is_ok();
-        match is_right {
+        let seed = file_of(op)?.seed;
+        let is_valid = verify_page(seed, number, &*page.page).is_ok();
+        match is_valid {
             true => self.tier.verified(page),
             false if page.page.is_lost() => {}
             false => self.tier.damaged(page.slot),
         }
-        Ok(is_right)
+        Ok(is_valid)
     }
 
-    /// Reads the page at once, into `buf`; none where it is not what it should be.
+    /// Reads the page into `buf` and waits for it. `None` if the read failed or the page does not verify.
     pub(crate) fn read(
         &self,
         read: ScmRead,
@@ -118,7 +124,8 @@ impl<'a> TierReader<'a> {
         (buf, pages)
     }
 
-    /// The page that a read of it gave; none where it is not what it should be.
+    /// Verifies a page that was read from the tier, and promotes it if it should be. `None` if the read
+    /// failed or the page does not verify.
     pub(crate) fn arrived(
         &self,
         read: ScmRead,
@@ -131,6 +138,7 @@ impl<'a> TierReader<'a> {
             self.tier.fail(error);
             return None;
         }
+        base::invariant!(buf.len() == PAGE_BYTES, "a slot of the tier has one page");
         let page = buf.first_chunk::<PAGE_BYTES>()?;
         if !read.may_be(page) || verify_page(seed, span.first, page).is_err() {
             self.tier.damaged(read.slot);
@@ -138,20 +146,21 @@ impl<'a> TierReader<'a> {
         }
         let kind = if span.meta { PageKind::Meta } else { PageKind::Data };
         let key = PageKey { file: span.file, page: span.first };
-        let up = if read.should_promote { self.cache.insert_warm(key, kind, page) } else { None };
-        if up.is_some() {
+        let promoted =
+            if read.should_promote { self.cache.insert_warm(key, kind, page) } else { None };
+        if promoted.is_some() {
             self.tier.promoted(read.slot);
         }
-        Some(Pages::Frame(up.unwrap_or_else(|| self.cache.uncached(page))))
+        Some(Pages::Frame(promoted.unwrap_or_else(|| self.cache.uncached(page))))
     }
 }
 
 impl Depth {
-    /// Where `found` was.
+    /// The depth of a read that uses `found`.
     pub(crate) const fn of(found: &TierPage) -> Self {
         match found {
-            TierPage::Pages(_) => Self::Below,
-            TierPage::Read(_) => Self::BelowRead,
+            TierPage::Pages(_) => Self::Scm,
+            TierPage::Read(_) => Self::ScmRead,
         }
     }
 }

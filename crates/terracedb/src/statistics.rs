@@ -202,7 +202,7 @@ impl Statistics {
                 memtable: reads.memtable.get(),
                 row: reads.row.get(),
                 page: reads.page.get(),
-                scm: reads.below.get(),
+                scm: reads.scm.get(),
                 flash: reads.flash.get(),
                 absent: reads.absent.get(),
                 absent_searched: reads.absent_searched.get(),

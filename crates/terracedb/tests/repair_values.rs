@@ -168,6 +168,26 @@ fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
 }
 
 /// A device that is full at any moment of a repair: it fails, and the store is as it was.
+/// Scenario: the manifest and the value file with the highest id are lost. Only tables name that id: it must
+/// not be given to another file, or the rebuilt manifest contradicts itself.
+#[test]
+fn a_lost_value_file_keeps_its_id_when_the_manifest_is_rebuilt() {
+    let sample = Sample::new(7);
+    let id = |name: &String| parse_values_file_name(name).or_else(|| table::parse_file_name(name));
+    let files = sample.files.0.keys().filter(|name| id(name).is_some());
+    let newest = files.max_by_key(|name| id(name)).unwrap();
+    assert!(parse_values_file_name(newest).is_some(), "{newest} is a value file");
+    let medium = sample.files.with(newest, None);
+    for manifest in sample.files.named("manifest-") {
+        medium.remove(manifest).unwrap();
+    }
+    let shared = Arc::clone(&medium) as Arc<dyn Medium>;
+    let report = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    assert!(report.manifest.is_some() && !report.lost.is_empty(), "{report:?}");
+    let checked = check(&shared, &mut |_, _| {}).unwrap();
+    assert!(checked.is_clean(), "{:?}", checked.problems);
+}
+
 #[test]
 fn a_full_device_leaves_the_store_as_it_was() {
     let sample = Sample::new(5);

@@ -1,55 +1,59 @@
-//! A moment of an open store, kept so that it can be copied while the store goes on.
+//! Capture: the state of an open store at one instant, kept so that it can be copied while the store goes on.
 //!
-//! Order makes the moment whole. Keyspaces neither come nor go while it is taken. Files are held
-//! first, so that whatever the manifest then names stays; the manifest's state comes second; the
-//! log's end comes last, so that no table of the state holds a write that the log before the end
-//! does not: replaying the log over the tables gives every batch whole, the ones acknowledged
-//! before the capture among them. Ingests are in no log: the two are taken anew where one came between,
-//! or the copy would have what was written after it and not the ingest.
+//! The order of steps makes the capture consistent. While it is taken, no keyspace is created or dropped.
+//! First the files are held, so that no file that the manifest then names is removed. Second comes the
+//! manifest's state. Last comes the end of the log, so that the log up to it has every write that a table of
+//! the state has: replaying the log over the tables gives whole batches, among them all that were
+//! acknowledged before the capture. Ingests are in no log: if one happened between the last two steps, both
+//! are taken again, or the copy would have writes that follow the ingest but not the ingest.
 //!
-//! Memory: the manifest's state once more, and its file names.
+//! Threads: any; `Store::keyspaces` is locked meanwhile. Memory: a copy of the manifest's state, encoded, and
+//! its file names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result, Seqno, StoreId};
+use engine::Store;
+use manifest::ManifestState;
 use media::{Access, Hold, Medium, Purpose};
 use wal::{Extent, Start, extents};
-
-use engine::Store;
-use manifest::{self, ManifestState};
 
 /// The number of a copied manifest: it is the first of its directory.
 const MANIFEST_NUMBER: u64 = 1;
 
-/// See the module.
+/// A consistent state of an open store, and a hold on its files. See the module.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub store: StoreId,
-    /// Where the files are.
+    /// The medium that has the files.
     pub medium: Arc<dyn Medium>,
-    /// Everything that the manifest names.
+    /// Every file that the manifest names.
     pub files: BTreeSet<String>,
-    /// The log, oldest first. To be copied first: it is held whole, and so is whatever else goes.
+    /// The extents of the log, oldest first. Copy them first: until then the hold keeps every segment and
+    /// every obsolete file.
     pub log: Vec<Extent>,
-    /// Where the log begins, as the manifest says.
+    /// The first needed segment of each lane, as the manifest states it.
     pub log_start: Start,
-    /// The last number in the log. None needs to be found where nothing was appended since the store was
-    /// opened: the opening made durable what it read.
+    /// The last sequence number in the log; zero if nothing was appended since the store was opened. Then no
+    /// number needs to be found in the copy, because the opening made durable all that it read.
     log_last: Seqno,
-    /// A manifest that names all of this, in whole pages.
+    /// The encoded manifest of the captured state, in whole pages.
     pub manifest: Vec<u8>,
     hold: Hold,
 }
 
-/// A state and an end of the log that is after it, with no ingest between the two.
-fn moment<E>(state: impl Fn() -> ManifestState, end: impl Fn() -> E) -> (ManifestState, E) {
+/// Returns a state, and an end of the log taken after it, with no ingest between the two.
+fn state_and_log_end<E>(
+    state: impl Fn() -> ManifestState,
+    end: impl Fn() -> E,
+) -> (ManifestState, E) {
     let ingested = |state: &ManifestState| -> Vec<_> {
         state.keyspaces.values().map(|keyspace| keyspace.ingested).collect()
     };
     let mut before = state();
-    // Each turn an ingest came between, which takes syncs of the device.
+    // A turn repeats only if an ingest finished meanwhile, and an ingest syncs a device.
     loop {
         let end = end();
         let after = state();
@@ -61,12 +65,16 @@ fn moment<E>(state: impl Fn() -> ManifestState, end: impl Fn() -> E) -> (Manifes
 }
 
 impl Capture {
+    /// Captures `store` as it is now.
+    ///
+    /// # Errors
+    /// The device's, when it lists the log.
     pub(crate) fn take(store: &Store) -> Result<Self> {
-        // A batch over a keyspace that the state does not name would come back in part.
+        // If a keyspace were created meanwhile, a batch over it and others would be restored in part.
         let keyspaces = store.keyspaces.lock();
         let hold = store.holding.hold();
-        let (mut state, end) = moment(|| store.manifest.state(), || store.log.end());
-        // What expired in the store stays so in the copy, wherever its clock stands.
+        let (mut state, end) = state_and_log_end(|| store.manifest.state(), || store.log.end());
+        // Entries that expired in the store stay expired in the copy, whatever the copy's clock says.
         state.clock_ms = state.clock_ms.max(store.timekeeper.firm());
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
@@ -78,22 +86,22 @@ impl Capture {
         Ok(Self { store: store.id, medium, files, log, log_start, log_last, manifest, hold })
     }
 
-    /// The name that the manifest goes by.
+    /// The file name of the copied manifest.
     pub(crate) fn manifest_name() -> String {
         manifest::file_name(MANIFEST_NUMBER)
     }
 
-    /// Lets go of the log, and of whatever was not captured.
+    /// Releases the log, and every other file that was not captured.
     pub(crate) fn log_is_copied(&self) {
         self.hold.narrow(self.files.iter().cloned());
     }
 
-    /// Reads the log's copy on `copy` as recovery would, up to the moment. The store may have been opened
-    /// past damage; and the device may have dropped what it could not sync, which readers of the store
-    /// still get from memtables.
+    /// Reads the log's copy on `copy` as recovery would, up to the captured end. The copy may be short if the
+    /// store was opened past damage, or if the device dropped writes that it failed to sync and that the
+    /// store's readers still get from memtables.
     ///
     /// # Errors
-    /// `Corrupt` where the copy is damaged or ends too early, `Poisoned` where a failed sync is why.
+    /// `Corrupt` if the copy is damaged or ends too early, `Poisoned` if a failed sync is the reason.
     pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
         let account = store.resources.account("copies");
         let (id, strict) = (Some(self.store), wal::Recover::Strict);
@@ -108,10 +116,10 @@ impl Capture {
         Err(short.expected(format_args!("writes up to {}", self.log_last)).got(copied))
     }
 
-    /// The length of a file that the manifest names.
+    /// The length of a file that the manifest names, bytes.
     ///
     /// # Errors
-    /// `Corrupt` where it is lost.
+    /// `Corrupt` if the file is missing.
     pub(crate) fn len(&self, name: &str) -> Result<u64> {
         let open = || self.medium.open(name, Access::Bytes)?.size();
         open().map_err(|error| match error.kind() {
@@ -122,14 +130,18 @@ impl Capture {
         })
     }
 
-    /// Lets go of one file.
+    /// Releases one file, which is copied.
     pub(crate) fn is_copied(&self, name: &str) {
         self.hold.release(name);
     }
 
-    /// Writes the manifest to `to`, which becomes a store by it: everything else is there and
-    /// durable (I3).
+    /// Writes the manifest to `to` and syncs it. This makes `to` a store, so everything else must exist there
+    /// and be durable (I3).
     pub(crate) fn write_manifest(&self, to: &dyn Medium) -> Result<()> {
+        base::invariant!(
+            self.manifest.len().is_multiple_of(PAGE_BYTES),
+            "a copied manifest is whole pages"
+        );
         let len = self.manifest.len() as u64;
         let file = to.create(&Self::manifest_name(), Access::Bytes, len)?;
         file.store(0, &self.manifest, Purpose::Manifest)?;
@@ -143,12 +155,12 @@ mod tests {
     use std::cell::Cell;
 
     use base::KeyspaceId;
-
-    use super::*;
     use manifest::{Edit, KeyspaceKind};
 
+    use super::*;
+
     #[test]
-    fn an_ingest_between_the_state_and_the_logs_end_is_in_both_or_neither() {
+    fn an_ingest_between_state_and_log_end_takes_both_again() {
         let state = |ingested: u64| {
             let (keyspace, mut state) = (KeyspaceId(1), ManifestState::default());
             let kind = KeyspaceKind::Ordered;
@@ -156,12 +168,12 @@ mod tests {
             state.apply(Edit::Ingested { keyspace, last: Seqno::new(ingested) }).unwrap();
             state
         };
-        // Of two ingests, each comes right after a state was taken.
+        // Two ingests, each right after a state was taken.
         let (states, ends) = (Cell::new(0), Cell::new(0));
         let next_state = || state(states.replace(states.get() + 1).min(2));
         let next_end = || ends.replace(ends.get() + 1);
-        let (taken, end) = moment(next_state, next_end);
+        let (taken, end) = state_and_log_end(next_state, next_end);
         assert_eq!(taken.keyspaces[&KeyspaceId(1)].ingested, Seqno::new(2));
-        assert_eq!(end, 2, "taken after the last of them");
+        assert_eq!(end, 2, "taken after the last ingest");
     }
 }

@@ -1,15 +1,17 @@
-//! Checking a store that is not open: every file, every checksum, and the invariants that cost
-//! little to verify.
+//! Check of a closed store: reads every file, verifies every checksum, and the invariants that are cheap to
+//! verify.
 //!
-//! The manifest comes first, by the rules of recovery; it says which tables there must be. Each
-//! table and value file is streamed once, then the log is read as recovery would read it. Damage is
-//! noted with its file, pages and keys, and the walk goes on behind it; where the manifest itself
-//! is lost, every table is checked under the identity it claims.
+//! The manifest is read first, by the rules of recovery; it states which tables must exist. Each table and
+//! value file is streamed once, then the log is read as recovery would read it. Damage is reported with its
+//! file, pages and keys, and the walk continues behind it. If the manifest itself is lost, every table is
+//! checked under the identity that it claims.
 //!
-//! Checked are checksums (I8), tables, value files and dictionaries named and missing (I3), tables
-//! against what the manifest says of them, newer above older for each key (I4), and that the log
-//! reaches what the tables hold (I11). The check takes the directory's lock and changes nothing. Memory
-//! is what the two largest entries take, and a fixed part.
+//! Verified are checksums (I8), that the tables, value files and dictionaries that the manifest names exist
+//! (I3), that tables agree with their manifest entries, that newer versions of each key lie above older ones
+//! (I4), and that the log reaches the newest write in a table (I11). The check locks the directory and
+//! changes nothing.
+//!
+//! Threads: the caller's, one. Memory: the two largest entries, and a fixed part.
 
 mod log_walk;
 mod order_walk;
@@ -19,22 +21,20 @@ mod values_walk;
 
 use std::sync::Arc;
 
-use base::{Account, Error, Result};
+use base::{Account, Error, Problem, Result};
+use manifest::ManifestState;
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
-use manifest::{self, ManifestState};
-
-use base::Problem;
 pub use report::CheckReport;
 
-/// Checks the store on `medium`. `progress` is told the bytes done and their total.
+/// Checks the store on `medium`. `progress` gets the bytes done and their total.
 ///
 /// # Errors
-/// `Invalid` where no store is here, a newer version wrote it, or it is open; `Retry` where memory
-/// is short. Damage is no error: the report has it.
+/// `Invalid` if there is no store, a newer version wrote it, or it is open; `Retry` without memory. Damage is
+/// not an error: the report lists it.
 pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
-    // Looked for before the lock is taken, which may leave a file.
+    // The files are listed before the lock is taken, because locking may create a file.
     if !medium.list()?.iter().any(is_ours) {
         return Err(no_store());
     }
@@ -52,6 +52,7 @@ pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Re
     Ok(walk.report)
 }
 
+/// A check in progress.
 struct Walk<'a> {
     medium: &'a Arc<dyn Medium>,
     files: Vec<Listing>,
@@ -63,7 +64,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What the manifest in force says; `None` where it is lost.
+    /// Reads the manifest in force; `None` if it is damaged or lost.
     fn manifest(&mut self) -> Result<Option<ManifestState>> {
         let manifests: Vec<_> = self.files.iter().filter(|file| is_manifest(&file.name)).collect();
         let newest = manifests.last().map_or("manifest", |file| &file.name).to_owned();
@@ -94,7 +95,7 @@ impl Walk<'_> {
 
     /// Lists files that nothing names.
     fn unowned(&mut self, state: Option<&ManifestState>) {
-        // Only the newest readable manifest counts; without any, none can be told from another.
+        // Only the newest readable manifest is in force. If none is readable, all count as owned.
         let in_force = self.files.iter().rev().find(|file| {
             is_manifest(&file.name) && manifest::inspect(&**self.medium, &file.name).is_ok()
         });
@@ -118,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds `bytes` to what is done.
+    /// Adds `bytes` to the bytes done, and reports progress.
     fn walked(&mut self, bytes: u64) {
         self.report.bytes += bytes;
         self.done += bytes;
@@ -130,6 +131,7 @@ fn is_manifest(name: &str) -> bool {
     manifest::is_file_name(name)
 }
 
+/// Whether `file` has the name of a file of a store.
 pub fn is_ours(file: &Listing) -> bool {
     let Listing { name, .. } = file;
     is_manifest(name)

@@ -1,35 +1,34 @@
-//! Checkpoints: a directory that is the store as of one moment, made while writes go on.
+//! Checkpoints: a copy of an open store at one instant, in another directory, made while writes go on.
 //!
-//! Tables never change, so the checkpoint shares them with the store, by second names of the same
-//! files, and takes no space of its own but for the log; where the two directories cannot share
-//! files, they are copied and verified. The log is copied up to the moment, and the copy read as
-//! recovery would. The manifest comes last: before it is there, the directory is no store (I3), and
-//! nobody sees it under its name.
+//! Tables never change, so the checkpoint shares them with the store by hard links, and takes no space of its
+//! own except for the log. If the two directories cannot share files, the files are copied and verified. The
+//! log is copied up to the captured end, and the copy is read as recovery would read it. The manifest comes
+//! last: before it exists, the directory is not a store (I3), and the directory is not visible under its
+//! name.
 //!
-//! Both stores go on on their own. They have one store id, which seeds the checksums of the pages
-//! they share; the cache tells them apart by the number each gets when it is opened.
+//! Both stores then go on independently. They have the same store id, because it seeds the checksums of the
+//! pages that they share. A cache tells them apart by the number that each store gets when it is opened.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Error, Result};
+use engine::Store;
 use media::{Medium, Staging};
+use tree::events::Event;
 
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part};
-use engine::Store;
-use tree::events::Event;
 
-/// How to make a checkpoint.
+/// Options of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckpointOptions {
     flush: bool,
 }
 
 impl CheckpointOptions {
-    /// Writes memtables to tables first, so that there is little log to copy and to replay. Not so
-    /// by default.
+    /// Flushes the memtables first, so that there is little log to copy and to replay. Off by default.
     #[must_use]
     pub const fn flush(mut self, flush: bool) -> Self {
         self.flush = flush;
@@ -37,25 +36,25 @@ impl CheckpointOptions {
     }
 }
 
-/// What a checkpoint took.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointReport {
-    /// Files shared with the store, and their bytes: no space is taken while the store has them.
+    /// Files shared with the store by hard links; they take no space while the store has them.
     pub files_linked: u64,
-    /// Bytes of the files shared.
+    /// Bytes of the shared files.
     pub bytes_linked: u64,
     /// Files copied, because the two directories cannot share them.
     pub files_copied: u64,
-    /// Bytes of the files copied.
+    /// Bytes of the copied files.
     pub bytes_copied: u64,
     /// Bytes of log copied.
     pub log_bytes: u64,
-    /// How long it took.
+    /// Duration of the checkpoint.
     pub elapsed: Duration,
 }
 
-/// Makes `path` a store of its own that holds what `store` does now.
+/// Makes `path` a store that holds the present content of `store`.
 ///
 /// # Errors
 /// As `Db::checkpoint`.
@@ -70,7 +69,7 @@ pub fn checkpoint(
     Ok(report)
 }
 
-/// As [`checkpoint`], on an empty storage device of the caller's.
+/// As [`checkpoint`], on an empty medium of the caller's.
 ///
 /// # Errors
 /// As [`checkpoint`].
@@ -91,7 +90,7 @@ fn write(
     let to = &**copy;
     let start = store.resources.clock().monotonic();
     if let Some(file) = to.list()?.first() {
-        return Err(Error::invalid("place of a checkpoint")
+        return Err(Error::invalid("directory of a checkpoint")
             .expected("no files")
             .got(format_args!("`{}`", file.name)));
     }
@@ -125,7 +124,7 @@ fn write(
     to.sync_names(&[])?;
     capture.check_log(store, copy)?;
     capture.write_manifest(to).inspect_err(|_| {
-        // Its name may be durable though syncing it failed.
+        // The name may be durable although its sync failed.
         let _ = to.remove(&Capture::manifest_name());
         let _ = to.sync_names(&[]);
     })?;

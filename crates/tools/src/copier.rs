@@ -1,12 +1,12 @@
-//! Copying a store's files with an eye on what is copied.
+//! Copier: copies a store's files and verifies them on the way.
 //!
-//! Content is verified as it streams by (I8): every page of a table or value file under its own
-//! identity, and the whole against the digest in its footer. Every copy is named by a digest: a
-//! table's is the one its footer records, any other file's a hash over its pages. So two tables
-//! with one id that have come to differ, as in a restored store that went its own way, are told
-//! apart without reading them.
+//! Content is verified as it is read (I8): every page of a table or value file under its own identity, and
+//! the whole file against the digest in its footer. Every copy is identified by a digest: a table's is the
+//! one that its footer records, that of any other file is a hash over its pages. So two tables that have the
+//! same id but differ (a restored store has gone its own way) are told apart without reading them.
 //!
-//! A copy is synced when it is done; its name is the caller's to sync. Memory: one buffer, charged.
+//! A copy is synced when it is complete; the caller syncs its name. Threads: one per copier. Memory: one
+//! buffer of 1 MiB, and one more at the end of a file, charged (I10).
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
 use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
@@ -15,23 +15,23 @@ use table::{Footer, ValuesFooter, fold_digest, verify_page};
 
 use crate::store_file::StoreFile;
 
-/// Pages read and written at once: 1 MiB, which every device does at its full rate.
+/// Pages read and written at once: 1 MiB, which reaches the full bandwidth of any device.
 const CHUNK_PAGES: usize = 256;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// How a file's content is verified and digested.
+/// How the content of a file is verified and digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Sealed pages of a table, a footer last.
+    /// Sealed pages of a table; the last is a footer.
     Table(StoreId, TableId),
-    /// Sealed pages of a value file, a footer last.
+    /// Sealed pages of a value file; the last is a footer.
     Values(StoreId, TableId),
-    /// Bytes that say nothing of themselves.
+    /// Bytes without checksums of their own that the copier could verify.
     Plain,
 }
 
 impl Content {
-    /// Of the file `name` of `store`.
+    /// The content of the file `name` of `store`.
     pub(crate) fn of(name: &str, store: StoreId) -> Self {
         match StoreFile::of(name) {
             Some(StoreFile::Table(id)) => Self::Table(store, id),
@@ -40,7 +40,7 @@ impl Content {
         }
     }
 
-    /// Whose sealed pages it has.
+    /// The store and file whose id seeds the page checksums.
     fn identity(self) -> Option<(StoreId, TableId)> {
         match self {
             Self::Table(store, id) | Self::Values(store, id) => Some((store, id)),
@@ -48,7 +48,7 @@ impl Content {
         }
     }
 
-    /// The digest in the footer `page`, the last of a file of `pages` pages.
+    /// The digest in the footer `page`, the last page of a file of `pages` pages.
     fn named_digest(self, page: &[u8], pages: u32) -> Result<Option<u64>> {
         let last = pages.saturating_sub(1);
         Ok(match self {
@@ -62,7 +62,7 @@ impl Content {
         })
     }
 
-    /// The digest that `file`, of `pages` pages, records, in either of its footers where it has two.
+    /// The digest that `file`, of `pages` pages, records in its footer; in either one if it has two.
     fn recorded_digest(self, file: &dyn File, pages: u32) -> Result<Option<u64>> {
         if let Self::Table(store, id) = self {
             let (footer, _) = Footer::read(file, pages)?;
@@ -75,11 +75,13 @@ impl Content {
     }
 }
 
-/// A part of a file: its first `bytes`, and zeros behind them up to `len`, which is whole pages. The
-/// digest covers the pages that hold the bytes.
+/// The part of a file to copy: its first `bytes` bytes, and zeros behind them up to `len`, a multiple of the
+/// page size. The digest covers the pages that hold the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
+    /// Content, bytes.
     pub bytes: u64,
+    /// Length of the file, bytes.
     pub len: u64,
 }
 
@@ -90,15 +92,20 @@ pub(crate) struct Copier {
 }
 
 impl Copier {
+    /// Creates a copier, whose buffers are charged to `account`.
+    ///
+    /// # Errors
+    /// `Retry` without memory.
     pub(crate) fn new(account: &Account) -> Result<Self> {
-        // The last chunk of a file may need a buffer of its length beside the whole one.
+        // The last chunk of a file may need a buffer of its own length while the full one still exists.
         Ok(Self { _charge: account.charge((2 * CHUNK_PAGES * PAGE_BYTES) as u64)? })
     }
 
-    /// Copies `part` of the file `name` on `from` to the new file `copy` on `to`; its digest.
+    /// Copies `part` of the file `name` on `from` to the new file `copy` on `to`, and syncs it. Returns its
+    /// digest.
     ///
     /// # Errors
-    /// `Corrupt` where the content is damaged, and the devices'; the caller removes what was made.
+    /// `Corrupt` if the content is damaged, and the devices'. The caller then removes the incomplete copy.
     pub(crate) fn copy(
         &mut self,
         (from, name): (&dyn Medium, &str),
@@ -122,10 +129,10 @@ impl Copier {
         Ok(digest)
     }
 
-    /// Reads the whole file `name`, verifying it; its digest.
+    /// Reads and verifies the whole file `name`. Returns its digest.
     ///
     /// # Errors
-    /// `Corrupt` where the content is damaged, and the device's.
+    /// `Corrupt` if the content is damaged, and the device's.
     pub(crate) fn digest(
         &mut self,
         (from, name): (&dyn Medium, &str),
@@ -139,13 +146,15 @@ impl Copier {
         })
     }
 
+    /// Reads `part` of a file in chunks, verifies each and passes it to `sink`, which returns the buffer.
+    /// Returns the digest.
     fn stream(
         &mut self,
         from: &dyn Medium,
         name: &str,
         part: Part,
         content: Content,
-        see: &mut dyn FnMut(u64, Buf) -> Result<Buf>,
+        sink: &mut dyn FnMut(u64, Buf) -> Result<Buf>,
     ) -> Result<u64> {
         let Part { mut bytes, len } = part;
         if !len.is_multiple_of(PAGE) || bytes > len {
@@ -156,7 +165,7 @@ impl Copier {
         }
         let access = match content {
             Content::Table(..) | Content::Values(..) => Access::Direct,
-            // The log and the manifest are written through the system's cache.
+            // The log and the manifest are written through the operating system's page cache.
             Content::Plain => Access::Bytes,
         };
         let file = from.open(name, access)?;
@@ -166,16 +175,16 @@ impl Copier {
         let mut at = 0;
         while at < end {
             if content == Content::Plain {
-                // A log segment may be cut, zeros lost, before it is read or meanwhile.
+                // A log segment may be truncated, which loses only zeros, before or while it is read.
                 bytes = bytes.min(file.size()?);
             }
-            let held = bytes.saturating_sub(at);
-            let chunk = if held > 0 { held } else { end - at };
+            let content_left = bytes.saturating_sub(at);
+            let chunk = if content_left > 0 { content_left } else { end - at };
             let pages = chunk.div_ceil(PAGE).min(CHUNK_PAGES as u64) as usize;
             if buf.len() != pages * PAGE_BYTES {
                 buf = Buf::pages(pages);
             }
-            if held > 0 {
+            if content_left > 0 {
                 let (back, result) = file.read(at, buf, Purpose::Scrub);
                 buf = back;
                 if result.is_err() && content == Content::Plain && file.size()? < bytes {
@@ -183,23 +192,25 @@ impl Copier {
                 }
                 result?;
             }
-            let content_here = usize::try_from(held).unwrap_or(usize::MAX);
+            let content_here = usize::try_from(content_left).unwrap_or(usize::MAX);
             buf.iter_mut().skip(content_here).for_each(|byte| *byte = 0);
-            digest.take(&buf).map_err(|error| error.at(name))?;
-            buf = see(at, buf)?;
+            digest.add(&buf).map_err(|error| error.at(name))?;
+            buf = sink(at, buf)?;
             at += buf.len() as u64;
         }
         digest.finish().map_err(|error| error.at(name))
     }
 }
 
-/// The digest of what streams by, page by page.
+/// The digest of a file, computed page by page while it is read.
 struct Digest {
     content: Content,
     digest: u64,
+    /// The number of the next page.
     page: u32,
+    /// Number of pages in the file.
     pages: u32,
-    /// The digest that the footer names.
+    /// The digest that the footer records.
     named: Option<u64>,
 }
 
@@ -212,7 +223,8 @@ impl Digest {
         Ok(Self { content, digest: 0, page: 0, pages: pages as u32, named: None })
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Verifies the next pages and adds them to the digest.
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
         for page in bytes.chunks(PAGE_BYTES) {
             let number = self.page;
             self.page += 1;
@@ -230,7 +242,9 @@ impl Digest {
         Ok(())
     }
 
+    /// Returns the digest, after comparing it with the one in the footer.
     fn finish(self) -> Result<u64> {
+        base::invariant!(self.page == self.pages, "a digest covers every page of its file");
         if self.content == Content::Plain || self.named == Some(self.digest) {
             return Ok(self.digest);
         }
@@ -240,8 +254,11 @@ impl Digest {
     }
 }
 
-/// The length and digest of a table or value file as its footer records them, where `content` says
-/// that it is one: one page read, verified under its identity, or two.
+/// Returns the length and digest of a table or value file, as its footer records them. Reads and verifies one
+/// page, or two.
+///
+/// # Errors
+/// `Invalid` if `content` is plain; `Corrupt` if the footer is damaged; the device's.
 pub(crate) fn recorded_digest(
     medium: &dyn Medium,
     name: &str,

@@ -1,12 +1,7 @@
-//! Tools that read, copy or mend a whole store: check, repair, scrub, backups and checkpoints.
+//! Tools that read, copy or repair a whole store: check, repair, scrub, backups and checkpoints.
 //!
-//! Level 7 (docs/ARCHITECTURE.md). `check` and `repair` work on a closed store and use its formats only; the
+//! Level 7 (docs/ARCHITECTURE.md). `check` and `repair` work on a closed store and use only its formats; the
 //! others work on an open one.
-
-#![expect(
-    missing_docs,
-    reason = "this crate was cut out of a larger one; its words are written next"
-)]
 
 mod backup;
 mod capture;

@@ -1,25 +1,25 @@
-//! What the files of a store are, as their names say.
+//! Kinds of a store's files, by their names.
 
 use base::{DictionaryId, TableId};
 use table::Dictionary;
 
-/// The kind of a store's file.
+/// A file of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreFile {
-    /// Names the others.
+    /// A manifest, which names the other files.
     Manifest,
-    /// A segment of the commit log.
+    /// A segment of the log.
     Segment,
-    /// Immutable, of sealed pages.
+    /// A table: immutable sealed pages.
     Table(TableId),
-    /// Immutable, of sealed pages: long values.
+    /// A value file: immutable sealed pages of separated values.
     Values(TableId),
-    /// Immutable.
+    /// A dictionary: immutable.
     Dictionary(DictionaryId),
 }
 
 impl StoreFile {
-    /// The file called `name`; `None` where it is none of a store's.
+    /// Parses a file name; `None` if it is not the name of a store's file.
     pub(crate) fn of(name: &str) -> Option<Self> {
         if let Some(table) = table::parse_file_name(name) {
             Some(Self::Table(table))

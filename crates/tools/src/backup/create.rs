@@ -1,38 +1,38 @@
-//! Making a backup.
+//! Creation of a backup.
 //!
-//! The order is a checkpoint's: the moment is captured, the log copied, then what the manifest
-//! names, each file let go when it is copied; then the manifest; then the log's copy is read as
-//! recovery would; then the index is written, and the backup is.
+//! The order is that of a checkpoint: the store is captured and the log copied; then each file that the
+//! manifest names is copied and released; then the manifest is written; then the copy of the log is read as
+//! recovery would read it. Last the index is written, which makes the backup exist.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
+use engine::Store;
 use media::{Access, Buf, Medium, Purpose};
 use table::Dictionary;
+use tree::events::Event;
 use wal::Extent;
 
 use super::index::{Index, IndexEntry, LABEL_BYTES_MAX, file_name};
 use super::objects::{self, Objects, unfinished};
 use super::report::BackupReport;
 use super::view::View;
-use super::{Backup, Steps};
+use super::{Backup, ProgressMeter};
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part, recorded_digest};
 use crate::store_file::StoreFile;
-use engine::Store;
-use tree::events::Event;
 
 impl Backup {
-    /// Backs `db` up as it is now, copying the files that the repository has not got: everything
-    /// acknowledged before the call, batches whole. Writes go on meanwhile. Memtables are flushed
-    /// first where that is possible, so that the next backup shares their content.
+    /// Backs up the present content of `db`: everything acknowledged before the call, in whole batches.
+    /// Copies only the files that the repository does not have. Writes go on meanwhile. Memtables are flushed
+    /// first if that is possible, so that the next backup shares their content.
     ///
     /// # Errors
-    /// `Corrupt` where a file of the store is damaged, naming its pages and keys: nothing damaged
-    /// is ever backed up, and older backups stay as they are. `Poisoned` where the device dropped what a
-    /// failed sync of the log was to make durable. `NoSpace`. `Invalid` where the label is over 255
-    /// bytes, or another operation on the repository is under way. What was copied stays for the next one.
+    /// `Corrupt` if a file of the store is damaged, naming its pages and keys: damaged data is never backed
+    /// up, and older backups stay as they are. `Poisoned` if a failed sync lost writes of the log. `NoSpace`.
+    /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
+    /// progress. The next backup uses the objects that were copied.
     pub fn create(&self, db: &impl AsRef<Store>, label: &str) -> Result<BackupReport> {
         if label.len() > LABEL_BYTES_MAX {
             return Err(Error::invalid("label of a backup")
@@ -45,7 +45,7 @@ impl Backup {
         let _lock = self.medium.lock()?;
         let mut objects = Objects::of(&*self.medium)?;
         objects.remove_unfinished(&*self.medium)?;
-        // A store that cannot flush has the more log, and needs a backup the more.
+        // If the store cannot flush, the backup has more log to copy, and is needed the more.
         let _ = store.flush_for_copy();
         let capture = Capture::take(store)?;
         let mut making = Making::new(self, store, &capture, objects)?;
@@ -67,6 +67,11 @@ impl Backup {
             label: label.to_owned(),
             files: making.files,
         };
+        let captured = capture.log.len() + capture.files.len() + 1;
+        base::invariant!(
+            index.files.len() == captured,
+            "a backup has every captured file, and the manifest"
+        );
         index.files.sort_by(|one, other| one.name.cmp(&other.name));
         capture.check_log(store, &(Arc::new(View::new(&self.medium, &index)) as _))?;
         self.add(&index)?;
@@ -79,32 +84,32 @@ impl Backup {
         Ok(report)
     }
 
-    /// Makes the names of objects durable. A sync of names that failed is final: a later one succeeds
-    /// without those it lost. So what no backup has goes, and the next one copies it anew; or names it anew,
-    /// where it could not be removed.
+    /// Makes the names of objects durable. A failed sync of names is final: a later sync succeeds without the
+    /// names that the first one lost. So objects that no backup uses are removed, and the next backup copies
+    /// them again; if one cannot be removed, the next backup renames it.
     fn sync_objects(&self) -> Result<()> {
         self.medium.sync_names(&[]).inspect_err(|_| self.collect())
     }
 
-    /// Makes the backup exist, and removes objects that no backup came to need.
+    /// Writes the index, which makes the backup exist, and removes objects that no backup uses.
     fn add(&self, index: &Index) -> Result<()> {
         let added = objects::add(&*self.medium, index);
-        // One that may not outlive a power cut is not shown.
+        // A backup that may not survive a power cut is not listed.
         added.inspect_err(|_| drop(self.medium.remove(&file_name(index.id))))?;
         self.collect();
         Ok(())
     }
 
-    /// Removes what no backup has. What cannot be removed now goes with the next one.
+    /// Removes objects that no backup uses. The next backup removes those that cannot be removed now.
     fn collect(&self) {
         let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
     }
 }
 
-/// A backup being made.
+/// A backup in progress.
 struct Making<'a> {
     repository: &'a dyn Medium,
-    /// The store's files, at the rate asked for.
+    /// The store's files, read at the configured rate.
     source: Arc<dyn Medium>,
     store: &'a Store,
     capture: &'a Capture,
@@ -112,7 +117,7 @@ struct Making<'a> {
     copier: Copier,
     files: Vec<IndexEntry>,
     report: BackupReport,
-    steps: Steps<'a>,
+    steps: ProgressMeter<'a>,
 }
 
 impl<'a> Making<'a> {
@@ -135,7 +140,7 @@ impl<'a> Making<'a> {
             copier: Copier::new(&store.resources.account("copies"))?,
             files: Vec::new(),
             report: BackupReport::default(),
-            steps: Steps::new(backup, total),
+            steps: ProgressMeter::new(backup, total),
         })
     }
 
@@ -146,7 +151,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Takes a file that never changes, copying it unless the repository has it.
+    /// Adds an immutable file, and copies it unless the repository has it.
     fn file(&mut self, name: &str) -> Result<()> {
         let len = self.capture.len(name)?;
         let store = self.capture.store;
@@ -168,7 +173,7 @@ impl<'a> Making<'a> {
         let entry = IndexEntry { name: name.to_owned(), bytes: len, len, digest };
         if self.objects.has(&entry) {
             if !self.objects.is_named(&entry) {
-                self.name_anew(&entry)?;
+                self.rename_again(&entry)?;
             }
             self.steps.step(len);
             self.files.push(entry);
@@ -178,55 +183,57 @@ impl<'a> Making<'a> {
         copied.map_err(|error| self.explain(name, error))
     }
 
-    /// Gives an object that no backup has its name once more. The backup that copied it may have failed
-    /// since a sync of names did, and could not remove it then: a later sync knows nothing of its name.
-    fn name_anew(&self, entry: &IndexEntry) -> Result<()> {
-        let (name, passing) = (entry.object(), unfinished(&entry.name));
-        self.repository.rename(&name, &passing)?;
-        self.repository.rename(&passing, &name)
+    /// Renames an object that no backup uses to an unfinished name and back. A sync of names may have failed
+    /// in the backup that copied it, which then could not remove it; a later sync would not make its name
+    /// durable.
+    fn rename_again(&self, entry: &IndexEntry) -> Result<()> {
+        let (name, temporary) = (entry.object(), unfinished(&entry.name));
+        self.repository.rename(&name, &temporary)?;
+        self.repository.rename(&temporary, &name)
     }
 
+    /// Writes the captured manifest.
     fn manifest(&mut self) -> Result<()> {
         let name = Capture::manifest_name();
         let bytes = &self.capture.manifest;
-        let passing = unfinished(&name);
+        let temporary = unfinished(&name);
         let mut buf = Buf::pages(bytes.len() / PAGE_BYTES);
         for (to, from) in buf.iter_mut().zip(bytes) {
             *to = *from;
         }
         let digest = bytes.chunks(PAGE_BYTES).fold(0, base::hash64);
         let len = bytes.len() as u64;
-        let file = self.repository.create(&passing, Access::Direct, len)?;
+        let file = self.repository.create(&temporary, Access::Direct, len)?;
         file.write(0, buf, Purpose::Scrub).1?;
         file.sync(Purpose::Scrub)?;
-        self.keep(IndexEntry { name, bytes: len, len, digest }, &passing)
+        self.keep(IndexEntry { name, bytes: len, len, digest }, &temporary)
     }
 
-    /// Copies the first `bytes` of a file of the store, which are all of its `len` but zeros.
+    /// Copies a file of the store: its first `bytes` bytes; the rest up to `len` is zeros and not stored.
     fn copy(&mut self, name: &str, bytes: u64, len: u64, content: Content) -> Result<()> {
         let stored = bytes.next_multiple_of(PAGE_BYTES as u64);
         let part = Part { bytes, len: stored };
-        let passing = unfinished(name);
-        let (from, to) = ((&*self.source, name), (self.repository, &*passing));
+        let temporary = unfinished(name);
+        let (from, to) = ((&*self.source, name), (self.repository, &*temporary));
         let steps = &mut self.steps;
         let copied = self.copier.copy(from, part, content, to, &mut |bytes| steps.step(bytes));
         let digest = copied.inspect_err(|_| {
-            // Whatever stays goes when the next backup begins.
-            let _ = self.repository.remove(&passing);
+            // The next backup removes it if this fails.
+            let _ = self.repository.remove(&temporary);
         })?;
-        self.keep(IndexEntry { name: name.to_owned(), bytes: stored, len, digest }, &passing)
+        self.keep(IndexEntry { name: name.to_owned(), bytes: stored, len, digest }, &temporary)
     }
 
-    /// Gives a whole copy its name.
-    fn keep(&mut self, entry: IndexEntry, passing: &str) -> Result<()> {
-        self.repository.rename(passing, &entry.object())?;
+    /// Gives a complete copy its name and adds it to the index.
+    fn keep(&mut self, entry: IndexEntry, temporary: &str) -> Result<()> {
+        self.repository.rename(temporary, &entry.object())?;
         self.report.files_copied += 1;
         self.report.bytes_copied += entry.bytes;
         self.files.push(entry);
         Ok(())
     }
 
-    /// Adds to a damaged table's error which keys it costs.
+    /// Adds to the error of a damaged table the keys that it concerns.
     fn explain(&self, name: &str, error: Error) -> Error {
         if error.kind() != ErrorKind::Corrupt {
             return error;

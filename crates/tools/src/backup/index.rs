@@ -1,7 +1,7 @@
-//! A backup's index: the files that make it up. Bytes: docs/format/backup.md.
+//! The index of a backup: the files that make it up. Byte format: docs/format/backup.md.
 //!
-//! The backup exists when its index is there under its name. It is stored twice in one file, so
-//! that no single flipped byte costs a backup.
+//! A backup exists when its index exists under its name. The index is stored twice in one file, so that no
+//! single flipped byte loses a backup.
 
 use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId, hash64};
@@ -14,36 +14,35 @@ use crate::store_file::StoreFile;
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRABAK");
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
-/// The longest body: about ten million files.
+/// Longest body, bytes: about ten million files.
 const BODY_BYTES_MAX: usize = 512 << 20;
-/// The longest label.
+/// Longest label, bytes.
 pub(super) const LABEL_BYTES_MAX: usize = 255;
 const NAME_BYTES_MAX: usize = 64;
 
 /// One file of a backed-up store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
-    /// As the store calls it.
+    /// Its name in the store.
     pub(super) name: String,
-    /// How much of it is stored, bytes.
+    /// Bytes stored.
     pub(super) bytes: u64,
-    /// Its length: zeros behind the bytes, in the last segment of a log.
+    /// Its length, bytes. Behind the stored bytes it is zeros, in the last segment of a log.
     pub(super) len: u64,
-    /// Of the bytes.
+    /// The digest of the stored bytes.
     pub(super) digest: u64,
 }
 
 impl IndexEntry {
-    /// The file that holds it in the repository: a name that says what is in it, so that backups
-    /// share it.
+    /// The name of its object in the repository. The name states the content, so that backups share objects.
     pub(super) fn object(&self) -> String {
         format!("{}.{:016x}", self.name, self.digest)
     }
 
-    /// Whether `digest` is the file's.
+    /// Checks that `digest` is that of the file.
     ///
     /// # Errors
-    /// `Corrupt` where it is another.
+    /// `Corrupt` if it is another.
     pub(super) fn expect(&self, digest: u64) -> Result<()> {
         if digest == self.digest {
             return Ok(());
@@ -60,7 +59,7 @@ impl IndexEntry {
     }
 }
 
-/// True for the names of objects: a store's file name and a digest.
+/// Whether `name` is the name of an object: a store's file name and a digest.
 pub(super) fn is_object(name: &str) -> bool {
     let Some((file, digest)) = name.rsplit_once('.') else { return false };
     digest.len() == 16
@@ -68,37 +67,37 @@ pub(super) fn is_object(name: &str) -> bool {
         && StoreFile::of(file).is_some()
 }
 
-/// See the module.
+/// The index of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) id: u64,
     pub(super) store: StoreId,
-    /// Milliseconds since the Unix epoch.
+    /// When the backup was created, Unix milliseconds.
     pub(super) created: u64,
     pub(super) label: String,
-    /// By name.
+    /// Sorted by name.
     pub(super) files: Vec<IndexEntry>,
 }
 
-/// The name of the index of backup `id`.
+/// Returns the name of the index of backup `id`.
 pub(super) fn file_name(id: u64) -> String {
     format!("backup-{id:010}")
 }
 
-/// The backup whose index is called `name`.
+/// Returns the backup whose index is called `name`; `None` for another file.
 pub(super) fn parse_file_name(name: &str) -> Option<u64> {
     let id = name.strip_prefix("backup-")?.parse().ok()?;
-    // One file, one name: signs and short numbers are none of ours.
+    // Each file has one name: other forms of the number are not accepted.
     (file_name(id) == name).then_some(id)
 }
 
 impl Index {
-    /// The bytes of all files.
+    /// Stored bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
         total(self.files.iter())
     }
 
-    /// One copy, in whole pages.
+    /// Encodes one copy, in whole pages.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         put_u64(&mut body, self.id);
@@ -123,10 +122,10 @@ impl Index {
         out
     }
 
-    /// Reads one copy.
+    /// Decodes one copy.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged, `Invalid` where a newer version wrote it.
+    /// `Corrupt` if it is damaged, `Invalid` if a newer version wrote it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("backup index", bytes);
         let (magic, version) = (cursor.u64()?, cursor.u32()?);
@@ -160,7 +159,7 @@ impl Index {
         let mut cursor = Cursor::new("backup index", body);
         let (id, store, created) = (cursor.u64()?, StoreId(cursor.u128()?), cursor.u64()?);
         let label = text(cursor.bytes(LABEL_BYTES_MAX)?)?;
-        // A file takes eleven bytes or more here.
+        // An entry of a file has at least eleven bytes.
         let count = cursor.length(body.len() / 11)?;
         let mut files: Vec<IndexEntry> = Vec::with_capacity(count);
         for _ in 0..count {
@@ -184,8 +183,13 @@ impl Index {
         Ok(Self { id, store, created, label, files })
     }
 
-    /// Writes the index under `name` and syncs it; the caller makes its name durable.
+    /// Writes the index under `name` and syncs it; the caller makes the name durable.
+    ///
+    /// # Errors
+    /// `Invalid` if the index is too long; the device's.
     pub(super) fn write(&self, medium: &dyn Medium, name: &str) -> Result<()> {
+        let is_sorted = self.files.is_sorted_by(|one, other| one.name < other.name);
+        base::invariant!(is_sorted, "the files of an index have ascending names");
         let copy = self.encode();
         if copy.len() > BODY_BYTES_MAX {
             return Err(Error::invalid("files of a backup")
@@ -204,8 +208,8 @@ impl Index {
     /// Reads the index of backup `id`.
     ///
     /// # Errors
-    /// `Invalid` where there is no such backup or a newer version wrote it, `Corrupt` where both
-    /// copies are damaged.
+    /// `Invalid` if there is no such backup or a newer version wrote it, `Corrupt` if both copies are
+    /// damaged.
     pub(super) fn read(medium: &dyn Medium, id: u64) -> Result<Self> {
         let name = file_name(id);
         let file = medium.open(&name, Access::Direct).map_err(|error| match error.kind() {
@@ -237,9 +241,9 @@ impl Index {
     }
 }
 
-/// The bytes of some files.
+/// Sum of the stored bytes of files.
 pub(super) fn total<'a>(entries: impl Iterator<Item = &'a IndexEntry>) -> u64 {
-    // Lengths come from outside.
+    // The lengths are read from a file, and may overflow.
     entries.fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes))
 }
 
@@ -286,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_byte_costs_a_backup_and_none_is_taken_for_another() {
+    fn a_flipped_byte_loses_no_backup_and_confuses_none_with_another() {
         let medium = MemoryMedium::new();
         index().write(&medium, &file_name(3)).unwrap();
         let good = medium.content(&file_name(3)).unwrap();
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_one_form() {
+    fn index_and_object_names_have_one_form() {
         assert_eq!(parse_file_name(&file_name(17)), Some(17));
         for other in ["backup-17", "backup-00000000017", "backup-+000000017", "backup-"] {
             assert_eq!(parse_file_name(other), None, "{other}");

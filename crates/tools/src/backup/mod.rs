@@ -1,14 +1,16 @@
-//! Backups: a directory of them, each a store as of one moment, sharing the files they have in
+//! Backups: a repository of copies of stores, each at one instant, which share the files that they have in
 //! common.
 //!
-//! A repository is flat: objects, each a file of some store under that file's name and the digest of
-//! its content, and indexes, one a backup, that name objects. An object is written under a passing
-//! name, verified, synced and renamed; a backup exists when its index was, last of all. So whoever
-//! dies leaves whole backups, and objects that the next one takes up. Tables never change: a backup
-//! copies those that the repository has not got.
+//! A repository is a flat directory of objects and indexes. An object is one file of a store; its name is
+//! that file's name and the digest of its content. An index names the objects of one backup. An object is
+//! written under a temporary name, verified, synced and renamed; the index is written last, and makes the
+//! backup exist. So an interrupted operation leaves only complete backups, and objects that the next backup
+//! uses. Tables never change: a backup copies only those that the repository does not have.
 //!
-//! A backup never holds a damaged page: everything is verified as it is read, and damage ends the
-//! backup with the file, the page and the keys. One operation at a time, by the directory's lock.
+//! A backup never has a damaged page: everything is verified as it is read, and damage ends the backup with
+//! an error that names the file, page and keys. The directory's lock allows one operation at a time.
+//!
+//! Threads: the caller's.
 
 mod create;
 mod index;
@@ -32,7 +34,7 @@ use objects::Objects;
 
 pub use report::{BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
 
-/// What a limited rate lets through at once.
+/// Burst that a limited rate allows.
 const BURST: Duration = Duration::from_millis(100);
 
 /// A repository of backups.
@@ -66,32 +68,32 @@ pub struct Backup {
 type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 impl Backup {
-    /// The repository in the directory `path`, which is made where there is none.
+    /// Opens the repository in the directory `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// As making or opening a directory.
+    /// Those of creating or opening a directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::on_medium(Arc::new(FileMedium::open(path, FileOptions::default())?)))
     }
 
-    /// The repository in the directory `path`, which is there, for who only lists, verifies and restores:
-    /// nothing is written there, so that it may be one that nobody may write.
+    /// Opens the existing repository in the directory `path`, to list, verify and restore only. Nothing is
+    /// written there, so the directory may be read-only.
     ///
     /// # Errors
-    /// As opening a directory.
+    /// Those of opening a directory.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
         Ok(Self::on_medium(Arc::new(FileMedium::open(path, options)?)))
     }
 
-    /// The repository on a storage device of the caller's.
+    /// Opens the repository on a medium of the caller's.
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Self {
         let account = Account::unlimited("backup");
         Self { medium, rate: Rate::default(), progress: None, account }
     }
 
-    /// Reads no more than this many bytes a second, so that a store keeps its device to itself. No
+    /// Limits reads to this many bytes per second, so that the store keeps most of its device's bandwidth. No
     /// limit by default, or with 0.
     #[must_use]
     pub const fn rate(mut self, bytes_per_second: u64) -> Self {
@@ -99,17 +101,17 @@ impl Backup {
         self
     }
 
-    /// Tells `progress` the bytes done and their total, from time to time.
+    /// Passes the bytes done and their total to `progress`, from time to time.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
 
-    /// Every backup, and what they take.
+    /// Lists every backup and its size.
     ///
     /// # Errors
-    /// As the device's. A damaged index is no error: the list has it.
+    /// The device's. A damaged index is not an error: the list names it.
     pub fn list(&self) -> Result<BackupList> {
         let objects = Objects::of(&*self.medium)?;
         let mut list = BackupList {
@@ -134,20 +136,20 @@ impl Backup {
         Ok(list)
     }
 
-    /// Deletes a backup, damaged or not, and the files that no other has.
+    /// Deletes a backup, damaged or not, and the files that no other backup uses.
     ///
     /// # Errors
-    /// `Invalid` where there is none of that number; the device's.
+    /// `Invalid` if there is no backup with that number; the device's.
     pub fn delete(&self, id: u64) -> Result<DeleteReport> {
         let _lock = self.medium.lock()?;
         objects::delete(&*self.medium, &[id])
     }
 
-    /// Deletes all but the newest `keep` backups of each store. One whose index is damaged counts as none,
+    /// Deletes all but the newest `keep` backups of each store. A backup with a damaged index does not count,
     /// and stays.
     ///
     /// # Errors
-    /// As the device's.
+    /// The device's.
     pub fn prune(&self, keep: usize) -> Result<DeleteReport> {
         let _lock = self.medium.lock()?;
         let objects = Objects::of(&*self.medium)?;
@@ -163,7 +165,7 @@ impl Backup {
         objects::delete(&*self.medium, &old)
     }
 
-    /// `medium` at the rate that was asked for.
+    /// Returns `medium`, limited to the configured rate.
     fn limited(&self, medium: &Arc<dyn Medium>) -> Arc<dyn Medium> {
         if self.rate == Rate::default() {
             return Arc::clone(medium);
@@ -182,22 +184,22 @@ impl fmt::Debug for Backup {
     }
 }
 
-/// Bytes done of a total, told as they are.
-struct Steps<'a> {
-    told: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+/// Counts the bytes done, and reports them to the caller.
+struct ProgressMeter<'a> {
+    report: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
     done: u64,
     total: u64,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> ProgressMeter<'a> {
     fn new(backup: &'a Backup, total: u64) -> Self {
-        Self { told: backup.progress.as_deref(), done: 0, total }
+        Self { report: backup.progress.as_deref(), done: 0, total }
     }
 
     fn step(&mut self, bytes: u64) {
         self.done += bytes;
-        if let Some(told) = self.told {
-            told(self.done.min(self.total), self.total);
+        if let Some(report) = self.report {
+            report(self.done.min(self.total), self.total);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a repository holds: indexes, objects, and what is left of unfinished ones.
+//! The files of a repository: indexes, objects, and remains of interrupted operations.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::index::{Index, IndexEntry, file_name, is_object, parse_file_name};
 use super::report::DeleteReport;
 use crate::store_file::StoreFile;
 
-/// What a file's name ends with until it is whole.
+/// Suffix of a file's name until the file is complete.
 const UNFINISHED: &str = ".unfinished";
 
-/// The name of `name` until it is whole.
+/// Returns the name that the file `name` has until it is complete.
 pub(super) fn unfinished(name: &str) -> String {
     format!("{name}{UNFINISHED}")
 }
@@ -21,15 +21,16 @@ pub(super) fn unfinished(name: &str) -> String {
 pub(super) struct Objects {
     /// By number, oldest first.
     pub(super) indexes: BTreeMap<u64, Result<Index>>,
-    /// Lengths by name.
+    /// Lengths of objects by name, bytes.
     pub(super) objects: BTreeMap<String, u64>,
-    /// Never finished: worth nothing.
+    /// Incomplete files.
     unfinished: Vec<String>,
-    /// How many backups have each object.
+    /// Number of backups that use each object.
     named: BTreeMap<String, usize>,
 }
 
 impl Objects {
+    /// Lists a repository.
     pub(super) fn of(medium: &dyn Medium) -> Result<Self> {
         let mut found = Self {
             indexes: BTreeMap::new(),
@@ -55,17 +56,20 @@ impl Objects {
         Ok(found)
     }
 
-    /// Whether `entry` is there, as long as it should be.
+    /// Whether the repository has the object of `entry`, with the right length.
     pub(super) fn has(&self, entry: &IndexEntry) -> bool {
         self.objects.get(&entry.object()) == Some(&entry.bytes)
     }
 
-    /// Whether a backup has `entry`: then its name is durable.
+    /// Whether a backup uses `entry`: then its name is durable.
     pub(super) fn is_named(&self, entry: &IndexEntry) -> bool {
         self.named.contains_key(&entry.object())
     }
 
     /// The number of the next backup.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none above the highest.
     pub(super) fn next_id(&self) -> Result<u64> {
         let last = self.indexes.last_key_value().map_or(0, |(id, _)| *id);
         last.checked_add(1)
@@ -73,28 +77,29 @@ impl Objects {
             .ok_or_else(|| Error::invalid("number of backups").got(last))
     }
 
-    /// Bytes of the objects that some backup has.
+    /// Bytes of the objects that a backup uses.
     pub(super) fn named_bytes(&self) -> u64 {
         self.objects.iter().filter(|(name, _)| self.named.contains_key(*name)).map(|(_, n)| n).sum()
     }
 
-    /// Objects that no backup has.
+    /// Objects that no backup uses.
     pub(super) fn unnamed(&self) -> impl Iterator<Item = (&String, u64)> {
         let unnamed = self.objects.iter().filter(|(name, _)| !self.named.contains_key(*name));
         unnamed.map(|(name, len)| (name, *len))
     }
 
-    /// The files of `index` that no other backup has.
+    /// The files of `index` that no other backup uses.
     pub(super) fn only_in<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = &'a IndexEntry> {
         index.files.iter().filter(|entry| self.named.get(&entry.object()) == Some(&1))
     }
 
-    /// Removes what never was an object.
+    /// Removes incomplete files.
     pub(super) fn remove_unfinished(&mut self, medium: &dyn Medium) -> Result<()> {
         self.unfinished.drain(..).try_for_each(|name| medium.remove(&name))
     }
 
-    /// Removes the objects that no backup has, unless an index cannot be read: it may name them.
+    /// Removes the objects that no backup uses. Removes none if an index cannot be read, because it may name
+    /// any of them.
     pub(super) fn collect(&mut self, medium: &dyn Medium) -> Result<DeleteReport> {
         let mut report = DeleteReport::default();
         self.remove_unfinished(medium)?;
@@ -114,16 +119,16 @@ impl Objects {
     }
 }
 
-/// Makes a backup exist, whose objects are durable.
+/// Writes and syncs the index of a backup whose objects are durable. This makes the backup exist.
 pub(super) fn add(medium: &dyn Medium, index: &Index) -> Result<()> {
     let name = file_name(index.id);
-    let passing = unfinished(&name);
-    index.write(medium, &passing)?;
-    medium.rename(&passing, &name)?;
+    let temporary = unfinished(&name);
+    index.write(medium, &temporary)?;
+    medium.rename(&temporary, &name)?;
     medium.sync_names(&[])
 }
 
-/// Deletes these backups: their indexes first, durably, so that no backup lacks a file.
+/// Deletes backups: first their indexes, durably, so that no backup lacks an object; then the objects.
 pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
     let objects = Objects::of(medium)?;
     if let Some(id) = ids.iter().find(|id| !objects.indexes.contains_key(id)) {
@@ -132,8 +137,8 @@ pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
     let mut removed = ids.iter().try_for_each(|id| medium.remove(&file_name(*id)));
     removed = removed.and_then(|()| medium.sync_names(&[]));
     removed.inspect_err(|_| {
-        // Nobody can tell whether they will be gone after a power cut, and later syncs know nothing of
-        // them: made again, they are there, and keep their files.
+        // The indexes may or may not survive a power cut, and later syncs do not make their removal durable.
+        // Written again, the backups exist and keep their objects.
         for index in ids.iter().filter_map(|id| objects.indexes.get(id)?.as_ref().ok()) {
             let _ = add(medium, index);
         }

@@ -1,4 +1,4 @@
-//! What the operations on backups tell.
+//! Reports of the operations on backups.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use base::{Error, StoreId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number in the repository: newer ones have higher ones.
+    /// Its number in the repository. Newer backups have higher numbers.
     pub id: u64,
-    /// What its maker called it.
+    /// The label that was given when it was created.
     pub label: String,
-    /// When it was made, milliseconds since the Unix epoch, by the maker's clock.
+    /// When it was created, Unix milliseconds, by the clock of the creating machine.
     pub created_unix_ms: u64,
-    /// The store it is of.
+    /// The store that was backed up.
     pub store: StoreId,
     /// Files that make it up.
     pub files: usize,
-    /// Their bytes: what restoring it takes.
+    /// Their bytes: the space that a restore takes.
     pub bytes: u64,
-    /// Bytes of files that no other backup has: what deleting it would give back.
+    /// Bytes of files that no other backup uses: the space that its deletion frees.
     pub unique_bytes: u64,
 }
 
@@ -28,19 +28,18 @@ pub struct BackupInfo {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupList {
-    /// Oldest first.
+    /// The backups, oldest first.
     pub backups: Vec<BackupInfo>,
-    /// Backups whose index cannot be read. While there are any, no file is removed but theirs:
-    /// which ones they need is not known.
+    /// Backups whose index cannot be read. While there are any, no objects are removed, because those that
+    /// they need are not known.
     pub damaged: Vec<(u64, Error)>,
-    /// Bytes of the files of all backups together, each counted once.
+    /// Bytes of the files of all backups, each file counted once.
     pub bytes: u64,
-    /// Bytes of files that no backup has: what an interrupted one left, for the next one to go on
-    /// from.
+    /// Bytes of files that no backup uses: an interrupted backup left them, and the next one may use them.
     pub unowned_bytes: u64,
 }
 
-/// What making a backup took.
+/// Result of the creation of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupReport {
@@ -60,7 +59,7 @@ pub struct BackupReport {
     pub elapsed: Duration,
 }
 
-/// What restoring a backup took.
+/// Result of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreReport {
@@ -72,7 +71,7 @@ pub struct RestoreReport {
     pub elapsed: Duration,
 }
 
-/// What deleting backups gave back.
+/// Result of the deletion of backups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeleteReport {

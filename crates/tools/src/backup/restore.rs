@@ -1,4 +1,4 @@
-//! Restoring a backup: a copy of its files under their own names, verified as they are read.
+//! Restore: copies the files of a backup under their own names, and verifies them as they are read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use super::index::{Index, IndexEntry};
 use super::report::RestoreReport;
 use super::verify::explain;
 use super::view::View;
-use super::{Backup, Steps};
+use super::{Backup, ProgressMeter};
 use crate::copier::{Copier, Part};
 use crate::store_file::StoreFile;
 
 impl Backup {
-    /// Makes `path` the store that backup `id` is of, as it was.
+    /// Restores the store of backup `id` to the directory `path`.
     ///
     /// # Errors
-    /// `Invalid` where there is no such backup, or `path` is there and not an empty directory;
-    /// `Corrupt` where a file of the backup is damaged or lost, naming it, its pages and keys;
-    /// `NoSpace`. Nothing is left at `path` then. A process that dies leaves
-    /// `<path>.terrace-unfinished`, which the next one for `path` clears.
+    /// `Invalid` if there is no such backup, or if `path` exists and is not an empty directory; `Corrupt` if
+    /// a file of the backup is damaged or missing, naming it, its pages and keys; `NoSpace`. After an error
+    /// nothing is left at `path`. A process that dies leaves `<path>.terrace-unfinished`, which the next
+    /// restore to `path` removes.
     pub fn restore(&self, id: u64, path: impl AsRef<Path>) -> Result<RestoreReport> {
         let _lock = self.medium.lock()?;
-        // Before anything is made: is there such a backup?
+        // Fails for a missing backup before anything is created.
         self.index(id)?;
         let staging = Staging::begin(path)?;
         let report = self.restore_files(id, &*staging.medium())?;
@@ -32,8 +32,9 @@ impl Backup {
         Ok(report)
     }
 
-    /// As [`Backup::restore`], to a storage device of the caller's, which must be empty, and is again
-    /// where this fails. What a process that dies leaves there is no store: it has no manifest.
+    /// As [`Backup::restore`], to a medium of the caller's. The medium must be empty, and is empty again
+    /// after an error. A process that dies leaves files there that are not a store, because the manifest is
+    /// missing.
     ///
     /// # Errors
     /// As [`Backup::restore`].
@@ -45,23 +46,24 @@ impl Backup {
     fn restore_files(&self, id: u64, to: &dyn Medium) -> Result<RestoreReport> {
         let mut index = self.index(id)?;
         if let Some(file) = to.list()?.first() {
-            return Err(Error::invalid("place to restore to")
+            return Err(Error::invalid("directory to restore to")
                 .expected("no files")
                 .got(format_args!("`{}`", file.name)));
         }
-        // The manifest last.
+        // The manifest is copied last.
         index.files.sort_by_key(|entry| is_manifest(&entry.name));
         let view = Arc::new(View::new(&self.medium, &index)) as Arc<dyn Medium>;
-        let there = view.list()?;
+        let listed = view.list()?;
         let is_there =
-            |name: &str| there.binary_search_by(|file| file.name.as_str().cmp(name)).is_ok();
+            |name: &str| listed.binary_search_by(|file| file.name.as_str().cmp(name)).is_ok();
         if let Some(lost) = index.files.iter().find(|entry| !is_there(&entry.name)) {
             let error = Error::corrupt("file of a backup").at(lost.object());
             return Err(error.expected("to be there").got("none"));
         }
         let copied = self.copy_files(&index, &view, to);
         copied.inspect_err(|_| {
-            // The manifest first, as far as the device lets it.
+            // The manifest is removed first, so that the rest is not a store; a failing device may keep
+            // files.
             for entry in index.files.iter().rev() {
                 let _ = to.remove(&entry.name);
             }
@@ -78,7 +80,7 @@ impl Backup {
         let clock = SystemClock::new();
         let source = self.limited(view);
         let mut copier = Copier::new(&self.account)?;
-        let mut steps = Steps::new(self, index.bytes());
+        let mut steps = ProgressMeter::new(self, index.bytes());
         let mut report = RestoreReport::default();
         for entry in &index.files {
             let mut step = |bytes| steps.step(bytes);
@@ -110,7 +112,8 @@ fn restore(
 ) -> Result<()> {
     let (from, content) = ((from, &*entry.name), entry.content(store));
     if is_manifest(&entry.name) {
-        // By it the place becomes a store: it is whole, and what it names is durable (I3).
+        // The manifest makes the directory a store: it is verified first, and everything that it names is
+        // durable (I3).
         to.sync_names(&[])?;
         entry.expect(copier.digest(from, entry.bytes, content, &mut |_| ())?)?;
     }

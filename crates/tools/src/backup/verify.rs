@@ -1,38 +1,36 @@
-//! Verifying a backup: every byte of it, as a check of the store that it is.
+//! Verification of a backup: reads every byte, and checks the store that it holds.
 
 use std::sync::Arc;
 
-use base::{Account, Error, Result, StoreId};
+use base::{Account, Error, Problem, Result, StoreId};
 use media::Medium;
 use table::{Dictionaries, Table};
+use tree::StoreDictionaries;
 
 use super::Backup;
 use super::index::IndexEntry;
 use super::view::View;
-use base::Problem;
-
 use crate::check::{CheckReport, check};
 use crate::copier::{Content, Copier, recorded_digest};
 use crate::store_file::StoreFile;
-use tree::StoreDictionaries;
 
 impl Backup {
-    /// Reads everything that backup `id` is made of: whether it is there, is what was recorded when
-    /// the backup was made, and is a store without damage. Problems name the files of the store;
-    /// the repository has each under that name and its digest.
+    /// Reads all files of backup `id`, and verifies that they exist, match the digests recorded in the index,
+    /// and form a store without damage. Problems name the files of the store; the repository has each under
+    /// that name and its digest.
     ///
     /// # Errors
-    /// `Invalid` where there is no such backup, `Corrupt` where its index is damaged. Other damage
-    /// is no error: the report has it.
+    /// `Invalid` if there is no such backup, `Corrupt` if its index is damaged. Other damage is not an error:
+    /// the report lists it.
     pub fn verify(&self, id: u64) -> Result<CheckReport> {
         let _lock = self.medium.lock()?;
         let index = self.index(id)?;
         let view = Arc::new(View::new(&self.medium, &index)) as Arc<dyn Medium>;
         let source = self.limited(&view);
-        let told = self.progress.clone();
+        let on_progress = self.progress.clone();
         let mut progress = |done, total| {
-            if let Some(told) = &told {
-                told(done, total);
+            if let Some(on_progress) = &on_progress {
+                on_progress(done, total);
             }
         };
         let mut report = check(&source, &mut progress)?;
@@ -42,7 +40,7 @@ impl Backup {
                 if error.is_retryable() {
                     return Err(error);
                 }
-                // What the check found out already is told with its pages and keys.
+                // Damage that the check found is reported already, with its pages and keys.
                 if !report.problems.iter().any(|problem| problem.file == entry.name) {
                     report.note(Problem::of(&entry.name, error));
                 }
@@ -52,7 +50,7 @@ impl Backup {
     }
 }
 
-/// Verifies one file against what the index says of it. A table's pages were checked already.
+/// Compares one file with its index entry. The check has verified a table's pages already.
 fn verify(
     copier: &mut Copier,
     view: &dyn Medium,
@@ -75,7 +73,7 @@ fn verify(
     entry.expect(digest)
 }
 
-/// Adds to the error of a damaged table which of its pages and keys are concerned.
+/// Adds to the error of a damaged table which of its pages and keys are damaged.
 pub(super) fn explain(
     medium: &Arc<dyn Medium>,
     name: &str,

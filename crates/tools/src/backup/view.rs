@@ -1,7 +1,7 @@
-//! A backup as the store it was: its files under the names that the store gave them.
+//! A backup as a medium with the store's files under their own names, so that code that reads a store, such
+//! as a check, reads a backup in place.
 //!
-//! So that whatever reads a store, a check above all, reads a backup in place. Nothing can be
-//! changed through it. The repository is locked by whoever made the view.
+//! It is read-only. The caller holds the repository's lock.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use media::{Access, Buf, Capabilities, File, Listing, Medium, Purpose, Queue, Sp
 
 use super::index::{Index, IndexEntry};
 
-/// See the module.
+/// The files of one backup, as a read-only medium.
 #[derive(Debug)]
 pub(super) struct View {
     repository: Arc<dyn Medium>,
-    /// What the store's files are, by their names.
+    /// The index entries by file name.
     files: BTreeMap<String, IndexEntry>,
 }
 
@@ -72,7 +72,7 @@ impl Medium for View {
             let len = listed.get(at)?.len + (entry.len - entry.bytes);
             Some(Listing { name: entry.name.clone(), len })
         };
-        // A file whose object is lost is not there.
+        // A file with a missing object is not listed.
         Ok(self.files.values().filter_map(listing).collect())
     }
 
@@ -97,7 +97,7 @@ impl Medium for View {
     }
 }
 
-/// A file that ends in zeros which are not stored.
+/// A file that ends in zeros that are not stored.
 #[derive(Debug)]
 struct Padded {
     file: Arc<dyn File>,
@@ -111,7 +111,7 @@ impl File for Padded {
     }
 
     fn size(&self) -> Result<u64> {
-        // Shorter by what is lost of the bytes.
+        // If stored bytes are missing, the file is shorter by those.
         Ok((self.file.size()? + (self.len - self.bytes)).min(self.len))
     }
 

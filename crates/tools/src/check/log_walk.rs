@@ -1,17 +1,19 @@
-//! The log: read as recovery would, and held against the manifest.
+//! The log walk of a check: reads the log as recovery would, and compares it with the manifest.
 
-use base::{Error, ErrorKind, KeyspaceId, Result};
+use base::{Error, ErrorKind, KeyspaceId, Problem, Result};
+use manifest::ManifestState;
 use wal::{LogEntry, segment_name};
 
-use super::{Problem, Walk};
-use manifest::ManifestState;
+use super::Walk;
 
 impl Walk<'_> {
+    /// Checks the log.
     pub(super) fn log(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let start = state.map(|state| state.log_start.clone()).unwrap_or_default();
-        let counts = |(lane, segment)| segment >= start.of(lane);
+        let is_needed = |(lane, segment)| segment >= start.of(lane);
         let listed = self.files.iter();
-        let listed = listed.filter(|file| wal::parse_segment_name(&file.name).is_some_and(counts));
+        let listed =
+            listed.filter(|file| wal::parse_segment_name(&file.name).is_some_and(is_needed));
         let segments: Vec<_> = listed.map(|file| (file.name.clone(), file.len)).collect();
         self.report.files += segments.len();
         self.report.log_segments = segments.len();
@@ -35,7 +37,7 @@ impl Walk<'_> {
             Err(error) if error.kind() == ErrorKind::Retry => return Err(error),
             Err(error) => {
                 let text = error.to_string();
-                // What it begins with may be missing.
+                // The first needed segment may be missing from the directory.
                 let begins = start.iter().map(|(lane, segment)| segment_name(lane, segment));
                 let mut names = begins.chain(segments.iter().map(|(name, _)| name.clone()));
                 let file = names.find(|name| text.contains(name.as_str()));
@@ -52,9 +54,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at each record of a segment. `damaged` says whether, in a log that is damaged, what
-    /// cannot be read here is damage of its own; where the log is whole, it is a tail that
-    /// recovery cuts off.
+    /// Reads each record of a segment. `damaged` is `None` in an intact log: unreadable bytes are then a tail
+    /// that recovery drops. In a damaged log it states whether unreadable bytes here are damage apart from
+    /// the one already reported.
     fn segment(
         &mut self,
         name: &str,
@@ -62,20 +64,20 @@ impl Walk<'_> {
         damaged: Option<bool>,
     ) -> Result<()> {
         let below = state.map_or(KeyspaceId(u32::MAX), |state| state.keyspaces_below);
-        let (mut records, mut stranger, mut unread) = (0, None, None);
+        let (mut records, mut unknown, mut unread) = (0, None, None);
         let seen = wal::inspect(&**self.medium, name, &mut |entry| {
             match entry {
                 LogEntry::Batch { offset, keyspaces, .. } => {
                     records += 1;
-                    let unknown = keyspaces.into_iter().find(|keyspace| *keyspace >= below);
-                    stranger = stranger.or(unknown.map(|keyspace| (offset, keyspace)));
+                    let found = keyspaces.into_iter().find(|keyspace| *keyspace >= below);
+                    unknown = unknown.or(found.map(|keyspace| (offset, keyspace)));
                 }
                 LogEntry::End { unreadable, .. } => unread = unreadable,
                 LogEntry::Header(_) | LogEntry::Begin { .. } | LogEntry::Mark { .. } => {}
             }
             Ok(())
         });
-        if let Some((offset, keyspace)) = stranger {
+        if let Some((offset, keyspace)) = unknown {
             let error = Error::corrupt("keyspace of a log record")
                 .at(format_args!("offset {offset}"))
                 .expected(format_args!("below {below}, as the manifest knows"))
@@ -88,7 +90,7 @@ impl Walk<'_> {
             Ok(()) => unread,
         };
         if let Some(own) = damaged {
-            // Recovery stopped before it could count them.
+            // Recovery stopped before it counted them.
             self.report.log_records += records;
             if let Some(error) = unread.filter(|_| own) {
                 self.report.note(Problem::of(name, error));

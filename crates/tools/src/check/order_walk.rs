@@ -1,28 +1,28 @@
-//! Whether newer data lies above older (I4), as reads rely on: the tables of a run do not overlap, and
-//! of each key a run holds only what is newer than all that the runs below it hold.
+//! The order walk of a check: verifies that newer data lies above older data (I4), which reads rely on. The
+//! tables of a run do not overlap, and every version of a key in a run is newer than all versions of it in
+//! the runs below.
 //!
-//! Ranges of sequence numbers alone cannot tell: a merge of a slice puts new numbers into an old run,
-//! for the keys of its slice, and leaves older numbers of other keys in the runs above. So where a
-//! table may break the order, by its keys and its numbers, it is compared with the one below, key by
-//! key, range deletes included. Tables that were not merged by halves are never read for that.
+//! Ranges of sequence numbers alone do not prove the order: a merge of a slice puts new sequence numbers into
+//! an old run for the keys of its slice, and leaves older numbers of other keys in the runs above. So if a
+//! table may break the order, by its keys and sequence numbers, it is compared with the table below key by
+//! key, range deletes included. Tables that no partial merge touched are not read for that.
 //!
-//! Memory is two open tables and a block of each.
+//! Memory: two open tables and a block of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result, RunId, Seqno, StoreId};
+use base::{Error, KeyRange, Result, RunId, Seqno, StoreId};
+use manifest::{KeyspaceEntry, LivePiece, TableEntry};
 use media::{Buf, Purpose};
 use table::{Bounds, Pages, Span, Step, Table, TableCursor, file_name, reread, verify_page};
+use tree::StoreDictionaries;
 
 use super::Walk;
 use super::table_walk::Owner;
-use base::KeyRange;
-use manifest::{KeyspaceEntry, LivePiece, TableEntry};
-use tree::StoreDictionaries;
 
-/// The pieces of a run by key, with their tables.
+/// The pieces of a run in key order, with their tables.
 type Pieces<'a> = Vec<(&'a LivePiece, &'a TableEntry)>;
 
 impl Walk<'_> {
@@ -44,7 +44,7 @@ impl Walk<'_> {
                     if open.is_none() {
                         open = self.open(store, upper.1, dictionaries)?;
                     }
-                    // Whatever cannot be read is told as such, by whoever reads all of it.
+                    // Damage is skipped here: the table walk reports it.
                     let Some(above) = &open else { break };
                     let Some(below) = self.open(store, lower, dictionaries)? else { continue };
                     match misplaced(above, &below, &range) {
@@ -64,7 +64,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Opens a table; none where it is damaged or missing.
+    /// Opens a table; `None` if it is damaged or missing.
     fn open(
         &self,
         store: StoreId,
@@ -98,7 +98,7 @@ fn runs(keyspace: &KeyspaceEntry) -> BTreeMap<RunId, Pieces<'_>> {
     runs
 }
 
-/// Tables of one run that overlap.
+/// Tables that overlap the table before them in their run.
 fn overlaps<'a>(runs: &BTreeMap<RunId, Pieces<'a>>) -> Vec<(&'a TableEntry, Error)> {
     let pairs = runs.values().flat_map(|pieces| pieces.iter().zip(pieces.iter().skip(1)));
     let bad = pairs.filter(|((left, _), (right, _))| left.range.overlaps(&right.range));
@@ -109,8 +109,8 @@ fn overlaps<'a>(runs: &BTreeMap<RunId, Pieces<'a>>) -> Vec<(&'a TableEntry, Erro
     .collect()
 }
 
-/// The tables in runs below `run` that may hold something newer than `upper` does, for keys of both,
-/// with the range of these keys.
+/// The tables in runs below `run` that may hold a newer version than `upper` of a key of both, each with the
+/// range of their common keys.
 fn suspects<'a>(
     runs: &BTreeMap<RunId, Pieces<'a>>,
     run: RunId,
@@ -127,9 +127,9 @@ fn suspects<'a>(
     })
 }
 
-/// The first key in `range` of which `below` holds something newer than what `above` holds of it. The
-/// same number in both is the same version: a repair leaves such tables, where it does not know what
-/// was cut off them.
+/// The first key in `range` of which `below` has a newer version than the oldest in `above`. Equal sequence
+/// numbers are the same version: a repair leaves such tables if it does not know which keys were cut out of
+/// them.
 fn misplaced(
     above: &Arc<Table>,
     below: &Arc<Table>,
@@ -166,10 +166,11 @@ fn misplaced(
 struct Side {
     cursor: TableCursor,
     started: bool,
+    /// The current key; `None` at the end.
     at: Option<Versions>,
 }
 
-/// The versions of a key.
+/// The sequence numbers of a key's versions.
 struct Versions {
     key: Vec<u8>,
     oldest: Seqno,
@@ -182,14 +183,14 @@ impl Side {
         Self { cursor, started: false, at: None }
     }
 
-    /// Goes to the next key.
+    /// Advances to the next key.
     fn next(&mut self) -> Result<()> {
         if !self.started {
             self.started = true;
             self.cursor.seek_first();
             self.arrive()?;
         }
-        // The memory of the key before is used again.
+        // The buffer of the previous key is reused.
         let mut key = self.at.take().map(|before| before.key).unwrap_or_default();
         let Some(newest) = self.cursor.trailer() else { return Ok(()) };
         key.clear();
@@ -208,9 +209,13 @@ impl Side {
         self.at.as_ref().is_some_and(|at| at.key == key)
     }
 
-    /// The oldest and the newest number of what the table says of `key`, by versions or range deletes;
-    /// none where it says nothing. No key between that it is at and the one before has versions.
+    /// The oldest and newest sequence number of the table's versions and range deletes of `key`; `None` if it
+    /// has none. `key` must not lie behind the current key.
     fn numbers(&self, key: &[u8]) -> Option<(Seqno, Seqno)> {
+        debug_assert!(
+            self.at.as_ref().is_none_or(|at| at.key.as_slice() >= key),
+            "keys are compared before a side passes them"
+        );
         let versions = self.at.as_ref().filter(|at| at.key == key);
         let versions = versions.map(|at| (at.oldest, at.newest));
         let deletes = self.cursor.table().range_deletes().fragment_at(key);
@@ -221,7 +226,7 @@ impl Side {
         }
     }
 
-    /// Lets the cursor do what it set out to.
+    /// Steps the cursor until it has reached its position, reading the pages that it asks for.
     fn arrive(&mut self) -> Result<()> {
         let mut supplied = None;
         while let Step::Need(span) = self.cursor.step(supplied.take())? {
@@ -232,7 +237,7 @@ impl Side {
     }
 }
 
-/// The pages of `span`, verified (I8).
+/// Reads the pages of `span` and verifies them (I8).
 fn pages(table: &Table, span: Span) -> Result<Pages> {
     let at = u64::from(span.first) * PAGE_BYTES as u64;
     let (buf, read) = table.file().read(at, Buf::pages(span.pages as usize), Purpose::Scrub);

@@ -1,21 +1,21 @@
-//! What a check came to.
+//! The report of a check.
 
 use base::{Problem, StoreId};
 
-/// Problems listed; further ones are counted.
+/// Most problems that are listed; further ones are only counted.
 const LISTED_MAX: usize = 10_000;
 
-/// What [`check()`](crate::check()) found.
+/// Result of [`check()`](crate::check()).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The store; `None` where its manifest is lost.
+    /// The store; `None` if its manifest is lost.
     pub store: Option<StoreId>,
-    /// Keyspaces there are.
+    /// Number of keyspaces.
     pub keyspaces: usize,
-    /// Files read: manifests, dictionaries, tables, value files, log segments.
+    /// Files read: manifests, dictionaries, tables, value files and log segments.
     pub files: usize,
-    /// Their lengths together, bytes.
+    /// Sum of their lengths, bytes.
     pub bytes: u64,
     /// Dictionaries among them.
     pub dictionaries: usize,
@@ -23,35 +23,37 @@ pub struct CheckReport {
     pub tables: usize,
     /// Pages of tables and value files.
     pub pages: u64,
-    /// Versions of keys in tables.
+    /// Entries in tables.
     pub entries: u64,
-    /// Long values, which lie apart from their keys in value files.
+    /// Separated values in value files.
     pub values: u64,
     /// Log segments.
     pub log_segments: usize,
     /// Write batches in the log.
     pub log_records: u64,
-    /// Where the log's tail ends before its last byte, as after a power cut: writes that were
-    /// never acknowledged as synced. No damage.
+    /// Position of a torn tail of the log, as after a power cut: the writes behind it were never acknowledged
+    /// as synced. Not damage.
     pub log_torn: Option<String>,
-    /// Damaged copies of manifest records whose twin is good: opening the store repairs them.
+    /// Damaged copies of manifest records whose twin is intact. Opening the store repairs them.
     pub manifest_repairs: usize,
-    /// Files that nothing names: leftovers, which opening removes, or not the store's. No damage.
+    /// Files that nothing names: orphans, which opening removes, or files that are not the store's. Not
+    /// damage.
     pub unowned: Vec<String>,
-    /// How many problems there are.
+    /// Number of problems.
     pub damages: u64,
-    /// The problems, the first ten thousand.
+    /// The first ten thousand problems.
     pub problems: Vec<Problem>,
 }
 
 impl CheckReport {
-    /// True where nothing is damaged or missing.
+    /// True if nothing is damaged or missing.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.damages == 0
     }
 
-    pub fn note(&mut self, problem: Problem) {
+    /// Adds a problem.
+    pub(crate) fn note(&mut self, problem: Problem) {
         self.damages += 1;
         if self.problems.len() < LISTED_MAX {
             self.problems.push(problem);

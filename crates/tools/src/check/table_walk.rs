@@ -1,20 +1,20 @@
-//! The tables and their dictionaries: those that the manifest names, or where that is lost, all
-//! there are.
+//! The table walk of a check: tables and dictionaries that the manifest names, or all that exist if the
+//! manifest is lost.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{DictionaryId, Error, Result, Seqno, StoreId, TableId};
+use base::{DictionaryId, Error, Problem, Result, Seqno, StoreId, TableId};
+use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 use media::Listing;
 use table::{
     Damage, Dictionaries, Dictionary, Fact, Properties, Table, describe, file_name, parse_file_name,
 };
-
-use super::{Problem, Walk};
-use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 use tree::StoreDictionaries;
 
-/// Whose table it is, as far as the manifest tells.
+use super::Walk;
+
+/// The keyspace and manifest entry of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub(super) keyspace: &'a str,
@@ -29,6 +29,7 @@ impl Owner<'_> {
 }
 
 impl Walk<'_> {
+    /// Checks the tables and dictionaries.
     pub(super) fn tables(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.tables_without_manifest();
@@ -55,7 +56,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The file called `name`; a medium lists files by name.
+    /// The listing of the file `name`. The listings are sorted by name.
     pub(super) fn listed(&self, name: &str) -> Option<&Listing> {
         let at = self.files.binary_search_by(|file| file.name.as_str().cmp(name));
         at.ok().and_then(|at| self.files.get(at))
@@ -70,7 +71,7 @@ impl Walk<'_> {
         Arc::new(StoreDictionaries::new(medium, store, self.account.clone()))
     }
 
-    /// Reads a dictionary that `keyspace` uses. Where it is lost, so are the blocks that name it.
+    /// Checks a dictionary that `keyspace` uses. Without it, the blocks that name it are lost.
     fn dictionary(
         &mut self,
         dictionaries: &dyn Dictionaries,
@@ -121,7 +122,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Checks one table, which is there.
+    /// Checks one table, whose file exists.
     fn table(
         &mut self,
         store: StoreId,
@@ -170,18 +171,18 @@ impl Walk<'_> {
     }
 }
 
-/// Where a table says something else of itself than the manifest does.
+/// Differences between a table's properties and its manifest entry.
 fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
     let mut errors = Vec::new();
-    let mut compare = |what: &'static str, expected: String, got: String| {
+    let mut compare = |property: &'static str, expected: String, got: String| {
         if expected != got {
-            errors.push(Error::corrupt(what).expected(expected).got(got));
+            errors.push(Error::corrupt(property).expected(expected).got(got));
         }
     };
     let range = |min: Seqno, max: Seqno| format!("{min}..={max}");
     let number = |number: u64| number.to_string();
     compare("entries of a table", number(entry.entries), number(properties.entries));
-    // What is read as of one number is stored without any.
+    // The entries of an ingested table are stored without sequence numbers.
     let numbers = entry.seqno.map_or((entry.seqno_min, entry.seqno_max), |_| Default::default());
     compare(
         "sequence numbers of a table",
@@ -194,7 +195,7 @@ fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
     errors
 }
 
-/// The tables of `keyspace` that hold what the manifest calls unflushed.
+/// The tables of `keyspace` with writes at or above the flushed bound.
 fn unflushed(keyspace: &KeyspaceEntry) -> impl Iterator<Item = (&TableEntry, Error)> {
     let tables = keyspace.tables.values().map(|table| &*table.entry);
     let bad = tables.filter(|entry| {

@@ -1,13 +1,15 @@
-//! The value files: those that the manifest names, or where that is lost, all there are.
+//! The value file walk of a check: value files that the manifest names, or all that exist if the manifest is
+//! lost.
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result, StoreId, TableId};
+use base::{Error, Problem, Result, StoreId, TableId};
+use manifest::{LiveValues, ManifestState};
 use table::{ValueDamage, Values, ValuesFooter, parse_values_file_name, values_file_name};
 
-use super::{Problem, Walk};
-use manifest::{LiveValues, ManifestState};
+use super::Walk;
 
 impl Walk<'_> {
+    /// Checks the value files.
     pub(super) fn values(&mut self, state: Option<&ManifestState>) -> Result<()> {
         let (Some(state), Some(store)) = (state, self.report.store) else {
             return self.values_without_manifest();
@@ -42,6 +44,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Adds a problem of a value file; `damage`: first page, number of pages, and key.
     fn note_values(
         &mut self,
         keyspace: Option<&str>,
@@ -58,7 +61,7 @@ impl Walk<'_> {
         self.report.note(problem);
     }
 
-    /// Checks one value file, which is there.
+    /// Checks one value file, which exists.
     fn value_file(
         &mut self,
         store: StoreId,
@@ -72,7 +75,8 @@ impl Walk<'_> {
         let digest = expected.map(|footer| footer.digest);
         let medium = &**self.medium;
         let opened = match expected {
-            // A damaged footer is found with the other pages.
+            // The manifest entry stands in for the footer, so that a damaged footer is reported with the
+            // other pages.
             Some(known) => Values::open_known(medium, known, &self.account),
             None => Values::open(medium, store, id, None, &self.account),
         };

@@ -1,17 +1,18 @@
-//! Repairing a store that is not open: whatever can still be read is made a store again, and what
-//! cannot is named.
+//! Repair of a closed store: makes a store of everything that can still be read, and reports the rest.
 //!
-//! The manifest comes first; where it is lost it is made anew from what the tables say of
-//! themselves (`rebuild`), and written before anything else is changed. Every table is read. One that is
-//! damaged is salvaged: every block that verifies (I8) goes to a new table, which takes its place in the tree
-//! with one manifest record for all of them; the original is kept under another name. Then every value file
-//! is read: what is left of a damaged one is copied, and the tables that point into it are written anew
-//! without what is lost (`values`). Last comes the log: what can be read before and behind its damage goes to
-//! tables, and what cannot is told by place and sequence numbers.
+//! The manifest comes first. If it is lost, it is rebuilt from what the tables state about themselves
+//! (`rebuild`), and written before anything else changes. Then every table is read. A damaged one is
+//! salvaged: every block that verifies (I8) goes to a new table, which replaces the old one in the tree (one
+//! manifest record for all of them); the original is kept under another name. Then every value file is read:
+//! the intact values of a damaged one are copied to a new file, and the tables that point into it are
+//! rewritten without the lost values (`values`). The log comes last: records before and behind its damage go
+//! to tables, and lost records are reported by place and sequence numbers.
 //!
-//! Nothing is deleted, and up to the manifest's record nothing is changed that a failure does not
-//! take back. A crash in between leaves originals under their other names: the next repair takes
-//! them back first. A repair of a whole store changes nothing.
+//! Nothing is deleted, and until the manifest is written nothing is changed that a failure does not undo. A
+//! crash in between leaves originals under their other names; the next repair renames them back first. A
+//! repair of an intact store changes nothing.
+//!
+//! Threads: the caller's, one, and the executor's while the repaired store is opened once to recover the log.
 
 mod changes;
 mod rebuild;
@@ -21,31 +22,30 @@ mod values;
 
 use std::sync::Arc;
 
-use base::{Account, Codec, Error, ErrorKind, Result, Seqno, StoreId, TableId};
+use base::{Account, Codec, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
+use compact::Operators;
+use engine::{LostRecords, Resources, Settings, missing_log};
+use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Dictionary, file_name};
-
-use crate::check::{is_ours, no_store};
-use compact::Operators;
-use engine::LostRecords;
-use engine::{Resources, Settings, missing_log};
-use manifest::{self, LiveTable, Manifest, ManifestState};
 use tree::StoreDictionaries;
 
-use changes::{Changes, take_back};
-use rebuild::{highest, rebuild};
-pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
-use tables::{Fate, Shop};
+use crate::check::{is_ours, no_store};
 
-/// How to repair.
+use changes::{Changes, undo_interrupted};
+use rebuild::{rebuild, table_ids_end};
+pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
+use tables::{Salvager, Verdict};
+
+/// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairOptions {
-    /// Only say what would be done.
+    /// Change nothing; report the changes that a repair would make.
     pub dry_run: bool,
 }
 
-/// Repairs the store on `medium`, which must not be open. `progress` is told the bytes of tables and
-/// value files done and their total.
+/// Repairs the store on `medium`, which must not be open. `progress` gets the bytes of tables and
+/// value files done, and their total.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -62,8 +62,8 @@ pub struct RepairOptions {
 /// ```
 ///
 /// # Errors
-/// `Invalid` where no store is here, a newer version wrote it, or it is open; `Retry` where memory
-/// is short, `NoSpace` where there is no room for what is salvaged: the store then is as it was.
+/// `Invalid` if there is no store, a newer version wrote it, or it is open; `Retry` without memory; `NoSpace`
+/// without space for the salvaged data. After an error the store is as it was before.
 pub fn repair(
     medium: &Arc<dyn Medium>,
     options: RepairOptions,
@@ -96,7 +96,8 @@ pub fn repair(
     Ok(repair.report)
 }
 
-/// Opens the store once, so that what can be read of its log goes to tables, and the log begins anew.
+/// Opens the store once: recovery puts the readable records of the log into memtables, which are flushed, and
+/// a new log begins.
 fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
     let mut settings = Settings::default();
     settings.scrub_rate = 0;
@@ -105,12 +106,13 @@ fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
     let (operators, events) = (Operators::builtin(), Arc::default());
     let store = engine::open(Arc::clone(medium), resources, settings, operators, events, None)?;
     if let Some(log) = &mut report.log {
-        // A device that reads less by now has lost more.
+        // The device may have lost more since the log was read.
         log.lost.clone_from(&store.recovery.log_lost);
     }
     store.flush(&store.trees.all())
 }
 
+/// A repair in progress.
 struct Repair<'a> {
     medium: &'a Arc<dyn Medium>,
     dry_run: bool,
@@ -118,101 +120,115 @@ struct Repair<'a> {
     report: RepairReport,
 }
 
-/// What a manifest says, or what stands in for it.
+/// The state that a manifest holds, or the rebuilt state in its place.
 struct FoundManifest {
     store: StoreId,
     state: ManifestState,
-    /// The number of the highest manifest there is.
+    /// The highest number that a manifest has.
     number: u64,
 }
 
 impl Repair<'_> {
-    /// Repairs manifest, tables and dictionaries; whether the log needs repair.
+    /// Repairs manifest, tables, value files and dictionaries. Returns whether the log needs repair.
     fn files(&mut self, changes: &mut Changes, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
-        let mut found = match manifest::recover(&**self.medium, false) {
-            Ok(Ok(found)) => {
-                FoundManifest { store: found.store, state: found.state, number: found.number }
-            }
-            Ok(Err(number)) => {
-                let none = Error::corrupt("store").expected("a manifest").got("none");
-                self.rebuilt(none, number)?
-            }
-            Err(error) if error.kind() == ErrorKind::Corrupt => self.rebuilt(error, 0)?,
-            Err(error) => return Err(error),
-        };
-        self.report.store = Some(found.store);
-        // One that was cut off may have left files that no manifest names.
-        found.state.tables_below = found.state.tables_below.max(highest(&self.medium.list()?));
-        if !self.dry_run {
-            let points_into = |id: TableId| {
-                let keyspaces = found.state.keyspaces.values();
-                let mut tables = keyspaces.flat_map(|keyspace| keyspace.tables.values());
-                tables.any(|live| live.entry.points_into(id))
-            };
-            take_back(&**self.medium, |id| found.state.has_table(id) || points_into(id))?;
-        }
-        let read = found.state.clone();
-        rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
-        let before = match self.report.manifest.is_some() && !self.dry_run {
-            true => self.begin_anew(&mut found, changes)?,
-            false => read,
-        };
-        let files = found.state.keyspaces.values().flat_map(|keyspace| {
-            let tables = keyspace.tables.values().map(|live| live.entry.file_bytes);
-            tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
-        });
-        let total = files.sum();
+        let mut found = self.manifest()?;
+        let before = self.prepare(&mut found, changes)?;
+        let total = bytes_of(&found.state);
         let progress = &mut |done| progress(done, total);
-        let dictionaries: Arc<dyn Dictionaries> = Arc::new(StoreDictionaries::new(
-            Arc::clone(self.medium),
-            found.store,
-            self.account.clone(),
-        ));
-        let shop = Shop {
-            medium: Arc::clone(self.medium),
-            store: found.store,
-            dictionaries,
-            account: self.account.clone(),
-        };
-        let mut replaced = self.tables(&shop, &mut found.state, changes, progress)?;
-        replaced.extend(self.values(&shop, &mut found.state, changes, progress)?);
-        let lost = self.dictionaries(&shop, &mut found.state)?;
+        let (medium, account) = (Arc::clone(self.medium), self.account.clone());
+        let dictionaries =
+            StoreDictionaries::new(Arc::clone(&medium), found.store, account.clone());
+        let dictionaries = Arc::new(dictionaries) as Arc<dyn Dictionaries>;
+        let salvager = Salvager { medium, store: found.store, dictionaries, account };
+        let mut damaged = self.tables(&salvager, &mut found.state, changes, progress)?;
+        damaged.extend(self.values(&salvager, &mut found.state, changes, progress)?);
+        damaged.extend(self.dictionaries(&salvager, &mut found.state)?);
         rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
         let log = self.log(&found)?;
         if self.dry_run {
             return Ok(log);
         }
-        if log || found.state != before {
-            self.still_reads()?;
+        let is_changed = found.state != before;
+        if log || is_changed {
+            self.check_device()?;
         }
         if log {
-            // Opening the store will change them.
-            for file in self.medium.list()? {
-                if wal::parse_segment_name(&file.name).is_some() {
-                    changes.copy_aside(&file.name)?;
-                }
-            }
-            self.medium.sync_names(&[])?;
+            self.keep_log(changes)?;
         }
-        if found.state != before {
-            for name in replaced.into_iter().chain(lost) {
-                self.put_aside(&name, changes)?;
+        if is_changed {
+            for name in damaged {
+                self.keep(&name, changes)?;
             }
             self.install(found)?;
         }
         Ok(log)
     }
 
-    /// Has a new manifest say what was found without one, so that a repair that is cut off from here on
-    /// leaves a store that has one: the next repair then knows which tables count, and which were being
-    /// made. What the manifest says.
-    fn begin_anew(
+    /// Reads the manifest in force, or rebuilds it.
+    fn manifest(&mut self) -> Result<FoundManifest> {
+        match manifest::recover(&**self.medium, false) {
+            Ok(Ok(found)) => {
+                Ok(FoundManifest { store: found.store, state: found.state, number: found.number })
+            }
+            Ok(Err(number)) => {
+                let none = Error::corrupt("store").expected("a manifest").got("none");
+                self.rebuilt(none, number)
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => self.rebuilt(error, 0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Undoes an interrupted repair, and writes a manifest if it was rebuilt. Returns the state that the
+    /// manifest on the medium holds.
+    fn prepare(
+        &mut self,
+        found: &mut FoundManifest,
+        changes: &mut Changes,
+    ) -> Result<ManifestState> {
+        self.report.store = Some(found.store);
+        // An interrupted repair may have left files that no manifest names; their ids are used.
+        // Tables may point into a value file that is lost, and so not listed; its id is used too.
+        let tables = found.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let pointed = tables.flat_map(|live| &live.entry.values).map(|(file, _)| after_id(*file));
+        let below = pointed.fold(table_ids_end(&self.medium.list()?), TableId::max);
+        found.state.tables_below = found.state.tables_below.max(below);
+        if !self.dry_run {
+            let points_into = |id: TableId| {
+                let keyspaces = found.state.keyspaces.values();
+                let mut tables = keyspaces.flat_map(|keyspace| keyspace.tables.values());
+                tables.any(|live| live.entry.points_into(id))
+            };
+            undo_interrupted(&**self.medium, |id| found.state.has_table(id) || points_into(id))?;
+        }
+        let read = found.state.clone();
+        rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
+        match self.report.manifest.is_some() && !self.dry_run {
+            true => self.write_rebuilt(found, changes),
+            false => Ok(read),
+        }
+    }
+
+    /// Keeps copies of the log's segments, which opening the store will change.
+    fn keep_log(&self, changes: &mut Changes) -> Result<()> {
+        for file in self.medium.list()? {
+            if wal::parse_segment_name(&file.name).is_some() {
+                changes.keep_copy(&file.name)?;
+            }
+        }
+        self.medium.sync_names(&[])
+    }
+
+    /// Writes the rebuilt state to a new manifest, so that a repair interrupted from here on leaves a store
+    /// that has one: the next repair then knows which tables are valid, and which ones were being written.
+    /// Returns the state.
+    fn write_rebuilt(
         &self,
         found: &mut FoundManifest,
         changes: &mut Changes,
     ) -> Result<ManifestState> {
         for table in self.report.repaired.iter().filter(|table| table.keyspace.is_none()) {
-            self.put_aside(&table.file, changes)?;
+            self.keep(&table.file, changes)?;
         }
         for file in self.medium.list()? {
             if manifest::is_file_name(&file.name) {
@@ -220,27 +236,30 @@ impl Repair<'_> {
             }
         }
         let state = found.state.clone();
-        changes.made(manifest::file_name(found.number.saturating_add(1)));
+        changes.add_created(manifest::file_name(found.number.saturating_add(1)));
         self.install(FoundManifest { state: state.clone(), ..*found })?;
         found.number += 1;
         Ok(state)
     }
 
-    /// Fails where the manifest cannot be read any more, which it could be when the repair began, or was
-    /// made since: then what else could not be read is no damage. The device fails, and nothing is
-    /// given up for that.
-    fn still_reads(&self) -> Result<()> {
+    /// Reads the manifest once more. If it cannot be read any more, the device fails, and what else could not
+    /// be read may not be damaged: nothing is given up for that.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    fn check_device(&self) -> Result<()> {
         manifest::recover(&**self.medium, false).map(drop)
     }
 
-    fn put_aside(&self, name: &str, changes: &mut Changes) -> Result<()> {
-        // What is missing cannot be kept.
+    /// Keeps the damaged file `name` under another name, if it exists.
+    fn keep(&self, name: &str, changes: &mut Changes) -> Result<()> {
         if self.medium.list()?.iter().any(|file| file.name == name) {
-            changes.put_aside(name)?;
+            changes.keep_renamed(name)?;
         }
         Ok(())
     }
 
+    /// Rebuilds the manifest, which could not be read because of `why`.
     fn rebuilt(&mut self, why: Error, number: u64) -> Result<FoundManifest> {
         let mut found = rebuild(self.medium, &self.account, &mut self.report)?;
         found.number = found.number.max(number);
@@ -248,11 +267,10 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// Examines every table, and puts what is left in the place of those that are damaged; the
-    /// files of those.
+    /// Examines every table, and replaces the damaged ones. Returns the file names of those.
     fn tables(
         &mut self,
-        shop: &Shop,
+        salvager: &Salvager,
         state: &mut ManifestState,
         changes: &mut Changes,
         progress: &mut dyn FnMut(u64),
@@ -262,66 +280,74 @@ impl Repair<'_> {
             let keyspace = Arc::make_mut(keyspace);
             for live in keyspace.tables.values().cloned().collect::<Vec<_>>() {
                 let table = live.entry.id;
-                let error = shop.examine(&live.entry)?;
+                let error = salvager.examine(&live.entry)?;
                 self.report.tables += 1;
                 self.report.bytes += live.entry.file_bytes;
                 progress(self.report.bytes);
-                let Some(error) = error else {
-                    if live.damaged {
-                        let whole = LiveTable { damaged: false, ..LiveTable::clone(&live) };
-                        keyspace.tables.insert(table, Arc::new(whole));
-                    }
-                    continue;
-                };
-                let file = file_name(table);
-                let new = next_id(&mut state.tables_below);
-                let write = (!self.dry_run).then_some(new);
-                changes.made(file_name(new));
-                let is_there = self.medium.list()?.iter().any(|listed| listed.name == file);
-                let remains = match is_there {
-                    true => Some(shop.salvage(
-                        &live.entry,
-                        *id,
-                        Codec::Lz4,
-                        write,
-                        &mut |_, _, _| Ok(Fate::Keep),
-                    )?),
-                    false => None,
-                };
-                keyspace.tables.remove(&table);
-                let replacement = remains.as_ref().and_then(|it| it.replacement(&live));
-                let new_file = replacement.as_ref().map(|it| file_name(it.entry.id));
-                let name = keyspace.name.clone();
-                match &remains {
-                    Some(remains) => self.report.lost.extend(remains.lost_of(&live, &name)),
-                    None => self.report.lost.extend(live.pieces.iter().map(|piece| LostRange {
-                        file: file.clone(),
-                        pages: None,
-                        keyspace: Some(name.clone()),
-                        keys: Some(piece.range.shown()),
-                        what: Lost::Versions,
-                    })),
+                if let Some(error) = error {
+                    let new = next_id(&mut state.tables_below);
+                    changes.add_created(file_name(new));
+                    self.replace_table(salvager, *id, keyspace, &live, error, new)?;
+                    damaged.push(file_name(table));
+                } else if live.damaged {
+                    let intact = LiveTable { damaged: false, ..LiveTable::clone(&live) };
+                    keyspace.tables.insert(table, Arc::new(intact));
                 }
-                if let Some(replacement) = replacement {
-                    keyspace.tables.insert(replacement.entry.id, Arc::new(replacement));
-                }
-                let versions = remains.map_or(0, |remains| remains.versions);
-                let keyspace = Some(name);
-                let repaired =
-                    RepairedFile { file: file.clone(), keyspace, error, new_file, versions };
-                self.report.repaired.push(repaired);
-                damaged.push(file);
             }
         }
         Ok(damaged)
     }
 
-    /// Forgets dictionaries that cannot be read; their files.
-    fn dictionaries(&mut self, shop: &Shop, state: &mut ManifestState) -> Result<Vec<String>> {
+    /// Salvages the table `live`, damaged as `error` says, to the table `new`, and reports both.
+    fn replace_table(
+        &mut self,
+        salvager: &Salvager,
+        id: KeyspaceId,
+        keyspace: &mut KeyspaceEntry,
+        live: &LiveTable,
+        error: Error,
+        new: TableId,
+    ) -> Result<()> {
+        let file = file_name(live.entry.id);
+        let write = (!self.dry_run).then_some(new);
+        let keep_all = &mut |_: &[u8], _, _: &[u8]| Ok(Verdict::Keep);
+        let remains = match self.medium.list()?.iter().any(|listed| listed.name == file) {
+            true => Some(salvager.salvage(&live.entry, id, Codec::Lz4, write, keep_all)?),
+            false => None,
+        };
+        keyspace.tables.remove(&live.entry.id);
+        let replacement = remains.as_ref().and_then(|remains| remains.replacement(live));
+        let new_file = replacement.as_ref().map(|it| file_name(it.entry.id));
+        let name = keyspace.name.clone();
+        match &remains {
+            Some(remains) => self.report.lost.extend(remains.lost_of(live, &name)),
+            None => self.report.lost.extend(live.pieces.iter().map(|piece| LostRange {
+                file: file.clone(),
+                pages: None,
+                keyspace: Some(name.clone()),
+                keys: Some(piece.range.shown()),
+                what: Lost::Versions,
+            })),
+        }
+        if let Some(replacement) = replacement {
+            keyspace.tables.insert(replacement.entry.id, Arc::new(replacement));
+        }
+        let versions = remains.map_or(0, |remains| remains.versions);
+        let keyspace = Some(name);
+        self.report.repaired.push(RepairedFile { file, keyspace, error, new_file, versions });
+        Ok(())
+    }
+
+    /// Removes dictionaries that cannot be read from their keyspaces. Returns their file names.
+    fn dictionaries(
+        &mut self,
+        salvager: &Salvager,
+        state: &mut ManifestState,
+    ) -> Result<Vec<String>> {
         let mut lost = Vec::new();
         for keyspace in state.keyspaces.values_mut() {
             for id in keyspace.dictionaries.clone() {
-                match shop.dictionaries.get(id) {
+                match salvager.dictionaries.get(id) {
                     Ok(_) => {}
                     Err(error) if error.is_retryable() => return Err(error),
                     Err(_) => {
@@ -335,7 +361,7 @@ impl Repair<'_> {
         Ok(lost)
     }
 
-    /// Whether the log is damaged, is missing, or ends before what tables hold.
+    /// Whether the log is damaged, missing, or ends before the newest write in a table. Reports why.
     fn log(&mut self, found: &FoundManifest) -> Result<bool> {
         let ManifestState { log_start: start, .. } = &found.state;
         let read =
@@ -363,9 +389,15 @@ impl Repair<'_> {
         Ok(true)
     }
 
-    /// Writes a manifest of what there is now, after the new tables are durable (I3).
+    /// Writes a manifest with the present state; its new tables are durable (I3).
     fn install(&self, found: FoundManifest) -> Result<()> {
         let FoundManifest { store, state, number } = found;
+        let mut entries = state.keyspaces.values();
+        let is_reserved = entries.all(|keyspace| {
+            let mut ids = keyspace.tables.keys().chain(keyspace.values.keys());
+            ids.all(|id| *id < state.tables_below)
+        });
+        base::invariant!(is_reserved, "a repaired manifest names no file with a free id");
         self.medium.sync_names(&[])?;
         let number = number
             .checked_add(1)
@@ -373,14 +405,28 @@ impl Repair<'_> {
         let started =
             Manifest::start(Arc::clone(self.medium), store, state.clone(), number).map(drop);
         started.or_else(|error| match manifest::recover(&**self.medium, false) {
-            // It failed after it was there: what it names must stay.
+            // It failed after the new manifest existed, so the files that it names must stay.
             Ok(Ok(found)) if found.state == state => Ok(()),
             _ => Err(error),
         })
     }
 }
 
-/// An id that no table or value file had.
+/// Bytes of the tables and value files of `state`.
+fn bytes_of(state: &ManifestState) -> u64 {
+    let files = state.keyspaces.values().flat_map(|keyspace| {
+        let tables = keyspace.tables.values().map(|live| live.entry.file_bytes);
+        tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
+    });
+    files.sum()
+}
+
+/// The lowest id after `id`.
+const fn after_id(id: TableId) -> TableId {
+    TableId(id.0.saturating_add(1))
+}
+
+/// Returns an id that no table or value file had.
 fn next_id(below: &mut TableId) -> TableId {
     let id = *below;
     *below = TableId(id.0 + 1);

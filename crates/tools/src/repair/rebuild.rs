@@ -1,28 +1,28 @@
-//! A manifest made anew: from what is left of the old ones, and what each table says of itself.
+//! Rebuild: a new manifest from what is left of the old ones, and from what each table states about itself.
 //!
-//! Tables say their keyspace, their keys and their sequence numbers, and those put them in order of
-//! age. They do not say which of their keys a merge has moved to other tables since: what the old
-//! manifest still says of that is used; otherwise what was deleted may be back in a keyspace that was
-//! merged, and the report says so. Keyspaces whose names are lost are called `recovered-<id>`.
+//! Tables state their keyspace, their keys and their sequence numbers, and the sequence numbers give their
+//! order by age. They do not state which of their keys a merge has moved to other tables since: what the old
+//! manifest still states about that is used. Without it, deleted entries may reappear in a keyspace that was
+//! merged, and the report says so. Keyspaces with a lost name are called `recovered-<id>`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
-use media::{Listing, Medium};
-use table::{
-    Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
-};
-
-use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
-use base::KeyRange;
+use base::{Account, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId, TableId};
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
     range_of, salvage_state,
 };
+use media::{Listing, Medium};
+use table::{
+    Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
+};
 use tree::StoreDictionaries;
 
-/// What can be said of the store without its manifest.
+use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
+
+/// Rebuilds the state of a store without its manifest. Damaged tables that no keyspace is known for are
+/// reported.
 pub(super) fn rebuild(
     medium: &Arc<dyn Medium>,
     account: &Account,
@@ -32,7 +32,7 @@ pub(super) fn rebuild(
     let store = store_of(&**medium, &files, account)?;
     let (number, old) = salvage_state(&**medium, store)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
-    let mut state = ManifestState { tables_below: highest(&files), ..old.clone() };
+    let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
     for keyspace in state.keyspaces.values_mut() {
         Arc::make_mut(keyspace).tables.clear();
@@ -60,15 +60,15 @@ pub(super) fn rebuild(
     for (id, error) in unreadable {
         let owner = old.keyspaces.iter().find(|(_, keyspace)| keyspace.tables.contains_key(&id));
         match owner.and_then(|(keyspace, entry)| Some((keyspace, entry.tables.get(&id)?))) {
-            // Salvaged as any damaged table.
+            // The table is salvaged later, like any damaged table.
             Some((keyspace, live)) => {
                 place(keyspace_entry(&mut state, *keyspace), (**live).clone())
             }
-            None => nobodys(id, error, report),
+            None => report_unowned(id, error, report),
         }
     }
-    // A table that merges had replaced would have been named by the lost part of the manifest, as would the
-    // place of one that was ingested.
+    // The lost part of the manifest would have stated which tables a merge had replaced, and the place of an
+    // ingested table. So the keyspaces of such tables are reported as uncertain.
     merged.sort();
     merged.dedup();
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
@@ -84,12 +84,12 @@ struct Intact {
     digest: u64,
 }
 
-/// The store whose files these are: the one that most tables, or log segments, name.
+/// The store that the files belong to: the one that most tables and log segments name.
 fn store_of(medium: &dyn Medium, files: &[Listing], account: &Account) -> Result<StoreId> {
     let mut votes: BTreeMap<u128, usize> = BTreeMap::new();
     for file in files {
         let mut seen = None;
-        // What cannot be read has no vote.
+        // Files that cannot be read are not counted.
         if parse_file_name(&file.name).is_some() {
             let _ = describe(medium, &file.name, account, false, &mut |fact| {
                 if let Fact::Footer(footer) = fact {
@@ -113,6 +113,7 @@ fn store_of(medium: &dyn Medium, files: &[Listing], account: &Account) -> Result
         .ok_or_else(|| Error::corrupt("store").expected("one readable table or log segment"))
 }
 
+/// The tables that can be opened, and the errors of the others.
 type Opened = (BTreeMap<TableId, Intact>, Vec<(TableId, Error)>);
 
 fn open_all(
@@ -133,7 +134,7 @@ fn open_all(
                 intact.insert(id, Intact { properties, file_bytes: file.len, digest });
             }
             Err(error) if error.is_retryable() => return Err(error),
-            // A newer build wrote it.
+            // A newer version wrote the table.
             Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
             Err(error) => unreadable.push((id, error)),
         }
@@ -141,13 +142,14 @@ fn open_all(
     Ok((intact, unreadable))
 }
 
-/// Whether an ingested table does not say what was written before it: one of an older version.
+/// Whether an ingested table does not state after which sequence number it was written: a table of an older
+/// version.
 fn is_of_unknown_age(properties: &Properties) -> bool {
     properties.seqno_max == Seqno::ZERO && properties.written_after == Seqno::ZERO
 }
 
-/// The sequence number after which a table was written: its own highest; of an ingested one, which
-/// has none, the one that it says, or the highest of the tables that were begun before it.
+/// The sequence number by which a table is ordered: its own highest. An ingested table has none; it gets the
+/// one that it states it was written after, or the highest of the tables with lower ids.
 fn seqno_of(intact: &BTreeMap<TableId, Intact>, id: TableId, properties: &Properties) -> Seqno {
     if properties.seqno_max > Seqno::ZERO {
         return properties.seqno_max;
@@ -159,6 +161,7 @@ fn seqno_of(intact: &BTreeMap<TableId, Intact>, id: TableId, properties: &Proper
     before.max().unwrap_or_default().max(Seqno::new(1))
 }
 
+/// A table with all of its keys, in no run yet.
 fn whole(id: TableId, table: &Intact, seqno: Seqno) -> LiveTable {
     let properties = &table.properties;
     let is_ingested = properties.seqno_max == Seqno::ZERO;
@@ -182,7 +185,7 @@ fn whole(id: TableId, table: &Intact, seqno: Seqno) -> LiveTable {
     LiveTable { entry: Arc::new(entry), pieces: vec![piece], damaged: false }
 }
 
-/// Puts a table above all that it overlaps.
+/// Adds a table to the keyspace, in a run above all tables that it overlaps.
 fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
     let hull = live.pieces.iter().map(|piece| piece.range.clone());
     let hull = hull.reduce(|hull, range| hull.hull(&range)).unwrap_or_else(KeyRange::all);
@@ -196,29 +199,26 @@ fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
     keyspace.tables.insert(live.entry.id, Arc::new(live));
 }
 
-/// The keyspace `id`, called `recovered-<id>` where its name is lost.
+/// Returns the keyspace `id`, created with the name `recovered-<id>` if the name is lost.
 fn keyspace_entry(state: &mut ManifestState, id: KeyspaceId) -> &mut KeyspaceEntry {
     state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
     let new = || {
-        let (flushed_below, ingested) = (Seqno::ZERO, Seqno::ZERO);
-        let (tables, values, dictionaries, operator) = Default::default();
-        let (name, kind) = (format!("recovered-{id}"), KeyspaceKind::Ordered);
         Arc::new(KeyspaceEntry {
-            name,
-            kind,
-            flushed_below,
-            ingested,
-            tables,
-            values,
-            dictionaries,
-            operator,
+            name: format!("recovered-{id}"),
+            kind: KeyspaceKind::Ordered,
+            flushed_below: Seqno::ZERO,
+            ingested: Seqno::ZERO,
+            tables: BTreeMap::new(),
+            values: BTreeMap::new(),
+            dictionaries: Vec::new(),
+            operator: None,
         })
     };
     Arc::make_mut(state.keyspaces.entry(id).or_insert_with(new))
 }
 
-/// Tells of a table that cannot be opened and that nothing assigns to a keyspace.
-fn nobodys(id: TableId, error: Error, report: &mut RepairReport) {
+/// Reports a table that cannot be opened and that no keyspace is known for.
+fn report_unowned(id: TableId, error: Error, report: &mut RepairReport) {
     let (file, keyspace) = (file_name(id), None);
     report.lost.push(LostRange {
         file: file.clone(),
@@ -231,8 +231,8 @@ fn nobodys(id: TableId, error: Error, report: &mut RepairReport) {
     report.repaired.push(RepairedFile { file, keyspace, error, new_file, versions });
 }
 
-/// Table ids below this one may be in use.
-pub(super) fn highest(files: &[Listing]) -> TableId {
+/// Table ids below the returned one may be in use, by the names of the files.
+pub(super) fn table_ids_end(files: &[Listing]) -> TableId {
     let ids = files.iter().filter_map(|file| {
         let name = file.name.split_inclusive(".table").next().unwrap_or_default();
         parse_file_name(name).or_else(|| table::parse_values_file_name(&file.name))
@@ -240,7 +240,7 @@ pub(super) fn highest(files: &[Listing]) -> TableId {
     TableId(ids.map(|id| id.0.saturating_add(1)).max().unwrap_or_default())
 }
 
-/// Dictionaries belong to the keyspace whose tables name them.
+/// Adds each dictionary to the keyspace whose tables name it.
 fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, files: &[Listing]) {
     for Intact { properties, .. } in intact.values() {
         for id in &properties.dictionaries {
@@ -253,8 +253,8 @@ fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, f
     state.last_dictionary = ids.max().unwrap_or_default().max(state.last_dictionary);
 }
 
-/// Counts anew what tables point into. Of a file that cannot be read nothing is known: its values are
-/// told to be lost by whoever reads them.
+/// Rebuilds the counts of live values. A value file that cannot be read gets an entry without lengths; the
+/// walk over the value files reports its values as lost.
 pub(super) fn value_files(
     medium: &dyn Medium,
     store: StoreId,

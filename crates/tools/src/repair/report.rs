@@ -1,4 +1,4 @@
-//! What a repair did, or would do.
+//! The report of a repair.
 
 use std::fmt;
 
@@ -6,39 +6,39 @@ use base::{Error, StoreId};
 
 use engine::LostRecords;
 
-/// What [`repair()`](crate::repair()) found and did.
+/// Result of [`repair()`](crate::repair()).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
     /// The store.
     pub store: Option<StoreId>,
-    /// Whether nothing was changed: the rest says what would be.
+    /// Nothing was changed: the report lists the changes that a repair would make.
     pub dry_run: bool,
     /// Tables read.
     pub tables: u64,
     /// Value files read.
     pub value_files: u64,
-    /// The bytes of both.
+    /// Bytes of both.
     pub bytes: u64,
-    /// Why the manifest could not be used: it was made anew from what the tables say of themselves.
+    /// Why the manifest could not be used; it was rebuilt from the tables.
     pub manifest: Option<Error>,
-    /// Keyspaces whose manifest is lost and whose tables had been merged: what was deleted or
-    /// superseded in them may be back.
+    /// Keyspaces with a rebuilt manifest whose tables had been merged: deleted or overwritten entries may
+    /// reappear in them.
     pub uncertain: Vec<String>,
     /// Tables and value files that were damaged.
     pub repaired: Vec<RepairedFile>,
     /// Dictionaries that cannot be read.
     pub dictionaries: Vec<String>,
-    /// Damage of the log, and what it costs.
+    /// Damage of the log, and the writes that it lost.
     pub log: Option<LostLog>,
-    /// Keys that may be lost, or be as they were before some of their writes.
+    /// Keys that may be lost, or be in a state before some of their writes.
     pub lost: Vec<LostRange>,
     /// Damaged files that were kept, under their new names.
     pub kept: Vec<String>,
 }
 
 impl RepairReport {
-    /// True where there was nothing to repair.
+    /// True if there was nothing to repair.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.manifest.is_none()
@@ -53,59 +53,60 @@ impl RepairReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepairedFile {
-    /// Its file.
+    /// The file's name.
     pub file: String,
-    /// The keyspace, where that is known.
+    /// The keyspace, if it is known.
     pub keyspace: Option<String>,
-    /// What is wrong, the first of it.
+    /// The first damage.
     pub error: Error,
-    /// The file that holds what could be read; none where that is nothing.
+    /// The file with everything that could be read; `None` if that is nothing.
     pub new_file: Option<String>,
-    /// Versions of keys that could be read, or values.
+    /// Number of entries, or values, that could be read.
     pub versions: u64,
 }
 
-/// A range of keys some versions of which may be lost.
+/// A range of keys of which some versions may be lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
     /// The file.
     pub file: String,
-    /// Its damaged pages: the first and how many, where some of the file is left.
+    /// Its damaged pages, if some of the file is left: the first, and their number.
     pub pages: Option<(u32, u32)>,
-    /// The keyspace, where that is known.
+    /// The keyspace, if it is known.
     pub keyspace: Option<String>,
-    /// From the first key up to the second, both included; none where they are not known. What
-    /// older tables hold of these keys is read again.
+    /// The first and the last key of the range; `None` if they are not known. Reads of these keys find
+    /// the versions in older tables.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// What was lost.
+    /// The kind of loss.
     pub what: Lost,
 }
 
-/// What was lost in a range of keys.
+/// The kind of loss in a range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lost {
     /// Versions of keys.
     Versions,
-    /// Range deletes: what they deleted may be back.
+    /// Range deletes: the entries that they deleted may reappear.
     RangeDeletes,
 }
 
-/// What a damaged log costs.
+/// The loss in a damaged log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LostLog {
     /// The first damage.
     pub error: Error,
-    /// What that damage, and any behind it, costs. What lies between was read.
+    /// Records lost by that damage and by any behind it. Records between them were read.
     pub lost: Vec<LostRecords>,
-    /// The log ends before what tables hold: from this sequence number on, what is in no table is lost.
+    /// If the log ends before the newest write in a table: the first sequence number after its end. Writes
+    /// from it on are lost if they are in no table.
     pub ends: Option<u64>,
 }
 
 impl LostLog {
-    /// False where only notes of the log's own are lost.
+    /// Whether writes are lost, and not only the log's own records.
     #[must_use]
     pub fn costs_writes(&self) -> bool {
         self.ends.is_some() || self.lost.iter().any(LostRecords::costs_writes)

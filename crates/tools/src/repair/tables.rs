@@ -1,13 +1,14 @@
-//! Tables: which are damaged, and what is left of those.
+//! Repair of tables: examines them, and salvages the damaged ones.
 
 use std::sync::Arc;
 
 use base::{
-    Account, Codec, EntryKind, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId,
-    Trailer,
+    Account, Codec, EntryKind, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId,
+    TableId, Trailer,
 };
 use bytes::Bytes;
 use compact::RetainedVersion;
+use manifest::{LivePiece, LiveTable, TableEntry};
 use media::{Medium, Purpose};
 use table::{
     Dictionaries, FILTER_BITS_DEFAULT, LostKeys, Pointer, RangeDeletesFound, Salvaged, Spec,
@@ -15,41 +16,39 @@ use table::{
 };
 
 use super::{Lost, LostRange};
-use base::KeyRange;
-use manifest::{LivePiece, LiveTable, TableEntry};
 
-/// What tables are read and written with.
-pub(super) struct Shop {
+/// Reads damaged files of one store and writes their replacements.
+pub(super) struct Salvager {
     pub(super) medium: Arc<dyn Medium>,
     pub(super) store: StoreId,
     pub(super) dictionaries: Arc<dyn Dictionaries>,
     pub(super) account: Account,
 }
 
-/// What becomes of a version that was read.
-pub(super) enum Fate {
-    /// It is kept as it is.
+/// Decision about a salvaged version.
+pub(super) enum Verdict {
+    /// The version is kept unchanged.
     Keep,
-    /// It is a pointer: its value lies elsewhere now.
+    /// The version is a pointer, and its value was copied to this place.
     Moved(Pointer),
-    /// It goes.
+    /// The version is dropped.
     Drop,
 }
 
-/// Says what becomes of a version: of its key, trailer and stored value.
-pub(super) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Fate> + 'a;
+/// Decides about a version, given its key, trailer and stored value.
+pub(super) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Verdict> + 'a;
 
-/// What hides the versions of a key that are to come: so that the new table tells, as one of a merge does,
-/// what of it is garbage. Range deletes come after all versions and are not looked for.
+/// Tracks which version supersedes the following versions of its key, so that the new table counts garbage as
+/// the output of a merge does. Range deletes come after all versions and are not considered.
 #[derive(Default)]
-struct Hiding {
+struct Superseding {
     key: Vec<u8>,
-    /// The last version of the key, where it says all by itself.
+    /// The sequence number of the key's last version, unless that is a merge operand.
     by: Option<Seqno>,
 }
 
-impl Hiding {
-    /// Passes the next version; the number of what supersedes it.
+impl Superseding {
+    /// Adds the next version. Returns the sequence number of the version that supersedes it.
     fn pass(&mut self, key: &[u8], trailer: Trailer) -> Result<Option<Seqno>> {
         if *key != *self.key {
             self.key.clear();
@@ -64,27 +63,29 @@ impl Hiding {
     }
 }
 
-/// What is left of a damaged table.
+/// The readable content of a damaged table.
 pub(super) struct Remains {
+    /// Number of versions that could be read.
     pub(super) versions: u64,
-    /// The table that holds it, if it was written and is not empty.
+    /// The replacement table, if it was written and is not empty.
     pub(super) summary: Option<Summary>,
     lost: Vec<LostKeys>,
     ranges: RangeDeletesFound,
 }
 
-impl Shop {
-    /// Whether `error`, of opening the file `name`, is no damage: a newer build wrote it.
+impl Salvager {
+    /// Whether `error`, from opening the file `name`, means that a newer version wrote the file, and is not
+    /// damage.
     pub(super) fn is_newer(&self, error: &Error, name: &str) -> Result<bool> {
-        // What is not there is invalid, too.
+        // Opening a missing file gives `Invalid` too.
         Ok(error.kind() == ErrorKind::Invalid
             && self.medium.list()?.iter().any(|file| file.name == name))
     }
 
-    /// What is wrong with a table, the first of it.
+    /// Reads the whole table, and returns its first damage.
     ///
     /// # Errors
-    /// `Retry` where memory is short, `Invalid` where a newer build wrote it.
+    /// `Retry` without memory, `Invalid` if a newer version wrote it.
     pub(super) fn examine(&self, entry: &TableEntry) -> Result<Option<Error>> {
         let dictionaries = Arc::clone(&self.dictionaries);
         let (bytes, account) = (Some(entry.file_bytes), &self.account);
@@ -107,11 +108,11 @@ impl Shop {
         }
     }
 
-    /// Reads what is left of `table`, and of that what `judge` keeps; into the table `new` of
-    /// `keyspace`, where one is given.
+    /// Reads the versions of `table` that can be read. Those that `judge` keeps are written to the table
+    /// `new` of `keyspace`, if one is given.
     ///
     /// # Errors
-    /// `Retry` where memory is short, and the device's where it cannot be written.
+    /// `Retry` without memory, and the device's when the new table is written.
     pub(super) fn salvage(
         &self,
         table: &TableEntry,
@@ -122,7 +123,7 @@ impl Shop {
     ) -> Result<Remains> {
         let mut lost = Vec::new();
         let mut writer = None;
-        let mut hiding = Hiding::default();
+        let mut superseding = Superseding::default();
         let mut add = |found: Salvaged<'_>| {
             let fate = match found {
                 Salvaged::Lost(keys) => {
@@ -130,9 +131,9 @@ impl Shop {
                     return Ok(());
                 }
                 Salvaged::Version { key, trailer, value } => judge(key, trailer, value)?,
-                Salvaged::RangeDelete(_) => Fate::Keep,
+                Salvaged::RangeDelete(_) => Verdict::Keep,
             };
-            let Some(new) = new.filter(|_| !matches!(fate, Fate::Drop)) else { return Ok(()) };
+            let Some(new) = new.filter(|_| !matches!(fate, Verdict::Drop)) else { return Ok(()) };
             let writer = match &mut writer {
                 Some(writer) => writer,
                 none => none.insert(self.writer(new, keyspace, codec, table.seqno)?),
@@ -140,10 +141,10 @@ impl Shop {
             match found {
                 Salvaged::Version { key, trailer, value } => {
                     let pointer = match fate {
-                        Fate::Moved(pointer) => Some((trailer, pointer)),
-                        Fate::Keep | Fate::Drop => None,
+                        Verdict::Moved(pointer) => Some((trailer, pointer)),
+                        Verdict::Keep | Verdict::Drop => None,
                     };
-                    let superseded_by = hiding.pass(key, trailer)?;
+                    let superseded_by = superseding.pass(key, trailer)?;
                     RetainedVersion { key, trailer, value, superseded_by }.add_to(writer, pointer)
                 }
                 Salvaged::RangeDelete(it) => writer.add_range_delete(it.start, it.end, it.seqnos),
@@ -156,7 +157,7 @@ impl Shop {
         Ok(Remains { versions: found.versions, summary, lost, ranges: found.range_deletes })
     }
 
-    /// A writer of what takes the place of a table that was ingested at `ingested`, if it was.
+    /// Creates the writer of a replacement, for a table that was ingested at `ingested` if it is given.
     fn writer(
         &self,
         table: TableId,
@@ -164,7 +165,7 @@ impl Shop {
         codec: Codec,
         ingested: Option<Seqno>,
     ) -> Result<Writer> {
-        // A dictionary may be what is damaged.
+        // Without a dictionary, because that may be damaged.
         let spec = Spec {
             store: self.store,
             table,
@@ -177,7 +178,7 @@ impl Shop {
         };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
         if let Some(seqno) = ingested {
-            // Its place, should the manifest be lost.
+            // Gives the table's place by age, in case the manifest is lost later.
             writer.written_after(seqno.before());
         }
         Ok(writer)
@@ -185,7 +186,7 @@ impl Shop {
 }
 
 impl Remains {
-    /// What of `old` it lost, by the keys that count.
+    /// The keys of the valid pieces of `old` that are lost.
     pub(super) fn lost_of(&self, old: &LiveTable, keyspace: &str) -> Vec<LostRange> {
         let entry = &old.entry;
         let file = file_name(entry.id);
@@ -221,7 +222,7 @@ impl Remains {
         lost
     }
 
-    /// What takes the place of `old`; none where nothing of it counts.
+    /// The replacement of `old`; `None` if no valid key is left.
     pub(super) fn replacement(&self, old: &LiveTable) -> Option<LiveTable> {
         let summary = self.summary.as_ref()?;
         let was = &old.entry;
@@ -230,11 +231,11 @@ impl Remains {
             (entry.seqno, entry.seqno_min, entry.seqno_max) =
                 (was.seqno, was.seqno_min, was.seqno_max);
         }
-        let left = old.pieces.iter().map(|piece| {
+        let rest = old.pieces.iter().map(|piece| {
             let range = piece.range.intersection(&entry.range);
             LivePiece { range, ..piece.clone() }
         });
-        let pieces: Vec<_> = left.filter(|piece| !piece.range.is_empty()).collect();
+        let pieces: Vec<_> = rest.filter(|piece| !piece.range.is_empty()).collect();
         let entry = Arc::new(entry);
         (!pieces.is_empty()).then_some(LiveTable { entry, pieces, damaged: false })
     }

@@ -1,28 +1,28 @@
-//! Value files: which are damaged, and what is left of those.
+//! Repair of value files: examines them, and salvages the damaged ones.
 //!
-//! Of a damaged one every value that verifies (I8) and that a table points at is copied to a new file. The
-//! tables that point into it are written anew: their pointers lead to the copies, and what is lost is
-//! in none of them, so that older versions of its keys are read again where there are any.
+//! Every value of a damaged file that verifies (I8) and that a table points to is copied to a new file. The
+//! tables that point into the damaged file are rewritten: their pointers lead to the copies. Versions with
+//! lost values are dropped, so that reads find older versions of their keys if there are any.
 //!
-//! One value is in memory at a time.
+//! Memory: one value at a time.
 
 use std::sync::Arc;
 
 use base::{Codec, EntryKind, Error, KeyspaceId, Result, TableId, Trailer};
+use manifest::{KeyspaceEntry, LiveTable, ManifestState, ValuesEntry};
 use media::Purpose;
 use table::{Pointer, Values, ValuesSpec, ValuesWriter, file_name, values_file_name};
 
 use super::changes::Changes;
-use super::tables::{Fate, Shop};
+use super::tables::{Salvager, Verdict};
 use super::{Lost, LostRange, Repair, RepairedFile, next_id};
-use manifest::{LiveTable, ManifestState, ValuesEntry};
 
 impl Repair<'_> {
-    /// Examines every value file, and puts what is left in the place of those that are damaged; their
-    /// files, and those of the tables that were written anew.
+    /// Examines every value file, and replaces the damaged ones. Returns the names of those files and of the
+    /// tables that were rewritten.
     pub(super) fn values(
         &mut self,
-        shop: &Shop,
+        salvager: &Salvager,
         state: &mut ManifestState,
         changes: &mut Changes,
         progress: &mut dyn FnMut(u64),
@@ -31,67 +31,87 @@ impl Repair<'_> {
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);
             for values in keyspace.values.values().map(|live| live.entry).collect::<Vec<_>>() {
-                let error = shop.examine_values(&values)?;
+                let error = salvager.examine_values(&values)?;
                 self.report.value_files += 1;
                 self.report.bytes += values.file_bytes;
                 progress(self.report.bytes);
                 let Some(error) = error else { continue };
                 let new = next_id(&mut state.tables_below);
-                changes.made(values_file_name(new));
-                let mut rescue = Rescue::new(shop, *id, values.id, (!self.dry_run).then_some(new))?;
-                let tables =
-                    keyspace.tables.values().filter(|live| live.entry.points_into(values.id));
-                for live in tables.cloned().collect::<Vec<_>>() {
-                    let table = live.entry.id;
-                    let anew = next_id(&mut state.tables_below);
-                    changes.made(file_name(anew));
-                    let write = (!self.dry_run).then_some(anew);
-                    let mut judge = |key: &[u8], trailer, stored: &[u8]| {
-                        rescue.judge(&live, key, trailer, stored)
-                    };
-                    let remains = shop.salvage(&live.entry, *id, Codec::Lz4, write, &mut judge)?;
-                    self.report.lost.extend(remains.lost_of(&live, &keyspace.name));
-                    if self.dry_run {
-                        continue;
-                    }
-                    keyspace.tables.remove(&table);
-                    if let Some(replacement) = remains.replacement(&live) {
-                        keyspace.tables.insert(replacement.entry.id, Arc::new(replacement));
-                    }
-                    replaced.push(file_name(table));
-                }
-                let file = values_file_name(values.id);
+                changes.add_created(values_file_name(new));
+                let write = (!self.dry_run).then_some(new);
+                let mut rescue = Rescue::new(salvager, *id, values.id, write)?;
+                let below = &mut state.tables_below;
+                replaced.extend(self.rewrite_tables(&mut rescue, keyspace, below, changes)?);
                 rescue.end()?;
-                let versions = rescue.copied;
-                self.report.lost.extend(rescue.lost.into_iter().map(|(key, pointer)| LostRange {
-                    file: file.clone(),
-                    pages: Some((pointer.page, pointer.pages)),
-                    keyspace: Some(keyspace.name.clone()),
-                    keys: Some((key.clone(), key)),
-                    what: Lost::Versions,
-                }));
-                self.report.repaired.push(RepairedFile {
-                    file: file.clone(),
-                    keyspace: Some(keyspace.name.clone()),
-                    error,
-                    new_file: (versions > 0 && !self.dry_run).then(|| values_file_name(new)),
-                    versions,
-                });
-                replaced.push(file);
+                replaced.push(values_file_name(values.id));
+                self.report_values(rescue, &keyspace.name, error);
             }
         }
         Ok(replaced)
     }
+
+    /// Rewrites the tables that point into the damaged value file of `rescue`. Returns their file names; none
+    /// in a dry run. `below`: the end of the used table ids.
+    fn rewrite_tables(
+        &mut self,
+        rescue: &mut Rescue<'_>,
+        keyspace: &mut KeyspaceEntry,
+        below: &mut TableId,
+        changes: &mut Changes,
+    ) -> Result<Vec<String>> {
+        let (salvager, id, file) = (rescue.salvager, rescue.keyspace, rescue.file);
+        let mut replaced = Vec::new();
+        let tables = keyspace.tables.values().filter(|live| live.entry.points_into(file));
+        for live in tables.cloned().collect::<Vec<_>>() {
+            let new = next_id(below);
+            changes.add_created(file_name(new));
+            let write = (!self.dry_run).then_some(new);
+            let mut judge =
+                |key: &[u8], trailer, stored: &[u8]| rescue.judge(&live, key, trailer, stored);
+            let remains = salvager.salvage(&live.entry, id, Codec::Lz4, write, &mut judge)?;
+            self.report.lost.extend(remains.lost_of(&live, &keyspace.name));
+            if self.dry_run {
+                continue;
+            }
+            keyspace.tables.remove(&live.entry.id);
+            if let Some(replacement) = remains.replacement(&live) {
+                keyspace.tables.insert(replacement.entry.id, Arc::new(replacement));
+            }
+            replaced.push(file_name(live.entry.id));
+        }
+        Ok(replaced)
+    }
+
+    /// Reports a value file, damaged as `error` says, and its lost values.
+    fn report_values(&mut self, rescue: Rescue<'_>, keyspace: &str, error: Error) {
+        let file = values_file_name(rescue.file);
+        let versions = rescue.copied;
+        let new = rescue.new.filter(|_| versions > 0);
+        self.report.lost.extend(rescue.lost.into_iter().map(|(key, pointer)| LostRange {
+            file: file.clone(),
+            pages: Some((pointer.page, pointer.pages)),
+            keyspace: Some(keyspace.to_owned()),
+            keys: Some((key.clone(), key)),
+            what: Lost::Versions,
+        }));
+        self.report.repaired.push(RepairedFile {
+            file,
+            keyspace: Some(keyspace.to_owned()),
+            error,
+            new_file: new.map(values_file_name),
+            versions,
+        });
+    }
 }
 
-impl Shop {
-    /// What is wrong with a value file, the first of it.
+impl Salvager {
+    /// Reads the whole value file, and returns its first damage.
     ///
     /// # Errors
-    /// `Retry` where memory is short, `Invalid` where a newer build wrote it.
+    /// `Retry` without memory, `Invalid` if a newer version wrote it.
     fn examine_values(&self, entry: &ValuesEntry) -> Result<Option<Error>> {
         let examine = || {
-            // None is so short: of what could not be read nothing is known.
+            // A length of 0 means that the entry is not known.
             let bytes = Some(entry.file_bytes).filter(|bytes| *bytes > 0);
             let values = Values::open(&*self.medium, self.store, entry.id, bytes, &self.account)?;
             let digest = values.footer().digest;
@@ -116,85 +136,91 @@ impl Shop {
     }
 }
 
-/// The copying of what is left of a value file.
+/// Copies the readable values of a damaged value file.
 struct Rescue<'a> {
-    shop: &'a Shop,
+    salvager: &'a Salvager,
     keyspace: KeyspaceId,
     file: TableId,
-    /// None where the file is not there.
+    /// The damaged file; `None` if it is missing.
     from: Option<Arc<Values>>,
-    /// The new file's id, where one is to be written, and its writer, once there was a value.
+    /// The id of the new file; `None` in a dry run.
     new: Option<TableId>,
+    /// The writer of the new file, once it has a value.
     writer: Option<ValuesWriter>,
-    /// How many values the new file has, or would have.
+    /// Number of values that the new file has, or would have.
     copied: u64,
+    /// Keys and pointers of the values that could not be read.
     lost: Vec<(Vec<u8>, Pointer)>,
 }
 
 impl<'a> Rescue<'a> {
     fn new(
-        shop: &'a Shop,
+        salvager: &'a Salvager,
         keyspace: KeyspaceId,
         file: TableId,
         new: Option<TableId>,
     ) -> Result<Self> {
-        let from = match Values::open_damaged(&*shop.medium, shop.store, file, &shop.account) {
+        let from = match Values::open_damaged(
+            &*salvager.medium,
+            salvager.store,
+            file,
+            &salvager.account,
+        ) {
             Ok(values) => Some(values),
             Err(error) if error.is_retryable() => return Err(error),
             Err(_) => None,
         };
-        let (writer, copied, lost) = Default::default();
-        Ok(Self { shop, keyspace, file, from, new, writer, copied, lost })
+        Ok(Self { salvager, keyspace, file, from, new, writer: None, copied: 0, lost: Vec::new() })
     }
 
-    /// What becomes of a version of `table`.
+    /// Decides about a version of `table`, and copies its value.
     fn judge(
         &mut self,
         table: &LiveTable,
         key: &[u8],
         trailer: Trailer,
         stored: &[u8],
-    ) -> Result<Fate> {
+    ) -> Result<Verdict> {
         if trailer.kind()? != EntryKind::PutPointer {
-            return Ok(Fate::Keep);
+            return Ok(Verdict::Keep);
         }
         let pointer = Pointer::decode(stored)?;
         if pointer.file != self.file {
-            return Ok(Fate::Keep);
+            return Ok(Verdict::Keep);
         }
-        // What a merge took from the table is not read any more.
+        // A merge has cut this key out of the table: it is not read any more.
         if !table.pieces.iter().any(|piece| piece.range.holds(key)) {
-            return Ok(Fate::Drop);
+            return Ok(Verdict::Drop);
         }
         let read = self.from.as_ref().map(|values| values.value(key, pointer, Purpose::Scrub));
         match (&self.from, read) {
             (Some(from), Some(Ok(_))) => {
                 self.copied += 1;
-                let Some(new) = self.new else { return Ok(Fate::Keep) };
+                let Some(new) = self.new else { return Ok(Verdict::Keep) };
                 let writer = match &mut self.writer {
                     Some(writer) => writer,
-                    none => none.insert(self.shop.values_writer(new, self.keyspace)?),
+                    none => none.insert(self.salvager.values_writer(new, self.keyspace)?),
                 };
-                writer.copy(from, key, pointer).map(Fate::Moved)
+                writer.copy(from, key, pointer).map(Verdict::Moved)
             }
             (_, Some(Err(error))) if error.is_retryable() => Err(error),
             _ => {
                 self.lost.push((key.to_vec(), pointer));
-                Ok(Fate::Drop)
+                Ok(Verdict::Drop)
             }
         }
     }
 
-    /// Ends the new file.
+    /// Completes the new file.
     fn end(&mut self) -> Result<()> {
         self.writer.take().map(ValuesWriter::finish).transpose().map(drop)
     }
 }
 
-impl Shop {
+impl Salvager {
     fn values_writer(&self, file: TableId, keyspace: KeyspaceId) -> Result<ValuesWriter> {
         let (store, purpose) = (self.store, Purpose::Scrub);
-        // What is copied stays compressed as it is.
+        // Copied values stay compressed as they are.
         let spec = ValuesSpec { store, file, keyspace, codec: Codec::None, level: 0, purpose };
         ValuesWriter::create(&self.medium, spec, &self.account)
     }

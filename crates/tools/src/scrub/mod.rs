@@ -1,13 +1,14 @@
-//! The scrubber: reads every table and value file again and again and verifies each page (I8), so
-//! that damage is found while a backup still has what was lost.
+//! Scrub: re-reads every table and value file in the background and verifies each page (I8), so that damage
+//! is found while a backup still has the lost data.
 //!
-//! Pages are read past the cache, in the device's last class, at no more than the rate that is
-//! set. A pass goes through the files by id up to the last that was there when it began; the
-//! manifest remembers where it is at the beginning, every [`SAVED_EVERY`] bytes and at the end, so
-//! that a store that is opened often is scrubbed all the same. What fails is read again before it
-//! is called damage; then a table is put in quarantine, and a value file is not collected.
+//! Pages bypass the cache and are read at the device's lowest priority, at most at the configured rate. A
+//! pass visits the files by id, up to the last id that existed when it began. The manifest records the
+//! position at the start, every [`SAVED_EVERY`] bytes and at the end, so that a store that is reopened often
+//! is scrubbed nevertheless. A page that fails is read again before it counts as damaged; then a table is
+//! quarantined, and a value file is left out of garbage collection.
 //!
-//! Memory is one buffer of 64 pages, charged (I10).
+//! Threads: the executor's for the task, and the caller's for `Scrubber::scrub_now`; both may run at once.
+//! Memory: one buffer of 64 pages per pass, charged (I10).
 
 mod pass;
 mod target;
@@ -17,47 +18,41 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Account, Result, TableId};
-use parking_lot::Mutex;
-
-use base::Problem;
-use engine::LiveSettings;
+use base::{Account, Problem, Result, TableId};
+use engine::{LiveSettings, Resources, Store};
 use manifest::{Edit, ScrubPosition};
-use tree::Trees;
+use parking_lot::Mutex;
 use tree::events::Event;
-use tree::{Tree, TreeContext};
-
-use engine::{Resources, Store};
+use tree::{Tree, TreeContext, Trees};
 
 use pass::Pass;
 use target::Target;
 pub use task::ScrubTask;
 
-/// Bytes after which the manifest is told how far a pass is.
+/// Bytes read between two records of the position in the manifest.
 const SAVED_EVERY: u64 = 1 << 30;
 
-/// What scrubbing did since the store was opened.
+/// Counts of scrubs since the store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScrubStatistics {
-    /// Whether a pass is under way.
+    /// Whether a pass is in progress.
     pub running: bool,
-    /// Passes that ended.
+    /// Completed passes.
     pub passes: u64,
     /// Pages read.
     pub pages: u64,
-    /// Of these, pages that lay in the tier below DRAM, too, and were verified there, and those of them that
-    /// were damaged there, and dropped.
+    /// Of these pages, those that the SCM tier held too; they were verified there.
     pub pages_below: u64,
-    /// See `pages_below`.
+    /// Of the pages in the SCM tier, those that were damaged and dropped there.
     pub damaged_below: u64,
     /// Reads that had to be repeated.
     pub retries: u64,
-    /// When the last pass began, Unix milliseconds, by whatever process; 0: there was none.
+    /// When the last pass began, in any process, Unix milliseconds; 0 if there was none.
     pub last_began_ms: u64,
 }
 
-/// What `Db::scrub` found.
+/// Result of `Db::scrub`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ScrubReport {
@@ -65,24 +60,23 @@ pub struct ScrubReport {
     pub tables: u64,
     /// Value files read.
     pub value_files: u64,
-    /// Their pages.
+    /// Pages read.
     pub pages: u64,
-    /// Pages of these that lay in the tier below DRAM, too, and were verified there, and those of them that
-    /// were damaged there: they are dropped, and cost nothing.
+    /// Of these pages, those that the SCM tier held too; they were verified there.
     pub pages_below: u64,
-    /// See `pages_below`.
+    /// Of the pages in the SCM tier, those that were damaged: they were dropped there, and nothing is lost.
     pub damaged_below: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// How many damages were found.
+    /// Number of damages found.
     pub damages: u64,
-    /// The damages, the first thousand.
+    /// The first thousand damages.
     pub problems: Vec<Problem>,
-    /// How long it took.
+    /// Duration of the pass.
     pub took: Duration,
 }
 
-/// Reads and verifies tables and value files.
+/// Verifies the tables and value files of an open store, on request and in the background.
 pub struct Scrubber {
     env: Arc<TreeContext>,
     trees: Arc<Trees>,
@@ -93,7 +87,7 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// A scrubber of `store`, with its background task started.
+    /// Creates the scrubber of `store` and starts its background task.
     #[must_use]
     pub fn start(store: &Store) -> Arc<Self> {
         let scrubber = Arc::new(Self::new(
@@ -107,6 +101,7 @@ impl Scrubber {
         scrubber
     }
 
+    /// Creates a scrubber without a background task.
     pub fn new(
         env: Arc<TreeContext>,
         trees: Arc<Trees>,
@@ -119,17 +114,17 @@ impl Scrubber {
         Self { env, trees, resources, settings, account, statistics }
     }
 
-    /// Reads every table and value file there is now, at once and as fast as the device gives.
+    /// Reads every table and value file that exists now, on this thread, without a rate limit.
     ///
     /// # Errors
-    /// `Retry` where memory is short. Damage is no error.
+    /// `Retry` without memory. Damage is not an error.
     pub fn scrub_now(&self) -> Result<ScrubReport> {
         let mut pass = Pass::begin(self, TableId(0), TableId(u64::MAX))?;
         while pass.step(self).is_some() {}
         Ok(self.ended(pass))
     }
 
-    /// Counts a pass that ended, and tells of it.
+    /// Counts a completed pass and reports its event.
     fn ended(&self, pass: Pass) -> ScrubReport {
         let report = pass.into_report(self.resources.clock().monotonic());
         self.statistics.lock().passes += 1;
@@ -138,7 +133,7 @@ impl Scrubber {
         report
     }
 
-    /// The first file of those from `next` on and before `end`, and whose it is.
+    /// The file with the lowest id in `next..end`, and its tree.
     fn target_from(&self, next: TableId, end: TableId) -> Option<(Arc<Tree>, Target)> {
         let ids = next..end;
         let firsts = self.trees.all().into_iter().filter_map(|tree| {
@@ -148,11 +143,12 @@ impl Scrubber {
         firsts.min_by_key(|(_, target)| target.id())
     }
 
-    /// Has the manifest remember where a pass is.
+    /// Records the position of a pass in the manifest.
     fn save(&self, position: ScrubPosition) -> Result<()> {
         self.env.manifest.append(vec![Edit::Scrubbed(position)])
     }
 
+    /// Counts since the store was opened.
     pub fn statistics(&self) -> ScrubStatistics {
         self.statistics.lock().clone()
     }

@@ -1,31 +1,32 @@
-//! One pass of the scrubber over tables and value files, a chunk of pages at a time.
+//! One scrub pass over tables and value files, one chunk of pages per step.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, Result, TableId};
+use base::{Charge, Error, Problem, Result, TableId};
 use cache::PageKey;
 use media::{Buf, Purpose};
+use read::PageFile;
 use table::{reread, verify_page};
+use tree::Tree;
 
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
-use base::Problem;
-use read::PageFile;
-use tree::Tree;
 
-/// Pages read at once.
+/// Pages read by one step.
 const CHUNK_PAGES: u32 = 64;
 
-/// Damages listed in a report.
+/// Most damages that a report lists.
 const LISTED_MAX: usize = 1000;
 
-/// A pass under way.
+/// A pass in progress.
 pub(super) struct Pass {
+    /// The pass continues with the first file that has this id or a higher one.
     next: TableId,
+    /// Files with this id or a higher one are not part of the pass.
     end: TableId,
-    /// The file being read, and its next page.
+    /// The current file and its next page.
     open: Option<(Arc<Tree>, Target, u32)>,
     began: Duration,
     report: ScrubReport,
@@ -34,16 +35,19 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// A pass over the files from `next` on and before `end`.
+    /// Begins a pass over the files with ids in `next..end`.
+    ///
+    /// # Errors
+    /// `Retry` without memory.
     pub(super) fn begin(scrubber: &Scrubber, next: TableId, end: TableId) -> Result<Self> {
-        // The chunk, and one page by itself.
+        // A chunk, and a single page to read again.
         let charge = scrubber.account.charge(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64)?;
         let began = scrubber.resources.clock().monotonic();
-        let (open, report, buf) = Default::default();
-        Ok(Self { next, end, open, began, report, buf, _charge: charge })
+        let report = ScrubReport::default();
+        Ok(Self { next, end, open: None, began, report, buf: None, _charge: charge })
     }
 
-    /// Every file below this one was read.
+    /// Every file with an id below this one is read, or is the current one.
     pub(super) const fn next(&self) -> TableId {
         self.next
     }
@@ -53,7 +57,7 @@ impl Pass {
         self.report
     }
 
-    /// Reads the next pages; how many bytes, or `None` at the end.
+    /// Reads and verifies the next pages. Returns the bytes read, or `None` at the end of the pass.
     pub(super) fn step(&mut self, scrubber: &Scrubber) -> Option<u64> {
         let (tree, target, first) = match self.open.take() {
             Some(open) => open,
@@ -63,7 +67,7 @@ impl Pass {
                 (tree, target, 0)
             }
         };
-        // One that nobody needs is not kept.
+        // An obsolete file is not read to its end.
         if target.is_obsolete(&scrubber.env.manifest) {
             return Some(0);
         }
@@ -80,23 +84,25 @@ impl Pass {
                 Target::Values(_) => self.report.value_files += 1,
             }
         }
-        let count = CHUNK_PAGES.min(file.pages - first);
+        base::invariant!(first < file.pages, "a pass reads the pages that its file has");
+        let count = CHUNK_PAGES.min(file.pages.saturating_sub(first));
         for (pages, error) in self.verify(scrubber, &file, first, count) {
             self.damaged(scrubber, &tree, &target, Some(pages), error);
         }
-        let below = target
+        let in_scm = target
             .digest()
-            .map_or(0, |digest| self.look_below(scrubber, &file, digest, first, count));
-        let bytes = (u64::from(count) + below) * PAGE_BYTES as u64;
+            .map_or(0, |digest| self.verify_in_scm(scrubber, &file, digest, first, count));
+        let bytes = (u64::from(count) + in_scm) * PAGE_BYTES as u64;
         self.report.pages += u64::from(count);
         self.report.bytes += bytes;
         scrubber.statistics.lock().pages += u64::from(count);
-        let left = first + count;
-        self.open = (left < file.pages).then_some((tree, target, left));
+        let next_page = first + count;
+        self.open = (next_page < file.pages).then_some((tree, target, next_page));
         Some(bytes)
     }
 
-    /// The pages from `first` on that do not verify, adjacent ones together.
+    /// Reads `count` pages from `first` on. Returns the damaged ones, adjacent ones together: first page,
+    /// number of pages, and error.
     fn verify(
         &mut self,
         scrubber: &Scrubber,
@@ -124,8 +130,8 @@ impl Pass {
         damages
     }
 
-    /// Verifies what of these pages lies in the tier below DRAM; how many do.
-    fn look_below(
+    /// Verifies those of the pages that the SCM tier holds. Returns their number.
+    fn verify_in_scm(
         &mut self,
         scrubber: &Scrubber,
         file: &PageFile,
@@ -136,8 +142,8 @@ impl Pass {
         let Some(tier) = scrubber.env.cache.lower_tier() else { return 0 };
         let (mut pages, mut damaged) = (0, 0);
         for page in first..first + count {
-            let is_right = |bytes: &[u8]| verify_page(file.seed, page, bytes).is_ok();
-            let found = tier.scrub(PageKey { file: digest, page }, is_right);
+            let is_intact = |bytes: &[u8]| verify_page(file.seed, page, bytes).is_ok();
+            let found = tier.scrub(PageKey { file: digest, page }, is_intact);
             pages += u64::from(found.is_some());
             damaged += u64::from(found == Some(false));
         }
@@ -149,6 +155,7 @@ impl Pass {
         pages
     }
 
+    /// Reports damage of a file, and quarantines it.
     fn damaged(
         &mut self,
         scrubber: &Scrubber,
@@ -168,7 +175,7 @@ impl Pass {
     }
 }
 
-/// Reads one page by itself.
+/// Reads and verifies one page.
 fn verify_one(file: &PageFile, page: u32) -> Result<()> {
     let at = u64::from(page) * PAGE_BYTES as u64;
     let (buf, read) = file.file.read(at, Buf::pages(1), Purpose::Scrub);

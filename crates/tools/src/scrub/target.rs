@@ -1,32 +1,29 @@
-//! What the scrubber reads: tables and value files. Both draw their ids from one series, which gives
-//! the order of a pass.
+//! Targets of a scrub: tables and value files. Both have ids from one sequence, which gives the order of a
+//! pass.
 //!
-//! A target keeps its file open, so that one that is given up meanwhile can still be read to its end.
+//! A target keeps its file open, so that a file that becomes obsolete meanwhile can still be read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Result, TableId};
-use table::{file_name, values_file_name};
-
-use base::Problem;
+use base::{Problem, Result, TableId};
 use manifest::Manifest;
 use read::PageFile;
-use tree::Quarantine;
-use tree::{TableFile, Tree, ValueFile, Version};
+use table::{file_name, values_file_name};
+use tree::{Quarantine, TableFile, Tree, ValueFile, Version};
 
-/// A file to be read.
+/// A file to scrub.
 pub(super) enum Target {
     Table(Arc<TableFile>),
     Values(Arc<ValueFile>),
 }
 
 impl Target {
-    /// The first file of `version` by id, of those in `ids`.
+    /// The file of `version` with the lowest id in `ids`.
     pub(super) fn first(version: &Version, ids: &Range<TableId>) -> Option<Self> {
         let tables = version.files().into_iter().map(|file| Self::Table(Arc::clone(file)));
         let values = version.value_files().into_iter().map(|file| Self::Values(Arc::clone(file)));
-        // Either is in the order of ids.
+        // Both lists are sorted by id.
         let of = |id: &Self| ids.contains(&id.id());
         let firsts = [tables.into_iter().find(of), values.into_iter().find(of)];
         firsts.into_iter().flatten().min_by_key(Self::id)
@@ -46,18 +43,18 @@ impl Target {
         }
     }
 
-    /// Whether the manifest has given it up: it is kept for readers alone.
+    /// Whether no version names the file: only readers keep it.
     pub(super) fn is_obsolete(&self, manifest: &Manifest) -> bool {
         match self {
             Self::Table(file) => file.is_obsolete(),
-            Self::Values(file) => manifest.has_given_up(file.id()),
+            Self::Values(file) => manifest.is_value_file_obsolete(file.id()),
         }
     }
 
-    /// Its pages.
+    /// The file and the seed of its pages.
     ///
     /// # Errors
-    /// Why it could not be opened.
+    /// The error that its opening gave.
     pub(super) fn pages(&self) -> Result<PageFile> {
         match self {
             Self::Table(file) => file.table().map(PageFile::from),
@@ -65,7 +62,7 @@ impl Target {
         }
     }
 
-    /// What its pages are cached by.
+    /// The digest, by which its pages are cached; `None` if it cannot be opened.
     pub(super) fn digest(&self) -> Option<u64> {
         match self {
             Self::Table(file) => file.table().ok().map(|table| table.footer().digest),
@@ -73,8 +70,8 @@ impl Target {
         }
     }
 
-    /// The keys whose entries or values lie on `count` pages from `first` on, as far as the file
-    /// still tells.
+    /// The first and last key whose entries or values are on the `count` pages from `first` on, as far as the
+    /// file still states them.
     pub(super) fn keys_on(&self, first: u32, count: u32) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Self::Table(file) => {
@@ -87,15 +84,15 @@ impl Target {
                 let values = file.values().ok()?;
                 let key = |page| values.key_on(page).ok().flatten();
                 let from = key(first)?;
-                // Values lie in the order of their keys.
+                // Values are stored in key order.
                 let to = key(first + (count - 1)).filter(|to| *to > from);
                 Some((from.clone(), to.unwrap_or(from)))
             }
         }
     }
 
-    /// Whether what the pages from `first` on say is known without them: they are a table's that has
-    /// them twice, or a value file's footer. What rewrites the file then makes it whole.
+    /// Whether the content of page `first` is known without it: a table has the page twice, or it is the
+    /// footer of a value file. Rewriting the file then repairs it.
     fn is_spare(&self, first: u32) -> bool {
         match self {
             Self::Table(file) => {
@@ -107,7 +104,8 @@ impl Target {
         }
     }
 
-    /// Tells of damage in it and keeps it out of what would rewrite it, where that would lose something.
+    /// Reports damage of the file. If a rewrite of the file would lose data, quarantines a table, and leaves
+    /// a value file out of garbage collection.
     pub(super) fn quarantine(&self, quarantine: &Quarantine, tree: &Tree, problem: Problem) {
         if problem.pages.is_some_and(|(first, _)| self.is_spare(first)) {
             return quarantine.note(problem);

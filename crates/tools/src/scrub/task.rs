@@ -1,62 +1,65 @@
-//! The task that scrubs in the background, at the rate that is set.
+//! The background task that scrubs at the configured rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Progress, Task};
+use base::{Progress, TableId, Task};
+use manifest::ScrubPosition;
 
 use super::pass::Pass;
 use super::{SAVED_EVERY, Scrubber};
-use manifest::ScrubPosition;
 
-/// A store that was never scrubbed is left alone for this long after it was opened.
+/// Time after opening before a store is scrubbed for the first time.
 const FIRST_AFTER: Duration = Duration::from_secs(600);
 
-/// How often the task looks whether a pass is due, or the rate was changed from nothing.
-const LOOK_AROUND: Duration = Duration::from_secs(10);
+/// Time between checks whether a pass is due, or whether a rate of 0 was raised.
+const POLL_EVERY: Duration = Duration::from_secs(10);
 
-/// After what may pass: short memory, a full device.
+/// Time before a retry after an error that may be temporary: no memory, no space.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The background task; see the module `scrub`.
 pub struct ScrubTask {
     scrubber: Arc<Scrubber>,
     stop: Arc<AtomicBool>,
+    /// When the task was created, on the monotonic clock.
     opened: Duration,
+    /// The pass in progress, and the position where it began.
     pass: Option<(Pass, ScrubPosition)>,
-    /// Bytes read since the manifest was told.
+    /// Bytes read since the position was recorded.
     unsaved: u64,
 }
 
 impl ScrubTask {
+    /// Creates the task, which ends after `stop` is set.
     pub fn new(scrubber: Arc<Scrubber>, stop: Arc<AtomicBool>) -> Self {
         let opened = scrubber.resources.clock().monotonic();
         Self { scrubber, stop, opened, pass: None, unsaved: 0 }
     }
 
-    /// Where the pass that is due begins: where the last one was left, or at the first file.
+    /// The start of the pass that is due, if one is: the position of an unfinished pass, or the first file.
     fn due(&self) -> Option<ScrubPosition> {
         let state = self.scrubber.env.manifest.state();
-        let left = state.scrub;
-        if left.next < left.end {
-            return Some(left);
+        let last = state.scrub;
+        if last.next < last.end {
+            return Some(last);
         }
         let clock = self.scrubber.resources.clock();
         let now = clock.unix_millis();
         let interval = self.scrubber.settings.load().scrub_interval;
-        let is_due = match left.began_ms {
+        let is_due = match last.began_ms {
             0 => clock.monotonic().saturating_sub(self.opened) >= FIRST_AFTER.min(interval),
-            // A clock that was set back makes it late, not never.
+            // With a clock that was set back, the next pass is late but happens.
             began => u128::from(now.abs_diff(began)) >= interval.as_millis(),
         };
-        let whole =
-            ScrubPosition { began_ms: now, next: base::TableId(0), end: state.tables_below };
+        let whole = ScrubPosition { began_ms: now, next: TableId(0), end: state.tables_below };
         (is_due && !state.keyspaces.is_empty()).then_some(whole)
     }
 
+    /// Begins a pass, if one is due.
     fn begin(&mut self) -> Progress {
-        let Some(position) = self.due() else { return Progress::IdleFor(LOOK_AROUND) };
+        let Some(position) = self.due() else { return Progress::IdleFor(POLL_EVERY) };
         let begun = self
             .scrubber
             .save(position)
@@ -76,7 +79,7 @@ impl Task for ScrubTask {
         }
         let rate = self.scrubber.settings.load().scrub_rate;
         if rate == 0 {
-            return Progress::IdleFor(LOOK_AROUND);
+            return Progress::IdleFor(POLL_EVERY);
         }
         let Some((mut pass, position)) = self.pass.take() else { return self.begin() };
         match pass.step(&self.scrubber) {
@@ -84,9 +87,8 @@ impl Task for ScrubTask {
                 self.unsaved += bytes;
                 if self.unsaved >= SAVED_EVERY {
                     self.unsaved = 0;
-                    // The file under way is read again after a restart. What is not remembered
-                    // costs only that.
-                    let next = base::TableId(pass.next().0.saturating_sub(1));
+                    // The current file is read again after a restart. If the record fails, more files are.
+                    let next = TableId(pass.next().0.saturating_sub(1));
                     let _ = self.scrubber.save(ScrubPosition { next, ..position });
                 }
                 self.pass = Some((pass, position));
@@ -103,7 +105,7 @@ impl Task for ScrubTask {
                 self.scrubber.ended(pass);
                 match self.scrubber.save(ScrubPosition { next: position.end, ..position }) {
                     Ok(()) => Progress::Again,
-                    // The next pass begins where this one did.
+                    // The next pass begins at the last recorded position.
                     Err(_) => Progress::IdleFor(RETRY_AFTER),
                 }
             }

@@ -33,7 +33,7 @@ impl Reader {
     ) -> Option<Value> {
         let RowValue { value, is_below } = self.rows.get(view, key, probe, at, now)?;
         let counters = &self.pages.counters;
-        let counter = if is_below { &counters.below } else { &counters.row };
+        let counter = if is_below { &counters.scm } else { &counters.row };
         counter.add(1);
         Some(value)
     }

@@ -160,7 +160,7 @@ impl Rows {
         let hash = lookup.view().semantics.rows().hash(probe.hash);
         let (key, stored) = (lookup.key(), value.bytes.len());
         if self.cache.expect(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
-            self.curves.row_expected(hash, key, stored);
+            self.curves.row_flushed(hash, key, stored);
         }
     }
 
@@ -186,7 +186,7 @@ impl Rows {
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from = match depth {
             Depth::Memtable | Depth::Page => RowFrom::Dram,
-            Depth::Below | Depth::BelowRead => RowFrom::Scm,
+            Depth::Scm | Depth::ScmRead => RowFrom::Scm,
             Depth::Flash => RowFrom::Device,
         };
         let form = self.packing.form(&self.cache, value);
