@@ -67,7 +67,7 @@ impl Capture {
         let hold = store.holding.hold();
         let (mut state, end) = moment(|| store.manifest.state(), || store.log.end());
         // What expired in the store stays so in the copy, wherever its clock stands.
-        state.clock_ms = state.clock_ms.max(store.timekeeper.firm());
+        state.clock_ms = state.clock_ms.max(store.timekeeper.trusted_now());
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
         let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;

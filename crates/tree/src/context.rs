@@ -13,7 +13,7 @@ use wal::Log;
 use crate::events::Events;
 use crate::options::LiveOptions;
 use crate::{
-    ObsoleteFiles, Quarantine, RowRenewal, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
+    ObsoleteFiles, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
     ValueFiles,
 };
 
@@ -23,7 +23,7 @@ pub struct TreeContext {
     pub medium: Arc<dyn Medium>,
     pub manifest: Arc<Manifest>,
     pub cache: Arc<PageCache>,
-    pub renewal: Arc<RowRenewal>,
+    pub row_refresh: Arc<RowRefresh>,
     pub dictionaries: Arc<StoreDictionaries>,
     pub values: Arc<ValueFiles>,
     pub obsolete: Arc<ObsoleteFiles>,
@@ -53,7 +53,7 @@ impl TreeContext {
         let time = edits.iter().find(|edit| matches!(edit, Edit::ClockReached { .. })).cloned();
         self.manifest.append(edits)?;
         if let Some(time) = time {
-            self.timekeeper.is_persisted(&time);
+            self.timekeeper.mark_persisted(&time);
         }
         Ok(())
     }

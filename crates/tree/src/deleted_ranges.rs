@@ -192,19 +192,19 @@ impl DeletedRanges {
     }
 
     /// What a reader at `at` sees, for a walk: every delete is in one of them.
-    pub fn seen_at(&self, at: Seqno) -> Vec<Arc<RangeDeletes>> {
+    pub fn visible_at(&self, at: Seqno) -> Vec<Arc<RangeDeletes>> {
         if self.is_empty() {
             return Vec::new();
         }
-        let seen = |segment: &Arc<Segment>| {
+        let visible = |segment: &Arc<Segment>| {
             if segment.last <= at {
                 return Arc::clone(&segment.newest);
             }
-            let seen = segment.deletes.iter().filter(|delete| delete.seqno <= at);
-            Arc::new(RangeDeletes::build_newest(seen.map(|delete| RangeDelete::clone(delete))))
+            let visible = segment.deletes.iter().filter(|delete| delete.seqno <= at);
+            Arc::new(RangeDeletes::build_newest(visible.map(|delete| RangeDelete::clone(delete))))
         };
         let segments = self.segments.load();
-        segments.iter().filter(|segment| segment.first <= at).map(seen).collect()
+        segments.iter().filter(|segment| segment.first <= at).map(visible).collect()
     }
 
     /// All of them, with the numbers that `readers` can tell apart; once no writer adds any.
@@ -241,7 +241,7 @@ mod tests {
         let (mut rng, seed) = Rng::from_env();
         for round in 0..20 {
             let ranges = DeletedRanges::new(&Account::unlimited("test"));
-            assert!(ranges.is_empty() && ranges.seen_at(Seqno::MAX).is_empty());
+            assert!(ranges.is_empty() && ranges.visible_at(Seqno::MAX).is_empty());
             let mut list = Vec::new();
             let mut snapshots = Vec::new();
             let mut visible = 0;
@@ -279,8 +279,9 @@ mod tests {
                     let at = Seqno::new(at);
                     let found = ranges.newest_covering(&probe, at).map(Seqno::get);
                     assert_eq!(found, expected, "TERRACE_SEED={seed} round {round}");
-                    let seen = ranges.seen_at(at);
-                    let walked = seen.iter().filter_map(|it| it.newest_covering(&probe, at)).max();
+                    let visible = ranges.visible_at(at);
+                    let walked =
+                        visible.iter().filter_map(|it| it.newest_covering(&probe, at)).max();
                     assert_eq!(walked.map(Seqno::get), expected, "TERRACE_SEED={seed}");
                 }
             }

@@ -32,7 +32,7 @@ pub struct FlushJob {
     /// What every reader to come is told at least, Unix milliseconds.
     now_ms: u64,
     /// Whether anything was held against the time.
-    is_timed: bool,
+    has_expiries: bool,
     retention: Retention,
     output: Output,
 }
@@ -69,7 +69,7 @@ impl FlushJob {
         let mut cursor = memtable.map().cursor();
         cursor.seek_first();
         let ranges = memtable.deleted().all_for(&horizon);
-        let now_ms = env.timekeeper.firm();
+        let now_ms = env.timekeeper.trusted_now();
         let view = tree.view();
         // What merges make of these tables meanwhile lies within the same bounds.
         let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
@@ -77,14 +77,14 @@ impl FlushJob {
             horizon,
             now_ms,
             older: OlderRanges::new(older),
-            operator: view.semantics.operator().ok().cloned(),
+            operator: view.read_context.operator().ok().cloned(),
         };
         drop(view);
         let retention = Retention::new(rules, &env.writer_account)?;
         let output =
             Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
-        let is_timed = false;
-        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, is_timed, retention, output })
+        let has_expiries = false;
+        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, has_expiries, retention, output })
     }
 
     pub fn tree(&self) -> &Arc<Tree> {
@@ -102,15 +102,15 @@ impl FlushJob {
                 return self.finish(env).map(Some);
             }
             let (key, trailer) = (cursor.key(), cursor.trailer());
-            self.is_timed |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
+            self.has_expiries |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
             let covering = match ranges.is_empty() {
                 true => &[][..],
                 false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
             };
-            let row = env.renewal.prepare(tree.rows(), key);
+            let row = env.row_refresh.prepare(tree.rows(), key);
             retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
             if let Some(hash) = row {
-                env.renewal.renew(tree, &env.ring, hash, key, (trailer, cursor.value()));
+                env.row_refresh.renew(tree, &env.ring, hash, key, (trailer, cursor.value()));
             }
             cursor.next();
         }
@@ -139,9 +139,9 @@ impl FlushJob {
             // So that the log is freed without a record of its own.
             edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
         }
-        if self.is_timed {
+        if self.has_expiries {
             // What was held to be expired is, for every reader to come.
-            edits.extend(env.timekeeper.tell(self.now_ms));
+            edits.extend(env.timekeeper.advance_to(self.now_ms));
         }
         let Some((summary, values)) = self.output.finish(env)? else {
             env.append(edits)?;
@@ -160,9 +160,9 @@ impl FlushJob {
             [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
         let opened = env.medium.sync_names(&names).and_then(|()| open());
         // Its place holds until it is installed there.
-        let shape = self.tree.version_edit();
+        let guard = self.tree.version_edit();
         let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
-        entry.run = shape.place_newest(&entry.range);
+        entry.run = guard.place_newest(&entry.range);
         let entry = Arc::new(entry);
         let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
         let table = opened.and_then(|table| {
@@ -181,7 +181,7 @@ impl FlushJob {
                 }
             }
         })?;
-        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
+        guard.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
         let values_bytes = values.map_or(0, |values| values.file_bytes);
         Ok(Flushed { below: self.below, file_bytes: summary.file_bytes, values_bytes })
     }
@@ -190,15 +190,15 @@ impl FlushJob {
 impl Output {
     /// Adds a version that survives; its value apart where that is long.
     fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
-        let (table, apart) = self.writer(env)?;
-        let placed = apart.separate(kept.key, kept.trailer, kept.value)?;
+        let (table, separator) = self.writer(env)?;
+        let placed = separator.separate(kept.key, kept.trailer, kept.value)?;
         kept.add_to(table, placed)
     }
 
     /// Ends the files, if anything survived; they are the caller's then.
     fn finish(&mut self, env: &TreeContext) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
-        let Some((table, mut apart)) = self.writer.take() else { return Ok(None) };
-        let values = apart.finish()?;
+        let Some((table, mut separator)) = self.writer.take() else { return Ok(None) };
+        let values = separator.finish()?;
         let table = table.finish().inspect_err(|_| {
             if let Some(values) = &values {
                 // Nobody names it; recovery removes what stays behind.
@@ -245,10 +245,10 @@ impl Output {
             purpose: spec.purpose,
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
-        let apart = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
+        let separator = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
         let table = Writer::create(&env.medium, spec, account)?;
         // What a flush has set aside does not grow with its memtable; the open table takes as much again.
-        Ok((table.growing_on(&env.accounts.pinned), apart))
+        Ok((table.growing_on(&env.accounts.pinned), separator))
     }
 
     /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on

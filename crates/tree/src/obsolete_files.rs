@@ -48,7 +48,7 @@ impl ObsoleteFiles {
     }
 
     /// Says to the cache that `file` may be read, by its digest.
-    pub fn keep(&self, digest: u64) -> LiveFile {
+    pub fn register_live(&self, digest: u64) -> LiveFile {
         self.cache.keep_file(digest)
     }
 

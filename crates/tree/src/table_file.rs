@@ -23,7 +23,7 @@ pub struct TableFile {
     obsolete_files: Arc<ObsoleteFiles>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
-    facts: OnceLock<Arc<FileSummary>>,
+    summary: OnceLock<Arc<FileSummary>>,
     _live: Option<LiveFile>,
 }
 
@@ -37,9 +37,10 @@ impl TableFile {
         values.sort_unstable_by_key(|file| file.id());
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
-        let facts = OnceLock::new();
-        let _live = table.as_ref().ok().map(|table| obsolete_files.keep(table.footer().digest));
-        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, facts, _live })
+        let summary = OnceLock::new();
+        let _live =
+            table.as_ref().ok().map(|table| obsolete_files.register_live(table.footer().digest));
+        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, summary, _live })
     }
 
     /// The table.
@@ -75,8 +76,8 @@ impl TableFile {
     }
 
     /// What planners are told of it.
-    pub fn facts(&self) -> &Arc<FileSummary> {
-        self.facts.get_or_init(|| Arc::new(crate::compaction::facts(self)))
+    pub fn summary(&self) -> &Arc<FileSummary> {
+        self.summary.get_or_init(|| Arc::new(crate::compaction::file_summary(self)))
     }
 
     /// No manifest names the table any more: its file goes when its last reader does.

@@ -38,14 +38,14 @@ pub struct Timekeeper {
     clock: Arc<dyn Clock>,
     /// The latest time told, and the latest that the manifest holds; Unix milliseconds. Nothing else
     /// hangs on them: `Relaxed`. The first goes back only where a leap that was doubted is taken back.
-    told: AtomicU64,
+    latest: AtomicU64,
     persisted: AtomicU64,
-    believed: Mutex<Believed>,
+    trusted: Mutex<Trusted>,
 }
 
 /// The latest time that was beyond doubt.
 #[derive(Clone, Copy, Debug)]
-struct Believed {
+struct Trusted {
     /// Unix milliseconds; 0: none was ever told, and any is believed.
     unix_ms: u64,
     /// When that was, by the clock that does not leap.
@@ -79,7 +79,7 @@ impl ClockStatistics {
         self.is_behind().then(|| {
             let behind = days(self.behind);
             format!(
-                "the wall clock is {behind} behind the latest time told: until then nothing expires"
+                "the wall clock is {behind} behind the latest time latest: until then nothing expires"
             )
         })
     }
@@ -104,79 +104,79 @@ pub fn days(time: Duration) -> String {
 impl Timekeeper {
     /// A timekeeper for a store whose manifest says that it was `persisted`, Unix milliseconds.
     pub fn new(clock: Arc<dyn Clock>, persisted: u64) -> Self {
-        let believed = Believed { unix_ms: persisted, at: clock.monotonic(), doubted: None };
+        let trusted = Trusted { unix_ms: persisted, at: clock.monotonic(), doubted: None };
         Self {
             clock,
-            told: AtomicU64::new(persisted),
+            latest: AtomicU64::new(persisted),
             persisted: AtomicU64::new(persisted),
-            believed: Mutex::new(believed),
+            trusted: Mutex::new(trusted),
         }
     }
 
     /// Now, Unix milliseconds. Read once an operation, and only by one that meets an expiry.
     pub fn now(&self) -> u64 {
         let wall = self.clock.unix_millis();
-        let told = self.told.load(Ordering::Relaxed);
-        if wall <= told {
-            return told;
+        let latest = self.latest.load(Ordering::Relaxed);
+        if wall <= latest {
+            return latest;
         }
-        self.told.fetch_max(wall, Ordering::Relaxed).max(wall)
+        self.latest.fetch_max(wall, Ordering::Relaxed).max(wall)
     }
 
     /// The time by which something may be dropped, told to nobody yet: what [`Timekeeper::now`] would
     /// tell, or, while that is doubted, what the time would be without the leap.
-    pub fn firm(&self) -> u64 {
-        self.look().0
+    pub fn trusted_now(&self) -> u64 {
+        self.observe().0
     }
 
     /// As [`Timekeeper::firm`], and how far the wall clock is past it, where it is doubted.
-    fn look(&self) -> (u64, u64) {
-        let mut believed = self.believed.lock();
+    fn observe(&self) -> (u64, u64) {
+        let mut trusted = self.trusted.lock();
         let (wall, at) = (self.clock.unix_millis(), self.clock.monotonic());
-        let due = believed.unix_ms.saturating_add(millis(at.saturating_sub(believed.at)));
+        let due = trusted.unix_ms.saturating_add(millis(at.saturating_sub(trusted.at)));
         let is_plausible =
-            |unix_ms: u64| believed.unix_ms == 0 || unix_ms <= due.saturating_add(LEAP_MAX);
-        let told = self.told.load(Ordering::Relaxed);
-        let latest = wall.max(told);
+            |unix_ms: u64| trusted.unix_ms == 0 || unix_ms <= due.saturating_add(LEAP_MAX);
+        let latest = self.latest.load(Ordering::Relaxed);
+        let latest = wall.max(latest);
         let is_over = |since| at.saturating_sub(since) >= DOUBTED_FOR;
-        let unix_ms = if is_plausible(latest) || believed.doubted.is_some_and(is_over) {
+        let unix_ms = if is_plausible(latest) || trusted.doubted.is_some_and(is_over) {
             latest
         } else if is_plausible(wall) {
             // The leap is taken back. Not further than to what may have been dropped meanwhile.
             let back = wall.max(due);
-            self.told.store(back, Ordering::Relaxed);
+            self.latest.store(back, Ordering::Relaxed);
             back
         } else {
-            believed.doubted.get_or_insert(at);
+            trusted.doubted.get_or_insert(at);
             return (due, wall.saturating_sub(due));
         };
-        *believed = Believed { unix_ms, at, doubted: None };
+        *trusted = Trusted { unix_ms, at, doubted: None };
         (unix_ms, 0)
     }
 
     /// Everyone is told at least `now` from here on: by it, something was dropped. With the edit
     /// that makes the manifest remember it, if it does not yet.
-    pub fn tell(&self, now: u64) -> Option<Edit> {
-        self.told.fetch_max(now, Ordering::Relaxed);
-        self.reached()
+    pub fn advance_to(&self, now: u64) -> Option<Edit> {
+        self.latest.fetch_max(now, Ordering::Relaxed);
+        self.pending_edit()
     }
 
     /// The moment `after` from now, Unix milliseconds; the last there is where it is later.
-    pub fn in_time(&self, after: Duration) -> u64 {
+    pub fn expiry_after(&self, after: Duration) -> u64 {
         self.now().saturating_add(millis(after))
     }
 
     /// The edit that makes the manifest remember the latest time told, as far as it is beyond doubt, if
     /// it does not yet.
-    fn reached(&self) -> Option<Edit> {
-        let firm = self.firm();
-        let told = self.told.load(Ordering::Relaxed).min(firm);
-        (told > self.persisted.load(Ordering::Relaxed))
-            .then_some(Edit::ClockReached { unix_ms: told })
+    fn pending_edit(&self) -> Option<Edit> {
+        let trusted_now = self.trusted_now();
+        let latest = self.latest.load(Ordering::Relaxed).min(trusted_now);
+        (latest > self.persisted.load(Ordering::Relaxed))
+            .then_some(Edit::ClockReached { unix_ms: latest })
     }
 
     /// The manifest remembers what `edit` says.
-    pub fn is_persisted(&self, edit: &Edit) {
+    pub fn mark_persisted(&self, edit: &Edit) {
         if let Edit::ClockReached { unix_ms } = edit {
             self.persisted.fetch_max(*unix_ms, Ordering::Relaxed);
         }
@@ -187,18 +187,18 @@ impl Timekeeper {
     /// # Errors
     /// The manifest's.
     pub fn persist(&self, manifest: &Manifest) -> base::Result<()> {
-        let Some(edit) = self.reached() else { return Ok(()) };
+        let Some(edit) = self.pending_edit() else { return Ok(()) };
         manifest.append(vec![edit.clone()])?;
-        self.is_persisted(&edit);
+        self.mark_persisted(&edit);
         Ok(())
     }
 
     /// How the wall clock stands.
     pub fn statistics(&self) -> ClockStatistics {
-        let (firm, leapt) = self.look();
+        let (trusted_now, leapt) = self.observe();
         // In this order: a leap that is taken back meanwhile is nothing to tell of.
-        let told = self.told.load(Ordering::Relaxed).min(firm);
-        let behind = told.saturating_sub(self.clock.unix_millis());
+        let latest = self.latest.load(Ordering::Relaxed).min(trusted_now);
+        let behind = latest.saturating_sub(self.clock.unix_millis());
         ClockStatistics {
             behind: Duration::from_millis(behind),
             leapt: Duration::from_millis(leapt),
@@ -241,15 +241,15 @@ mod tests {
     fn time_told_never_goes_back() {
         let clock = Arc::new(ManualClock::at(1000));
         let keeper = Timekeeper::new(Arc::clone(&clock) as _, 500);
-        assert_eq!(keeper.reached(), None);
+        assert_eq!(keeper.pending_edit(), None);
         assert_eq!(keeper.now(), 1000);
         clock.set_unix_millis(10);
-        assert_eq!((keeper.now(), keeper.in_time(Duration::from_millis(5))), (1000, 1005));
-        assert_eq!(keeper.in_time(Duration::MAX), u64::MAX);
-        let edit = keeper.reached().unwrap();
+        assert_eq!((keeper.now(), keeper.expiry_after(Duration::from_millis(5))), (1000, 1005));
+        assert_eq!(keeper.expiry_after(Duration::MAX), u64::MAX);
+        let edit = keeper.pending_edit().unwrap();
         assert_eq!(edit, Edit::ClockReached { unix_ms: 1000 });
-        keeper.is_persisted(&edit);
-        assert_eq!(keeper.reached(), None);
+        keeper.mark_persisted(&edit);
+        assert_eq!(keeper.pending_edit(), None);
         assert_eq!(Timekeeper::new(clock, 2000).now(), 2000);
     }
 
@@ -267,20 +267,23 @@ mod tests {
     fn a_clock_decades_ahead_is_read_and_makes_nothing_final_for_a_day() {
         for at_opening in [true, false] {
             let (clock, keeper) = at(if at_opening { 129 * YEAR } else { PRESENT });
-            let first = keeper.firm();
+            let first = keeper.trusted_now();
             clock.set_unix_millis(129 * YEAR);
-            assert_eq!((keeper.now(), first, keeper.firm()), (129 * YEAR, PRESENT, PRESENT));
+            assert_eq!((keeper.now(), first, keeper.trusted_now()), (129 * YEAR, PRESENT, PRESENT));
             assert_eq!(keeper.statistics().leapt, Duration::from_millis(75 * YEAR));
             // Time goes on meanwhile, and that much is remembered.
             clock.advance(Duration::from_millis(DAY - 1));
-            assert_eq!(keeper.reached(), Some(Edit::ClockReached { unix_ms: PRESENT + DAY - 1 }));
+            assert_eq!(
+                keeper.pending_edit(),
+                Some(Edit::ClockReached { unix_ms: PRESENT + DAY - 1 })
+            );
             assert_eq!(keeper.statistics().behind, Duration::ZERO);
             clock.advance(Duration::from_millis(1));
-            assert_eq!((keeper.firm(), keeper.now()), (129 * YEAR + DAY, 129 * YEAR + DAY));
+            assert_eq!((keeper.trusted_now(), keeper.now()), (129 * YEAR + DAY, 129 * YEAR + DAY));
             assert_eq!(keeper.statistics(), ClockStatistics::default());
             // Now it is final, and a clock set right is behind it.
             clock.set_unix_millis(PRESENT);
-            assert_eq!((keeper.now(), keeper.firm()), (129 * YEAR + DAY, 129 * YEAR + DAY));
+            assert_eq!((keeper.now(), keeper.trusted_now()), (129 * YEAR + DAY, 129 * YEAR + DAY));
             assert_eq!(keeper.statistics().behind, Duration::from_millis(75 * YEAR + DAY));
         }
     }
@@ -288,11 +291,11 @@ mod tests {
     #[test]
     fn a_leap_taken_back_within_the_day_is_forgotten_but_for_the_time_that_passed() {
         let (clock, keeper) = at(129 * YEAR);
-        assert_eq!((keeper.now(), keeper.firm()), (129 * YEAR, PRESENT));
+        assert_eq!((keeper.now(), keeper.trusted_now()), (129 * YEAR, PRESENT));
         clock.advance(Duration::from_secs(60));
         clock.set_unix_millis(PRESENT + 5000);
         // A minute passed since: by that, something may have been dropped.
-        assert_eq!((keeper.firm(), keeper.now()), (PRESENT + 60_000, PRESENT + 60_000));
+        assert_eq!((keeper.trusted_now(), keeper.now()), (PRESENT + 60_000, PRESENT + 60_000));
         assert_eq!(keeper.statistics().behind, Duration::from_secs(55));
         assert!(!keeper.statistics().is_behind() && !keeper.statistics().is_doubted());
         clock.advance(Duration::from_secs(60));
@@ -302,19 +305,19 @@ mod tests {
     #[test]
     fn a_store_that_lay_about_for_a_year_believes_the_clock() {
         let (_, keeper) = at(PRESENT + YEAR);
-        assert_eq!((keeper.firm(), keeper.now()), (PRESENT + YEAR, PRESENT + YEAR));
+        assert_eq!((keeper.trusted_now(), keeper.now()), (PRESENT + YEAR, PRESENT + YEAR));
         assert_eq!(keeper.statistics().trouble(), None);
         // One that never told the time has nothing to hold the clock against.
         let new = Timekeeper::new(Arc::new(ManualClock::at(PRESENT)), 0);
-        assert_eq!((new.firm(), new.statistics().trouble()), (PRESENT, None));
+        assert_eq!((new.trusted_now(), new.statistics().trouble()), (PRESENT, None));
     }
 
     #[test]
     fn a_clock_decades_behind_is_told() {
         let (clock, keeper) = at(0);
-        assert_eq!((keeper.now(), keeper.firm()), (PRESENT, PRESENT));
-        let told = keeper.statistics().trouble().unwrap();
-        assert!(told.contains("19710.0 days behind"), "{told}");
+        assert_eq!((keeper.now(), keeper.trusted_now()), (PRESENT, PRESENT));
+        let latest = keeper.statistics().trouble().unwrap();
+        assert!(latest.contains("19710.0 days behind"), "{latest}");
         clock.set_unix_millis(PRESENT + 1);
         assert_eq!(keeper.statistics().trouble(), None);
     }

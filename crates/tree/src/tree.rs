@@ -22,7 +22,7 @@ use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 use table::Table;
 
-use crate::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
+use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version};
 use base::KeyRange;
 
 /// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
@@ -35,7 +35,7 @@ pub struct View {
     /// For no key newer than a memtable.
     pub version: Arc<Version>,
     /// What the versions in all of them mean.
-    pub semantics: Arc<Semantics>,
+    pub read_context: Arc<ReadContext>,
     /// The number of the newest ingest it holds.
     pub ingested: Seqno,
 }
@@ -67,7 +67,7 @@ pub struct Tree {
     name: String,
     view: ArcSwap<View>,
     /// What merges work on.
-    shape: Mutex<Vec<Rectangle>>,
+    reserved: Mutex<Vec<Rectangle>>,
     /// Held while a new view is made from the one in force. True once it was discarded.
     change: Mutex<bool>,
     dropped: AtomicBool,
@@ -90,19 +90,19 @@ impl Tree {
         id: KeyspaceId,
         name: String,
         version: Version,
-        semantics: Arc<Semantics>,
+        read_context: Arc<ReadContext>,
         account: &Account,
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
-        let rows = Arc::clone(semantics.rows());
+        let rows = Arc::clone(read_context.rows());
         let (sealed, version, ingested) = (Vec::new(), Arc::new(version), Seqno::ZERO);
-        let view = View { active, sealed, version, semantics, ingested };
+        let view = View { active, sealed, version, read_context, ingested };
         Ok(Arc::new(Self {
             id,
             name,
             view: ArcSwap::from_pointee(view),
-            shape: Mutex::default(),
+            reserved: Mutex::default(),
             change: Mutex::new(false),
             dropped: AtomicBool::new(false),
             flushed: Mutex::default(),
@@ -205,9 +205,10 @@ impl Tree {
             file.mark_obsolete();
         }
         let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
-        let (sealed, version, semantics) = (Vec::new(), Arc::default(), Arc::clone(&old.semantics));
+        let (sealed, version, read_context) =
+            (Vec::new(), Arc::default(), Arc::clone(&old.read_context));
         let ingested = old.ingested;
-        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
         drop(discarded);
         // Files are removed without the lock.
         drop(old);
@@ -224,9 +225,9 @@ impl Tree {
         let old = self.view.load();
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
-        let (version, semantics) = (Arc::clone(&old.version), Arc::clone(&old.semantics));
+        let (version, read_context) = (Arc::clone(&old.version), Arc::clone(&old.read_context));
         let (active, ingested) = (next, old.ingested);
-        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
     }
 
     /// The oldest sealed memtable and the first number past it, if there is one.
@@ -252,7 +253,7 @@ impl Tree {
 
     /// The right to change which tables there are.
     pub fn version_edit(&self) -> VersionEditGuard<'_> {
-        VersionEditGuard { tree: self, busy: self.shape.lock() }
+        VersionEditGuard { tree: self, reserved: self.reserved.lock() }
     }
 }
 
@@ -260,7 +261,7 @@ impl Tree {
 #[derive(Debug)]
 pub struct VersionEditGuard<'a> {
     tree: &'a Tree,
-    busy: MutexGuard<'a, Vec<Rectangle>>,
+    reserved: MutexGuard<'a, Vec<Rectangle>>,
 }
 
 impl VersionEditGuard<'_> {
@@ -270,29 +271,29 @@ impl VersionEditGuard<'_> {
     }
 
     /// What jobs work on now.
-    pub fn busy(&self) -> &[Rectangle] {
-        &self.busy
+    pub fn reserved(&self) -> &[Rectangle] {
+        &self.reserved
     }
 
     /// Takes `rectangle` for a job, unless another works on a part of it. To be released.
     pub fn reserve(&mut self, rectangle: &Rectangle) -> bool {
-        if self.busy.iter().any(|other| other.overlaps(rectangle)) {
+        if self.reserved.iter().any(|other| other.overlaps(rectangle)) {
             return false;
         }
-        self.busy.push(rectangle.clone());
+        self.reserved.push(rectangle.clone());
         true
     }
 
     /// Gives a job's rectangle back.
     pub fn release(&mut self, rectangle: &Rectangle) {
-        if let Some(at) = self.busy.iter().position(|other| other == rectangle) {
-            self.busy.swap_remove(at);
+        if let Some(at) = self.reserved.iter().position(|other| other == rectangle) {
+            self.reserved.swap_remove(at);
         }
     }
 
     /// The run for a table over `range` that is newer than all others.
     pub fn place_newest(&self, range: &KeyRange) -> RunId {
-        self.tree.view().version.place_newest(range, &self.busy)
+        self.tree.view().version.place_newest(range, &self.reserved)
     }
 
     /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
@@ -313,13 +314,13 @@ impl VersionEditGuard<'_> {
         let version = match table {
             Some(table) => {
                 let run = table.entry().run;
-                Arc::new(old.version.with(run, Piece::whole(table)))
+                Arc::new(old.version.with_piece(run, Piece::whole(table)))
             }
             None => Arc::clone(&old.version),
         };
-        let (active, semantics) = (Arc::clone(&old.active), Arc::clone(&old.semantics));
+        let (active, read_context) = (Arc::clone(&old.active), Arc::clone(&old.read_context));
         let ingested = old.ingested;
-        self.tree.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.tree.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
     }
 
     /// Adds `tables`, which hold the writes with the number `seqno`, none of them visible yet.
@@ -332,13 +333,13 @@ impl VersionEditGuard<'_> {
         let old = self.tree.view.load();
         let mut version = Version::clone(&old.version);
         for table in tables {
-            version = version.with(table.entry().run, Piece::whole(table));
+            version = version.with_piece(table.entry().run, Piece::whole(table));
         }
         self.tree.view.store(Arc::new(View {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
             version: Arc::new(version),
-            semantics: Arc::clone(&old.semantics),
+            read_context: Arc::clone(&old.read_context),
             ingested: seqno,
         }));
         self.tree.ingested.store(seqno.get(), Ordering::Release);
@@ -355,7 +356,7 @@ impl VersionEditGuard<'_> {
             return;
         }
         let old = self.tree.view_owned();
-        let version = old.version.changed(change);
+        let version = old.version.with_change(change);
         let left = version.files();
         for file in old.version.files() {
             if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {
@@ -366,7 +367,7 @@ impl VersionEditGuard<'_> {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
             version: Arc::new(version),
-            semantics: Arc::clone(&old.semantics),
+            read_context: Arc::clone(&old.read_context),
             ingested: old.ingested,
         }));
         drop(discarded);

@@ -21,7 +21,7 @@ pub struct ValueFile {
     /// None while it could not be opened: whoever needs it tries again.
     opened: OnceLock<Opened>,
     /// What a collection could not take out of it stays: it is not tried again.
-    stays: AtomicBool,
+    excluded: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -56,7 +56,7 @@ impl Shared {
             ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
             _ => error,
         })?;
-        let _live = self.obsolete_files.keep(values.footer().digest);
+        let _live = self.obsolete_files.register_live(values.footer().digest);
         Ok(Opened { values, _live })
     }
 }
@@ -84,12 +84,12 @@ impl ValueFile {
     }
 
     /// Values of it are damaged or were found to stay: collecting it would free nothing.
-    pub fn mark_staying(&self) {
-        self.stays.store(true, Ordering::Relaxed);
+    pub fn exclude(&self) {
+        self.excluded.store(true, Ordering::Relaxed);
     }
 
-    pub fn is_staying(&self) -> bool {
-        self.opened.get().is_none() || self.stays.load(Ordering::Relaxed)
+    pub fn is_excluded(&self) -> bool {
+        self.opened.get().is_none() || self.excluded.load(Ordering::Relaxed)
     }
 }
 
@@ -137,8 +137,8 @@ impl ValueFiles {
         if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
             return file;
         }
-        let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
-        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), stays, shared });
+        let (shared, excluded) = (Arc::clone(&self.shared), AtomicBool::new(false));
+        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), excluded, shared });
         // So that readers find it open; why it is not is told to those that need it.
         let _ = file.values();
         open.retain(|_, file| file.strong_count() > 0);

@@ -92,7 +92,7 @@ pub struct Run {
 }
 
 impl Run {
-    fn of(id: RunId, pieces: Vec<Arc<Piece>>) -> Self {
+    fn new(id: RunId, pieces: Vec<Arc<Piece>>) -> Self {
         Self { id, pieces, has_range_deletes: OnceLock::new() }
     }
 
@@ -189,7 +189,7 @@ impl Version {
     ///
     /// # Errors
     /// `Corrupt` where two pieces of a run overlap: a lookup would miss one of them.
-    pub fn of(mut pieces: Vec<(RunId, Arc<Piece>)>) -> Result<Self> {
+    pub fn from_pieces(mut pieces: Vec<(RunId, Arc<Piece>)>) -> Result<Self> {
         pieces.sort_by(|(run_a, a), (run_b, b)| {
             run_b.cmp(run_a).then_with(|| a.range.first.cmp(&b.range.first))
         });
@@ -205,7 +205,7 @@ impl Version {
                     }
                     Arc::make_mut(run).pieces.push(piece);
                 }
-                None => version.runs.push(Arc::new(Run::of(id, vec![piece]))),
+                None => version.runs.push(Arc::new(Run::new(id, vec![piece]))),
             }
             version.newest = version.newest.max(id);
         }
@@ -254,14 +254,14 @@ impl Version {
     }
 
     /// This version with `piece` added to the run `id`.
-    pub fn with(&self, id: RunId, piece: Arc<Piece>) -> Self {
+    pub fn with_piece(&self, id: RunId, piece: Arc<Piece>) -> Self {
         let mut runs = self.runs.clone();
         insert(&mut runs, id, piece);
         Self { runs, newest: self.newest.max(id) }
     }
 
     /// This version after `change`.
-    pub fn changed(&self, change: &Change) -> Self {
+    pub fn with_change(&self, change: &Change) -> Self {
         let Change { rectangle, inputs, outputs } = change;
         let mut runs: Vec<Arc<Run>> = Vec::with_capacity(self.runs.len() + 1);
         for run in &self.runs {
@@ -277,7 +277,7 @@ impl Version {
             });
             let pieces: Vec<_> = left.collect();
             if !pieces.is_empty() {
-                runs.push(Arc::new(Run::of(run.id, pieces)));
+                runs.push(Arc::new(Run::new(run.id, pieces)));
             }
         }
         for (id, piece) in outputs {
@@ -292,7 +292,7 @@ fn insert(runs: &mut Vec<Arc<Run>>, id: RunId, piece: Arc<Piece>) {
     let at = runs.partition_point(|run| run.id > id);
     match runs.get_mut(at).filter(|run| run.id == id) {
         Some(run) => Arc::make_mut(run).insert(piece),
-        None => runs.insert(at, Arc::new(Run::of(id, vec![piece]))),
+        None => runs.insert(at, Arc::new(Run::new(id, vec![piece]))),
     }
 }
 

@@ -24,7 +24,7 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {
     let piece = |(id, run, keys): &_| (RunId(*run), Piece::whole(file(*id, *run, *keys)));
-    Version::of(tables.iter().map(piece).collect()).unwrap()
+    Version::from_pieces(tables.iter().map(piece).collect()).unwrap()
 }
 
 /// Runs newest first: their ids, and each piece's table and range.
@@ -61,7 +61,7 @@ fn a_lookup_finds_the_only_piece() {
 #[test]
 fn tables_of_a_run_that_overlap_are_refused() {
     let pieces = [file(1, 1, ("a", "c")), file(2, 1, ("c", "d"))].map(Piece::whole);
-    let error = Version::of(pieces.map(|piece| (RunId(1), piece)).into()).unwrap_err();
+    let error = Version::from_pieces(pieces.map(|piece| (RunId(1), piece)).into()).unwrap_err();
     assert!(error.to_string().contains("I4"), "{error}");
 }
 
@@ -84,7 +84,7 @@ fn a_new_table_joins_the_oldest_run_above_what_it_overlaps() {
         inputs: vec![TableId(3)],
         outputs: Vec::new(),
     };
-    let version = version.changed(&change);
+    let version = version.with_change(&change);
     assert_eq!(version.place_newest(&range("c", "c"), &[]).0, 6);
 }
 
@@ -103,7 +103,7 @@ fn a_merge_of_a_part_leaves_the_rest_cut() {
         inputs: vec![TableId(1), TableId(2), TableId(3), TableId(4)],
         outputs: vec![(RunId(1), output)],
     };
-    let after = before.changed(&change);
+    let after = before.with_change(&change);
     assert_eq!(
         shown(&after),
         [
@@ -126,7 +126,7 @@ fn a_merge_of_a_part_leaves_the_rest_cut() {
         inputs: vec![TableId(1), TableId(2), TableId(3), TableId(9)],
         outputs: Vec::new(),
     };
-    assert_eq!(shown(&after.changed(&change)).len(), 1);
+    assert_eq!(shown(&after.with_change(&change)).len(), 1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_delet
     let mut lookup = Lookup::new(&b"b"[..], probe, &view, at, None);
     let (value, depth) = store.reader.pages.run(&mut lookup, None).unwrap();
     assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
-    store.reader.rows.keep(&lookup, &value.unwrap(), depth);
+    store.reader.rows.fill(&lookup, &value.unwrap(), depth);
     assert_eq!(keyspace.get("b").unwrap(), None);
     // Others do.
     keyspace.put("x", "kept").unwrap();

@@ -18,11 +18,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::compactor_state::CompactorState;
 use super::counters::Merged;
-use super::keyspace_state::{KeyspaceCompactionState, Seen};
+use super::keyspace_state::{KeyspaceCompactionState, PlanInputs};
 use super::merge_job::writer_bytes;
-use super::rate::Allowance;
+use super::rate_limiter::RateLimiter;
 use super::{
-    CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob, fit, summary,
+    CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob, merge_end, summary,
 };
 use crate::Trees;
 use crate::{TableFile, Tree, TreeContext, VersionEditGuard};
@@ -31,7 +31,7 @@ use crate::{TableFile, Tree, TreeContext, VersionEditGuard};
 const READ_BYTES_MAX: usize = 8 << 20;
 
 /// A look moves or drops tables at most this often before it leaves the rest to the next.
-const CHANGES_A_LOOK: usize = 64;
+const CHANGES_PER_ROUND: usize = 64;
 
 /// See the module.
 pub struct Compactor {
@@ -42,7 +42,7 @@ pub struct Compactor {
     pool: Arc<CompactionPool>,
     options: plan::Options,
     metered: Arc<Metered>,
-    allowance: Allowance,
+    rate_limiter: RateLimiter,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
     /// Only makes a task leave its thread to the flush: `Relaxed`.
     flushing: AtomicBool,
@@ -62,7 +62,7 @@ impl Compactor {
         options: plan::Options,
         metered: Arc<Metered>,
     ) -> Self {
-        let (tasks, flushing, counters, allowance) = Default::default();
+        let (tasks, flushing, counters, rate_limiter) = Default::default();
         let (state, changed) = Default::default();
         Self {
             env,
@@ -72,7 +72,7 @@ impl Compactor {
             pool,
             options,
             metered,
-            allowance,
+            rate_limiter,
             tasks,
             flushing,
             counters,
@@ -100,10 +100,10 @@ impl Compactor {
     }
 
     /// How long a merge is to wait, so that all of them keep to the rate that is set.
-    pub(super) fn owed_wait(&self) -> Option<Duration> {
+    pub(super) fn rate_wait(&self) -> Option<Duration> {
         let counts = self.metered.snapshot().of(Purpose::Compaction);
         let rate = self.env.options.load().compaction_rate;
-        self.allowance.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
+        self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
     }
 
     pub fn set_flushing(&self, flushing: bool) {
@@ -118,9 +118,9 @@ impl Compactor {
     /// A flush of `tree` wrote `bytes`, of a table and of long values.
     pub fn flushed(&self, tree: &Tree, bytes: u64) {
         let version = Arc::clone(&tree.view().version);
-        let held = |file: &Arc<TableFile>| file.facts().bytes + file.facts().value_bytes();
+        let held = |file: &Arc<TableFile>| file.summary().bytes + file.summary().value_bytes();
         let all: u64 = version.files().into_iter().map(held).sum();
-        self.state.lock().books.entry(tree.id()).or_default().flushed(bytes, all);
+        self.state.lock().keyspaces.entry(tree.id()).or_default().flushed(bytes, all);
         self.wake();
     }
 
@@ -153,7 +153,7 @@ impl Compactor {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
-        let told = |state: &CompactorState| (state.ended, state.refused, state.settlings);
+        let told = |state: &CompactorState| (state.ended, state.refused, state.settle_calls);
         let before = {
             let state = self.state.lock();
             // Not worth a look: the least job has to wait until another ends.
@@ -162,8 +162,8 @@ impl Compactor {
             }
             told(&state)
         };
-        for tree in self.by_urgency() {
-            match self.look(&tree) {
+        for tree in self.by_pressure() {
+            match self.plan_keyspace(&tree) {
                 Ok(Some(job)) => return Some(job),
                 Ok(None) => {}
                 Err(error) => self.note_failure(&tree, error, false),
@@ -171,93 +171,94 @@ impl Compactor {
         }
         let mut state = self.state.lock();
         if state.running == 0 && told(&state) == before {
-            state.idle_looks += 1;
+            state.idle_rounds += 1;
             self.changed.notify_all();
         }
         None
     }
 
     /// How long a task that found nothing to do may sleep, at most `longest`.
-    pub fn rest(&self, longest: Duration) -> Duration {
+    pub fn sleep_time(&self, longest: Duration) -> Duration {
         let now = self.now();
         let state = self.state.lock();
-        let owing = state.books.values().filter(|book| book.debt.bytes > 0);
-        let next = owing.filter_map(|book| book.next_look().checked_sub(now)).min();
+        let owing = state.keyspaces.values().filter(|keyspace| keyspace.debt.bytes > 0);
+        let next = owing.filter_map(|keyspace| keyspace.next_plan().checked_sub(now)).min();
         next.map_or(longest, |next| next.clamp(Duration::from_millis(1), longest))
     }
 
     /// The keyspaces, first those with the fullest trees at the last look.
-    fn by_urgency(&self) -> Vec<Arc<Tree>> {
+    fn by_pressure(&self) -> Vec<Arc<Tree>> {
         let mut trees = self.trees.all();
         let mut state = self.state.lock();
-        state.books.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
+        state.keyspaces.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
         for request in state.requests.values_mut().filter(|request| request.ended.is_none()) {
             if !trees.iter().any(|tree| tree.id() == request.keyspace) {
                 request.ended = Some(Err(Error::closed("keyspace")));
             }
         }
-        let urgency = |tree: &Arc<Tree>| {
-            let debt = state.books.get(&tree.id()).map(|book| book.debt).unwrap_or_default();
+        let pressure = |tree: &Arc<Tree>| {
+            let debt =
+                state.keyspaces.get(&tree.id()).map(|keyspace| keyspace.debt).unwrap_or_default();
             debt.fullness.max(debt.space_fullness)
         };
-        trees.sort_by(|one, other| urgency(other).total_cmp(&urgency(one)));
+        trees.sort_by(|one, other| pressure(other).total_cmp(&pressure(one)));
         trees
     }
 
     /// Looks at one keyspace: does what takes no merge, and returns a merge if there is one to do.
-    fn look(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
+    fn plan_keyspace(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
         let options = self.job_options();
-        for _ in 0..CHANGES_A_LOOK {
-            let mut shape = tree.version_edit();
+        for _ in 0..CHANGES_PER_ROUND {
+            let mut guard = tree.version_edit();
             if tree.is_dropped() {
                 return Ok(None);
             }
-            let Some((summary, seen, request)) = self.summary(tree, &shape) else {
+            let Some((summary, inputs, request)) = self.summary(tree, &guard) else {
                 return Ok(None);
             };
             let start = self.now();
             let planned = plan::TreeLayout::new(&summary, &options);
             let (plan, debt) = (planned.plan(), planned.debt());
             let took = self.now().saturating_sub(start);
-            let is_busy = !shape.busy().is_empty();
+            let is_busy = !guard.reserved().is_empty();
             let mut job = None;
             match &plan {
                 Some(Plan::Drop(pieces)) => {
-                    self.drop_pieces(tree, &shape, pieces, summary.now_ms)?;
+                    self.drop_pieces(tree, &guard, pieces, summary.now_ms)?;
                 }
-                Some(Plan::Move(moves)) => self.move_pieces(tree, &shape, moves)?,
+                Some(Plan::Move(moves)) => self.move_pieces(tree, &guard, moves)?,
                 Some(Plan::Merge(merge)) => {
-                    job = self.start(tree, &mut shape, merge, summary.now_ms)?;
+                    job = self.start(tree, &mut guard, merge, summary.now_ms)?;
                 }
                 None => {}
             }
             let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
-            let short = match &plan {
-                None if debt.bytes > 0 && !is_busy => without_space(&summary, &options),
+            let no_space = match &plan {
+                None if debt.bytes > 0 && !is_busy => no_space_error(&summary, &options),
                 _ => None,
             };
             let mut state = self.state.lock();
             state.running += usize::from(job.is_some());
             state.ended += u64::from(is_changed);
-            let book = state.books.entry(tree.id()).or_default();
-            book.see_debt(debt, start, took);
-            book.working += job.as_ref().map_or(0, MergeJob::bytes);
-            book.short = short.clone();
+            let keyspace = state.keyspaces.entry(tree.id()).or_default();
+            keyspace.set_debt(debt, start, took);
+            keyspace.job_bytes += job.as_ref().map_or(0, MergeJob::bytes);
+            keyspace.no_space = no_space.clone();
             if job.is_none() && !is_changed {
-                book.looked_in_vain(start, took);
+                keyspace.planned_in_vain(start, took);
             }
-            self.tell_pace(&state);
-            let book = state.books.entry(tree.id()).or_default();
+            self.report_debt(&state);
+            let keyspace = state.keyspaces.entry(tree.id()).or_default();
             // A merge that found no room now may find it without a change to this keyspace.
             if plan.is_none() {
-                book.set_fruitless(seen);
+                keyspace.set_empty_plan(inputs);
             }
             if let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) {
-                request.set_left(debt.manual_bytes);
+                request.set_remaining(debt.manual_bytes);
                 // What is left then cannot be merged: it is damaged, or there is no space to.
                 if debt.manual_bytes == 0 || (plan.is_none() && !is_busy) {
-                    if let Some(short) = short {
-                        request.damage.get_or_insert(short);
+                    if let Some(no_space) = no_space {
+                        request.damage.get_or_insert(no_space);
                     }
                     request.end();
                     self.changed.notify_all();
@@ -274,7 +275,7 @@ impl Compactor {
     fn start(
         &self,
         tree: &Arc<Tree>,
-        shape: &mut VersionEditGuard<'_>,
+        guard: &mut VersionEditGuard<'_>,
         merge: &plan::Merge,
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
@@ -283,7 +284,7 @@ impl Compactor {
         let most = self.pool.limit();
         // Beside many runs a few at least, or a slice would be next to nothing.
         let room = most.saturating_sub(bytes).max(most / 8);
-        let (end, deletes) = fit::end_of(merge, &shape.version(), room);
+        let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
         let memory = self.pool.grant(bytes + deletes);
         let (id, running) = {
@@ -292,7 +293,7 @@ impl Compactor {
             (state.id(), state.running)
         };
         let Some(memory) = memory else { return Ok(None) };
-        match MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms), memory) {
+        match MergeJob::new(&self.env, &env, tree, guard, merge, (id, now_ms), memory) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
         }
@@ -303,9 +304,9 @@ impl Compactor {
     fn summary(
         &self,
         tree: &Tree,
-        shape: &VersionEditGuard<'_>,
-    ) -> Option<(plan::Summary, Seen, Option<u64>)> {
-        let (version, now) = (shape.version(), self.now());
+        guard: &VersionEditGuard<'_>,
+    ) -> Option<(plan::Summary, PlanInputs, Option<u64>)> {
+        let (version, now) = (guard.version(), self.now());
         let horizon = self.env.snapshots.horizon(&self.env.ring);
         let mut state = self.state.lock();
         let quiet = state.is_quiet(self.env.ring.visible(), now);
@@ -314,33 +315,33 @@ impl Compactor {
         let request = own.next().map(|(id, request)| (*id, request.range.clone()));
         let (id, manual) = request.unzip();
         let snapshots = horizon.seqnos().split_last().map_or(&[][..], |(_, snapshots)| snapshots);
-        let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshots), id, now);
-        let is_awaited = manual.is_some() || state.settling > 0;
-        let book = state.books.entry(tree.id()).or_default();
-        let is_early = book.is_paused(now) || book.is_looked_at_enough(now);
-        if book.was_fruitless(&seen) || is_early && !is_awaited {
+        let inputs = PlanInputs::new(&version, guard.reserved().len(), (quiet, snapshots), id, now);
+        let is_awaited = manual.is_some() || state.settle_waiters > 0;
+        let keyspace = state.keyspaces.entry(tree.id()).or_default();
+        let is_early = keyspace.is_paused(now) || keyspace.is_planning_deferred(now);
+        if keyspace.found_nothing_for(&inputs) || is_early && !is_awaited {
             return None;
         }
         drop(state);
-        Some((self.described(tree, shape, horizon, quiet, manual), seen, id))
+        Some((self.planner_input(tree, guard, horizon, quiet, manual), inputs, id))
     }
 
     /// What the planner is told of `tree`, whatever looks found before.
-    pub(super) fn described(
+    pub(super) fn planner_input(
         &self,
         tree: &Tree,
-        shape: &VersionEditGuard<'_>,
+        guard: &VersionEditGuard<'_>,
         readers: Horizon,
         quiet: bool,
         manual: Option<ManualRange>,
     ) -> plan::Summary {
-        let (version, now) = (shape.version(), self.now());
+        let (version, now) = (guard.version(), self.now());
         let (superseding, demand, elsewhere) = {
             let mut state = self.state.lock();
-            let all = state.working_bytes();
-            let book = state.books.entry(tree.id()).or_default();
-            let demand = book.demand(tree.view().semantics.uses(), now);
-            (book.turnover.superseding(), demand, all - book.working)
+            let all = state.all_job_bytes();
+            let keyspace = state.keyspaces.entry(tree.id()).or_default();
+            let demand = keyspace.demand(tree.view().read_context.seeks(), now);
+            (keyspace.turnover.superseding(), demand, all - keyspace.job_bytes)
         };
         // A device that does not say how much is left is one on which merges find out by failing.
         let space = self.env.medium.space().ok().flatten();
@@ -350,9 +351,9 @@ impl Compactor {
         plan::Summary {
             runs: summary::runs(&version),
             values: summary::values(&version),
-            busy: summary::areas(shape.busy()),
+            busy: summary::areas(guard.reserved()),
             free_bytes,
-            now_ms: self.env.timekeeper.firm(),
+            now_ms: self.env.timekeeper.trusted_now(),
             readers,
             quiet,
             manual,
@@ -368,10 +369,10 @@ impl Compactor {
         let (id, bytes) = (job.tree().id(), job.bytes());
         drop(job);
         let mut state = self.state.lock();
-        let book = state.books.entry(id).or_default();
-        book.succeeded();
+        let keyspace = state.keyspaces.entry(id).or_default();
+        keyspace.succeeded();
         if let Some((newer, oldest, out)) = merged.turnover {
-            book.turnover.merged(newer, oldest, out);
+            keyspace.turnover.merged(newer, oldest, out);
         }
         self.job_ended(state, id, bytes);
     }
@@ -391,7 +392,7 @@ impl Compactor {
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
             return self.cancelled(job);
         }
-        let error = error.at(job.place());
+        let error = error.at(job.describe());
         let (bytes, is_kept_out) = (job.bytes(), job.has_damaged_input());
         drop(job);
         self.note_failure(&tree, error, is_kept_out);
@@ -405,15 +406,15 @@ impl Compactor {
         keyspace: KeyspaceId,
         bytes: u64,
     ) {
-        if let Some(book) = state.books.get_mut(&keyspace) {
-            book.job_ended(bytes);
+        if let Some(keyspace) = state.keyspaces.get_mut(&keyspace) {
+            keyspace.job_ended(bytes);
         }
         // Its memory may be what looks at others were in vain for, which may be more urgent.
         state
-            .books
+            .keyspaces
             .values_mut()
-            .filter(|book| book.debt.bytes > 0)
-            .for_each(KeyspaceCompactionState::look_again);
+            .filter(|keyspace| keyspace.debt.bytes > 0)
+            .for_each(KeyspaceCompactionState::allow_planning);
         state.running -= 1;
         state.ended += 1;
         self.changed.notify_all();
@@ -426,7 +427,7 @@ impl Compactor {
         self.counters.failed();
         let now = self.now();
         let mut state = self.state.lock();
-        state.books.entry(tree.id()).or_default().failed(error.clone(), is_kept_out, now);
+        state.keyspaces.entry(tree.id()).or_default().failed(error.clone(), is_kept_out, now);
         let own = state.requests.values_mut().filter(|request| request.keyspace == tree.id());
         for request in own.filter(|request| request.ended.is_none()) {
             if is_kept_out {
@@ -460,7 +461,7 @@ impl Compactor {
         CompactionStatistics {
             running: state.running,
             failing: failure.map(ToString::to_string),
-            debt_bytes: state.books.values().map(|book| book.debt.bytes).sum(),
+            debt_bytes: state.keyspaces.values().map(|keyspace| keyspace.debt.bytes).sum(),
             damaged_tables,
             ..self.counters.statistics()
         }
@@ -468,7 +469,7 @@ impl Compactor {
 }
 
 /// Why nothing is merged of a tree for which nothing was planned, where that is for want of space.
-fn without_space(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
+fn no_space_error(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
     let free = summary.free_bytes?;
     let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
     let Some(Plan::Merge(merge)) = plan::plan(&unbounded, options) else { return None };

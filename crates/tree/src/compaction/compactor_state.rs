@@ -13,7 +13,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub(super) struct CompactorState {
-    pub(super) books: BTreeMap<KeyspaceId, KeyspaceCompactionState>,
+    pub(super) keyspaces: BTreeMap<KeyspaceId, KeyspaceCompactionState>,
     pub(super) requests: BTreeMap<u64, Request>,
     /// Ids of jobs and requests.
     pub(super) next_id: u64,
@@ -24,11 +24,11 @@ pub(super) struct CompactorState {
     /// Jobs and other changes that ended.
     pub(super) ended: u64,
     /// Looks at all keyspaces that found nothing to do while no job was running.
-    pub(super) idle_looks: u64,
+    pub(super) idle_rounds: u64,
     /// Callers that wait until everything is settled.
-    pub(super) settling: usize,
+    pub(super) settle_waiters: usize,
     /// How often one began to: a look that began before tells it nothing.
-    pub(super) settlings: u64,
+    pub(super) settle_calls: u64,
     /// The newest visible number, and since when it is.
     pub(super) visible: (Seqno, Duration),
     pub(super) closed: bool,
@@ -41,19 +41,21 @@ impl CompactorState {
     }
 
     /// Bytes that running jobs may write.
-    pub(super) fn working_bytes(&self) -> u64 {
-        self.books.values().map(|book| book.working).sum()
+    pub(super) fn all_job_bytes(&self) -> u64 {
+        self.keyspaces.values().map(|keyspace| keyspace.job_bytes).sum()
     }
 
     /// Why merges fail, or cannot begin.
     pub(super) fn failing(&self) -> Option<&Error> {
-        self.books.values().find_map(|book| book.failure.as_ref().or(book.short.as_ref()))
+        self.keyspaces
+            .values()
+            .find_map(|keyspace| keyspace.failure.as_ref().or(keyspace.no_space.as_ref()))
     }
 
     pub(super) fn is_quiet(&mut self, visible: Seqno, now: Duration) -> bool {
         if self.visible.0 != visible {
             self.visible = (visible, now);
         }
-        self.settling > 0 || now.saturating_sub(self.visible.1) >= QUIET_AFTER
+        self.settle_waiters > 0 || now.saturating_sub(self.visible.1) >= QUIET_AFTER
     }
 }

@@ -69,7 +69,7 @@ pub struct MergeJob {
     job: Job,
     compact: compact::Env,
     /// Where there is a tier to carry something over to.
-    carry: Option<WarmOutputs>,
+    warm_outputs: Option<WarmOutputs>,
     stage: Stage,
     /// Given back when the stage, which charges it, is gone.
     memory: CompactionMemory,
@@ -96,12 +96,12 @@ impl MergeJob {
         env: &TreeContext,
         compact: &compact::Env,
         tree: &Arc<Tree>,
-        shape: &mut VersionEditGuard<'_>,
+        guard: &mut VersionEditGuard<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
         memory: CompactionMemory,
     ) -> Result<Option<Self>> {
-        let version = shape.version();
+        let version = guard.version();
         let rectangle = Rectangle {
             oldest: merge.into,
             newest: merge.newest(),
@@ -109,11 +109,11 @@ impl MergeJob {
             bytes: merge.bytes,
         };
         let Some((runs, inputs)) = inputs_of(&version, &rectangle)? else { return Ok(None) };
-        if !shape.reserve(&rectangle) {
+        if !guard.reserve(&rectangle) {
             return Ok(None);
         }
         let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
-        let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
+        let (job, run) = made.inspect_err(|_| guard.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
             *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
@@ -129,7 +129,7 @@ impl MergeJob {
             began: Duration::ZERO,
             job,
             compact: compact.clone(),
-            carry: None,
+            warm_outputs: None,
             stage: Stage::Planned(Box::new(run)),
             memory,
         }))
@@ -176,7 +176,7 @@ impl MergeJob {
                 ids: ids.start..values,
             },
             // Without it, operands stay as they are.
-            operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
+            operator: tree.view().read_context.operator().ok().map(|it| it.name().to_owned()),
             hot: Vec::new(),
             values: ValueRules {
                 bytes_min: VALUE_APART_BYTES as u64,
@@ -251,9 +251,10 @@ impl MergeJob {
                 Ok(None)
             }
             Stage::Verifying(mut verification, outcome) => {
-                let carry = &mut self.carry;
-                let mut offer =
-                    |page: HotPage<'_>| carry.iter_mut().for_each(|carry| carry.offer(page));
+                let warm_outputs = &mut self.warm_outputs;
+                let mut offer = |page: HotPage<'_>| {
+                    warm_outputs.iter_mut().for_each(|warm_outputs| warm_outputs.offer(page))
+                };
                 match verification.step(&mut offer).inspect_err(|_| self.discard(env))? {
                     Some(tables) => return self.install(env, &outcome, tables).map(Some),
                     None => self.stage = Stage::Verifying(verification, outcome),
@@ -267,11 +268,11 @@ impl MergeJob {
     /// Finds what is to be carried over. Where memory for it is short, nothing is.
     fn survey(&mut self, env: &TreeContext, run: &mut Run) {
         let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
-        if let Some((carry, hot)) = surveyed
+        if let Some((warm_outputs, hot)) = surveyed
             && run.set_hot(hot.clone()).is_ok()
         {
             self.job.hot = hot;
-            self.carry = Some(carry);
+            self.warm_outputs = Some(warm_outputs);
         }
     }
 
@@ -308,12 +309,12 @@ impl MergeJob {
             let range = piece.range().intersection(range);
             edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
         }
-        let is_timed =
+        let has_expiries =
             |piece: &Piece| piece.table().is_ok_and(|table| table.properties().expiring > 0);
-        if self.inputs.iter().any(|(_, piece)| is_timed(piece)) {
-            edits.extend(env.timekeeper.tell(self.job.now_ms));
+        if self.inputs.iter().any(|(_, piece)| has_expiries(piece)) {
+            edits.extend(env.timekeeper.advance_to(self.job.now_ms));
         }
-        let shape = self.tree.version_edit();
+        let guard = self.tree.version_edit();
         env.append(edits).inspect_err(|_| {
             // A manifest that failed may name them all the same (I3).
             if env.manifest.poisoned().is_none() {
@@ -323,14 +324,14 @@ impl MergeJob {
         // What could not be copied stays, and would not be the next time either.
         for (_, output) in &outputs {
             let collected = |file: &&Arc<ValueFile>| self.job.values.collect.contains(&file.id());
-            output.file().values().iter().filter(collected).for_each(|file| file.mark_staying());
+            output.file().values().iter().filter(collected).for_each(|file| file.exclude());
         }
-        let pointed = outputs.iter().map(|(_, output)| output.file().facts().value_bytes());
+        let pointed = outputs.iter().map(|(_, output)| output.file().summary().value_bytes());
         let held = outcome.bytes_written() + pointed.sum::<u64>();
         let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
-        shape.install_changed(&change);
-        self.carry.iter().for_each(WarmOutputs::installed);
+        guard.install_changed(&change);
+        self.warm_outputs.iter().for_each(WarmOutputs::installed);
         Ok(Merged {
             reason: self.reason,
             outputs: outcome.tables.iter().map(|table| table.table).collect(),
@@ -345,7 +346,7 @@ impl MergeJob {
 
     /// Removes outputs that nobody names.
     fn discard(&self, env: &TreeContext) {
-        self.carry.iter().for_each(WarmOutputs::discarded);
+        self.warm_outputs.iter().for_each(WarmOutputs::discarded);
         // What stays behind goes at the next open.
         let _ = self.job.discard_outputs(&*env.medium);
     }
@@ -380,7 +381,7 @@ impl MergeJob {
     }
 
     /// What it merges, for messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Rectangle { oldest, newest, range, .. } = &self.rectangle;
         format!("merge of runs {oldest} to {newest} of `{}`, keys {range}", self.tree.name())
     }

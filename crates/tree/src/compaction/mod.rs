@@ -11,21 +11,21 @@
 //! them, or the next open. Work is installed slice by slice, so what is interrupted goes on from
 //! there. A failing job never fails a write: it is tried again later, less and less often.
 
-mod changes;
 mod compactor;
 mod compactor_state;
 mod counters;
 mod debt;
-mod fit;
 mod host;
 mod keyspace_state;
 mod memory;
+mod merge_end;
 mod merge_job;
-mod rate;
+mod rate_limiter;
 mod request;
 mod summary;
 mod task;
-mod waiting;
+mod trivial_changes;
+mod waiters;
 mod warm_outputs;
 
 pub use compactor::Compactor;
@@ -35,6 +35,6 @@ pub use host::CompactionHost;
 pub use memory::{CompactionMemory, CompactionPool};
 pub use merge_job::MergeJob;
 pub use request::{Compaction, CompactionProgress};
-pub use summary::{bytes_of, facts, weight_within};
+pub use summary::{bytes_of, file_summary, weight_within};
 pub use task::CompactTask;
 pub use warm_outputs::{SURVEY_BYTES_MAX, WarmOutputs};

@@ -27,7 +27,7 @@ impl Request {
         Self { keyspace, range, total: 0, left: 0, damage: None, ended: None }
     }
 
-    pub(super) fn set_left(&mut self, left: u64) {
+    pub(super) fn set_remaining(&mut self, left: u64) {
         self.total = self.total.max(left);
         self.left = left;
     }

@@ -24,7 +24,7 @@ pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
     let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
         id: file.id(),
         bytes: file.value_bytes(),
-        excluded: file.is_staying(),
+        excluded: file.is_excluded(),
     };
     version.value_files().into_iter().map(summary).collect()
 }
@@ -32,7 +32,7 @@ pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
 fn piece(piece: &Piece) -> plan::Piece {
     let range = piece.range();
     plan::Piece {
-        file: Arc::clone(piece.file().facts()),
+        file: Arc::clone(piece.file().summary()),
         level: piece.level(),
         first: range.first.clone(),
         end: range.end.clone(),
@@ -53,7 +53,7 @@ pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
 }
 
 /// What does not change about a table file.
-pub fn facts(file: &TableFile) -> plan::FileSummary {
+pub fn file_summary(file: &TableFile) -> plan::FileSummary {
     let entry = file.entry();
     let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
     let superseded = file.table().map_or_else(|_| Default::default(), |it| superseded(entry, it));
@@ -88,7 +88,7 @@ fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
 /// About what `piece` holds of `range` for `readers`: its bytes, and those of the long values that it points
 /// at, without versions that were kept for others.
 pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
-    let file = piece.file().facts();
+    let file = piece.file().summary();
     let bytes = bytes_within(piece, &piece.range().intersection(range));
     let part = bytes as f64 / file.bytes.max(1) as f64;
     let beside = file.value_bytes() as f64 - file.superseded.garbage(readers) as f64;
@@ -102,7 +102,7 @@ pub fn bytes_of(piece: &Piece) -> u64 {
 
 /// About the bytes of `range` that the file of `piece` has.
 fn bytes_within(piece: &Piece, range: &KeyRange) -> u64 {
-    let file = piece.file().facts();
+    let file = piece.file().summary();
     if *range == piece.entry().range {
         return file.bytes;
     }

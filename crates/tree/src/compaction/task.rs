@@ -14,10 +14,10 @@ use super::counters::Merged;
 use super::{Compactor, MergeJob};
 
 /// How often a task looks for work where nothing wakes it: for what time brings.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a task makes way for a flush.
-const MAKE_WAY: Duration = Duration::from_millis(5);
+const YIELD_FOR: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub struct CompactTask {
@@ -38,13 +38,13 @@ impl Task for CompactTask {
             return Progress::Done;
         }
         if !self.first && self.compactor.is_flushing() {
-            return Progress::IdleFor(MAKE_WAY);
+            return Progress::IdleFor(YIELD_FOR);
         }
-        if let Some(wait) = self.compactor.owed_wait() {
+        if let Some(wait) = self.compactor.rate_wait() {
             return Progress::IdleFor(wait);
         }
         match self.job.take() {
-            Some(job) => self.go_on(job),
+            Some(job) => self.step_job(job),
             None => {
                 self.job = self.compactor.next_job();
                 match &mut self.job {
@@ -53,7 +53,7 @@ impl Task for CompactTask {
                         self.compactor.env().events.tell(|| event);
                         Progress::Again
                     }
-                    None => Progress::IdleFor(self.compactor.rest(LOOK_AROUND)),
+                    None => Progress::IdleFor(self.compactor.sleep_time(POLL_EVERY)),
                 }
             }
         }
@@ -66,7 +66,7 @@ impl CompactTask {
         self.compactor.env().events.tell(event);
     }
 
-    fn go_on(&mut self, mut job: MergeJob) -> Progress {
+    fn step_job(&mut self, mut job: MergeJob) -> Progress {
         if job.tree().is_dropped() {
             self.compactor.cancelled(job);
             return Progress::Again;

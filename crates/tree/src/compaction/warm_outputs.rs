@@ -26,9 +26,9 @@ pub struct WarmOutputs {
     cache: Arc<PageCache>,
     tier: Arc<ScmTier>,
     /// Slots that pages of inputs leave, and that no output took yet.
-    places: u32,
+    slots: u32,
     /// Pages of inputs that are of no more use, where their files stay.
-    gone: Vec<(u64, Range<u32>)>,
+    stale_pages: Vec<(u64, Range<u32>)>,
     /// Files of outputs that were offered, and their last pages. Nobody else keeps them until they are
     /// installed.
     offered: Vec<(u64, u32, LiveFile)>,
@@ -41,8 +41,8 @@ pub const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
 impl WarmOutputs {
     /// The slots that the outputs may take in SCM: as many as the inputs leave.
     #[must_use]
-    pub const fn places(&self) -> u32 {
-        self.places
+    pub const fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// What is to be carried over from `inputs`, pieces of runs of which the keys of `range` are merged,
@@ -55,8 +55,8 @@ impl WarmOutputs {
         range: &KeyRange,
     ) -> Option<(Self, Vec<KeyRange>)> {
         let tier = Arc::clone(cache.lower_tier().filter(|tier| tier.failure().is_none())?);
-        let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
-        let mut it = Self { cache, tier, places: 0, gone, offered };
+        let (cache, stale_pages, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
+        let mut it = Self { cache, tier, slots: 0, stale_pages, offered };
         let heat = it.heat(inputs, range);
         Some((it, hot_ranges(heat)))
     }
@@ -72,7 +72,7 @@ impl WarmOutputs {
                 if let Ok(table) = piece.table() {
                     let is_whole = range.covers(piece.range());
                     let part = piece.range().intersection(range);
-                    let _ = self.look_at(table, &part, is_whole, &mut heat, &mut bytes_left);
+                    let _ = self.survey_table(table, &part, is_whole, &mut heat, &mut bytes_left);
                 }
             }
             runs.push(heat);
@@ -80,7 +80,7 @@ impl WarmOutputs {
         runs
     }
 
-    fn look_at(
+    fn survey_table(
         &mut self,
         table: &Arc<Table>,
         part: &KeyRange,
@@ -95,8 +95,8 @@ impl WarmOutputs {
             heat.pages += u64::from(partition.data_pages());
             let mut meta = None;
             for page in partition.first_page..partition.meta_page {
-                let warmth = self.warmth(PageKey { file, page });
-                if warmth == 0 || *bytes_left == 0 {
+                let page_heat = self.page_heat(PageKey { file, page });
+                if page_heat == 0 || *bytes_left == 0 {
                     continue;
                 }
                 // A damaged one is the merge's to complain of.
@@ -111,27 +111,27 @@ impl WarmOutputs {
                 };
                 let keys = keys.intersection(part);
                 *bytes_left = bytes_left.saturating_sub(keys.key_bytes());
-                heat.hot.push((keys, warmth));
+                heat.hot.push((keys, page_heat));
             }
-            self.places += u32::from(self.lies_below(PageKey { file, page: partition.meta_page }));
+            self.slots += u32::from(self.is_in_scm(PageKey { file, page: partition.meta_page }));
         }
         // Those at both ends may hold keys that stay; a file of which nothing stays goes as a whole.
         let inner = partitions.start + 1..partitions.end.saturating_sub(1);
         if !is_whole && !inner.is_empty() {
             let first = table.partition(inner.start)?.first_page;
-            self.gone.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
+            self.stale_pages.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
         }
         Ok(())
     }
 
-    fn lies_below(&self, key: PageKey) -> bool {
+    fn is_in_scm(&self, key: PageKey) -> bool {
         self.tier.heat(key).is_some()
     }
 
     /// How often a page was asked for; a slot that it leaves is counted.
-    fn warmth(&mut self, key: PageKey) -> u8 {
+    fn page_heat(&mut self, key: PageKey) -> u8 {
         let below = self.tier.heat(key);
-        self.places += u32::from(below.is_some());
+        self.slots += u32::from(below.is_some());
         let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
         below.unwrap_or(0).max(above)
     }
@@ -174,8 +174,8 @@ impl WarmOutputs {
         if self.tier.has_backlog() {
             self.tier.step(&self.cache);
         }
-        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.places) {
-            self.places -= 1;
+        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.slots) {
+            self.slots -= 1;
             if let Some((_, end, _)) = self.offered.last_mut() {
                 *end = number + 1;
             }
@@ -184,7 +184,7 @@ impl WarmOutputs {
 
     /// The outputs are there for readers: inputs' pages are of no more use.
     pub fn installed(&self) {
-        for (file, pages) in &self.gone {
+        for (file, pages) in &self.stale_pages {
             self.tier.remove_pages(*file, pages.clone());
         }
     }

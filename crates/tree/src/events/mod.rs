@@ -34,14 +34,14 @@ impl Events {
     }
 
     /// Whether anyone listens.
-    pub fn are_heard(&self) -> bool {
+    pub fn has_listeners(&self) -> bool {
         !self.listeners.is_empty()
     }
 
     /// Tells everyone what `event` makes, which is not made where nobody listens. No lock may be
     /// held.
     pub fn tell(&self, event: impl FnOnce() -> Event) {
-        if !self.are_heard() {
+        if !self.has_listeners() {
             return;
         }
         let event = event();

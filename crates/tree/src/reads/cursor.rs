@@ -34,7 +34,7 @@ impl CursorSource {
             )?,
             ahead: ReadAhead::default(),
             next_block: NextBlock::Unknown,
-            at_hand: 0,
+            fast_steps: 0,
         })
     }
 }
@@ -68,7 +68,7 @@ pub struct Cursor {
     ahead: ReadAhead,
     next_block: NextBlock,
     /// Steps that needed no page and are not counted yet.
-    at_hand: u64,
+    fast_steps: u64,
 }
 
 impl Cursor {
@@ -111,16 +111,16 @@ impl Cursor {
     #[expect(clippy::should_implement_trait, reason = "a cursor lends its entry and can fail")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        match self.merge.next_at_hand()? {
-            FastStep::Stands => {
-                self.at_hand += 1;
+        match self.merge.fast_next()? {
+            FastStep::Done => {
+                self.fast_steps += 1;
                 if !matches!(self.next_block, NextBlock::Asked) {
                     self.ask_ahead();
                 }
                 Ok(true)
             }
-            FastStep::Moved => self.run(),
-            FastStep::No => self.go(Move::Next),
+            FastStep::Unsettled => self.run(),
+            FastStep::NotApplicable => self.go(Move::Next),
         }
     }
 
@@ -195,7 +195,7 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.reader.counters.steps.add(self.at_hand);
+        self.reader.counters.steps.add(self.fast_steps);
     }
 }
 

@@ -11,7 +11,7 @@ use read::{PageFile, ReadOp};
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::Probe;
-use super::resolver::{Known, Resolver, Value};
+use super::resolver::{Resolution, Resolver, Value};
 use crate::{Memtable, Piece, View};
 
 /// Values up to this size are copied out of a memtable, bytes: a copy costs little, and the memory of a whole
@@ -73,7 +73,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     }
 
     /// `Some` where memtables tell the key's value, or that it has none.
-    fn search_memtables(&mut self) -> Result<Option<Known>> {
+    fn search_memtables(&mut self) -> Result<Option<Resolution>> {
         let key = self.key.as_ref();
         for memtable in self.view.memtables() {
             let deleted = memtable.deleted().newest_covering(key, self.at.seqno());
@@ -81,14 +81,15 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
                 && deleted.is_none_or(|deleted| deleted < trailer.seqno())
             {
                 self.met = true;
-                let known = self.resolver.older(&self.view.semantics, key, trailer, value, None)?;
-                if known.is_some() {
-                    return Ok(known);
+                let resolution =
+                    self.resolver.older(&self.view.read_context, key, trailer, value, None)?;
+                if resolution.is_some() {
+                    return Ok(resolution);
                 }
                 self.at = Trailer::seek(trailer.seqno().before());
             }
             if deleted.is_some() {
-                return self.resolver.end(&self.view.semantics, key).map(Some);
+                return self.resolver.end(&self.view.read_context, key).map(Some);
             }
         }
         Ok(None)
@@ -101,10 +102,10 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     }
 
     /// The end of the lookup, or the read it ends with.
-    fn end(&mut self, known: Known) -> Result<Step<Option<Value>>> {
-        match known {
-            Known::Value(value) => Ok(Step::Ready(value)),
-            Known::ValueSeparator(read) => {
+    fn end(&mut self, resolution: Resolution) -> Result<Step<Option<Value>>> {
+        match resolution {
+            Resolution::Value(value) => Ok(Step::Ready(value)),
+            Resolution::Separated(read) => {
                 self.fetch = Some(read);
                 self.fetch(None)
             }
@@ -118,7 +119,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         Ok(match read.step(key, supplied)? {
             Step::Need(span) => Step::Need(span),
             Step::Ready(bytes) => {
-                Step::Ready(self.resolver.fetched(&self.view.semantics, key, bytes)?)
+                Step::Ready(self.resolver.fetched(&self.view.read_context, key, bytes)?)
             }
         })
     }
@@ -216,8 +217,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
         }
         if !self.memtables_searched {
             self.memtables_searched = true;
-            if let Some(known) = self.search_memtables()? {
-                return self.end(known);
+            if let Some(resolution) = self.search_memtables()? {
+                return self.end(resolution);
             }
         }
         loop {
@@ -225,10 +226,10 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                 self.search = self.next_table()?;
             }
             let key = self.key.as_ref();
-            let semantics = &self.view.semantics;
+            let read_context = &self.view.read_context;
             let Some(search) = &mut self.search else {
-                let known = self.resolver.end(semantics, key)?;
-                return self.end(known);
+                let resolution = self.resolver.end(read_context, key)?;
+                return self.end(resolution);
             };
             let deleted = self.deleted;
             match search.step(key, supplied.take())? {
@@ -240,21 +241,21 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                         EntryKind::PutPointer => self.piece().map(|piece| Arc::clone(piece.file())),
                         _ => None,
                     };
-                    let (key, semantics) = (self.key.as_ref(), &self.view.semantics);
+                    let (key, read_context) = (self.key.as_ref(), &self.view.read_context);
                     self.first_in_table = (!self.met).then_some(trailer.seqno());
                     self.met = true;
-                    let known =
-                        self.resolver.older(semantics, key, trailer, value, file.as_ref())?;
-                    if let Some(known) = known {
-                        return self.end(known);
+                    let resolution =
+                        self.resolver.older(read_context, key, trailer, value, file.as_ref())?;
+                    if let Some(resolution) = resolution {
+                        return self.end(resolution);
                     }
                     let Some(search) = &mut self.search else { continue };
                     self.at = Trailer::seek(trailer.seqno().before());
                     search.go_on(key, self.at);
                 }
                 Step::Ready(_) if deleted.is_some() => {
-                    let known = self.resolver.end(semantics, key)?;
-                    return self.end(known);
+                    let resolution = self.resolver.end(read_context, key)?;
+                    return self.end(resolution);
                 }
                 Step::Ready(_) => self.search = None,
             }

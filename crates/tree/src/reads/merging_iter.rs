@@ -11,8 +11,8 @@ use bytes::Bytes;
 use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
 
-use super::covers::{Covers, Fate};
-use super::resolver::{Known, Resolver};
+use super::range_delete_filter::{RangeDeleteFilter, Visibility};
+use super::resolver::{Resolution, Resolver};
 use super::source::{Seek, Source};
 
 use crate::View;
@@ -54,16 +54,16 @@ enum Start {
 }
 
 /// What the cursor stands on.
-enum Standing {
-    Nowhere,
+enum Current {
+    Invalid,
     /// On the entry of this source, the first one: it says all of its key's value.
     Entry {
         number: usize,
         /// No other source has a version of the key.
-        alone: bool,
+        unique: bool,
     },
     /// On a key and its value, which several versions make, or which lies apart.
-    Made(Vec<u8>, Bytes),
+    Owned(Vec<u8>, Bytes),
 }
 
 /// A version that says its key's value, for ever.
@@ -79,7 +79,7 @@ const fn is_put(trailer: Trailer) -> bool {
 pub struct MergingIter {
     at: Seqno,
     sources: Vec<Source>,
-    covers: Covers,
+    range_deletes: RangeDeleteFilter,
     /// Versions hidden in succession by range deletes of newer sources.
     hidden: u32,
     forward: bool,
@@ -96,12 +96,12 @@ pub struct MergingIter {
     skip: Option<Vec<u8>>,
     /// The key whose visible versions are being met, where more than one may count: forward,
     /// operands wait for what lies under them; backward, newer versions may follow.
-    walked: Option<Vec<u8>>,
+    resolving: Option<Vec<u8>>,
     /// What these versions come to.
     resolver: Resolver,
     /// The read of the value of the walked key, where that lies apart: it ends the move.
     fetch: Option<Box<ValueRead>>,
-    standing: Standing,
+    current: Current,
     /// Spare memory for keys.
     spare: Vec<u8>,
     /// Keeps what the sources walk alive.
@@ -131,11 +131,11 @@ impl MergingIter {
         let memtables: Vec<_> = view.memtables().filter(|table| !table.is_empty()).collect();
         let mut sources: Vec<_> = memtables.iter().map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
-        let covers = Covers::of(&memtables, view.version.runs(), at);
+        let range_deletes = RangeDeleteFilter::of(&memtables, view.version.runs(), at);
         Ok(Self {
             at,
             heap: Vec::with_capacity(sources.len()),
-            covers,
+            range_deletes,
             hidden: 0,
             second: None,
             sources,
@@ -145,10 +145,10 @@ impl MergingIter {
             phase: Phase::Settle,
             pending: None,
             skip: None,
-            walked: None,
+            resolving: None,
             resolver: Resolver::new(Some(now)),
             fetch: None,
-            standing: Standing::Nowhere,
+            current: Current::Invalid,
             spare: Vec::new(),
             view,
             _charge: charge,
@@ -158,44 +158,44 @@ impl MergingIter {
     /// Whether it stands on an entry; not so before the first move and past either end.
     #[inline]
     pub const fn is_valid(&self) -> bool {
-        !matches!(self.standing, Standing::Nowhere)
+        !matches!(self.current, Current::Invalid)
     }
 
     /// The key it stands on.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => Some(self.sources.get(*number)?.entry()?.0),
-            Standing::Made(key, _) => Some(key),
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => Some(self.sources.get(*number)?.entry()?.0),
+            Current::Owned(key, _) => Some(key),
         }
     }
 
     /// The value it stands on.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => self.sources.get(*number).map(Source::value),
-            Standing::Made(_, value) => Some(value),
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => self.sources.get(*number).map(Source::value),
+            Current::Owned(_, value) => Some(value),
         }
     }
 
     /// The value it stands on, to keep: where it lies in a block, without a copy.
     pub fn shared_value(&self) -> Option<Bytes> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => {
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => {
                 let source = self.sources.get(*number)?;
                 source.entry().map(|(_, trailer)| source.stored(trailer))
             }
-            Standing::Made(_, value) => Some(value.clone()),
+            Current::Owned(_, value) => Some(value.clone()),
         }
     }
 
     /// The span that the source it stands on needs after its present block, going forward.
     pub fn next_block_span(&self) -> Option<Span> {
-        let Standing::Entry { number, .. } = self.standing else { return None };
+        let Current::Entry { number, .. } = self.current else { return None };
         self.sources.get(number).filter(|_| self.forward)?.next_block_span()
     }
 
@@ -204,7 +204,7 @@ impl MergingIter {
     /// `Next` and `Prev` without a current entry stay where they are: past an end.
     pub fn start(&mut self, to: Move<'_>) {
         self.pending = None;
-        self.walked = None;
+        self.resolving = None;
         self.fetch = None;
         self.resolver.clear();
         let (start, target, forward) = match to {
@@ -214,8 +214,8 @@ impl MergingIter {
             Move::Before(key) => (Start::Before, key, false),
             Move::Next | Move::Prev => return self.start_step(to == Move::Next),
         };
-        self.view.semantics.uses().seeks.add(1);
-        self.standing = Standing::Nowhere;
+        self.view.read_context.seeks().add(1);
+        self.current = Current::Invalid;
         self.skip = None;
         self.target.clear();
         self.target.extend_from_slice(target);
@@ -226,13 +226,13 @@ impl MergingIter {
 
     fn start_step(&mut self, forward: bool) {
         self.phase = Phase::Settle;
-        let key = match std::mem::replace(&mut self.standing, Standing::Nowhere) {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => {
+        let key = match std::mem::replace(&mut self.current, Current::Invalid) {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => {
                 let entry = self.sources.get(number).and_then(Source::entry);
                 entry.map(|(key, _)| Self::key_of(&mut self.spare, key))
             }
-            Standing::Made(key, _) => Some(key),
+            Current::Owned(key, _) => Some(key),
         };
         let Some(key) = key else {
             // Past an end: nothing moves.
@@ -266,9 +266,9 @@ impl MergingIter {
     }
 
     /// Leaves what `fate` says is hidden, where the first source stands.
-    fn leave(&mut self, number: usize, fate: Fate) -> Result<()> {
+    fn skip_hidden(&mut self, number: usize, visibility: Visibility) -> Result<()> {
         self.hidden += 1;
-        let (Fate::HiddenTo(bound), true) = (fate, self.hidden > HIDDEN_STEPS) else {
+        let (Visibility::HiddenTo(bound), true) = (visibility, self.hidden > HIDDEN_STEPS) else {
             return self.advance(number);
         };
         self.hidden = 0;
@@ -287,7 +287,9 @@ impl MergingIter {
     fn position(&mut self, number: usize) -> Result<()> {
         let newest = Trailer::seek(Seqno::MAX);
         let left = match self.start {
-            Start::First | Start::AtOrAfter => self.covers.first_left(number, &self.target),
+            Start::First | Start::AtOrAfter => {
+                self.range_deletes.first_undeleted(number, &self.target)
+            }
             Start::Last | Start::Before => None,
         };
         let Some(source) = self.sources.get_mut(number) else { return Ok(()) };
@@ -308,11 +310,11 @@ impl MergingIter {
     }
 
     /// Stands on the walked key with what its versions came to; whether that is a value.
-    fn stand(&mut self, bytes: Option<Bytes>) -> bool {
-        let key = self.walked.take().unwrap_or_default();
+    fn set_current(&mut self, bytes: Option<Bytes>) -> bool {
+        let key = self.resolving.take().unwrap_or_default();
         match bytes {
             Some(bytes) => {
-                self.standing = Standing::Made(key, bytes);
+                self.current = Current::Owned(key, bytes);
                 true
             }
             None => {
@@ -323,11 +325,13 @@ impl MergingIter {
     }
 
     /// Ends the walked key: every version of it was met. `Some` where that ends the move.
-    fn end_walked(&mut self) -> Result<Option<bool>> {
-        let key = self.walked.as_deref().unwrap_or_default();
-        match self.resolver.end(&self.view.semantics, key)? {
-            Known::Value(value) => Ok(self.stand(value.map(|value| value.bytes)).then_some(true)),
-            Known::ValueSeparator(read) => {
+    fn finish_resolving(&mut self) -> Result<Option<bool>> {
+        let key = self.resolving.as_deref().unwrap_or_default();
+        match self.resolver.end(&self.view.read_context, key)? {
+            Resolution::Value(value) => {
+                Ok(self.set_current(value.map(|value| value.bytes)).then_some(true))
+            }
+            Resolution::Separated(read) => {
                 self.fetch = Some(read);
                 Ok(None)
             }
@@ -336,48 +340,50 @@ impl MergingIter {
 
     /// One look at the sources, forward. `Some` where the move is done.
     fn settle_forward(&mut self) -> Result<Option<bool>> {
-        let best = self.best();
-        let source = best.and_then(|number| self.sources.get(number));
+        let first = self.first();
+        let source = first.and_then(|number| self.sources.get(number));
         let entry = source.and_then(Source::entry);
-        if let Some(walked) = &self.walked
-            && entry.is_none_or(|(key, _)| key != walked.as_slice())
+        if let Some(resolving) = &self.resolving
+            && entry.is_none_or(|(key, _)| key != resolving.as_slice())
         {
-            return self.end_walked();
+            return self.finish_resolving();
         }
-        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+        let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
         if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
             self.advance(number)?;
             return Ok(None);
         }
-        if !self.covers.is_empty() {
-            match self.covers.fate(number, key, trailer.seqno(), true) {
-                Fate::Stands => self.hidden = 0,
-                fate => return self.leave(number, fate).map(|()| None),
+        if !self.range_deletes.is_empty() {
+            match self.range_deletes.visibility(number, key, trailer.seqno(), true) {
+                Visibility::Visible => self.hidden = 0,
+                visibility => return self.skip_hidden(number, visibility).map(|()| None),
             }
         }
-        if self.walked.is_none() && is_put(trailer) {
+        if self.resolving.is_none() && is_put(trailer) {
             // Older versions of the key are skipped when the next move starts.
-            let alone = self.second_key() != Some(key);
-            self.standing = Standing::Entry { number, alone };
+            let unique = self.second_key() != Some(key);
+            self.current = Current::Entry { number, unique };
             return Ok(Some(true));
         }
         let stored = source.stored(trailer);
-        let known =
-            self.resolver.older(&self.view.semantics, key, trailer, stored, source.file())?;
-        if self.walked.is_none() {
-            self.walked = Some(Self::key_of(&mut self.spare, key));
+        let resolution =
+            self.resolver.older(&self.view.read_context, key, trailer, stored, source.file())?;
+        if self.resolving.is_none() {
+            self.resolving = Some(Self::key_of(&mut self.spare, key));
         }
-        match known {
+        match resolution {
             // Older versions of the key are skipped when the next move starts.
-            Some(Known::Value(Some(value))) => return Ok(Some(self.stand(Some(value.bytes)))),
-            Some(Known::ValueSeparator(read)) => {
+            Some(Resolution::Value(Some(value))) => {
+                return Ok(Some(self.set_current(Some(value.bytes))));
+            }
+            Some(Resolution::Separated(read)) => {
                 self.fetch = Some(read);
                 return Ok(None);
             }
-            Some(Known::Value(None)) => {
-                if let Some(old) = std::mem::replace(&mut self.skip, self.walked.take()) {
+            Some(Resolution::Value(None)) => {
+                if let Some(old) = std::mem::replace(&mut self.skip, self.resolving.take()) {
                     self.spare = old;
                 }
             }
@@ -389,29 +395,29 @@ impl MergingIter {
 
     /// One look at the sources, backward. `Some` where the move is done.
     fn settle_backward(&mut self) -> Result<Option<bool>> {
-        let best = self.best();
-        let source = best.and_then(|number| self.sources.get(number));
+        let first = self.first();
+        let source = first.and_then(|number| self.sources.get(number));
         let entry = source.and_then(Source::entry);
-        if let Some(walked) = &self.walked
-            && entry.is_none_or(|(key, _)| key != walked.as_slice())
+        if let Some(resolving) = &self.resolving
+            && entry.is_none_or(|(key, _)| key != resolving.as_slice())
         {
-            return self.end_walked();
+            return self.finish_resolving();
         }
-        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+        let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
         if trailer.seqno() <= self.at {
-            if !self.covers.is_empty() {
-                match self.covers.fate(number, key, trailer.seqno(), false) {
-                    Fate::Stands => self.hidden = 0,
-                    fate => return self.leave(number, fate).map(|()| None),
+            if !self.range_deletes.is_empty() {
+                match self.range_deletes.visibility(number, key, trailer.seqno(), false) {
+                    Visibility::Visible => self.hidden = 0,
+                    visibility => return self.skip_hidden(number, visibility).map(|()| None),
                 }
             }
-            if self.walked.is_none() {
-                self.walked = Some(Self::key_of(&mut self.spare, key));
+            if self.resolving.is_none() {
+                self.resolving = Some(Self::key_of(&mut self.spare, key));
             }
             let stored = source.stored(trailer);
-            self.resolver.newer(&self.view.semantics, trailer, stored, source.file())?;
+            self.resolver.newer(&self.view.read_context, trailer, stored, source.file())?;
         }
         self.advance(number)?;
         Ok(None)
@@ -425,14 +431,14 @@ impl ReadOp for MergingIter {
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<bool>> {
         loop {
             if let Some(read) = &mut self.fetch {
-                let key = self.walked.as_deref().unwrap_or_default();
+                let key = self.resolving.as_deref().unwrap_or_default();
                 let bytes = match read.step(key, supplied.take())? {
                     Step::Need(span) => return Ok(Step::Need(span)),
                     Step::Ready(bytes) => bytes,
                 };
-                let value = self.resolver.fetched(&self.view.semantics, key, bytes)?;
+                let value = self.resolver.fetched(&self.view.read_context, key, bytes)?;
                 self.fetch = None;
-                if self.stand(value.map(|value| value.bytes)) {
+                if self.set_current(value.map(|value| value.bytes)) {
                     return Ok(Step::Ready(true));
                 }
             }
@@ -442,7 +448,7 @@ impl ReadOp for MergingIter {
                 }
                 self.pending = None;
                 if self.phase == Phase::Settle {
-                    self.first_moved();
+                    self.after_first_moved();
                 }
             }
             match self.phase {

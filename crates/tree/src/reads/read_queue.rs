@@ -51,7 +51,7 @@ impl QueuedRead for QueuedLookup {
     fn end(self, output: Result<Option<Value>>, depth: Depth) -> Result<Option<Bytes>> {
         let value = output?;
         if let Some(value) = &value {
-            self.reader.rows.keep(&self.lookup, value, depth);
+            self.reader.rows.fill(&self.lookup, value, depth);
         }
         Ok(value.map(|value| value.bytes))
     }

@@ -31,9 +31,9 @@ impl Reader {
         at: Seqno,
         now: Option<u64>,
     ) -> Option<Value> {
-        let RowValue { value, is_below } = self.rows.get(view, key, probe, at, now)?;
+        let RowValue { value, from_scm } = self.rows.get(view, key, probe, at, now)?;
         let counters = &self.pages.counters;
-        let counter = if is_below { &counters.below } else { &counters.row };
+        let counter = if from_scm { &counters.below } else { &counters.row };
         counter.add(1);
         Some(value)
     }

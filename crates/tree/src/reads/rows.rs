@@ -4,7 +4,7 @@
 //! search. `cache::RowCache` says why no row is ever stale; what it asks of the caller is done in
 //! [`Rows::keep`]: a row is left only where no memtable of the view has a newer version. What merge
 //! operands make and what lies apart leaves no row, nor does a read of a snapshot; what came from a memtable
-//! has one once that is flushed (`ordered::RowRenewal`).
+//! has one once that is flushed (`ordered::RowRefresh`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use read::{Curves, Depth};
 
 use super::{Lookup, Value};
 use crate::View;
-use crate::packing::Packing;
+use crate::row_compression::RowCompression;
 
 /// What is known of a key before its data is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub struct Probe {
 
 impl Probe {
     /// Of a read that leaves no row.
-    pub fn only_looking(key: &[u8]) -> Self {
+    pub fn without_fill(key: &[u8]) -> Self {
         Self { hash: key_hash(key), vacancy: None }
     }
 }
@@ -40,7 +40,7 @@ impl Probe {
 #[derive(Debug)]
 pub struct RowValue {
     pub value: Value,
-    pub is_below: bool,
+    pub from_scm: bool,
 }
 
 /// The row cache, as a store's reads use it.
@@ -50,8 +50,8 @@ pub struct Rows {
     balance: Arc<Balance>,
     curves: Arc<Curves>,
     /// Whether reads leave any.
-    are_kept: bool,
-    packing: Arc<Packing>,
+    is_enabled: bool,
+    compression: Arc<RowCompression>,
 }
 
 impl Rows {
@@ -59,10 +59,10 @@ impl Rows {
         cache: Arc<RowCache>,
         balance: Arc<Balance>,
         curves: Arc<Curves>,
-        packing: Arc<Packing>,
-        are_kept: bool,
+        compression: Arc<RowCompression>,
+        is_enabled: bool,
     ) -> Self {
-        Self { cache, balance, curves, are_kept, packing }
+        Self { cache, balance, curves, is_enabled, compression }
     }
 
     /// The row cache.
@@ -105,29 +105,30 @@ impl Rows {
         at: Seqno,
         now: Option<u64>,
     ) -> Option<RowValue> {
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let mut bytes = Vec::new();
         let hash = owner.hash(probe.hash);
-        let (hit, is_below) = match self.cache.get(owner, key, hash, at, &mut bytes) {
+        let (hit, from_scm) = match self.cache.get(owner, key, hash, at, &mut bytes) {
             Some(hit) => (hit, false),
             None => (self.cache.get_from_scm(owner, key, hash, at, &mut bytes)?, true),
         };
-        let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
-        if hit.expiry > 0 && is_over() {
+        let is_expired =
+            || hit.expiry <= now.unwrap_or_else(|| view.read_context.timekeeper().now());
+        if hit.expiry > 0 && is_expired() {
             return None;
         }
-        match is_below {
+        match from_scm {
             false => self.curves.row_hit(hash, key, bytes.len()),
-            true => self.rise(view, key, probe, at, (hit, &bytes)),
+            true => self.promote(view, key, probe, at, (hit, &bytes)),
         }
         if hit.packed {
             bytes = table::unpack_value(&bytes).ok()?;
         }
-        Some(RowValue { value: Value { bytes: Bytes::from(bytes), expiry: hit.expiry }, is_below })
+        Some(RowValue { value: Value { bytes: Bytes::from(bytes), expiry: hit.expiry }, from_scm })
     }
 
     /// Leaves a row in DRAM of one that was found below, where it may.
-    fn rise(
+    fn promote(
         &self,
         view: &View,
         key: &[u8],
@@ -135,13 +136,13 @@ impl Rows {
         at: Seqno,
         (hit, stored): (RowHit, &[u8]),
     ) {
-        let Some(vacancy) = probe.vacancy.filter(|_| self.are_kept) else { return };
+        let Some(vacancy) = probe.vacancy.filter(|_| self.is_enabled) else { return };
         self.balance.missed();
         // A writer that forgot it above may have yet to forget it below.
         if view.holds_newer(key, at) {
             return;
         }
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let hash = owner.hash(probe.hash);
         self.curves.row_missed(hash, key, stored.len());
         let RowHit { seqno, as_of, expiry, packed } = hit;
@@ -151,13 +152,13 @@ impl Rows {
     }
 
     /// Has the flush leave a row of what `lookup` found in memtables, where it may.
-    fn expect<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+    fn note_miss<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
         lookup: &Lookup<K, V>,
         value: &Value,
     ) {
-        let Some(probe) = lookup.probe().filter(|_| self.are_kept) else { return };
-        let hash = lookup.view().semantics.rows().hash(probe.hash);
+        let Some(probe) = lookup.probe().filter(|_| self.is_enabled) else { return };
+        let hash = lookup.view().read_context.rows().hash(probe.hash);
         let (key, stored) = (lookup.key(), value.bytes.len());
         if self.cache.expect(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
             self.curves.row_expected(hash, key, stored);
@@ -165,15 +166,15 @@ impl Rows {
     }
 
     /// Leaves a row of what `lookup` found, where it may.
-    pub fn keep<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+    pub fn fill<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
         lookup: &Lookup<K, V>,
         value: &Value,
         depth: Depth,
     ) {
-        let Some((probe, vacancy, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
+        let Some((probe, vacancy, seqno, as_of)) = lookup.row().filter(|_| self.is_enabled) else {
             if depth == Depth::Memtable {
-                self.expect(lookup, value);
+                self.note_miss(lookup, value);
             }
             return;
         };
@@ -182,14 +183,14 @@ impl Rows {
         if view.holds_newer(key, as_of) {
             return;
         }
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from = match depth {
             Depth::Memtable | Depth::Page => RowFrom::Dram,
             Depth::Below | Depth::BelowRead => RowFrom::Scm,
             Depth::Flash => RowFrom::Device,
         };
-        let form = self.packing.form(&self.cache, value);
+        let form = self.compression.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
         let row = Row { key, value, packed, seqno, as_of, expiry, from };
         let hash = owner.hash(probe.hash);

@@ -67,7 +67,7 @@ impl Source {
     /// Goes to the next entry where no page is missing for it, and says whether it did; past the last one
     /// a memtable's ends, too.
     #[inline]
-    pub(super) fn next_at_hand(&mut self) -> Result<bool> {
+    pub(super) fn fast_next(&mut self) -> Result<bool> {
         match self {
             Self::Memtable(cursor) => {
                 cursor.next();

@@ -7,17 +7,17 @@
 
 use base::Result;
 
-use super::{MergingIter, Phase, Source, Standing, is_put};
+use super::{Current, MergingIter, Phase, Source, is_put};
 
 /// What a step at hand came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastStep {
     /// It stands on the next key.
-    Stands,
+    Done,
     /// The source moved; the operation is to be run to its end.
-    Moved,
+    Unsettled,
     /// Nothing moved.
-    No,
+    NotApplicable,
 }
 
 impl MergingIter {
@@ -26,14 +26,14 @@ impl MergingIter {
     /// # Errors
     /// `Corrupt` where the block is damaged; it then stands nowhere.
     #[inline]
-    pub fn next_at_hand(&mut self) -> Result<FastStep> {
-        let Standing::Entry { number, alone: true } = self.standing else {
-            return Ok(FastStep::No);
+    pub fn fast_next(&mut self) -> Result<FastStep> {
+        let Current::Entry { number, unique: true } = self.current else {
+            return Ok(FastStep::NotApplicable);
         };
-        if !self.forward || !self.covers.is_empty() {
-            return Ok(FastStep::No);
+        if !self.forward || !self.range_deletes.is_empty() {
+            return Ok(FastStep::NotApplicable);
         }
-        let Some(source) = self.sources.get_mut(number) else { return Ok(FastStep::No) };
+        let Some(source) = self.sources.get_mut(number) else { return Ok(FastStep::NotApplicable) };
         // Versions of the key that is left follow in this source only, if anywhere.
         let repeats = source.repeats_keys();
         if let Some((key, _)) = source.entry().filter(|_| repeats) {
@@ -41,11 +41,11 @@ impl MergingIter {
             left.clear();
             left.extend_from_slice(key);
         }
-        match source.next_at_hand() {
+        match source.fast_next() {
             Ok(true) => {}
-            Ok(false) => return Ok(FastStep::No),
+            Ok(false) => return Ok(FastStep::NotApplicable),
             Err(error) => {
-                self.standing = Standing::Nowhere;
+                self.current = Current::Invalid;
                 return Err(error);
             }
         }
@@ -55,12 +55,12 @@ impl MergingIter {
             && self.second_key().is_none_or(|second| key < second)
             && !(repeats && self.skip.as_deref() == Some(key))
         {
-            return Ok(FastStep::Stands);
+            return Ok(FastStep::Done);
         }
-        self.standing = Standing::Nowhere;
+        self.current = Current::Invalid;
         self.phase = Phase::Settle;
         self.pending = None;
-        self.first_moved();
-        Ok(FastStep::Moved)
+        self.after_first_moved();
+        Ok(FastStep::Unsettled)
     }
 }

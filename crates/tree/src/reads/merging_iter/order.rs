@@ -21,9 +21,9 @@ impl MergingIter {
     /// Puts the sources that stand on an entry in order.
     pub(super) fn build_heap(&mut self) {
         self.heap.clear();
-        let standing =
+        let current =
             self.sources.iter().enumerate().filter(|(_, source)| source.entry().is_some());
-        self.heap.extend(standing.map(|(number, _)| number));
+        self.heap.extend(current.map(|(number, _)| number));
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
         }
@@ -31,7 +31,7 @@ impl MergingIter {
     }
 
     /// Restores the order after the first source moved; only the first ever moves.
-    pub(super) fn first_moved(&mut self) {
+    pub(super) fn after_first_moved(&mut self) {
         let Some(first) = self.heap.first().copied() else { return };
         if self.sources.get(first).and_then(Source::entry).is_none() {
             self.heap.swap_remove(0);
@@ -74,7 +74,7 @@ impl MergingIter {
     }
 
     /// The source to look at next.
-    pub(super) fn best(&self) -> Option<usize> {
+    pub(super) fn first(&self) -> Option<usize> {
         self.heap.first().copied()
     }
 }

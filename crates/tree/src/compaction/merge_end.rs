@@ -17,7 +17,11 @@ use base::KeyRange;
 const TIMES: u64 = 5;
 
 /// The end of as much of `merge` as has range deletes for `room` bytes of memory, and what these take.
-pub(super) fn end_of(merge: &Merge, version: &Version, room: u64) -> (Option<Bytes>, u64) {
+pub(super) fn with_room_for_range_deletes(
+    merge: &Merge,
+    version: &Version,
+    room: u64,
+) -> (Option<Bytes>, u64) {
     let range = KeyRange { first: merge.first.clone(), end: merge.end.clone() };
     let runs =
         version.runs().iter().filter(|run| (merge.into..=merge.newest()).contains(&run.id()));

@@ -17,19 +17,19 @@ use crate::{Memtable, Run};
 
 /// The range deletes under one walk.
 #[derive(Default)]
-pub(super) struct Covers {
+pub(super) struct RangeDeleteFilter {
     /// By source, newest first.
-    covers: Vec<Cover>,
+    sources: Vec<SourceDeletes>,
     /// The walk reads as of it.
     at: Seqno,
 }
 
 /// Range deletes of one source.
-struct Cover {
+struct SourceDeletes {
     source: usize,
     ranges: Ranges,
     /// The stretch that was looked at last.
-    stretch: Stretch,
+    interval: Interval,
 }
 
 enum Ranges {
@@ -39,7 +39,7 @@ enum Ranges {
 
 /// Keys from `first` on and before `end` that are all deleted alike; none before the first look.
 #[derive(Debug)]
-struct Stretch {
+struct Interval {
     first: Bytes,
     end: Option<Bytes>,
     deleted: Option<Seqno>,
@@ -47,8 +47,8 @@ struct Stretch {
 
 /// What became of a version.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Stands,
+pub(super) enum Visibility {
+    Visible,
     /// Deleted; what lies next to it may not be.
     Hidden,
     /// Deleted with everything of its source from here to this bound: forward, up to and without
@@ -56,56 +56,63 @@ pub(super) enum Fate {
     HiddenTo(Bytes),
 }
 
-impl Covers {
+impl RangeDeleteFilter {
     /// The range deletes that a reader at `at` sees; sources are `memtables`, then `runs`, each
     /// newest first, and no others: a memtable that was empty when the walk chose its sources may
     /// not be by now.
     pub(super) fn of(memtables: &[&Arc<Memtable>], runs: &[Arc<Run>], at: Seqno) -> Self {
-        let of_memtable = |(source, deletes)| Cover::new(source, Ranges::Memtable(deletes));
-        let mut covers = Vec::new();
+        let of_memtable = |(source, deletes)| SourceDeletes::new(source, Ranges::Memtable(deletes));
+        let mut sources = Vec::new();
         for (source, memtable) in memtables.iter().enumerate() {
-            let seen = memtable.deleted().seen_at(at).into_iter().map(|deletes| (source, deletes));
-            covers.extend(seen.map(of_memtable));
+            let visible =
+                memtable.deleted().visible_at(at).into_iter().map(|deletes| (source, deletes));
+            sources.extend(visible.map(of_memtable));
         }
         for (source, run) in (memtables.len()..).zip(runs) {
             if run.has_range_deletes() {
-                covers.push(Cover::new(source, Ranges::Run(Arc::clone(run))));
+                sources.push(SourceDeletes::new(source, Ranges::Run(Arc::clone(run))));
             }
         }
-        Self { covers, at }
+        Self { sources, at }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.covers.is_empty()
+        self.sources.is_empty()
     }
 
     /// What becomes of the version of `key` at `seqno` in source `source`.
-    pub(super) fn fate(&mut self, source: usize, key: &[u8], seqno: Seqno, forward: bool) -> Fate {
-        let mut fate = Fate::Stands;
-        for cover in self.covers.iter_mut().take_while(|cover| cover.source <= source) {
-            let is_newer = cover.source < source;
-            let stretch = cover.look(key, self.at);
-            if stretch.deleted.is_none_or(|deleted| deleted <= seqno) {
+    pub(super) fn visibility(
+        &mut self,
+        source: usize,
+        key: &[u8],
+        seqno: Seqno,
+        forward: bool,
+    ) -> Visibility {
+        let mut visibility = Visibility::Visible;
+        for deletes in self.sources.iter_mut().take_while(|deletes| deletes.source <= source) {
+            let is_newer = deletes.source < source;
+            let interval = deletes.interval_at(key, self.at);
+            if interval.deleted.is_none_or(|deleted| deleted <= seqno) {
                 continue;
             }
-            if is_newer && let Some(bound) = stretch.bound(forward) {
-                return Fate::HiddenTo(bound.clone());
+            if is_newer && let Some(bound) = interval.bound(forward) {
+                return Visibility::HiddenTo(bound.clone());
             }
-            fate = Fate::Hidden;
+            visibility = Visibility::Hidden;
         }
-        fate
+        visibility
     }
 
     /// The first key at or after `key` that newer sources leave to source `source`; none where that
     /// is `key` itself.
-    pub(super) fn first_left(&mut self, source: usize, key: &[u8]) -> Option<Bytes> {
+    pub(super) fn first_undeleted(&mut self, source: usize, key: &[u8]) -> Option<Bytes> {
         let mut first: Option<Bytes> = None;
         loop {
             let from = first.as_deref().unwrap_or(key);
-            let newer = self.covers.iter_mut().take_while(|cover| cover.source < source);
-            let end = newer.into_iter().find_map(|cover| {
-                let stretch = cover.look(from, self.at);
-                stretch.deleted.and(stretch.end.clone())
+            let newer = self.sources.iter_mut().take_while(|deletes| deletes.source < source);
+            let end = newer.into_iter().find_map(|deletes| {
+                let interval = deletes.interval_at(from, self.at);
+                interval.deleted.and(interval.end.clone())
             });
             match end {
                 // Each turn ends a stretch further on.
@@ -116,24 +123,24 @@ impl Covers {
     }
 }
 
-impl Cover {
+impl SourceDeletes {
     fn new(source: usize, ranges: Ranges) -> Self {
-        Self { source, ranges, stretch: Stretch::NONE }
+        Self { source, ranges, interval: Interval::NONE }
     }
 
     /// The stretch that `key` lies in, for a reader at `at`.
-    fn look(&mut self, key: &[u8], at: Seqno) -> &Stretch {
-        if !self.stretch.holds(key) {
-            self.stretch = match &self.ranges {
-                Ranges::Memtable(deletes) => Stretch::of(deletes, key, at),
-                Ranges::Run(run) => Stretch::in_run(run, key, at),
+    fn interval_at(&mut self, key: &[u8], at: Seqno) -> &Interval {
+        if !self.interval.holds(key) {
+            self.interval = match &self.ranges {
+                Ranges::Memtable(deletes) => Interval::of(deletes, key, at),
+                Ranges::Run(run) => Interval::in_run(run, key, at),
             };
         }
-        &self.stretch
+        &self.interval
     }
 }
 
-impl Stretch {
+impl Interval {
     /// Holds no key.
     const NONE: Self = Self { first: Bytes::new(), end: Some(Bytes::new()), deleted: None };
 
@@ -166,18 +173,18 @@ impl Stretch {
                 deleted: None,
             };
         };
-        let mut stretch = match piece.table() {
+        let mut interval = match piece.table() {
             Ok(table) => Self::of(table.range_deletes(), key, at),
             // The walk fails where it comes to the table itself.
             Err(_) => Self { first: Bytes::new(), end: None, deleted: None },
         };
         let range = piece.range();
-        stretch.first = stretch.first.max(range.first.clone());
-        stretch.end = match (stretch.end.take(), &range.end) {
+        interval.first = interval.first.max(range.first.clone());
+        interval.end = match (interval.end.take(), &range.end) {
             (Some(end), Some(last)) => Some(end.min(last.clone())),
             (end, last) => end.or_else(|| last.clone()),
         };
-        stretch
+        interval
     }
 }
 
@@ -200,8 +207,11 @@ mod tests {
         let memtables: Vec<_> =
             [&active, &sealed].into_iter().filter(|it| !it.is_empty()).collect();
         insert(&active, 3, EntryKind::Put, b"v");
-        let mut covers = Covers::of(&memtables, &[], Seqno::new(2));
-        assert_eq!(covers.fate(0, b"a", Seqno::new(1), true), Fate::Hidden);
-        assert_eq!(covers.fate(1, b"b", Seqno::new(1), true), Fate::HiddenTo("c".into()));
+        let mut sources = RangeDeleteFilter::of(&memtables, &[], Seqno::new(2));
+        assert_eq!(sources.visibility(0, b"a", Seqno::new(1), true), Visibility::Hidden);
+        assert_eq!(
+            sources.visibility(1, b"b", Seqno::new(1), true),
+            Visibility::HiddenTo("c".into())
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! A write takes the row of its key. As long as the version lies in a memtable reads find it there; in a
 //! table it would be read from the device. So a flush leaves rows of keys that reads asked for before they
 //! were written or since, and of no others. `cache::RowCache` says what keeps such rows from being
-//! stale; what it asks of the caller is done in [`RowRenewal::renew`].
+//! stale; what it asks of the caller is done in [`RowRefresh::renew`].
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use cache::rows::{Row, RowFrom};
 use cache::{RowCache, RowOwner};
 
 use crate::Tree;
-use crate::packing::Packing;
+use crate::row_compression::RowCompression;
 
 /// Renews rows for flushes.
 #[derive(Debug)]
-pub struct RowRenewal {
+pub struct RowRefresh {
     cache: Arc<RowCache>,
-    packing: Arc<Packing>,
+    compression: Arc<RowCompression>,
 }
 
-impl RowRenewal {
-    pub fn new(cache: Arc<RowCache>, packing: Arc<Packing>) -> Self {
-        Self { cache, packing }
+impl RowRefresh {
+    pub fn new(cache: Arc<RowCache>, compression: Arc<RowCompression>) -> Self {
+        Self { cache, compression }
     }
 
     /// The hash of the row of `key`, whose bucket is asked for; none where no row waits at all.
@@ -59,7 +59,7 @@ impl RowRenewal {
             _ => None,
         };
         let Some((expiry, value)) = said else { return self.cache.give_up(hash) };
-        let form = self.packing.form(&self.cache, value);
+        let form = self.compression.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
         // Its page is written now, and in no cache.
         let from = RowFrom::Device;

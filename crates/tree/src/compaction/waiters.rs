@@ -78,10 +78,10 @@ impl Compactor {
     pub fn wait_until_settled(&self) -> Result<()> {
         let start = {
             let mut state = self.state.lock();
-            state.settling += 1;
-            state.settlings += 1;
-            state.books.values_mut().for_each(KeyspaceCompactionState::try_again);
-            state.idle_looks
+            state.settle_waiters += 1;
+            state.settle_calls += 1;
+            state.keyspaces.values_mut().for_each(KeyspaceCompactionState::retry_now);
+            state.idle_rounds
         };
         self.wake();
         let waited = self.wait_until(|state| {
@@ -89,15 +89,16 @@ impl Compactor {
             if let Some(error) = self.env.manifest.poisoned() {
                 return Some(Err(Error::poisoned_by("manifest", &error)));
             }
-            let failed = state.books.values().filter(|book| book.is_paused(self.now()));
-            if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
+            let failed = state.keyspaces.values().filter(|keyspace| keyspace.is_paused(self.now()));
+            if let Some(error) = failed.filter_map(|keyspace| keyspace.failure.clone()).next() {
                 return Some(Err(error));
             }
-            let is_over = state.idle_looks > start;
-            let short = || state.books.values().find_map(|book| book.short.clone());
-            is_over.then(|| short().map_or(Ok(()), Err))
+            let is_over = state.idle_rounds > start;
+            let no_space =
+                || state.keyspaces.values().find_map(|keyspace| keyspace.no_space.clone());
+            is_over.then(|| no_space().map_or(Ok(()), Err))
         });
-        self.state.lock().settling -= 1;
+        self.state.lock().settle_waiters -= 1;
         self.env.obsolete.purge();
         waited
     }

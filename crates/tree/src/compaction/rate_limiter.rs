@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// See the module. Its lock is a leaf.
 #[derive(Debug, Default)]
-pub(super) struct Allowance(Mutex<RateState>);
+pub(super) struct RateLimiter(Mutex<RateState>);
 
 #[derive(Debug, Default)]
 struct RateState {
@@ -28,7 +28,7 @@ struct RateState {
     owed: u64,
 }
 
-impl Allowance {
+impl RateLimiter {
     /// How long to wait at `now` before the next step, where merges have `moved` so many bytes in all
     /// and may move `rate` a second; 0 stands for no limit.
     pub(super) fn wait(&self, rate: u64, moved: u64, now: Duration) -> Option<Duration> {
@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn over_time_no_more_is_moved_than_the_rate_allows() {
-        let allowance = Allowance::default();
+        let rate_limiter = RateLimiter::default();
         let (rate, mut now, mut moved) = (1 << 20, Duration::ZERO, 0);
         while now < Duration::from_secs(20) {
-            match allowance.wait(rate, moved, now) {
+            match rate_limiter.wait(rate, moved, now) {
                 Some(wait) => now += wait,
                 None => moved += 64 << 10,
             }
@@ -67,17 +67,17 @@ mod tests {
 
     #[test]
     fn a_changed_rate_holds_for_what_is_owed() {
-        let allowance = Allowance::default();
-        assert_eq!(allowance.wait(1000, 100_000, MS), Some(WAIT_MAX));
-        assert_eq!(allowance.wait(1_000_000, 100_000, MS), Some(Duration::from_millis(100)));
-        assert_eq!(allowance.wait(0, 100_000, MS), None, "no limit, nothing owed");
-        assert_eq!(allowance.wait(1000, 100_000, MS), None);
+        let rate_limiter = RateLimiter::default();
+        assert_eq!(rate_limiter.wait(1000, 100_000, MS), Some(WAIT_MAX));
+        assert_eq!(rate_limiter.wait(1_000_000, 100_000, MS), Some(Duration::from_millis(100)));
+        assert_eq!(rate_limiter.wait(0, 100_000, MS), None, "no limit, nothing owed");
+        assert_eq!(rate_limiter.wait(1000, 100_000, MS), None);
     }
 
     #[test]
     fn rest_earns_nothing() {
-        let allowance = Allowance::default();
-        assert_eq!(allowance.wait(1000, 0, Duration::from_secs(100)), None);
-        assert_eq!(allowance.wait(1000, 100, Duration::from_secs(100)), Some(100 * MS));
+        let rate_limiter = RateLimiter::default();
+        assert_eq!(rate_limiter.wait(1000, 0, Duration::from_secs(100)), None);
+        assert_eq!(rate_limiter.wait(1000, 100, Duration::from_secs(100)), Some(100 * MS));
     }
 }

@@ -20,13 +20,13 @@ const VALUE_BYTES_MAX: usize = 4096;
 
 /// Whether packing gained lately.
 #[derive(Debug, Default)]
-pub struct Packing {
+pub struct RowCompression {
     /// Values that gained nothing, one after the other; counted on while they are passed by.
     failures: AtomicU32,
 }
 
-impl Packing {
-    /// As `Packing::pack`, where memory of `rows` is short.
+impl RowCompression {
+    /// As `RowCompression::pack`, where memory of `rows` is short.
     pub fn form(&self, rows: &RowCache, value: &[u8]) -> Option<Vec<u8>> {
         if rows.is_tight() { self.pack(value) } else { None }
     }
@@ -59,18 +59,18 @@ mod tests {
 
     #[test]
     fn values_that_gain_nothing_are_hardly_tried_until_one_gains() {
-        let packing = Packing::default();
+        let compression = RowCompression::default();
         let mut noise = vec![0; 400];
         Rng::new(1).fill(&mut noise);
         let plain = [7; 400];
-        assert!(packing.pack(&plain).is_some());
-        assert!((0..FAILURES_MAX).all(|_| packing.pack(&noise).is_none()));
-        let tried = (0..10 * SELDOM).filter(|_| packing.is_tried()).count();
+        assert!(compression.pack(&plain).is_some());
+        assert!((0..FAILURES_MAX).all(|_| compression.pack(&noise).is_none()));
+        let tried = (0..10 * SELDOM).filter(|_| compression.is_tried()).count();
         assert_eq!(tried, 10);
         // The next one tried gains: from then on all are.
-        let passed_by = (0..=SELDOM).take_while(|_| packing.pack(&plain).is_none()).count();
+        let passed_by = (0..=SELDOM).take_while(|_| compression.pack(&plain).is_none()).count();
         assert!(passed_by <= SELDOM as usize);
-        assert!((0..100).all(|_| packing.pack(&plain).is_some()));
-        assert!(packing.pack(&[7; VALUE_BYTES_MAX + 1]).is_none());
+        assert!((0..100).all(|_| compression.pack(&plain).is_some()));
+        assert!(compression.pack(&[7; VALUE_BYTES_MAX + 1]).is_none());
     }
 }

@@ -11,7 +11,7 @@ use crate::timekeeper::Timekeeper;
 
 /// How a keyspace's versions are read. Shared by its views.
 #[derive(Debug)]
-pub struct Semantics {
+pub struct ReadContext {
     timekeeper: Arc<Timekeeper>,
     /// The merge operator, once one was named: its name, and itself where the process has it.
     operator: OnceLock<Operator>,
@@ -21,14 +21,7 @@ pub struct Semantics {
     operand_bytes_max: u64,
     /// Whose the rows of the keyspace are.
     rows: Arc<RowOwner>,
-    uses: Uses,
-}
-
-/// How much a keyspace is read, for who decides what merging is worth.
-#[derive(Debug, Default)]
-pub struct Uses {
-    /// Positions that cursors took.
-    pub seeks: Counter,
+    seeks: Counter,
 }
 
 #[derive(Debug)]
@@ -37,7 +30,7 @@ struct Operator {
     operator: Option<Arc<dyn MergeOperator>>,
 }
 
-impl Semantics {
+impl ReadContext {
     /// Without a merge operator.
     pub fn new(
         timekeeper: Arc<Timekeeper>,
@@ -46,12 +39,12 @@ impl Semantics {
         rows: RowOwner,
     ) -> Arc<Self> {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
-        let uses = Uses::default();
-        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, uses })
+        let seeks = Counter::default();
+        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, seeks })
     }
 
-    pub fn uses(&self) -> &Uses {
-        &self.uses
+    pub fn seeks(&self) -> &Counter {
+        &self.seeks
     }
 
     pub fn rows(&self) -> &Arc<RowOwner> {
