@@ -1,29 +1,31 @@
-//! What the stored versions of a keyspace mean to a reader: the time that expiries are held
-//! against, and the operator that merges operands; and how often they are asked for.
+//! How a keyspace's stored versions are interpreted by reads: the clock that expiries are compared with, and
+//! the merge operator. Also the memory limits of a read and the count of seeks.
 
 use std::sync::{Arc, OnceLock};
 
-use base::{Account, Counter, Error, Result};
+use base::{Account, Counter, Error, Result, invariant};
 use cache::RowOwner;
 use compact::MergeOperator;
 
 use crate::timekeeper::Timekeeper;
 
-/// How a keyspace's versions are read. Shared by its views.
+/// What reads of a keyspace need beyond its data. Shared by all views of the keyspace.
 #[derive(Debug)]
 pub struct ReadContext {
     timekeeper: Arc<Timekeeper>,
-    /// The merge operator, once one was named: its name, and itself where the process has it.
+    /// The merge operator, once the keyspace has one.
     operator: OnceLock<Operator>,
-    /// Charged for the operands of a key that is read.
+    /// Charged for the merge operands of a key that is read.
     account: Account,
-    /// The most operands of one key, bytes: what the longest value may take.
+    /// Most bytes of the operands of one key: as many as the longest value may have.
     operand_bytes_max: u64,
-    /// Whose the rows of the keyspace are.
+    /// Identifies the keyspace's rows in the row cache.
     rows: Arc<RowOwner>,
+    /// Seeks of iterators: how much the keyspace is scanned decides how eagerly it is merged.
     seeks: Counter,
 }
 
+/// A merge operator's name, and the operator if the process has registered it.
 #[derive(Debug)]
 struct Operator {
     name: String,
@@ -31,7 +33,7 @@ struct Operator {
 }
 
 impl ReadContext {
-    /// Without a merge operator.
+    /// A context without a merge operator.
     pub fn new(
         timekeeper: Arc<Timekeeper>,
         account: Account,
@@ -43,30 +45,36 @@ impl ReadContext {
         Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, seeks })
     }
 
+    /// Seeks of iterators in the keyspace since the store was opened.
     pub fn seeks(&self) -> &Counter {
         &self.seeks
     }
 
+    /// The owner of the keyspace's rows in the row cache.
     pub fn rows(&self) -> &Arc<RowOwner> {
         &self.rows
     }
 
+    /// The clock that expiries are compared with.
     pub fn timekeeper(&self) -> &Timekeeper {
         &self.timekeeper
     }
 
+    /// The account that is charged for merge operands.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
+    /// Most bytes of the operands of one key.
     pub fn operand_bytes_max(&self) -> u64 {
         self.operand_bytes_max
     }
 
-    /// Names the keyspace's merge operator, once; `operator` where the process has it.
+    /// Sets the keyspace's merge operator. `operator` is `None` if the process has not registered it. The
+    /// caller has checked, under the lock of the store's keyspaces, that the keyspace has none.
     pub fn set_operator(&self, name: String, operator: Option<Arc<dyn MergeOperator>>) {
-        // A second one is refused before it comes here.
-        let _ = self.operator.set(Operator { name, operator });
+        let set = self.operator.set(Operator { name, operator });
+        invariant!(set.is_ok(), "a keyspace's merge operator is set once");
     }
 
     /// The name of the keyspace's merge operator, if it has one.
@@ -77,7 +85,7 @@ impl ReadContext {
     /// The keyspace's merge operator.
     ///
     /// # Errors
-    /// `Invalid` where it has none, or the process does not know it.
+    /// `Invalid` if the keyspace has none, or if the process has not registered it.
     pub fn operator(&self) -> Result<&Arc<dyn MergeOperator>> {
         let missing = Error::invalid("merge");
         match self.operator.get() {

@@ -1,9 +1,13 @@
-//! Rows of keys that were written, put in as what was written is flushed.
+//! Refreshes rows of the row cache during a flush.
 //!
-//! A write takes the row of its key. As long as the version lies in a memtable reads find it there; in a
-//! table it would be read from the device. So a flush leaves rows of keys that reads asked for before they
-//! were written or since, and of no others. `cache::RowCache` says what keeps such rows from being
-//! stale; what it asks of the caller is done in [`RowRefresh::renew`].
+//! A write makes the row of its key stale. While the new version is in a memtable, reads find it there; once
+//! it is only in a table, a read would have to go to the device. So a flush inserts the rows of keys that
+//! were read before they were written, or from the memtable since, and of no other keys. The header of
+//! `cache::RowCache` explains why such rows are never stale (I1); [`RowRefresh::refresh`] meets the
+//! conditions stated there.
+//!
+//! Called by flushes on a background thread. Cost: one lookup in the row cache's index per entry while any
+//! row waits, else one load.
 
 use std::sync::Arc;
 
@@ -15,7 +19,7 @@ use cache::{RowCache, RowOwner};
 use crate::Tree;
 use crate::row_compression::RowCompression;
 
-/// Renews rows for flushes.
+/// Refreshes the rows of flushed keys.
 #[derive(Debug)]
 pub struct RowRefresh {
     cache: Arc<RowCache>,
@@ -23,11 +27,12 @@ pub struct RowRefresh {
 }
 
 impl RowRefresh {
+    /// Refreshes rows of `cache`, whose values it compresses by the rules of `compression`.
     pub fn new(cache: Arc<RowCache>, compression: Arc<RowCompression>) -> Self {
         Self { cache, compression }
     }
 
-    /// The hash of the row of `key`, whose bucket is asked for; none where no row waits at all.
+    /// The hash of the row of `key`, whose bucket is prefetched; `None` if no row at all waits for a flush.
     #[inline]
     pub fn prepare(&self, owner: &RowOwner, key: &[u8]) -> Option<u64> {
         self.cache.awaits_any().then(|| {
@@ -39,7 +44,7 @@ impl RowRefresh {
 
     /// Has the row of `key`, where one with this hash is awaited, say what this version of a sealed memtable
     /// of `tree` says, where that is the newest of the key.
-    pub fn renew(
+    pub fn refresh(
         &self,
         tree: &Tree,
         ring: &PublishRing,
@@ -53,18 +58,18 @@ impl RowRefresh {
         if seqno > at || view.holds_newer(key, seqno) {
             return;
         }
-        let said = match trailer.kind() {
+        let live = match trailer.kind() {
             Ok(EntryKind::Put) => Some((0, stored)),
             Ok(EntryKind::PutExpiring) => expiry::split(stored).ok(),
             _ => None,
         };
-        let Some((expiry, value)) = said else { return self.cache.give_up(hash) };
+        let Some((expiry, value)) = live else { return self.cache.give_up(hash) };
         let form = self.compression.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
-        // Its page is written now, and in no cache.
+        // The key's page is being written now, and is in no cache.
         let from = RowFrom::Device;
         let row = Row { key, value, packed, seqno, as_of: at, expiry, from };
-        // Refusals are counted there; nobody waits for what leaves the memtable without a row.
+        // The cache counts refusals. Nobody waits for a flushed key without a row.
         if self.cache.renew(tree.rows(), hash, awaited, row).is_err() {
             self.cache.give_up(hash);
         }
