@@ -42,8 +42,8 @@ impl RowRefresh {
         })
     }
 
-    /// Has the row of `key`, where one with this hash is awaited, say what this version of a sealed memtable
-    /// of `tree` says, where that is the newest of the key.
+    /// Inserts the row of `key` if a row with this hash waits and `trailer` is the key's newest version.
+    /// `trailer` and `stored` are an entry of a sealed memtable of `tree`.
     pub fn refresh(
         &self,
         tree: &Tree,

@@ -1,12 +1,15 @@
-//! The walk over a keyspace in key order: the newest visible version of each key, merged from
-//! memtables and runs, in both directions.
+//! The merging iterator: walks a keyspace in key order and returns the newest visible version of each key,
+//! merged from memtables and runs, in both directions.
+//!
+//! A resumable operation: [`MergingIter::start`] begins a move, and the page reader runs it until it needs no
+//! more pages.
 
 mod fast_step;
 mod order;
 
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
+use base::{Account, Charge, EntryKind, Result, Seqno, Trailer, invariant};
 use bytes::Bytes;
 use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
@@ -14,11 +17,11 @@ use table::{Pages, Span, Step, Table, ValueRead};
 use super::range_delete_filter::{RangeDeleteFilter, Visibility};
 use super::resolver::{Resolution, Resolver};
 use super::source::{Seek, Source};
-
 use crate::View;
+
 pub use fast_step::FastStep;
 
-/// A way to move over visible keys.
+/// A move to another visible key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move<'a> {
     /// To the first key.
@@ -31,20 +34,20 @@ pub enum Move<'a> {
     Before(&'a [u8]),
     /// To the next key.
     Next,
-    /// To the key before.
+    /// To the previous key.
     Prev,
 }
 
-/// What is left to do of a move.
+/// The rest of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Put the sources from this one on at the start position.
+    /// Seek with the sources from this one on.
     Position(usize),
     /// Walk to a visible key.
     Settle,
 }
 
-/// Where every source goes at the start of a move; the key is `MergingIter::target`.
+/// The target of the sources' seeks at the start of a move. Its key is `MergingIter::target`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     First,
@@ -53,81 +56,85 @@ enum Start {
     Before,
 }
 
-/// What the cursor stands on.
+/// The current entry.
 enum Current {
+    /// None: before the first move, past either end, or after an error.
     Invalid,
-    /// On the entry of this source, the first one: it says all of its key's value.
+    /// The entry of this source, which is the first in order. It is the key's whole value.
     Entry {
         number: usize,
         /// No other source has a version of the key.
         unique: bool,
     },
-    /// On a key and its value, which several versions make, or which lies apart.
+    /// A key and its value, if several versions make the value or if it is separated.
     Owned(Vec<u8>, Bytes),
 }
 
-/// A version that says its key's value, for ever.
+/// Whether the version is a value that does not expire and is stored with its key.
 #[inline]
 const fn is_put(trailer: Trailer) -> bool {
     trailer.word() & 0xff == EntryKind::Put as u64
 }
 
-/// A resumable merging cursor.
+/// A resumable merging iterator.
 ///
-/// Forward, every source stands at or after the current key; backward, before it. Turning round
-/// positions them anew.
+/// Going forward, every source is at or after the current key; going backward, before it. A change of
+/// direction makes all sources seek again.
 pub struct MergingIter {
+    /// The read sequence number.
     at: Seqno,
     sources: Vec<Source>,
     range_deletes: RangeDeleteFilter,
-    /// Versions hidden in succession by range deletes of newer sources.
+    /// Consecutive versions that range deletes of newer sources hide.
     hidden: u32,
     forward: bool,
     start: Start,
     target: Vec<u8>,
     phase: Phase,
-    /// The sources that stand on an entry, as a binary heap: the one to look at next is first.
+    /// The sources that have an entry, as a binary heap; the first in order is at the root.
     heap: Vec<usize>,
-    /// The source to look at after the first, if there is one.
+    /// The second source in order, if there is one.
     second: Option<usize>,
-    /// The source whose move is under way.
+    /// The source whose move is not complete.
     pending: Option<usize>,
-    /// Forward: versions of this key are older than the one reported or hidden by a delete.
+    /// Forward: the key whose remaining versions are skipped, since they are older than the one returned, or
+    /// deleted.
     skip: Option<Vec<u8>>,
-    /// The key whose visible versions are being met, where more than one may count: forward,
-    /// operands wait for what lies under them; backward, newer versions may follow.
+    /// The key whose visible versions are being collected, if more than one may count. Forward: operands need
+    /// the versions below them. Backward: newer versions may follow.
     resolving: Option<Vec<u8>>,
-    /// What these versions come to.
+    /// Collects these versions.
     resolver: Resolver,
-    /// The read of the value of the walked key, where that lies apart: it ends the move.
+    /// The read of the separated value of the key that is being resolved. It ends the move.
     fetch: Option<Box<ValueRead>>,
     current: Current,
-    /// Spare memory for keys.
+    /// A key buffer for reuse.
     spare: Vec<u8>,
-    /// Keeps what the sources walk alive.
+    /// Keeps the memtables and tables of the sources alive.
     view: Arc<View>,
     _charge: Charge,
 }
 
-/// What a run under a cursor takes: its present block, decompressed, and the metadata page. A
-/// memtable takes next to nothing.
+/// Memory of a run's cursor, bytes: its current block, decompressed, and the metadata page. A memtable's
+/// cursor needs next to nothing.
 const RUN_BYTES: u64 = 12 << 10;
 
-/// What a cursor takes beside its runs: itself, its keys, the value it stands on.
+/// Memory of an iterator besides its runs, bytes: itself, its keys, the current value.
 const CURSOR_BYTES: u64 = 4 << 10;
-/// Hidden versions are stepped over, this many in succession; then the walk jumps to their end. A
-/// seek costs as much as some ten steps, and reads a page where steps would read many.
+/// After this many consecutive hidden versions the source seeks to their end. A seek costs as much as about
+/// ten steps, and reads one page instead of many.
 const HIDDEN_STEPS: u32 = 4;
 
 impl MergingIter {
-    /// A cursor that stands nowhere. It reads as of `at`, at the time `now`, Unix milliseconds.
+    /// An iterator without a current entry. It reads at the seqno `at`; expiries are compared with `now`,
+    /// Unix milliseconds.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for its blocks (I10).
+    /// `Retry` if there is no memory for its blocks (I10).
     pub fn new(view: Arc<View>, at: Seqno, now: u64, account: &Account) -> Result<Self> {
         let runs = view.version.runs().len() as u64;
         let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
-        // Looked at once: an empty one may be written to at any moment.
+        // Checked once: an empty memtable may be written to at any time.
         let memtables: Vec<_> = view.memtables().filter(|table| !table.is_empty()).collect();
         let mut sources: Vec<_> = memtables.iter().map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
@@ -155,13 +162,13 @@ impl MergingIter {
         })
     }
 
-    /// Whether it stands on an entry; not so before the first move and past either end.
+    /// Whether it has a current entry: false before the first move and past either end.
     #[inline]
     pub const fn is_valid(&self) -> bool {
         !matches!(self.current, Current::Invalid)
     }
 
-    /// The key it stands on.
+    /// The current key.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         match &self.current {
@@ -171,7 +178,7 @@ impl MergingIter {
         }
     }
 
-    /// The value it stands on.
+    /// The current value.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
         match &self.current {
@@ -181,7 +188,7 @@ impl MergingIter {
         }
     }
 
-    /// The value it stands on, to keep: where it lies in a block, without a copy.
+    /// The current value, for keeping. A value in a block is shared, not copied.
     pub fn shared_value(&self) -> Option<Bytes> {
         match &self.current {
             Current::Invalid => None,
@@ -193,15 +200,14 @@ impl MergingIter {
         }
     }
 
-    /// The span that the source it stands on needs after its present block, going forward.
+    /// The span that the current source needs after its current block, going forward.
     pub fn next_block_span(&self) -> Option<Span> {
         let Current::Entry { number, .. } = self.current else { return None };
         self.sources.get(number).filter(|_| self.forward)?.next_block_span()
     }
 
-    /// Starts a move; run the operation until it is ready.
-    ///
-    /// `Next` and `Prev` without a current entry stay where they are: past an end.
+    /// Starts a move; run the operation until it is ready. `Next` and `Prev` without a current entry do not
+    /// move.
     pub fn start(&mut self, to: Move<'_>) {
         self.pending = None;
         self.resolving = None;
@@ -265,7 +271,7 @@ impl MergingIter {
         Ok(())
     }
 
-    /// Leaves what `fate` says is hidden, where the first source stands.
+    /// Moves source `number` past a hidden version, by a step or by a seek to the end of the hidden range.
     fn skip_hidden(&mut self, number: usize, visibility: Visibility) -> Result<()> {
         self.hidden += 1;
         let (Visibility::HiddenTo(bound), true) = (visibility, self.hidden > HIDDEN_STEPS) else {
@@ -283,7 +289,7 @@ impl MergingIter {
         Ok(())
     }
 
-    /// Puts source `number` where the move starts, past what newer sources have deleted there.
+    /// Seeks with source `number` to the start of the move, past keys there that newer sources have deleted.
     fn position(&mut self, number: usize) -> Result<()> {
         let newest = Trailer::seek(Seqno::MAX);
         let left = match self.start {
@@ -309,8 +315,9 @@ impl MergingIter {
         owned
     }
 
-    /// Stands on the walked key with what its versions came to; whether that is a value.
+    /// Ends the key that was being resolved, with its value. Returns whether it has one.
     fn set_current(&mut self, bytes: Option<Bytes>) -> bool {
+        invariant!(self.resolving.is_some(), "a value is resolved for a key");
         let key = self.resolving.take().unwrap_or_default();
         match bytes {
             Some(bytes) => {
@@ -324,8 +331,9 @@ impl MergingIter {
         }
     }
 
-    /// Ends the walked key: every version of it was met. `Some` where that ends the move.
+    /// Resolves the key, of which every version was added. `Some` if that ends the move.
     fn finish_resolving(&mut self) -> Result<Option<bool>> {
+        invariant!(self.resolving.is_some(), "a key is resolved after its versions");
         let key = self.resolving.as_deref().unwrap_or_default();
         match self.resolver.end(&self.view.read_context, key)? {
             Resolution::Value(value) => {
@@ -338,7 +346,7 @@ impl MergingIter {
         }
     }
 
-    /// One look at the sources, forward. `Some` where the move is done.
+    /// Handles the first source's entry, forward. `Some` once the move is complete.
     fn settle_forward(&mut self) -> Result<Option<bool>> {
         let first = self.first();
         let source = first.and_then(|number| self.sources.get(number));
@@ -355,6 +363,10 @@ impl MergingIter {
             self.advance(number)?;
             return Ok(None);
         }
+        debug_assert!(
+            self.skip.as_deref().is_none_or(|last| last < key),
+            "a forward walk returns keys in ascending order"
+        );
         if !self.range_deletes.is_empty() {
             match self.range_deletes.visibility(number, key, trailer.seqno(), true) {
                 Visibility::Visible => self.hidden = 0,
@@ -393,7 +405,7 @@ impl MergingIter {
         Ok(None)
     }
 
-    /// One look at the sources, backward. `Some` where the move is done.
+    /// Handles the first source's entry, backward. `Some` once the move is complete.
     fn settle_backward(&mut self) -> Result<Option<bool>> {
         let first = self.first();
         let source = first.and_then(|number| self.sources.get(number));
@@ -425,7 +437,7 @@ impl MergingIter {
 }
 
 impl ReadOp for MergingIter {
-    /// Whether it stands on an entry.
+    /// Whether there is a current entry.
     type Output = bool;
 
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<bool>> {

@@ -1,11 +1,11 @@
-//! The range deletes that a walk meets: which versions they hide, and where what they hide ends.
+//! Filters the versions that range deletes hide from a merging iterator.
 //!
-//! For one key, a source holds newer data than those after it (I4), range deletes included. So a
-//! range delete hides everything that older sources have in its range, unseen: there the walk jumps
-//! over all of it, and reads no page of it. In its own source it hides what is older than itself.
+//! For each key, a source has newer data than the sources after it (I4), range deletes included. So a range
+//! delete hides everything in its range in all older sources: there the iterator jumps to the end of the
+//! range and reads none of its pages. In its own source it hides the versions that are older than itself.
 //!
-//! Cost: nothing where there are none; otherwise two comparisons of keys for an entry and a source
-//! with range deletes, and a binary search wherever a stretch ends.
+//! Cost: nothing without range deletes; otherwise two key comparisons per entry and source with range
+//! deletes, and a binary search at the end of each interval.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use table::RangeDeletes;
 
 use crate::{Memtable, Run};
 
-/// The range deletes under one walk.
+/// The range deletes of all sources of one walk.
 #[derive(Default)]
 pub(super) struct RangeDeleteFilter {
-    /// By source, newest first.
+    /// The sources with range deletes, newest first.
     sources: Vec<SourceDeletes>,
-    /// The walk reads as of it.
+    /// The read sequence number.
     at: Seqno,
 }
 
-/// Range deletes of one source.
+/// The range deletes of one source.
 struct SourceDeletes {
     source: usize,
     ranges: Ranges,
-    /// The stretch that was looked at last.
+    /// The interval that was looked up last.
     interval: Interval,
 }
 
@@ -37,7 +37,8 @@ enum Ranges {
     Run(Arc<Run>),
 }
 
-/// Keys from `first` on and before `end` that are all deleted alike; none before the first look.
+/// The keys from `first` on and before `end`, which are all deleted by the same range delete or all not
+/// deleted. Empty before the first lookup.
 #[derive(Debug)]
 struct Interval {
     first: Bytes,
@@ -45,21 +46,21 @@ struct Interval {
     deleted: Option<Seqno>,
 }
 
-/// What became of a version.
+/// Whether a version is visible.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Visibility {
     Visible,
-    /// Deleted; what lies next to it may not be.
+    /// Deleted; its neighbours may be visible.
     Hidden,
-    /// Deleted with everything of its source from here to this bound: forward, up to and without
-    /// it; backward, back to it.
+    /// Deleted with all entries of its source up to this key: forward, up to and without it; backward, down
+    /// to and with it.
     HiddenTo(Bytes),
 }
 
 impl RangeDeleteFilter {
-    /// The range deletes that a reader at `at` sees; sources are `memtables`, then `runs`, each
-    /// newest first, and no others: a memtable that was empty when the walk chose its sources may
-    /// not be by now.
+    /// The range deletes that are visible at `at`. Sources are `memtables`, then `runs`, each newest first;
+    /// they must be those of the walk, since a memtable that was empty when the walk chose its sources may
+    /// have entries now.
     pub(super) fn of(memtables: &[&Arc<Memtable>], runs: &[Arc<Run>], at: Seqno) -> Self {
         let of_memtable = |(source, deletes)| SourceDeletes::new(source, Ranges::Memtable(deletes));
         let mut sources = Vec::new();
@@ -80,7 +81,7 @@ impl RangeDeleteFilter {
         self.sources.is_empty()
     }
 
-    /// What becomes of the version of `key` at `seqno` in source `source`.
+    /// The visibility of the version of `key` at `seqno` in source `source`.
     pub(super) fn visibility(
         &mut self,
         source: usize,
@@ -103,7 +104,7 @@ impl RangeDeleteFilter {
         visibility
     }
 
-    /// The first key at or after `key` that newer sources leave to source `source`; none where that
+    /// The first key at or after `key` that newer sources do not delete for source `source`; `None` if that
     /// is `key` itself.
     pub(super) fn first_undeleted(&mut self, source: usize, key: &[u8]) -> Option<Bytes> {
         let mut first: Option<Bytes> = None;
@@ -115,7 +116,7 @@ impl RangeDeleteFilter {
                 interval.deleted.and(interval.end.clone())
             });
             match end {
-                // Each turn ends a stretch further on.
+                // Each repetition ends a later interval.
                 Some(end) => first = Some(end),
                 None => return first,
             }
@@ -128,7 +129,7 @@ impl SourceDeletes {
         Self { source, ranges, interval: Interval::NONE }
     }
 
-    /// The stretch that `key` lies in, for a reader at `at`.
+    /// The interval that contains `key`, for a reader at `at`.
     fn interval_at(&mut self, key: &[u8], at: Seqno) -> &Interval {
         if !self.interval.holds(key) {
             self.interval = match &self.ranges {
@@ -141,14 +142,14 @@ impl SourceDeletes {
 }
 
 impl Interval {
-    /// Holds no key.
+    /// Contains no key.
     const NONE: Self = Self { first: Bytes::new(), end: Some(Bytes::new()), deleted: None };
 
     fn holds(&self, key: &[u8]) -> bool {
         *self.first <= *key && self.end.as_ref().is_none_or(|end| *key < **end)
     }
 
-    /// Where it ends in the direction of the walk.
+    /// The end in the direction of the walk.
     fn bound(&self, forward: bool) -> Option<&Bytes> {
         if forward { self.end.as_ref() } else { Some(&self.first) }
     }
@@ -175,7 +176,7 @@ impl Interval {
         };
         let mut interval = match piece.table() {
             Ok(table) => Self::of(table.range_deletes(), key, at),
-            // The walk fails where it comes to the table itself.
+            // The walk fails when it reaches the table itself.
             Err(_) => Self { first: Bytes::new(), end: None, deleted: None },
         };
         let range = piece.range();
@@ -190,13 +191,14 @@ impl Interval {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use base::{Account, EntryKind, Trailer};
     use compact::Horizon;
 
-    /// The active memtable was empty when the walk chose its sources, and is not any more.
+    use super::*;
+
+    /// The active memtable was empty when the walk chose its sources, and is not empty any more.
     #[test]
-    fn sources_are_numbered_as_the_walk_has_them() {
+    fn source_numbers_are_those_of_the_walk_even_if_a_memtable_fills_later() {
         let memtable = |first| Memtable::new(&Account::unlimited("test"), Seqno::new(first));
         let (sealed, active) = (memtable(1).unwrap(), memtable(3).unwrap());
         let insert = |memtable: &Memtable, seqno, kind, value: &[u8]| {

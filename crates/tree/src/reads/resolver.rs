@@ -1,16 +1,16 @@
-//! From the versions of one key to its value: deletes, expiries and merge operands resolved.
+//! Resolves the versions of one key to its value: tombstones, expiries and merge operands.
 //!
-//! Every read comes here: lookups and forward walks feed the versions newest first and stop as
-//! soon as the value is known, backward walks feed them oldest first. An expired version is a
-//! delete (I5). A value that lies apart is read once it is known to count, and only then.
+//! Every read uses it. Lookups and forward walks add the versions newest first and stop as soon as the value
+//! is known; backward walks add them oldest first. An expired version counts as a tombstone (I5). A separated
+//! value is read only after it is known to be part of the result.
 //!
-//! Cost: nothing beyond the value's own for a key without operands. Operands are charged in steps
-//! before they are kept (I10), and bounded.
+//! Cost: nothing beyond the value itself for a key without operands. Operands are charged in steps before
+//! they are kept (I10), and bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Charge, EntryKind, Error, Result, Trailer, expiry};
+use base::{Charge, EntryKind, Error, Result, Trailer, broken_invariant, expiry};
 use bytes::Bytes;
 use table::{Pointer, ValueRead};
 
@@ -19,71 +19,73 @@ use crate::{ReadContext, TableFile};
 /// A key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
+    /// The value's bytes.
     pub bytes: Bytes,
-    /// When it is gone, Unix milliseconds; zero: never.
+    /// When it expires, Unix milliseconds; 0: never.
     pub expiry: u64,
 }
 
-/// What the versions of a key come to.
+/// The result for one key.
 pub(super) enum Resolution {
-    /// Its value, if it has one.
+    /// The key's value, if it has one.
     Value(Option<Value>),
-    /// That which this read ends with, handed to [`Resolver::fetched`].
+    /// The value must be read from a value file; the read's result goes to [`Resolver::fetched`].
     Separated(Box<ValueRead>),
 }
 
-/// A value under operands, or without any.
+/// The value below the operands, or the whole value.
 #[derive(Debug)]
 enum Base {
     Inline(Value),
     /// In a value file of the table.
     Separated(Pointer, Arc<TableFile>),
-    /// Being read; with its expiry.
+    /// Being read; with its expiry, Unix milliseconds.
     Fetching(u64),
 }
 
-/// What one version says.
+/// A decoded version. A deleted or expired one is a tombstone.
 enum Decoded {
     Value(Base),
     Tombstone,
     Operand(Bytes),
 }
 
-/// The versions of one key, met one by one.
+/// Collects the versions of one key, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
-    /// Now, Unix milliseconds, once it was asked for.
+    /// The time that expiries are compared with, Unix milliseconds; `None` until it is needed.
     now: Option<u64>,
-    /// Under the operands.
+    /// The value below the operands.
     base: Option<Base>,
     operands: Option<Box<Operands>>,
-    /// Why operands are too many, where versions are met oldest first: a newer one may say all by itself.
+    /// Why the operands are too many, if versions come oldest first: a newer version may make them
+    /// irrelevant.
     refused: Option<Error>,
 }
 
-/// Operands of one key.
+/// The merge operands of one key.
 #[derive(Debug, Default)]
 struct Operands {
     /// Oldest first.
     list: VecDeque<Bytes>,
-    /// What they take, and what of it is charged.
+    /// Memory of the operands, bytes.
     bytes: u64,
     charge: Option<Charge>,
 }
 
-/// What an operand takes beside its bytes.
+/// Memory of an operand besides its bytes.
 const OPERAND_BYTES: u64 = size_of::<Bytes>() as u64;
 
-/// Operands are charged in steps of this, bytes; the first step is covered by the fixed overhead.
+/// Operands are charged in steps of this many bytes. The fixed overhead of a read covers the first step.
 const CHARGE_STEP: u64 = 64 << 10;
 
 impl Resolver {
-    /// For a read at the time `now`, Unix milliseconds; none: the time at which it first matters.
+    /// For a read at the time `now`, Unix milliseconds; `None` means the time when it is first needed.
     pub(super) fn new(now: Option<u64>) -> Self {
         Self { now, base: None, operands: None, refused: None }
     }
 
-    /// Forgets the versions met, for the next key.
+    /// Forgets all versions, for the next key.
     pub(super) fn clear(&mut self) {
         (self.base, self.operands, self.refused) = (None, None, None);
     }
@@ -128,8 +130,8 @@ impl Resolver {
         expiry <= *self.now.get_or_insert_with(|| read_context.timekeeper().now())
     }
 
-    /// Takes the next older version of `key`, stored in `file` where that is a table. `Some` once
-    /// the value is known, if there is one.
+    /// Adds the next older version of `key`, stored in `file` if it is in a table. `Some` once the result is
+    /// known.
     pub(super) fn older(
         &mut self,
         read_context: &ReadContext,
@@ -156,7 +158,7 @@ impl Resolver {
         self.end(read_context, key).map(Some)
     }
 
-    /// Takes the next newer version of the key, stored in `file` where that is a table.
+    /// Adds the next newer version of the key, stored in `file` if it is in a table.
     pub(super) fn newer(
         &mut self,
         read_context: &ReadContext,
@@ -180,7 +182,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// There are no more versions of `key`: its value, if it has one.
+    /// The result, after all versions of `key` were added.
     pub(super) fn end(&mut self, read_context: &ReadContext, key: &[u8]) -> Result<Resolution> {
         if let Some(error) = self.refused.take() {
             self.clear();
@@ -195,13 +197,13 @@ impl Resolver {
                 return Ok(Resolution::Separated(Box::new(read)));
             }
             Some(Base::Fetching(_)) => {
-                return Err(Error::invalid("value").expected("its read's end"));
+                return Err(broken_invariant!("a key ends before its separated value is read"));
             }
         };
         self.merge(read_context, key, base).map(Resolution::Value)
     }
 
-    /// Takes what the read of the value that lies apart ended with: the value of `key`.
+    /// The value of `key`, after its separated value was read.
     pub(super) fn fetched(
         &mut self,
         read_context: &ReadContext,
@@ -209,12 +211,12 @@ impl Resolver {
         bytes: Bytes,
     ) -> Result<Option<Value>> {
         let Some(Base::Fetching(expiry)) = self.base.take() else {
-            return Err(Error::invalid("value").expected("one that was asked for"));
+            return Err(broken_invariant!("a separated value that was read was asked for"));
         };
         self.merge(read_context, key, Some(Value { bytes, expiry }))
     }
 
-    /// The operands' value over `base`.
+    /// Applies the operands to `base`.
     fn merge(
         &mut self,
         read_context: &ReadContext,
@@ -230,7 +232,7 @@ impl Resolver {
                 .at(format_args!("key `{}`", key.escape_ascii()))
                 .expected(format_args!("operands that `{}` can merge", operator.name()))
         })?;
-        // Where the value under them expires, the operands stand, over nothing.
+        // When the base value expires, the operands remain, without a base.
         Ok(Some(Value { bytes: merged.into(), expiry: 0 }))
     }
 }
