@@ -20,6 +20,7 @@ mod keyspace_state;
 mod memory;
 mod merge_end;
 mod merge_job;
+mod next_job;
 mod rate_limiter;
 mod request;
 mod summary;
@@ -28,8 +29,9 @@ mod trivial_changes;
 mod waiters;
 mod warm_outputs;
 
-pub use compactor::Compactor;
 use counters::Counters;
+
+pub use compactor::Compactor;
 pub use counters::{CompactionStatistics, DroppedEntries};
 pub use host::CompactionHost;
 pub use memory::{CompactionMemory, CompactionPool};
