@@ -1,8 +1,9 @@
-//! Finds what to merge, and keeps count: shared by the tasks that merge and by those who ask.
+//! The compactor: the compaction state of all keyspaces of a store, shared by the tasks that run jobs and by
+//! callers that request merges or statistics.
 //!
-//! Concurrency: `state` is a short lock, taken after a tree's shape and never before it. Planning
-//! happens under the shape of the tree it is about: a few milliseconds for a thousand tables, some 25
-//! where they lie forty deep, in which a flush of the same keyspace waits to be installed; readers and
+//! Concurrency: any thread. `state` is a short lock, taken after a tree's version edit guard and never before
+//! it. Planning holds the guard of the planned tree: a few milliseconds for a thousand tables, about 25 ms if
+//! these lie in forty runs. A flush of the same keyspace waits that long before it is installed; readers and
 //! writers never wait.
 
 use std::fmt;
@@ -22,7 +23,7 @@ use super::rate_limiter::RateLimiter;
 use super::{CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob};
 use crate::{TableFile, Tree, TreeContext, Trees};
 
-/// See the module.
+/// The compaction state of a store. See the module.
 pub struct Compactor {
     pub(super) env: Arc<TreeContext>,
     pub(super) operators: Arc<Operators>,
@@ -33,7 +34,7 @@ pub struct Compactor {
     metered: Arc<Metered>,
     rate_limiter: RateLimiter,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
-    /// Only makes a task leave its thread to the flush: `Relaxed`.
+    /// Whether a flush is in progress. Only makes tasks leave their thread to the flush, so `Relaxed`.
     flushing: AtomicBool,
     pub(super) counters: Counters,
     pub(super) state: Mutex<CompactorState>,
@@ -42,6 +43,8 @@ pub struct Compactor {
 }
 
 impl Compactor {
+    /// A compactor of `trees`. Jobs charge their memory to `pool`; `metered` counts the bytes that they read
+    /// and write.
     pub fn new(
         env: Arc<TreeContext>,
         trees: Arc<Trees>,
@@ -70,12 +73,12 @@ impl Compactor {
         }
     }
 
-    /// Names the tasks to wake when there may be something to merge.
+    /// Sets the tasks to wake when there may be something to merge. Called once, at open.
     pub fn set_tasks(&self, tasks: Vec<TaskHandle>) {
-        // Called once, at open.
-        let _ = self.tasks.set(tasks);
+        invariant!(self.tasks.set(tasks).is_ok(), "the compactor's tasks are set once");
     }
 
+    /// The components that jobs use.
     pub fn env(&self) -> &Arc<TreeContext> {
         &self.env
     }
@@ -84,27 +87,29 @@ impl Compactor {
         self.tasks.get().into_iter().flatten().for_each(TaskHandle::wake);
     }
 
+    /// Monotonic time.
     pub fn now(&self) -> Duration {
         self.host.executor().clock().monotonic()
     }
 
-    /// How long a merge is to wait, so that all of them keep to the rate that is set.
+    /// How long a merge must wait so that all merges together keep to the configured rate.
     pub(super) fn rate_wait(&self) -> Option<Duration> {
         let counts = self.metered.snapshot().of(Purpose::Compaction);
         let rate = self.env.options.load().compaction_rate;
         self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
     }
 
+    /// Tells whether a flush is in progress.
     pub fn set_flushing(&self, flushing: bool) {
         self.flushing.store(flushing, Ordering::Relaxed);
     }
 
-    /// Whether a flush is under way.
+    /// Whether a flush is in progress.
     pub fn is_flushing(&self) -> bool {
         self.flushing.load(Ordering::Relaxed)
     }
 
-    /// A flush of `tree` wrote `bytes`, of a table and of long values.
+    /// Records that a flush of `tree` wrote `bytes`, tables and value files together.
     pub fn flushed(&self, tree: &Tree, bytes: u64) {
         let version = Arc::clone(&tree.view().version);
         let held = |file: &Arc<TableFile>| file.summary().bytes + file.summary().value_bytes();
@@ -113,7 +118,7 @@ impl Compactor {
         self.wake();
     }
 
-    /// `job` is installed.
+    /// Records that `job` was installed.
     pub fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
         let (id, bytes) = (job.tree().id(), job.bytes());
@@ -127,7 +132,7 @@ impl Compactor {
         self.job_ended(state, id, bytes);
     }
 
-    /// `job` was given up.
+    /// Drops `job` without a result.
     pub fn cancelled(&self, job: MergeJob) {
         self.counters.cancelled();
         let (id, bytes) = (job.tree().id(), job.bytes());
@@ -135,8 +140,8 @@ impl Compactor {
         self.job_ended(self.state.lock(), id, bytes);
     }
 
-    /// `job` failed: nothing happened. One that found no memory because some was taken away while it
-    /// ran is planned again, for what there is now.
+    /// Records that `job` failed and changed nothing. If it failed because memory was taken away while it
+    /// ran, it is planned again for the memory that is left.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
@@ -149,7 +154,7 @@ impl Compactor {
         self.job_ended(self.state.lock(), tree.id(), bytes);
     }
 
-    /// A job of `keyspace` ended, which might have written `bytes`.
+    /// Records the end of a job of `keyspace` that might have written `bytes`.
     fn job_ended(
         &self,
         mut state: MutexGuard<'_, CompactorState>,
@@ -174,6 +179,8 @@ impl Compactor {
         self.wake();
     }
 
+    /// Records that planning or a job of `tree` failed. `is_kept_out`: later merges leave the damaged table
+    /// out.
     pub(super) fn note_failure(&self, tree: &Tree, error: Error, is_kept_out: bool) {
         self.counters.failed();
         let now = self.now();
@@ -190,17 +197,18 @@ impl Compactor {
         self.changed.notify_all();
     }
 
-    /// Sends everyone away who waits.
+    /// Makes all waiting callers return `Closed`.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Why merges fail, while they do.
+    /// The error of the last merge of a keyspace, until one succeeds.
     pub fn failing(&self) -> Option<Error> {
         self.state.lock().failing().cloned()
     }
 
+    /// Statistics since the store was opened.
     pub fn statistics(&self) -> CompactionStatistics {
         let damaged = |tree: &Arc<Tree>| {
             let version = Arc::clone(&tree.view().version);

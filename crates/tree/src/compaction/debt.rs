@@ -1,8 +1,8 @@
-//! How far the keyspaces are behind, for the pace of writers: known from every look, and from weighing a
-//! tree after a flush.
+//! Measures the compaction debt of keyspaces, by which the engine delays writers. It is measured by every
+//! planning, and after flushes.
 //!
-//! Looks alone would not do: the jobs under way may leave no thread or no memory for another, and for these
-//! seconds writers would go on at the pace of the last look.
+//! Planning alone would not do: while jobs occupy all threads or all memory, nothing is planned for seconds,
+//! and writers would be delayed by an old debt.
 
 use compact::plan;
 
@@ -11,7 +11,8 @@ use super::compactor_state::CompactorState;
 use crate::Tree;
 
 impl Compactor {
-    /// A flush ended: finds out how far `tree` is behind now, and tells the pace.
+    /// Measures the debt of `tree` after a flush and reports the worst debt to the engine, unless the debt
+    /// was measured recently.
     pub fn measure_debt(&self, tree: &Tree) {
         let now = self.now();
         let quiet = {
@@ -25,7 +26,7 @@ impl Compactor {
         if tree.is_dropped() {
             return;
         }
-        // What the weighing takes is known from here: the wait for the shape is a flush's, not its own.
+        // From here on, so that the wait for the guard does not count as the cost of measuring.
         let start = self.now();
         let horizon = self.env.snapshots.horizon(&self.env.ring);
         let summary = self.planner_input(tree, &guard, horizon, quiet, None);
@@ -38,7 +39,7 @@ impl Compactor {
         self.report_debt(&state);
     }
 
-    /// Writers go at the pace that the tree which is furthest behind allows.
+    /// Reports the debt of the fullest trees: it decides how much writers are delayed.
     pub(super) fn report_debt(&self, state: &CompactorState) {
         let alive = state.keyspaces.iter().filter(|(id, _)| self.trees.get(**id).is_some());
         let worst = alive.fold((0f64, 0f64), |(runs, space), (_, keyspace)| {

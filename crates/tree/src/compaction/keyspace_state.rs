@@ -1,4 +1,4 @@
-//! What the compactor keeps about one keyspace between looks at it.
+//! The compaction state of one keyspace between two rounds of planning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,47 +8,51 @@ use compact::plan::{Debt, Demand, DemandMeter, Turnover, UsageCounters};
 
 use crate::Version;
 
-/// A failed merge is tried again after this, then twice as long, up to `PAUSE_MAX`.
+/// A failed merge is tried again after this pause; the pause doubles up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// Planning in vain takes at most one part in so many of a thread's time, for each keyspace.
+/// Planning that finds nothing to do takes at most 1/40 of a thread's time per keyspace.
 const PLANNING_SHARE: u32 = 40;
 
-/// The same for finding out how far it is behind. A part of flushes' time: they come every few tenths of a
-/// second, and trees of thousands of tables take some 25 ms.
+/// Measuring the debt takes at most 1/20 of a thread's time per keyspace. The time is that of flushes, which
+/// come every few tenths of a second; a tree of thousands of tables takes about 25 ms.
 const DEBT_SHARE: u32 = 20;
 
-/// Time passes, snapshots go and space comes back without a new version.
+/// Planning is repeated after this time even if its inputs are the same: entries expire and space becomes
+/// free without a new version.
 const REPLAN_AFTER: Duration = Duration::from_secs(2);
 
+/// The compaction state of one keyspace. Protected by the lock of the compactor's state.
 #[derive(Debug, Default)]
 pub(super) struct KeyspaceCompactionState {
-    /// How much of what newer runs hold supersedes older versions.
+    /// Measured share of the newer runs' bytes that supersede older versions.
     pub(super) turnover: Turnover,
-    /// How much the keyspace is read and written.
+    /// Rate of seeks and of writes.
     meter: DemandMeter,
     /// Bytes that flushes wrote since the store was opened.
     written: u64,
-    /// What was left to do when the tree was looked at or weighed last.
+    /// The debt as it was measured last.
     pub(super) debt: Debt,
-    /// Weighing it before would cost more than it is worth.
+    /// Until then the debt is not measured again.
     debt_recent_until: Duration,
-    /// Why the last merge failed, until one succeeds.
+    /// The error of the last merge, until one succeeds.
     pub(super) failure: Option<Error>,
-    /// That the last look found no space for what is to be merged.
+    /// Set if planning found too little free space for a merge.
     pub(super) no_space: Option<Error>,
     /// Bytes that running jobs may write.
     pub(super) job_bytes: u64,
+    /// Consecutive failures.
     failures: u32,
+    /// After a failure, no merge starts before this time.
     not_before: Duration,
-    /// Looks before this one would cost more than they are worth.
+    /// After planning found nothing, no planning before this time.
     next_plan: Duration,
-    /// What the last look saw, where it found nothing to do.
+    /// The inputs of the last planning, if it found nothing to do.
     empty_plan: Option<PlanInputs>,
 }
 
-/// What decides what there is to do, but for time.
+/// The inputs that decide what planning finds, except for time.
 #[derive(Clone, Debug)]
 pub(super) struct PlanInputs {
     version: Weak<Version>,
@@ -81,13 +85,13 @@ impl PlanInputs {
 }
 
 impl KeyspaceCompactionState {
-    /// A flush wrote `bytes` to a tree of `tree_bytes`.
+    /// Records that a flush wrote `bytes` to a tree of `tree_bytes`.
     pub(super) fn flushed(&mut self, bytes: u64, tree_bytes: u64) {
         self.written += bytes;
         self.turnover.flushed(bytes, tree_bytes);
     }
 
-    /// How much the keyspace is used, as `uses` counted it until `now`.
+    /// The rates of seeks and writes at `now`.
     pub(super) fn demand(&mut self, seeks: &Counter, now: Duration) -> Demand {
         self.meter.observe(UsageCounters {
             at: now.as_secs_f64(),
@@ -96,23 +100,23 @@ impl KeyspaceCompactionState {
         })
     }
 
-    /// What is left to do, as was found out from `start` on in `took`.
+    /// Records the debt that was measured from `start` on and took `took`.
     pub(super) fn set_debt(&mut self, debt: Debt, start: Duration, took: Duration) {
         self.debt = debt;
         self.debt_recent_until = start + took.saturating_mul(DEBT_SHARE);
     }
 
-    /// Whether the debt is known well enough.
+    /// Whether the debt was measured recently enough.
     pub(super) fn is_debt_recent(&self, now: Duration) -> bool {
         now < self.debt_recent_until
     }
 
-    /// Whether the keyspace is left alone after a failure.
+    /// Whether merges pause after a failure.
     pub(super) fn is_paused(&self, now: Duration) -> bool {
         self.failure.is_some() && now < self.not_before
     }
 
-    /// A look that began at `start` took `took` and found nothing that could be done.
+    /// Records that planning from `start` on took `took` and started nothing.
     pub(super) fn planned_in_vain(&mut self, start: Duration, took: Duration) {
         self.next_plan = start + took.saturating_mul(PLANNING_SHARE);
     }
@@ -121,41 +125,44 @@ impl KeyspaceCompactionState {
         self.next_plan
     }
 
-    /// Whether the keyspace has had its part of the time for planning in vain.
+    /// Whether planning has used up its share of time.
     pub(super) fn is_planning_deferred(&self, now: Duration) -> bool {
         now < self.next_plan
     }
 
-    /// A merge that might have written `bytes` ended, however it did.
+    /// Records the end of a merge that might have written `bytes`, whatever its result. The state may be new,
+    /// without the job, if the keyspace was dropped.
     pub(super) fn job_ended(&mut self, bytes: u64) {
         self.job_bytes = self.job_bytes.saturating_sub(bytes);
         self.allow_planning();
     }
 
-    /// What a look was in vain for, memory or keys of a merge, may be there now.
+    /// Allows planning at once: the memory or keys that were missing may be free now.
     pub(super) const fn allow_planning(&mut self) {
         self.next_plan = Duration::ZERO;
     }
 
-    /// Whether a look at the same found nothing just before.
+    /// Whether planning with these inputs found nothing a moment ago.
     pub(super) fn found_nothing_for(&self, inputs: &PlanInputs) -> bool {
         self.empty_plan.as_ref().is_some_and(|last| last.is_same(inputs))
     }
 
+    /// Records that planning with `inputs` found nothing.
     pub(super) fn set_empty_plan(&mut self, inputs: PlanInputs) {
         self.empty_plan = Some(inputs);
     }
 
-    /// What failed is tried again at once.
+    /// Ends the pause after a failure.
     pub(super) fn retry_now(&mut self) {
         self.not_before = Duration::ZERO;
     }
 
+    /// Forgets earlier failures.
     pub(super) fn succeeded(&mut self) {
         (self.failure, self.failures) = (None, 0);
     }
 
-    /// A merge failed. Where the damage it met is kept out of later ones, they need not wait.
+    /// Records a failed merge. If later merges leave the damaged table out, they need no pause.
     pub(super) fn failed(&mut self, error: Error, is_kept_out: bool, now: Duration) {
         self.failure = Some(error);
         if !is_kept_out {
@@ -170,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_in_vain_holds_until_a_merge_ends() {
+    fn fruitless_planning_is_deferred_until_a_merge_ends() {
         let mut keyspace =
             KeyspaceCompactionState { job_bytes: 10, ..KeyspaceCompactionState::default() };
         let (start, took) = (Duration::from_secs(1), Duration::from_millis(10));

@@ -1,5 +1,7 @@
-//! Picks the next compaction job: plans keyspace by keyspace, does drops and trivial moves at once, and
-//! starts a merge.
+//! The choice of the next compaction job: plans keyspace by keyspace, the fullest first, does drops and
+//! trivial moves at once, and starts a merge.
+//!
+//! Called by the compaction tasks. Planning of a tree holds its version edit guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +16,10 @@ use super::merge_job::writer_bytes;
 use super::{Compactor, MergeJob, merge_end, summary};
 use crate::{Tree, VersionEditGuard};
 
-/// What a job takes for reading, at most.
+/// Most memory of a job for reading, bytes.
 const READ_BYTES_MAX: usize = 8 << 20;
 
-/// A look moves or drops tables at most this often before it leaves the rest to the next.
+/// Most moves and drops of one keyspace before the next round of planning.
 const CHANGES_PER_ROUND: usize = 64;
 
 /// The result of planning for one keyspace.
@@ -34,7 +36,7 @@ struct Planned {
 }
 
 impl Compactor {
-    /// What a job works with, as the memory number is now.
+    /// The environment of a job, under the current memory limit.
     fn job_env(&self) -> compact::Env {
         let read_bytes = (self.pool.limit() / 4) as usize;
         compact::Env {
@@ -47,7 +49,7 @@ impl Compactor {
         }
     }
 
-    /// What is planned by: no more runs at once than memory for one job has room for.
+    /// The planner's options: a merge has at most as many runs as fit in the memory of one job.
     pub(super) fn job_options(&self) -> plan::Options {
         let codec = self.env.options.load().codec;
         let taken = writer_bytes(codec) + self.job_env().read_bytes;
@@ -56,21 +58,21 @@ impl Compactor {
         plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
     }
 
-    /// The next merge, reserved for the caller; none where there is nothing to do now.
+    /// The next merge, its rectangle reserved; `None` if there is nothing to do now.
     pub fn next_job(&self) -> Option<MergeJob> {
-        // A manifest that failed takes no record of what would be merged.
+        // A failed manifest cannot record a merge.
         if self.env.manifest.poisoned().is_some() {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
         }
-        let told = |state: &CompactorState| (state.ended, state.refused, state.settle_calls);
+        let progress = |state: &CompactorState| (state.ended, state.refused, state.settle_calls);
         let before = {
             let state = self.state.lock();
-            // Not worth a look: the least job has to wait until another ends.
+            // Even the smallest job must wait until another ends.
             if state.running > 0 && !self.pool.has_room(MergeJob::MEMORY_MIN) {
                 return None;
             }
-            told(&state)
+            progress(&state)
         };
         for tree in self.by_pressure() {
             match self.plan_keyspace(&tree) {
@@ -80,14 +82,14 @@ impl Compactor {
             }
         }
         let mut state = self.state.lock();
-        if state.running == 0 && told(&state) == before {
+        if state.running == 0 && progress(&state) == before {
             state.idle_rounds += 1;
             self.changed.notify_all();
         }
         None
     }
 
-    /// How long a task that found nothing to do may sleep, at most `longest`.
+    /// How long a task without work may sleep, at most `longest`.
     pub fn sleep_time(&self, longest: Duration) -> Duration {
         let now = self.now();
         let state = self.state.lock();
@@ -96,7 +98,8 @@ impl Compactor {
         next.map_or(longest, |next| next.clamp(Duration::from_millis(1), longest))
     }
 
-    /// The keyspaces, first those with the fullest trees at the last look.
+    /// The keyspaces, those with the fullest trees first, by the debt that was measured last. Forgets dropped
+    /// keyspaces.
     fn by_pressure(&self) -> Vec<Arc<Tree>> {
         let mut trees = self.trees.all();
         let mut state = self.state.lock();
@@ -115,7 +118,7 @@ impl Compactor {
         trees
     }
 
-    /// Looks at one keyspace: does what takes no merge, and returns a merge if there is one to do.
+    /// Plans one keyspace. Does drops and trivial moves, and returns a merge if one was started.
     fn plan_keyspace(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
         let options = self.job_options();
         for _ in 0..CHANGES_PER_ROUND {
@@ -199,7 +202,7 @@ impl Compactor {
         }
     }
 
-    /// Starts a merge; none where it has to wait for another's memory or keys.
+    /// Starts a merge; `None` if it must wait for the memory or the keys of another job.
     fn start(
         &self,
         tree: &Arc<Tree>,
@@ -210,7 +213,8 @@ impl Compactor {
         let env = self.job_env();
         let bytes = MergeJob::memory_for(merge, &env, self.env.options.load().codec);
         let most = self.pool.limit();
-        // Beside many runs a few at least, or a slice would be next to nothing.
+        // With many runs, range deletes get an eighth of the memory at least: otherwise a slice would be too
+        // small.
         let room = most.saturating_sub(bytes).max(most / 8);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
@@ -227,8 +231,8 @@ impl Compactor {
         }
     }
 
-    /// What the planner is told of `tree`, and the request it is asked about; none where a look can
-    /// find nothing new.
+    /// The planner's input for `tree`, and the manual request that it considers; `None` if planning cannot
+    /// find anything new yet.
     fn summary(
         &self,
         tree: &Tree,
@@ -254,7 +258,7 @@ impl Compactor {
         Some((self.planner_input(tree, guard, horizon, quiet, manual), inputs, id))
     }
 
-    /// What the planner is told of `tree`, whatever looks found before.
+    /// The planner's input for `tree`, whatever was planned before.
     pub(super) fn planner_input(
         &self,
         tree: &Tree,
@@ -271,9 +275,9 @@ impl Compactor {
             let demand = keyspace.demand(tree.view().read_context.seeks(), now);
             (keyspace.turnover.superseding(), demand, all - keyspace.job_bytes)
         };
-        // A device that does not say how much is left is one on which merges find out by failing.
+        // If the device does not report its free space, a merge finds out by failing.
         let space = self.env.medium.space().ok().flatten();
-        // What is on its way out is free by the time that a merge has come so far.
+        // Obsolete files will be removed by the time that the merge needs their space.
         let coming = self.env.obsolete.bytes();
         let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
         plan::Summary {
@@ -292,7 +296,7 @@ impl Compactor {
     }
 }
 
-/// Why nothing is merged of a tree for which nothing was planned, where that is for want of space.
+/// The error to report if the device has too little free space for the merge that would otherwise be planned.
 fn no_space_error(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
     let free = summary.free_bytes?;
     let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };

@@ -1,36 +1,36 @@
-//! How fast merges may use the device: what they moved beyond the rate that is set is owed, and paid
-//! by waiting, between two steps and without a thread.
+//! Limits the bytes per second that merges read and write. Bytes beyond the configured rate become a debt; a
+//! task waits between two steps, without a thread, until time has paid it.
 //!
-//! What is owed is bytes, not time, so that a rate that is changed is in force at once for it too.
-//! All merges of a store share one account.
+//! The debt is in bytes, not in time, so a changed rate applies to it at once. All merges of a store share
+//! one limiter.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A merge does not stop for less: what is owed meanwhile is paid with the next.
+/// A merge does not wait for less: the debt is paid with the next wait.
 const WAIT_MIN: Duration = Duration::from_millis(5);
 
-/// The rate may be changed while a merge waits.
+/// The rate may change while a merge waits.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// See the module. Its lock is a leaf.
+/// See the module. No other lock is taken under its lock.
 #[derive(Debug, Default)]
 pub(super) struct RateLimiter(Mutex<RateState>);
 
 #[derive(Debug, Default)]
 struct RateState {
-    /// When it was looked at last.
+    /// Time of the last call.
     at: Duration,
-    /// The bytes that merges had moved by then.
+    /// Bytes that merges had read and written by then.
     moved: u64,
-    /// Bytes that they may not have moved yet.
+    /// Bytes by which merges are ahead of the rate.
     owed: u64,
 }
 
 impl RateLimiter {
-    /// How long to wait at `now` before the next step, where merges have `moved` so many bytes in all
-    /// and may move `rate` a second; 0 stands for no limit.
+    /// How long to wait at `now` before the next step, if merges have read and written `moved` bytes in all
+    /// and may move `rate` bytes per second (0: no limit).
     pub(super) fn wait(&self, rate: u64, moved: u64, now: Duration) -> Option<Duration> {
         let mut state = self.0.lock();
         let passed = now.saturating_sub(state.at);
@@ -51,7 +51,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn over_time_no_more_is_moved_than_the_rate_allows() {
+    fn merges_move_no_more_than_the_rate_over_time() {
         let rate_limiter = RateLimiter::default();
         let (rate, mut now, mut moved) = (1 << 20, Duration::ZERO, 0);
         while now < Duration::from_secs(20) {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_rate_holds_for_what_is_owed() {
+    fn a_changed_rate_applies_to_the_existing_debt() {
         let rate_limiter = RateLimiter::default();
         assert_eq!(rate_limiter.wait(1000, 100_000, MS), Some(WAIT_MAX));
         assert_eq!(rate_limiter.wait(1_000_000, 100_000, MS), Some(Duration::from_millis(100)));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_earns_nothing() {
+    fn idle_time_earns_no_credit() {
         let rate_limiter = RateLimiter::default();
         assert_eq!(rate_limiter.wait(1000, 0, Duration::from_secs(100)), None);
         assert_eq!(rate_limiter.wait(1000, 100, Duration::from_secs(100)), Some(100 * MS));

@@ -1,4 +1,4 @@
-//! What the planner is told of a tree: plain data made from a version.
+//! The planner's input: plain data about the tables of a version.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn piece(piece: &Piece) -> plan::Piece {
     }
 }
 
-/// The rectangles that jobs work on.
+/// The reserved rectangles.
 pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
     let area = |rectangle: &Rectangle| plan::Area {
         newest: rectangle.newest,
@@ -52,7 +52,7 @@ pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
     busy.iter().map(area).collect()
 }
 
-/// What does not change about a table file.
+/// The unchanging properties of a table file.
 pub fn file_summary(file: &TableFile) -> plan::FileSummary {
     let entry = file.entry();
     let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
@@ -71,8 +71,7 @@ pub fn file_summary(file: &TableFile) -> plan::FileSummary {
     }
 }
 
-/// What `table` says of versions that were kept for snapshots, in bytes of its file and of the values it
-/// points at.
+/// Bytes of versions that `table` keeps for snapshots, in its file and in the value files it points into.
 fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
     let properties = table.properties();
     let values: u64 = entry.values.iter().map(|(_, bytes)| *bytes).sum();
@@ -85,8 +84,8 @@ fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
     }
 }
 
-/// About what `piece` holds of `range` for `readers`: its bytes, and those of the long values that it points
-/// at, without versions that were kept for others.
+/// Estimate of the bytes of `range` in `piece`, including separated values, without versions that were kept
+/// for snapshots that `readers` no longer has.
 pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
     let file = piece.file().summary();
     let bytes = bytes_within(piece, &piece.range().intersection(range));
@@ -95,12 +94,12 @@ pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 
     bytes.saturating_add_signed((beside * part) as i64)
 }
 
-/// About the bytes that `piece` has of its file.
+/// Estimate of the bytes of `piece` in its file.
 pub fn bytes_of(piece: &Piece) -> u64 {
     bytes_within(piece, piece.range())
 }
 
-/// About the bytes of `range` that the file of `piece` has.
+/// Estimate of the bytes of `range` in the file of `piece`.
 fn bytes_within(piece: &Piece, range: &KeyRange) -> u64 {
     let file = piece.file().summary();
     if *range == piece.entry().range {

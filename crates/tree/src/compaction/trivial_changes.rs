@@ -1,29 +1,33 @@
-//! What the planner has done without a merge: pieces that go, and pieces that sink to older runs.
+//! Planned changes that need no merge: drops of pieces, and trivial moves to older runs.
 
 use std::sync::Arc;
 
-use base::{Error, Result};
+use base::{Result, broken_invariant, invariant};
 use compact::plan;
+use manifest::Edit;
 
 use super::Compactor;
 use crate::{Change, Piece, Rectangle, Tree, VersionEditGuard};
-use manifest::Edit;
 
 impl Compactor {
-    /// The piece of the tree that the planner means, unless a job works on it.
+    /// The piece of the current version that the planner means.
     fn piece(
         &self,
         guard: &VersionEditGuard<'_>,
         run: base::RunId,
         piece: &plan::Piece,
-    ) -> Option<Arc<Piece>> {
+    ) -> Result<Arc<Piece>> {
         let version = guard.version();
-        let found = version.run(run)?.find(&piece.first)?;
-        let same = found.entry().id == piece.file.id && found.range().first == piece.first;
-        same.then(|| Arc::clone(found))
+        let found = version.run(run).and_then(|run| run.find(&piece.first));
+        let is_same = |found: &&Arc<Piece>| {
+            found.entry().id == piece.file.id && found.range().first == piece.first
+        };
+        found.filter(is_same).cloned().ok_or_else(|| {
+            broken_invariant!("a planned piece is in the version while the guard is held")
+        })
     }
 
-    /// Drops pieces in which there is nothing that anyone can read, or that hides anything.
+    /// Drops pieces without any version that a reader can see or that hides another version.
     pub(super) fn drop_pieces(
         &self,
         tree: &Tree,
@@ -35,7 +39,7 @@ impl Compactor {
         let mut edits = Vec::new();
         let mut has_expiries = false;
         for (run, planned) in pieces {
-            let Some(piece) = self.piece(guard, *run, planned) else { continue };
+            let piece = self.piece(guard, *run, planned)?;
             let (table, range) = (piece.entry().id, piece.range().clone());
             edits.push(Edit::TableCut { keyspace: tree.id(), table, range: range.clone() });
             let rectangle = Rectangle { oldest: *run, newest: *run, range, bytes: 0 };
@@ -50,7 +54,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Lets pieces sink to older runs.
+    /// Moves pieces to older runs.
     pub(super) fn move_pieces(
         &self,
         tree: &Tree,
@@ -60,7 +64,8 @@ impl Compactor {
         let mut changes = Vec::new();
         let mut edits = Vec::new();
         for plan::Move { piece: planned, from, into } in moves {
-            let Some(piece) = self.piece(guard, *from, planned) else { continue };
+            let piece = self.piece(guard, *from, planned)?;
+            invariant!(into < from, "a trivial move goes to an older run (I4)");
             let (keyspace, table, range) = (tree.id(), piece.entry().id, piece.range().clone());
             let (run, level) = (*into, piece.level());
             edits.push(Edit::TableMoved { keyspace, table, range: range.clone(), run, level });
@@ -72,16 +77,14 @@ impl Compactor {
         Ok(())
     }
 
-    /// Records `changes`, then installs them.
+    /// Records `changes` in the manifest, then installs them.
     fn change(
         &self,
         guard: &VersionEditGuard<'_>,
         edits: Vec<Edit>,
         changes: &[Change],
     ) -> Result<()> {
-        if changes.is_empty() {
-            return Err(Error::invalid("plan").expected("pieces that are there"));
-        }
+        invariant!(!changes.is_empty(), "a planned drop or move has pieces");
         self.env.append(edits)?;
         changes.iter().for_each(|change| guard.install_changed(change));
         Ok(())
