@@ -4,11 +4,6 @@
 //! Level 5 (docs/ARCHITECTURE.md). The engine above owns the log, commits and the background tasks; a tree
 //! knows neither of a store nor of other keyspaces.
 
-#![expect(
-    missing_docs,
-    reason = "this crate was cut out of a larger one; its words are written next"
-)]
-
 pub mod compaction;
 mod context;
 mod deleted_ranges;
