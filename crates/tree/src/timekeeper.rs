@@ -78,7 +78,7 @@ impl ClockStatistics {
         self.is_behind().then(|| {
             let behind = days(self.behind);
             format!(
-                "the wall clock is {behind} behind the latest time latest: until then nothing expires"
+                "the wall clock is {behind} behind the latest time seen: until then nothing expires"
             )
         })
     }

@@ -126,8 +126,8 @@ impl Compactor {
         let mut state = self.state.lock();
         let keyspace = state.keyspaces.entry(id).or_default();
         keyspace.succeeded();
-        if let Some((newer, oldest, out)) = merged.turnover {
-            keyspace.turnover.merged(newer, oldest, out);
+        if let Some(bytes) = merged.turnover {
+            keyspace.turnover.merged(bytes.newer, bytes.oldest, bytes.outputs);
         }
         self.job_ended(state, id, bytes);
     }
@@ -164,7 +164,7 @@ impl Compactor {
         if let Some(keyspace) = state.keyspaces.get_mut(&keyspace) {
             keyspace.job_ended(bytes);
         }
-        // Its memory may be what looks at others were in vain for, which may be more urgent.
+        // Its memory may be what other keyspaces lacked, which may be fuller.
         state
             .keyspaces
             .values_mut()
@@ -175,7 +175,7 @@ impl Compactor {
         state.ended += 1;
         self.changed.notify_all();
         drop(state);
-        // What the others could not take may be free now.
+        // Other tasks may now get the memory or keys that they lacked.
         self.wake();
     }
 

@@ -273,10 +273,10 @@ impl fmt::Display for Event {
                 f.write_str("the wall clock is no longer doubted")
             }
             Self::ClockBehind { behind: true, by } => {
-                write!(f, "the wall clock is {} behind the latest time told", days(*by))
+                write!(f, "the wall clock is {} behind the latest time seen", days(*by))
             }
             Self::ClockBehind { behind: false, .. } => {
-                f.write_str("the wall clock is no longer behind the latest time told")
+                f.write_str("the wall clock is no longer behind the latest time seen")
             }
         }
     }
