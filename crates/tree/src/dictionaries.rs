@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId};
+use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId, invariant};
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary};
@@ -45,7 +45,8 @@ impl StoreDictionaries {
             let _ = self.medium.remove(&name);
             return Err(error);
         }
-        self.loaded.lock().insert(id, Arc::clone(&dictionary));
+        let before = self.loaded.lock().insert(id, Arc::clone(&dictionary));
+        invariant!(before.is_none(), "a dictionary id is used once");
         Ok(dictionary)
     }
 

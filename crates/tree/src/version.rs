@@ -264,7 +264,12 @@ impl Version {
         let reserved = reserved.iter().filter(|it| it.range.overlaps(range)).map(|it| it.newest);
         let blocked = blocked.into_iter().chain(reserved).max();
         let above = self.runs.iter().rev().find(|run| blocked.is_none_or(|it| run.id > it));
-        above.map_or(RunId(self.newest.0 + 1), |run| run.id)
+        let run = above.map_or(RunId(self.newest.0 + 1), |run| run.id);
+        debug_assert!(
+            self.run(run).is_none_or(|run| !run.overlaps(range)),
+            "a table does not overlap its run (I4)"
+        );
+        run
     }
 
     /// This version with `piece` added to the run `id`, which is created if the version has none.

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use base::KeyRange;
 use bytes::Bytes;
 use compact::plan::Merge;
 use table::{RangeDeletes, Table};
 
 use crate::Version;
-use base::KeyRange;
 
 /// Copies of a range delete that a merge has in memory: in a list, sorted, cut into fragments, after
 /// retention, and in the output.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use base::KeyRange;
 use bytes::Bytes;
 use compact::{Horizon, plan};
+use manifest::TableEntry;
 use table::Table;
 
 use crate::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
-use base::KeyRange;
-use manifest::TableEntry;
 
 /// The runs of `version`, newest first.
 pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
