@@ -36,9 +36,9 @@ use read::{Curves, PageReader};
 pub use replay::missing_log;
 use replay::{empty, flush_replayed, replay_log};
 use tree::ObsoleteFiles;
-use tree::Packing;
 use tree::PurgeTask;
 use tree::Quarantine;
+use tree::RowCompression;
 use tree::SnapshotList;
 use tree::StoreDictionaries;
 use tree::Trees;
@@ -46,7 +46,7 @@ use tree::compaction::{CompactTask, Compactor};
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader, Rows};
 use tree::{ClockTask, Timekeeper};
-use tree::{Piece, RowRenewal, Semantics, Tree, TreeContext, ValueFiles, Version};
+use tree::{Piece, ReadContext, RowRefresh, Tree, TreeContext, ValueFiles, Version};
 
 /// What opening a store found.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +115,7 @@ pub fn open(
         Arc::clone(&obsolete),
         resources.reads_account(),
     );
-    let packing: Arc<Packing> = Arc::default();
+    let compression: Arc<RowCompression> = Arc::default();
     let live_settings = LiveSettings::new(settings.clone());
     let env = TreeContext {
         values: Arc::new(values),
@@ -124,7 +124,10 @@ pub fn open(
         medium: Arc::clone(&medium),
         manifest: Arc::clone(&manifest),
         cache: Arc::clone(resources.cache()),
-        renewal: Arc::new(RowRenewal::new(Arc::clone(resources.rows()), Arc::clone(&packing))),
+        row_refresh: Arc::new(RowRefresh::new(
+            Arc::clone(resources.rows()),
+            Arc::clone(&compression),
+        )),
         dictionaries: Arc::new(StoreDictionaries::new(
             Arc::clone(&medium),
             id,
@@ -198,7 +201,7 @@ pub fn open(
         Arc::clone(resources.rows()),
         Arc::clone(resources.balance()),
         curves,
-        packing,
+        compression,
         resources.has_rows(),
     );
     let reader = Arc::new(Reader::new(Arc::clone(&pages), rows));
@@ -348,7 +351,8 @@ fn start_background(
     let obsolete = Arc::clone(&purge.obsolete);
     let purger = executor.spawn("purge", Box::new(purge));
     obsolete.set_purger(purger.clone());
-    let watch = watch.events.are_heard().then(|| resources.watch().spawn("watch", Box::new(watch)));
+    let watch =
+        watch.events.has_listeners().then(|| resources.watch().spawn("watch", Box::new(watch)));
     let merge = |number: usize| {
         let (compactor, stop, job) = (Arc::clone(compactor), Arc::clone(&stop), None);
         executor.spawn("merge", Box::new(CompactTask { compactor, first: number == 0, stop, job }))
@@ -466,22 +470,25 @@ fn open_trees(
             };
             pieces.extend(table.pieces.iter().map(piece));
         }
-        let version = Version::of(pieces)?;
-        let (name, semantics) = (entry.name.clone(), semantics(resources, &env.timekeeper));
+        let version = Version::from_pieces(pieces)?;
+        let (name, read_context) = (entry.name.clone(), read_context(resources, &env.timekeeper));
         if let Some(name) = entry.operator.clone() {
             let operator = operators.get(&name).cloned();
-            semantics.set_operator(name, operator);
+            read_context.set_operator(name, operator);
         }
-        trees.insert(Tree::new(*id, name, version, semantics, &memtables, Seqno::ZERO)?);
+        trees.insert(Tree::new(*id, name, version, read_context, &memtables, Seqno::ZERO)?);
     }
     Ok(trees)
 }
 
 /// How a keyspace's versions are read.
-pub(crate) fn semantics(resources: &Resources, timekeeper: &Arc<Timekeeper>) -> Arc<Semantics> {
+pub(crate) fn read_context(
+    resources: &Resources,
+    timekeeper: &Arc<Timekeeper>,
+) -> Arc<ReadContext> {
     let max = resources.value_bytes_max();
     let rows = resources.rows().owner();
-    Semantics::new(Arc::clone(timekeeper), resources.account("reads"), max, rows)
+    ReadContext::new(Arc::clone(timekeeper), resources.account("reads"), max, rows)
 }
 
 /// Why `table` could not be opened: damage, where its file is missing.

@@ -16,7 +16,7 @@ use wal::Log;
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
-use crate::open::{Recovery, semantics};
+use crate::open::{Recovery, read_context};
 use crate::pace::Pace;
 use crate::resources::StoreGuard;
 use crate::settings::LiveSettings;
@@ -76,7 +76,7 @@ impl Store {
     /// The keyspace called `name`, created if there is none, with these options.
     pub fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         let has = |tree: &Tree| match &options.merge_operator {
-            Some(wanted) => tree.view().semantics.operator_name() == Some(wanted),
+            Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
             None => true,
         };
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has(tree)) {
@@ -97,8 +97,8 @@ impl Store {
     /// Gives a keyspace the options it does not have yet.
     fn take_on(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
         let Some(wanted) = &options.merge_operator else { return Ok(()) };
-        let semantics = Arc::clone(&tree.view().semantics);
-        match semantics.operator_name() {
+        let read_context = Arc::clone(&tree.view().read_context);
+        match read_context.operator_name() {
             Some(known) if known == wanted => Ok(()),
             Some(known) => Err(Error::invalid("merge operator of a keyspace")
                 .at(format_args!("`{}`", tree.name()))
@@ -107,7 +107,7 @@ impl Store {
             None => {
                 let (keyspace, name) = (tree.id(), wanted.clone());
                 self.manifest.append(vec![Edit::KeyspaceOperator { keyspace, name }])?;
-                semantics.set_operator(wanted.clone(), self.operators.get(wanted).cloned());
+                read_context.set_operator(wanted.clone(), self.operators.get(wanted).cloned());
                 Ok(())
             }
         }
@@ -131,15 +131,16 @@ impl Store {
         }
         let keyspace = state.keyspaces_below.max(KeyspaceId(1));
         let account = self.buffers.account();
-        let semantics = semantics(&self.resources, &self.timekeeper);
+        let read_context = read_context(&self.resources, &self.timekeeper);
         let kind = KeyspaceKind::Ordered;
         let mut edits = vec![Edit::KeyspaceCreated { keyspace, kind, name: name.to_owned() }];
         if let Some(operator) = &options.merge_operator {
             edits.push(Edit::KeyspaceOperator { keyspace, name: operator.clone() });
-            semantics.set_operator(operator.clone(), self.operators.get(operator).cloned());
+            read_context.set_operator(operator.clone(), self.operators.get(operator).cloned());
         }
         let version = Version::default();
-        let tree = Tree::new(keyspace, name.to_owned(), version, semantics, account, Seqno::ZERO)?;
+        let tree =
+            Tree::new(keyspace, name.to_owned(), version, read_context, account, Seqno::ZERO)?;
         self.manifest.append(edits)?;
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)
@@ -177,7 +178,7 @@ impl Store {
     pub fn check_write(&self, tree: &Tree, write: Write<'_>) -> Result<()> {
         if let Write::Merge(_) = write {
             let view = tree.view();
-            view.semantics.operator().map_err(|e| e.at(format_args!("`{}`", tree.name())))?;
+            view.read_context.operator().map_err(|e| e.at(format_args!("`{}`", tree.name())))?;
         }
         let (len, max) = (write.stored_bytes(), self.resources.value_bytes_max());
         if len as u64 > max {

@@ -148,7 +148,7 @@ impl Keyspace {
 
     /// The moment `ttl` from now, Unix milliseconds.
     pub(crate) fn expiry_in(&self, ttl: Duration) -> u64 {
-        self.tree.view().semantics.timekeeper().in_time(ttl)
+        self.tree.view().read_context.timekeeper().expiry_after(ttl)
     }
 
     fn write(&self, key: &[u8], write: Write<'_>, durability: Durability) -> Result<()> {
@@ -259,7 +259,7 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: Key<'_>, at: Seqno) -> Result<Option<Bytes>> {
         let view = self.tree.view();
         self.usable()?;
-        let value = self.lookup(key, Probe::only_looking(key.bytes()), view, at)?;
+        let value = self.lookup(key, Probe::without_fill(key.bytes()), view, at)?;
         Ok(value.map(|value| value.bytes))
     }
 
@@ -278,7 +278,7 @@ impl Keyspace {
         let (value, depth) = reader.pages.run(&mut lookup, None)?;
         reader.pages.counters.lookup_ended(depth, value.is_some());
         if let Some(value) = &value {
-            reader.rows.keep(&lookup, value, depth);
+            reader.rows.fill(&lookup, value, depth);
         }
         Ok(value)
     }
@@ -369,7 +369,7 @@ impl Keyspace {
         &self,
         (view, at): (Arc<View>, Seqno),
     ) -> tree::reads::CursorSource {
-        let now = view.semantics.timekeeper().now();
+        let now = view.read_context.timekeeper().now();
         tree::reads::CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
     }
 

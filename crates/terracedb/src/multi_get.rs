@@ -67,7 +67,7 @@ impl Keyspace {
         for key in keys {
             Key::new(key.as_ref())?;
         }
-        let probes: Vec<_> = keys.iter().map(|key| Probe::only_looking(key.as_ref())).collect();
+        let probes: Vec<_> = keys.iter().map(|key| Probe::without_fill(key.as_ref())).collect();
         self.multi_get_with(keys, &probes, view, at)
     }
 
@@ -78,7 +78,7 @@ impl Keyspace {
         view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let now = Some(view.semantics.timekeeper().now());
+        let now = Some(view.read_context.timekeeper().now());
         let reader = &self.store().reader;
         let mut rest = Vec::new();
         let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());

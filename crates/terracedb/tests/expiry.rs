@@ -328,12 +328,12 @@ fn a_clock_decades_ahead_is_believed_after_a_day() {
     timed.clock.set_unix_millis(START);
     timed.pass(SECOND);
     let told = ear.take(is_clock);
-    assert_eq!(told, ["the wall clock is 27376.0 days behind the latest time told"]);
+    assert_eq!(told, ["the wall clock is 27376.0 days behind the latest time seen"]);
     assert_eq!(keys(&ks, None), ["b"]);
     assert!(db.statistics().clock.trouble().is_some_and(|it| it.contains("27376.0 days")));
     timed.clock.set_unix_millis(START + DECADES + 2 * 86_400_000);
     timed.pass(SECOND);
-    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time seen"]);
 }
 
 /// Scenario: a machine comes up in 1970.
@@ -343,7 +343,7 @@ fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() 
     let (db, ks, ear) = opened_at(&timed, 0);
     let told = ear.take(is_clock);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("behind the latest time told"), "{told:?}");
+    assert!(told[0].contains("behind the latest time seen"), "{told:?}");
     assert_eq!(keys(&ks, None), ["a", "b"]);
     timed.pass(20 * DAY);
     assert_eq!(keys(&ks, None), ["a", "b"], "time stands still");
@@ -351,7 +351,7 @@ fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() 
     timed.clock.set_unix_millis(START + 20 * 86_400_000);
     timed.pass(SECOND);
     assert_eq!(keys(&ks, None), ["b"]);
-    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time seen"]);
     assert_eq!(db.statistics().clock.trouble(), None);
 }
 

@@ -75,7 +75,7 @@ impl Capture {
         let hold = store.holding.hold();
         let (mut state, end) = state_and_log_end(|| store.manifest.state(), || store.log.end());
         // Entries that expired in the store stay expired in the copy, whatever the copy's clock says.
-        state.clock_ms = state.clock_ms.max(store.timekeeper.firm());
+        state.clock_ms = state.clock_ms.max(store.timekeeper.trusted_now());
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
         let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;

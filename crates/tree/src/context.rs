@@ -1,4 +1,5 @@
-//! What flushes, merges and scrubs of a store's trees share: its medium, manifest, caches and accounts.
+//! The components of a store that flushes, compactions and scrubs of its trees share: medium, manifest,
+//! caches and memory accounts.
 
 use std::sync::Arc;
 
@@ -13,47 +14,66 @@ use wal::Log;
 use crate::events::Events;
 use crate::options::LiveOptions;
 use crate::{
-    ObsoleteFiles, Quarantine, RowRenewal, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
+    ObsoleteFiles, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
     ValueFiles,
 };
 
-/// What flushes, merges and scrubs of a store's trees share.
+/// The components of a store that flushes, compactions and scrubs of its trees share.
 pub struct TreeContext {
+    /// The store's id, part of every page's checksum.
     pub store: StoreId,
+    /// The device with the store's files.
     pub medium: Arc<dyn Medium>,
+    /// The store's manifest.
     pub manifest: Arc<Manifest>,
+    /// The page cache.
     pub cache: Arc<PageCache>,
-    pub renewal: Arc<RowRenewal>,
+    /// Refreshes cached rows during flushes.
+    pub row_refresh: Arc<RowRefresh>,
+    /// The store's compression dictionaries.
     pub dictionaries: Arc<StoreDictionaries>,
+    /// The store's open value files.
     pub values: Arc<ValueFiles>,
+    /// Files to remove.
     pub obsolete: Arc<ObsoleteFiles>,
+    /// The live snapshots.
     pub snapshots: Arc<SnapshotList>,
+    /// Publishes batches; knows the newest visible seqno.
     pub ring: Arc<PublishRing>,
-    /// None while it is replayed.
+    /// The write-ahead log; `None` while it is replayed.
     pub log: Option<Arc<Log>>,
-    /// Charged for tables' pinned metadata, that of one being written too, and for long values in flight.
+    /// Charged for tables' pinned metadata, also of a table that is being written, and for long values in
+    /// flight.
     pub accounts: Accounts,
-    /// Charged for the writer's buffers.
+    /// Charged for the buffers of table writers.
     pub writer_account: Account,
+    /// The clock that expiries are compared with.
     pub timekeeper: Arc<Timekeeper>,
+    /// The store's event listeners.
     pub events: Arc<Events>,
+    /// Damaged tables.
     pub quarantine: Arc<Quarantine>,
+    /// The options for new tables.
     pub options: Arc<LiveOptions>,
 }
 
 impl TreeContext {
-    /// An open table of this store, or why it could not be opened.
+    /// The shared file of a table of this store, given the opened table or the error of opening it.
     pub fn table_file(&self, table: Result<Arc<Table>>, entry: Arc<TableEntry>) -> Arc<TableFile> {
         let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
         TableFile::new(table, entry, values, Arc::clone(&self.obsolete))
     }
 
-    /// Appends a record to the manifest; with the time, where an edit says it.
+    /// Appends a record to the manifest. If the record contains the clock's time, the timekeeper learns that
+    /// it is stored.
+    ///
+    /// # Errors
+    /// The manifest's error: `Poisoned` if it failed before, or an error of the device.
     pub fn append(&self, edits: Vec<Edit>) -> Result<()> {
         let time = edits.iter().find(|edit| matches!(edit, Edit::ClockReached { .. })).cloned();
         self.manifest.append(edits)?;
         if let Some(time) = time {
-            self.timekeeper.is_persisted(&time);
+            self.timekeeper.mark_persisted(&time);
         }
         Ok(())
     }

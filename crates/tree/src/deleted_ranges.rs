@@ -1,17 +1,17 @@
-//! The range deletes of a memtable: added by any number of writers, searched without a lock.
+//! The range deletes of a memtable: any number of writers add them, and readers search them without a lock.
 //!
-//! They are kept in segments of about doubling sizes, each cut into fragments
-//! ([`table::RangeDeletes`]) and searched by one binary search. A delete begins as a segment of its
-//! own; the next one merges those before it where they are of like size. So *n* deletes lie in
-//! about log *n* segments, and each is merged about log *n* times.
+//! They are kept in segments whose sizes about double; each segment is cut into fragments
+//! ([`table::RangeDeletes`]) and searched by one binary search. A delete begins as a segment of its own; the
+//! next delete merges the segments before it that have similar sizes. So *n* deletes are in about log *n*
+//! segments, and each is merged about log *n* times.
 //!
-//! A segment answers for the newest delete of a key only. So no segment spans a reader: those before
-//! what a snapshot sees, or before what is visible, are not merged with those after. A reader whose
-//! number yet lies within a segment, because it was taken while the segment was made, looks at its
+//! A segment returns only the newest delete of a key. So no segment may span a reader: deletes before a
+//! snapshot's seqno, or before the newest visible seqno, are not merged with later ones. A reader whose seqno
+//! is within a segment all the same, because it was taken while the segment was built, checks the segment's
 //! deletes one by one.
 //!
-//! I1: a delete is here before its batch is published, so a reader finds all that it must see.
-//! Cost: a lookup where there are none is one relaxed load. Adding holds a mutex.
+//! I1: a delete is added before its batch is published, so a reader finds every delete that it must see.
+//! Cost: a lookup without range deletes is one relaxed load. Adding holds a mutex.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,13 +23,13 @@ use compact::Horizon;
 use parking_lot::Mutex;
 use table::{RangeDelete, RangeDeletes};
 
-/// Range deletes by key and age.
+/// The range deletes of a memtable, by key and seqno.
 #[derive(Debug)]
 pub struct DeletedRanges {
-    /// Whether there are any. A reader that must see one sees this: it was set before the delete
-    /// was published. `Relaxed`.
+    /// Whether there are any. Set before the delete is published, so a reader that must see a delete sees
+    /// this: `Relaxed`.
     any: AtomicBool,
-    /// Oldest first, but for writers that overtake each other.
+    /// Oldest first, except that concurrent writers may add out of order.
     segments: ArcSwap<Vec<Arc<Segment>>>,
     change: Mutex<()>,
     account: Account,
@@ -41,17 +41,17 @@ pub struct DeletedRanges {
 #[derive(Debug)]
 struct Segment {
     deletes: Vec<Arc<RangeDelete>>,
-    /// The same, each fragment with its newest delete.
+    /// The same deletes as fragments, each with its newest delete.
     newest: Arc<RangeDeletes>,
     first: Seqno,
     last: Seqno,
 }
 
-/// What a delete takes beside its keys, bytes: itself, up to two fragments, and as many again while
-/// they are cut anew.
+/// Memory of a delete besides its keys, bytes: itself, up to two fragments, and as much again while they are
+/// cut anew.
 const DELETE_BYTES: usize = 512;
 
-/// A segment is merged with the one after it where it is at most so many times as long.
+/// A segment is merged with the next one if it is at most this many times as long.
 const RATIO: usize = 2;
 
 impl Segment {
@@ -61,7 +61,7 @@ impl Segment {
         Arc::new(Self { deletes: vec![Arc::new(delete)], newest, first, last })
     }
 
-    /// The deletes of both.
+    /// The deletes of both segments.
     fn merged(&self, other: &Self) -> Arc<Self> {
         let newest = Arc::new(RangeDeletes::overlay(&self.newest, &other.newest));
         let deletes = self.deletes.iter().chain(&other.deletes).cloned().collect();
@@ -79,10 +79,11 @@ impl Segment {
 }
 
 impl DeletedRanges {
-    /// Those of a memtable take about so much memory at most, and those of a batch: one table holds all of
-    /// what becomes of both, cut in fragments.
+    /// The memory of a memtable's range deletes is at most about this, plus those of one batch: a single
+    /// table takes all of them.
     pub const BYTES_MAX: u64 = 16 << 20;
 
+    /// No range deletes; their memory is charged to `account`.
     pub fn new(account: &Account) -> Self {
         Self {
             any: AtomicBool::new(false),
@@ -94,15 +95,15 @@ impl DeletedRanges {
         }
     }
 
-    /// What `count` deletes with bounds of `bytes` in all are charged, bytes.
+    /// The memory that is charged for `count` deletes with bounds of `bytes` in all, bytes.
     pub const fn reserved_bytes(count: usize, bytes: usize) -> u64 {
         (count * DELETE_BYTES + bytes) as u64
     }
 
-    /// Charges for deletes to come (I10).
+    /// Charges the memory for further deletes (I10).
     ///
     /// # Errors
-    /// `Retry` where the budget does not hold them; nothing is charged.
+    /// `Retry` if the memory limit does not allow it; nothing is charged.
     pub fn reserve(&self, count: usize, bytes: usize) -> Result<()> {
         let more = Self::reserved_bytes(count, bytes);
         if more == 0 {
@@ -117,17 +118,18 @@ impl DeletedRanges {
         Ok(())
     }
 
-    /// Bytes charged.
+    /// Charged memory, bytes.
     pub fn bytes(&self) -> u64 {
         self.charged.load(Ordering::Relaxed)
     }
 
+    /// Whether there are no range deletes.
     pub fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
     }
 
-    /// Adds the deletion of the keys from `start` on and before `end`; an empty one is no end.
-    /// `readers` are those who read, and last what is visible now.
+    /// Adds the delete of the keys from `start` on and before `end`; an empty `end` means no end. `readers`
+    /// has the seqnos of all readers, and last the newest visible one.
     pub fn add(&self, start: &[u8], end: &[u8], seqno: Seqno, readers: &Horizon) {
         let delete = match end {
             [] => {
@@ -158,7 +160,7 @@ impl DeletedRanges {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// The newest delete of `key` at or below `at`.
+    /// The newest delete at or below `at` that covers `key`.
     pub fn newest_covering(&self, key: &[u8], at: Seqno) -> Option<Seqno> {
         if self.is_empty() {
             return None;
@@ -172,8 +174,8 @@ impl DeletedRanges {
         newest
     }
 
-    /// A delete of some key from `start` on and before `end`, whose number is one that `is_wanted`.
-    /// Looks at all of them.
+    /// A delete that overlaps the keys from `start` on and before `end`, and whose seqno `is_wanted`. Cost:
+    /// linear in the number of deletes.
     pub fn find(
         &self,
         start: &[u8],
@@ -191,23 +193,24 @@ impl DeletedRanges {
         deletes.find(|delete| overlaps(delete)).map(|delete| delete.seqno)
     }
 
-    /// What a reader at `at` sees, for a walk: every delete is in one of them.
-    pub fn seen_at(&self, at: Seqno) -> Vec<Arc<RangeDeletes>> {
+    /// The deletes that a reader at `at` sees, for a walk: each is in one of the returned lists.
+    pub fn visible_at(&self, at: Seqno) -> Vec<Arc<RangeDeletes>> {
         if self.is_empty() {
             return Vec::new();
         }
-        let seen = |segment: &Arc<Segment>| {
+        let visible = |segment: &Arc<Segment>| {
             if segment.last <= at {
                 return Arc::clone(&segment.newest);
             }
-            let seen = segment.deletes.iter().filter(|delete| delete.seqno <= at);
-            Arc::new(RangeDeletes::build_newest(seen.map(|delete| RangeDelete::clone(delete))))
+            let visible = segment.deletes.iter().filter(|delete| delete.seqno <= at);
+            Arc::new(RangeDeletes::build_newest(visible.map(|delete| RangeDelete::clone(delete))))
         };
         let segments = self.segments.load();
-        segments.iter().filter(|segment| segment.first <= at).map(seen).collect()
+        segments.iter().filter(|segment| segment.first <= at).map(visible).collect()
     }
 
-    /// All of them, with the numbers that `readers` can tell apart; once no writer adds any.
+    /// All deletes, with the seqnos that `readers` can tell apart. To be called after the last delete was
+    /// added.
     pub fn all_for(&self, readers: &Horizon) -> RangeDeletes {
         let segments = self.segments.load();
         let deletes = segments.iter().flat_map(|segment| &segment.deletes);
@@ -216,7 +219,7 @@ impl DeletedRanges {
     }
 }
 
-/// Whether someone reads at or after `first` and before `last`.
+/// Whether a reader is at or after `first` and before `last`.
 fn is_between(readers: &Horizon, first: Seqno, last: Seqno) -> bool {
     let from = readers.seqnos().partition_point(|reader| *reader < first);
     readers.seqnos().get(from).is_some_and(|reader| *reader < last)
@@ -224,8 +227,9 @@ fn is_between(readers: &Horizon, first: Seqno, last: Seqno) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use base::Rng;
+
+    use super::*;
 
     fn key(number: u64) -> Vec<u8> {
         format!("{number:02}").into_bytes()
@@ -235,13 +239,13 @@ mod tests {
         Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
     }
 
-    /// Against a list, for readers that snapshots hold and for those that stand anywhere.
+    /// Compared with a list, for readers at snapshots and at arbitrary seqnos.
     #[test]
     fn a_reader_sees_the_newest_delete_that_it_may() {
         let (mut rng, seed) = Rng::from_env();
         for round in 0..20 {
             let ranges = DeletedRanges::new(&Account::unlimited("test"));
-            assert!(ranges.is_empty() && ranges.seen_at(Seqno::MAX).is_empty());
+            assert!(ranges.is_empty() && ranges.visible_at(Seqno::MAX).is_empty());
             let mut list = Vec::new();
             let mut snapshots = Vec::new();
             let mut visible = 0;
@@ -279,8 +283,9 @@ mod tests {
                     let at = Seqno::new(at);
                     let found = ranges.newest_covering(&probe, at).map(Seqno::get);
                     assert_eq!(found, expected, "TERRACE_SEED={seed} round {round}");
-                    let seen = ranges.seen_at(at);
-                    let walked = seen.iter().filter_map(|it| it.newest_covering(&probe, at)).max();
+                    let visible = ranges.visible_at(at);
+                    let walked =
+                        visible.iter().filter_map(|it| it.newest_covering(&probe, at)).max();
                     assert_eq!(walked.map(Seqno::get), expected, "TERRACE_SEED={seed}");
                 }
             }
@@ -292,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Counted, not timed: how many segments a lookup searches, and how often each delete is cut.
+    /// Counts how many segments a lookup searches, and how often each delete is cut.
     #[test]
     fn segments_are_few_and_cut_seldom() {
         let ranges = DeletedRanges::new(&Account::unlimited("test"));

@@ -1,16 +1,16 @@
-//! The dictionaries of a store: read once, digested once, shared by every reader and writer.
+//! The compression dictionaries of a store: each is read once and shared by all readers and writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId};
+use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId, invariant};
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 use table::{Dictionaries, Dictionary};
 
-/// Finds dictionaries by id: those in memory, then those on the device.
+/// Finds dictionaries by id, in memory or on the device.
 ///
-/// `loaded` is held while one is read: whoever else needs it then waits instead of reading it too.
+/// `loaded` is held while a dictionary is read, so that others who need it wait instead of reading it too.
 #[derive(Debug)]
 pub struct StoreDictionaries {
     medium: Arc<dyn Medium>,
@@ -20,16 +20,20 @@ pub struct StoreDictionaries {
 }
 
 impl StoreDictionaries {
+    /// The dictionaries of `store`, none of them loaded. Their memory is charged to `account`.
     pub fn new(medium: Arc<dyn Medium>, store: StoreId, account: Account) -> Self {
         Self { medium, store, account, loaded: Mutex::default() }
     }
 
-    /// What dictionaries charge.
+    /// The account that is charged for dictionaries.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Writes a new dictionary's file and makes it durable (I3), for the manifest to name.
+    /// Writes a new dictionary's file and makes it durable (I3); the manifest may name it then.
+    ///
+    /// # Errors
+    /// `Retry` if memory is short, or the device's error. No file is left then.
     pub fn add(&self, id: DictionaryId, bytes: &[u8]) -> Result<Arc<Dictionary>> {
         let dictionary = Arc::new(Dictionary::new(id, bytes, &self.account)?);
         let name = Dictionary::file_name(id);
@@ -37,32 +41,33 @@ impl StoreDictionaries {
             .write(&*self.medium, self.store, Purpose::Flush)
             .and_then(|()| self.medium.sync_names(&[&name]));
         if let Err(error) = written {
-            // Nobody names the file; what stays behind goes at the next open.
+            // No manifest names the file. If it cannot be removed, the next open removes it.
             let _ = self.medium.remove(&name);
             return Err(error);
         }
-        self.loaded.lock().insert(id, Arc::clone(&dictionary));
+        let before = self.loaded.lock().insert(id, Arc::clone(&dictionary));
+        invariant!(before.is_none(), "a dictionary id is used once");
         Ok(dictionary)
     }
 
-    /// Forgets the dictionaries that the manifest names no more. Whoever still reads a page of a
-    /// dropped keyspace reads its dictionary again: the file stays until the next open.
+    /// Unloads the dictionaries that the manifest no longer names. A reader that still uses a page of a
+    /// dropped keyspace loads its dictionary again: the file stays until the next open.
     pub fn keep(&self, is_named: impl Fn(DictionaryId) -> bool) {
         self.loaded.lock().retain(|id, _| is_named(*id));
     }
 
-    /// Takes back a dictionary that the manifest does not name.
+    /// Removes a dictionary that the manifest does not name.
     pub fn withdraw(&self, id: DictionaryId) {
         self.loaded.lock().remove(&id);
-        // What stays behind goes at the next open.
+        // If it cannot be removed, the next open removes it.
         let _ = self.medium.remove(&Dictionary::file_name(id));
     }
 }
 
 impl Reclaim for StoreDictionaries {
-    /// Forgets those that nobody uses at the moment: they are read again when a page needs them.
+    /// Unloads the dictionaries that nobody uses at the moment; they are read again when needed.
     fn reclaim(&self, _bytes: u64) -> u64 {
-        // Whoever reads a dictionary charges it with the lock held: it may be this thread.
+        // A thread that loads a dictionary charges it with the lock held, and may be this thread.
         let Some(mut loaded) = self.loaded.try_lock() else { return 0 };
         let before = self.account.used();
         loaded.retain(|_, dictionary| Arc::strong_count(dictionary) > 1);
@@ -71,7 +76,7 @@ impl Reclaim for StoreDictionaries {
 }
 
 impl StoreDictionaries {
-    /// A dictionary that tables name and that is not there is damage, not a caller's mistake.
+    /// A dictionary that tables name and that is missing is damage, not a caller's mistake.
     fn lost(&self, id: DictionaryId, error: Error) -> Error {
         let name = Dictionary::file_name(id);
         match self.medium.list() {

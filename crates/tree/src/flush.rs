@@ -1,15 +1,18 @@
-//! A flush: one sealed memtable becomes one table, and a value file where it has long values.
+//! A flush writes one sealed memtable to one table, and its long values to a value file.
 //!
-//! The files are written and synced, then one manifest record names it and raises the keyspace's
-//! flushed sequence number (I3), then readers see it in the memtable's place, then the log may
-//! free what it held (I7). Versions nobody can read any more are left out. A job takes bounded
-//! steps; a failed one leaves no trace but a used table id, and the memtable stays.
+//! Order of steps: the files are written and synced. One manifest record then names them and raises the
+//! keyspace's flushed seqno (I3). Then the table replaces the memtable in the view. Then the log may free the
+//! segments that the memtable needed (I7). Versions that no reader can see any more are left out.
+//!
+//! A job runs in bounded steps on a background thread. A failed job leaves nothing behind but a used table
+//! id, and the memtable stays.
 
 use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, EntryKind, Error, Result, Seqno, TableId};
+use base::{Codec, EntryKind, Result, Seqno, TableId, broken_invariant, invariant};
 use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, ValueSeparator};
+use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
 use table::{
     Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
@@ -18,80 +21,90 @@ use table::{
 
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
 use crate::{Memtable, Tree, TreeContext};
-use manifest::{Edit, TableEntry, ValuesEntry};
 
 /// A flush in progress.
 pub struct FlushJob {
     tree: Arc<Tree>,
     memtable: Arc<Memtable>,
-    /// Every write to the keyspace below this is in the memtable or in tables.
+    /// Every write to the keyspace below this seqno is in the memtable or in tables.
     below: Seqno,
     cursor: arena::Cursor,
     /// The memtable's range deletes.
     ranges: RangeDeletes,
-    /// What every reader to come is told at least, Unix milliseconds.
+    /// The time by which versions are dropped as expired, Unix milliseconds.
     now_ms: u64,
-    /// Whether anything was held against the time.
-    is_timed: bool,
+    /// Whether the memtable has versions that expire, so that `now_ms` mattered.
+    has_expiries: bool,
     retention: Retention,
     output: Output,
 }
 
-/// What a flush writes, once something survives.
+/// The writers of the flush's files, created for the first version that is kept.
 struct Output {
     tree: Arc<Tree>,
     memtable: Arc<Memtable>,
     writer: Option<(Writer, ValueSeparator)>,
 }
 
-/// What a finished flush did.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Flushed {
+    /// Every write to the keyspace below this seqno is in tables now.
     pub below: Seqno,
-    /// Of the table.
+    /// Bytes of the table; 0 if there is none.
     pub file_bytes: u64,
-    /// Of its value file.
+    /// Bytes of the value file; 0 if there is none.
     pub values_bytes: u64,
 }
 
-/// Entries in one step: about a millisecond of work.
+/// Entries per step: about a millisecond of work.
 const STEP_ENTRIES: usize = 2048;
 
 impl FlushJob {
-    /// A flush of `memtable`, which holds what `tree` has below `below` and in no table, for the readers of
-    /// `horizon` and all to come.
+    /// A flush of `memtable`. It and the tables contain every write of `tree` below `below`; the memtable's
+    /// own writes are in no table. `horizon` lists the readers that exist; all later ones read at its newest
+    /// seqno or above.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory for the merge of versions.
     pub fn new(
         env: &TreeContext,
         tree: Arc<Tree>,
         (memtable, below): (Arc<Memtable>, Seqno),
         horizon: Horizon,
     ) -> Result<Self> {
+        invariant!(below >= memtable.first(), "a memtable ends after its first seqno");
         let mut cursor = memtable.map().cursor();
         cursor.seek_first();
         let ranges = memtable.deleted().all_for(&horizon);
-        let now_ms = env.timekeeper.firm();
+        let now_ms = env.timekeeper.trusted_now();
         let view = tree.view();
-        // What merges make of these tables meanwhile lies within the same bounds.
+        // Merges that run meanwhile replace these tables by others within the same bounds.
         let older = view.version.pieces().map(|piece| piece.range().clone()).collect();
         let rules = RetentionRules {
             horizon,
             now_ms,
             older: OlderRanges::new(older),
-            operator: view.semantics.operator().ok().cloned(),
+            operator: view.read_context.operator().ok().cloned(),
         };
         drop(view);
         let retention = Retention::new(rules, &env.writer_account)?;
         let output =
             Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
-        let is_timed = false;
-        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, is_timed, retention, output })
+        let has_expiries = false;
+        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, has_expiries, retention, output })
     }
 
+    /// The tree whose memtable is flushed.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
-    /// Does one step; the outcome with the last.
+    /// Does one step. Returns the result with the last one.
+    ///
+    /// # Errors
+    /// An error of the device, the log or the manifest, or `Retry` if memory is short. The job must then be
+    /// dropped; the memtable is still there and can be flushed by a new job.
     pub fn step(&mut self, env: &TreeContext) -> Result<Option<Flushed>> {
         let Self { tree, cursor, ranges, retention, output, .. } = self;
         let mut keep = |kept: RetainedVersion<'_>| output.add(env, kept);
@@ -102,15 +115,15 @@ impl FlushJob {
                 return self.finish(env).map(Some);
             }
             let (key, trailer) = (cursor.key(), cursor.trailer());
-            self.is_timed |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
+            self.has_expiries |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
             let covering = match ranges.is_empty() {
                 true => &[][..],
                 false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
             };
-            let row = env.renewal.prepare(tree.rows(), key);
+            let row = env.row_refresh.prepare(tree.rows(), key);
             retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
             if let Some(hash) = row {
-                env.renewal.renew(tree, &env.ring, hash, key, (trailer, cursor.value()));
+                env.row_refresh.refresh(tree, &env.ring, hash, key, (trailer, cursor.value()));
             }
             cursor.next();
         }
@@ -133,15 +146,15 @@ impl FlushJob {
         let keyspace = self.tree.id();
         let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
         if let Some(log) = &env.log {
-            // A table must not outlive the log records before it: a batch over several keyspaces
-            // would come back in part.
+            // A table must not outlive the log records before it: otherwise a crash could bring back a part
+            // of a batch over several keyspaces.
             log.sync(self.below.before())?;
-            // So that the log is freed without a record of its own.
+            // The same record frees the log.
             edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
         }
-        if self.is_timed {
-            // What was held to be expired is, for every reader to come.
-            edits.extend(env.timekeeper.tell(self.now_ms));
+        if self.has_expiries {
+            // Versions were dropped as expired at this time: no reader may see an earlier one.
+            edits.extend(env.timekeeper.advance_to(self.now_ms));
         }
         let Some((summary, values)) = self.output.finish(env)? else {
             env.append(edits)?;
@@ -159,10 +172,10 @@ impl FlushJob {
         let names: Vec<&str> =
             [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
         let opened = env.medium.sync_names(&names).and_then(|()| open());
-        // Its place holds until it is installed there.
-        let shape = self.tree.version_edit();
+        // The chosen run stays valid while the guard is held.
+        let guard = self.tree.version_edit();
         let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
-        entry.run = shape.place_newest(&entry.range);
+        entry.run = guard.place_newest(&entry.range);
         let entry = Arc::new(entry);
         let added = Edit::TableAdded { keyspace, table: Arc::clone(&entry) };
         let table = opened.and_then(|table| {
@@ -173,56 +186,56 @@ impl FlushJob {
             Ok(table)
         });
         let table = table.inspect_err(|_| {
-            // A manifest that failed may name it all the same (I3). Otherwise it is an orphan; one
-            // that cannot be removed goes at the next open.
+            // A failed manifest may name the files all the same (I3). Otherwise they are orphans; one that
+            // cannot be removed now is removed at the next open.
             if env.manifest.poisoned().is_none() {
                 for name in &names {
                     let _ = env.medium.remove(name);
                 }
             }
         })?;
-        shape.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
+        guard.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
         let values_bytes = values.map_or(0, |values| values.file_bytes);
         Ok(Flushed { below: self.below, file_bytes: summary.file_bytes, values_bytes })
     }
 }
 
 impl Output {
-    /// Adds a version that survives; its value apart where that is long.
+    /// Adds a version that is kept. A long value goes to the value file.
     fn add(&mut self, env: &TreeContext, kept: RetainedVersion<'_>) -> Result<()> {
-        let (table, apart) = self.writer(env)?;
-        let placed = apart.separate(kept.key, kept.trailer, kept.value)?;
+        let (table, separator) = self.writer(env)?;
+        let placed = separator.separate(kept.key, kept.trailer, kept.value)?;
         kept.add_to(table, placed)
     }
 
-    /// Ends the files, if anything survived; they are the caller's then.
+    /// Finishes the files, if any version was kept. The caller then owns them.
     fn finish(&mut self, env: &TreeContext) -> Result<Option<(Summary, Option<ValuesSummary>)>> {
-        let Some((table, mut apart)) = self.writer.take() else { return Ok(None) };
-        let values = apart.finish()?;
+        let Some((table, mut separator)) = self.writer.take() else { return Ok(None) };
+        let values = separator.finish()?;
         let table = table.finish().inspect_err(|_| {
             if let Some(values) = &values {
-                // Nobody names it; recovery removes what stays behind.
+                // No manifest names it. If it cannot be removed, recovery removes it.
                 let _ = env.medium.remove(&table::values_file_name(values.file));
             }
         })?;
         Ok(Some((table, values)))
     }
 
-    /// The writers of the table and of what lies apart, created with the first that survives.
+    /// The writers of the table and of separated values, created on first use.
     fn writer(&mut self, env: &TreeContext) -> Result<&mut (Writer, ValueSeparator)> {
         if self.writer.is_none() {
             self.writer = Some(self.create(env)?);
         }
-        self.writer.as_mut().ok_or_else(|| Error::retry("a table writer"))
+        self.writer.as_mut().ok_or_else(|| broken_invariant!("a writer that was created is there"))
     }
 
     fn create(&self, env: &TreeContext) -> Result<(Writer, ValueSeparator)> {
-        // First: a manifest that failed gives none, and nothing else is tried then.
+        // First of all: a failed manifest refuses, and then nothing else is tried.
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
         let settings = env.options.load();
         let dictionary = match settings.codec {
-            // A table without its dictionary is larger and no worse: shortages are no failure.
+            // A table without its dictionary is larger but correct, so a shortage is no failure.
             Codec::Zstd => self.dictionary(env).unwrap_or(None),
             _ => None,
         };
@@ -245,14 +258,15 @@ impl Output {
             purpose: spec.purpose,
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
-        let apart = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
+        let separator = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
         let table = Writer::create(&env.medium, spec, account)?;
-        // What a flush has set aside does not grow with its memtable; the open table takes as much again.
-        Ok((table.growing_on(&env.accounts.pinned), apart))
+        // The flush's own memory does not grow with the memtable. Metadata of the table is charged as it
+        // would be for the open table.
+        Ok((table.growing_on(&env.accounts.pinned), separator))
     }
 
-    /// The keyspace's dictionary: the one in use, or a new one where that gains clearly more on
-    /// this memtable.
+    /// The keyspace's dictionary: the current one, or a new one if that compresses this memtable clearly
+    /// better.
     fn dictionary(&self, env: &TreeContext) -> Result<Option<Arc<Dictionary>>> {
         let keyspace = self.tree.id();
         let (current, next) = env.manifest.dictionary(keyspace);
@@ -275,7 +289,7 @@ impl Output {
         let trial = Arc::new(Dictionary::new(next, &candidate, account)?);
         let new_gain = gain_of(&trial)?;
         if !is_worth_adopting(gain.unwrap_or(0.0), new_gain) {
-            // Measured anew when it falls further.
+            // Training is tried again once the gain falls below this.
             self.tree.set_dictionary_gain(gain.unwrap_or(0.0));
             return Ok(current);
         }
@@ -283,7 +297,7 @@ impl Output {
         let adopted = env.dictionaries.add(next, &candidate)?;
         let added = Edit::DictionaryAdded { keyspace, dictionary: next };
         env.manifest.append(vec![added]).inspect_err(|_| {
-            // As with a table: a manifest that failed may name it all the same (I3).
+            // As for a table: a failed manifest may name the dictionary all the same (I3).
             if env.manifest.poisoned().is_none() {
                 env.dictionaries.withdraw(next);
             }

@@ -4,11 +4,6 @@
 //! Level 5 (docs/ARCHITECTURE.md). The engine above owns the log, commits and the background tasks; a tree
 //! knows neither of a store nor of other keyspaces.
 
-#![expect(
-    missing_docs,
-    reason = "this crate was cut out of a larger one; its words are written next"
-)]
-
 pub mod compaction;
 mod context;
 mod deleted_ranges;
@@ -18,12 +13,12 @@ mod flush;
 mod memtable;
 mod obsolete_files;
 mod options;
-mod packing;
 mod purge_task;
 mod quarantine;
+mod read_context;
 pub mod reads;
-mod row_renewal;
-mod semantics;
+mod row_compression;
+mod row_refresh;
 mod snapshot_list;
 mod table_file;
 mod timekeeper;
@@ -40,11 +35,11 @@ pub use flush::FlushJob;
 pub use memtable::Memtable;
 pub use obsolete_files::{ObsoleteFile, ObsoleteFiles};
 pub use options::{LiveOptions, TreeOptions};
-pub use packing::Packing;
 pub use purge_task::PurgeTask;
 pub use quarantine::Quarantine;
-pub use row_renewal::RowRenewal;
-pub use semantics::{Semantics, Uses};
+pub use read_context::ReadContext;
+pub use row_compression::RowCompression;
+pub use row_refresh::RowRefresh;
 pub use snapshot_list::SnapshotList;
 pub use table_file::TableFile;
 pub use timekeeper::{ClockStatistics, ClockTask, Timekeeper, days};

@@ -1,38 +1,45 @@
-//! A memtable: the writes of one keyspace in a contiguous range of the store's sequence numbers.
+//! A memtable: the writes of one keyspace in a contiguous range of sequence numbers.
 
 use std::sync::Arc;
 
 use arena::OrderedMap;
-use base::{Account, EntryKind, Result, Seqno, Trailer};
+use base::{Account, EntryKind, Result, Seqno, Trailer, WriteSize, invariant};
 use compact::Horizon;
 
 use crate::DeletedRanges;
-use base::WriteSize;
 
-/// Writes from `first` on, up to where the next memtable begins.
+/// The writes at seqno `first` and later, up to the first seqno of the next memtable. Any number of threads
+/// may read and write.
 #[derive(Debug)]
 pub struct Memtable {
     map: Arc<OrderedMap>,
-    /// The range deletes, which are in no entry of the map.
+    /// The range deletes. The map has no entry for them.
     deleted: DeletedRanges,
     first: Seqno,
-    /// What the map charges while it is empty and nothing was reserved, bytes.
+    /// Memory that the map charges while it is empty and nothing is reserved, bytes.
     empty_bytes: u64,
 }
 
 impl Memtable {
-    /// A memtable of `map`, which is empty, for writes from `first` on.
+    /// A memtable in `map`, which is empty, for writes at `first` and later.
     pub fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
+        invariant!(map.is_empty(), "a new memtable is empty");
         let empty_bytes = map.bytes();
         Arc::new(Self { map, deleted: DeletedRanges::new(account), first, empty_bytes })
     }
 
-    /// An empty memtable for writes from `first` on.
+    /// An empty memtable for writes at `first` and later.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory for it.
     pub fn new(account: &Account, first: Seqno) -> Result<Arc<Self>> {
         Ok(Self::with(OrderedMap::new(account)?, account, first))
     }
 
-    /// Charges for writes of `size`: after it, they cannot fail for want of memory (I10).
+    /// Charges the memory for writes of `size`, so that applying them cannot fail (I10).
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory.
     pub fn reserve(&self, size: WriteSize) -> Result<()> {
         self.deleted.reserve(size.ranges, size.range_bytes)?;
         if size.entries == 0 {
@@ -47,18 +54,18 @@ impl Memtable {
         OrderedMap::reserved_bytes(size.entries, size.bytes) + ranges
     }
 
-    /// Memory it charges, bytes.
+    /// Memory that the memtable charges, bytes.
     pub fn bytes(&self) -> u64 {
         self.map.bytes() + self.deleted.bytes()
     }
 
-    /// Whether nothing was written to it.
+    /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty() && self.deleted.is_empty()
     }
 
-    /// Applies a write, reserved before, which no other has the sequence number of. `readers` says
-    /// who reads, and last what is visible.
+    /// Applies a write for which memory was reserved. No other write has its seqno. `readers` returns the
+    /// seqnos that readers are at; the last is the newest visible one.
     pub fn insert(
         &self,
         key: &[u8],
@@ -66,6 +73,7 @@ impl Memtable {
         value: &[u8],
         readers: impl FnOnce() -> Horizon,
     ) {
+        debug_assert!(trailer.seqno() >= self.first, "a write goes to the memtable of its seqno");
         if matches!(trailer.kind(), Ok(EntryKind::DeleteRange)) {
             return self.deleted.add(key, value, trailer.seqno(), &readers());
         }
@@ -77,34 +85,36 @@ impl Memtable {
         &self.deleted
     }
 
+    /// The entries of all other kinds.
     pub fn map(&self) -> &Arc<OrderedMap> {
         &self.map
     }
 
-    /// Memory it charges beyond that of an empty one, bytes: what flushing it gives back.
+    /// Memory that it charges beyond that of an empty one, bytes: a flush gives it back.
     pub fn filled_bytes(&self) -> u64 {
         self.bytes().saturating_sub(self.empty_bytes)
     }
 
-    /// Whether it is to be sealed, where so many bytes fill one.
+    /// Whether to seal it, if a full memtable has `bytes`. Range deletes have a bound of their own.
     pub fn is_full(&self, bytes: u64) -> bool {
         self.filled_bytes() >= bytes || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
     }
 
-    /// True where sealing it would free nothing: no entry, and no memory that was reserved for
-    /// writes which then failed.
+    /// Whether sealing it would free nothing: it has no entries, and no memory that was reserved for writes
+    /// that then failed.
     pub fn is_blank(&self) -> bool {
         self.is_empty() && self.filled_bytes() == 0
     }
 
-    /// Whether it has a version of `key`, or a range delete over it, above `seqno`, visible or not.
+    /// Whether it has a version of `key`, or a range delete that covers it, with a seqno above `seqno`,
+    /// visible or not.
     pub fn holds_newer(&self, key: &[u8], seqno: Seqno) -> bool {
         let newest = self.map.get(key, Trailer::seek(Seqno::MAX));
         newest.is_some_and(|(trailer, _)| trailer.seqno() > seqno)
             || self.deleted.newest_covering(key, Seqno::MAX).is_some_and(|delete| delete > seqno)
     }
 
-    /// Whether it holds a version or a delete of a key from `first` on and before `end`.
+    /// Whether it has a version or a tombstone of a key at or after `first` and before `end`.
     pub fn holds_any(&self, first: &[u8], end: Option<&[u8]>) -> bool {
         if self.deleted.find(first, end, |_| true).is_some() {
             return true;
@@ -114,7 +124,7 @@ impl Memtable {
         cursor.valid() && end.is_none_or(|end| cursor.key() < end)
     }
 
-    /// No write below this sequence number is in it.
+    /// No write below this seqno is in the memtable.
     pub fn first(&self) -> Seqno {
         self.first
     }
@@ -122,11 +132,12 @@ impl Memtable {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use base::Write;
 
+    use super::*;
+
     #[test]
-    fn what_is_newer_is_a_version_or_a_range_delete() {
+    fn holds_newer_considers_versions_and_range_deletes() {
         let memtable = Memtable::new(&Account::unlimited("test"), Seqno::new(1)).unwrap();
         let put = |seqno: u64, key: &[u8], write: Write<'_>| {
             memtable.reserve(WriteSize::of(key, write)).unwrap();

@@ -1,8 +1,8 @@
-//! Files that no reader needs any more, on their way out.
+//! Obsolete files: no manifest names them and nobody reads them; they wait to be removed.
 //!
-//! The last reader of a table may be a `get`, or a write that looked at the tree. Closing a file that
-//! has no name left gives its blocks back to the file system, and where that tells the device at once,
-//! it takes milliseconds a file: nobody but background work should wait for it.
+//! The last reader of a table may be a `get`, or a write that checked the tree. Closing an unlinked file
+//! frees its blocks in the file system; if that discards them on the device at once, it takes milliseconds
+//! per file. Only background work should wait for that.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,17 +15,17 @@ use cache::{LiveFile, PageCache};
 use media::Medium;
 use parking_lot::Mutex;
 
-/// Removes files and their cached pages, one after the other: by a task while one is there, else at
+/// Removes files and their cached pages, one at a time: by a background task while there is one, else at
 /// once.
 pub struct ObsoleteFiles {
     medium: Arc<dyn Medium>,
     cache: Arc<PageCache>,
     waiting: Mutex<Waiting>,
-    /// Held while a file is removed, so that [`ObsoleteFiles::purge`] returns after the last one.
+    /// Held while a file is removed, so that [`ObsoleteFiles::purge`] returns after the last removal.
     purging: Mutex<()>,
 }
 
-/// As many as there are files of the store at most.
+/// Bounded by the number of the store's files.
 #[derive(Default)]
 struct Waiting {
     files: VecDeque<ObsoleteFile>,
@@ -34,37 +34,40 @@ struct Waiting {
 
 /// A file that no manifest names and nobody reads.
 pub struct ObsoleteFile {
+    /// The file's name.
     pub name: String,
-    /// What it is called in the page cache, and its pages, where it could be opened.
+    /// The file's digest, by which the page cache knows it, and its number of pages; `None` if it could not
+    /// be opened.
     pub cached: Option<(u64, u32)>,
-    /// Keeps it open until it is removed.
+    /// Keeps the file open until it is removed.
     pub open: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ObsoleteFiles {
+    /// No obsolete files.
     pub fn new(medium: Arc<dyn Medium>, cache: Arc<PageCache>) -> Arc<Self> {
         let (waiting, purging) = Default::default();
         Arc::new(Self { medium, cache, waiting, purging })
     }
 
-    /// Says to the cache that `file` may be read, by its digest.
-    pub fn keep(&self, digest: u64) -> LiveFile {
+    /// Tells the page cache that the file with this digest may be read, until the result is dropped.
+    pub fn register_live(&self, digest: u64) -> LiveFile {
         self.cache.keep_file(digest)
     }
 
-    /// Has `purger` call [`ObsoleteFiles::purge_one`] when there is something to do.
+    /// Sets the task that calls [`ObsoleteFiles::purge_one`]; it is woken for each file.
     pub fn set_purger(&self, purger: TaskHandle) {
         self.waiting.lock().purger = Some(purger);
     }
 
-    /// Has files go at once from now on, those that wait too.
+    /// Removes the files that wait, and every later one at once.
     pub fn close(&self) {
         self.waiting.lock().purger = None;
         self.purge();
     }
 
-    /// Takes over `file`. It is removed by and by; where it stays, it is found as an orphan and removed
-    /// at the next open.
+    /// Takes over `file`, to remove it in the background. If it cannot be removed, the next open finds it as
+    /// an orphan and removes it.
     pub fn add(&self, file: ObsoleteFile) {
         let mut waiting = self.waiting.lock();
         let Some(purger) = waiting.purger.clone() else {
@@ -76,21 +79,21 @@ impl ObsoleteFiles {
         purger.wake();
     }
 
-    /// What the files that wait take, bytes, as far as they could be opened.
+    /// Bytes of the files that wait, as far as they could be opened.
     pub fn bytes(&self) -> u64 {
         let waiting = self.waiting.lock();
         let pages = waiting.files.iter().filter_map(|file| file.cached).map(|(_, pages)| pages);
         pages.map(|pages| u64::from(pages) * PAGE_BYTES as u64).sum()
     }
 
-    /// Removes the file that waits longest; whether there was one.
+    /// Removes the file that has waited longest. Returns whether there was one.
     pub fn purge_one(&self) -> bool {
         let _purging = self.purging.lock();
         let file = self.waiting.lock().files.pop_front();
         file.map(|file| self.remove(file)).is_some()
     }
 
-    /// Removes every file that waits: for who waits for space to be given back.
+    /// Removes every file that waits: for callers that need the space.
     pub fn purge(&self) {
         while self.purge_one() {}
     }
@@ -99,7 +102,7 @@ impl ObsoleteFiles {
         if let Some((digest, pages)) = file.cached {
             self.cache.remove_file(digest, pages);
         }
-        // A file that stays goes at the next open.
+        // If it cannot be removed, the next open removes it.
         let _ = self.medium.remove(&file.name);
         drop(file.open);
     }
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn files_go_by_the_task_and_without_one_at_once() {
+    fn the_task_removes_files_and_without_it_they_are_removed_at_once() {
         let (medium, obsolete) = files(4);
         let left = || medium.list().unwrap().len();
         obsolete.add(file(0));
@@ -147,10 +150,10 @@ mod tests {
         obsolete.set_purger(purger.clone());
         obsolete.add(file(1));
         obsolete.add(file(9));
-        assert_eq!(left(), 3, "whoever gave it up waits for nothing");
+        assert_eq!(left(), 3, "dropping the last reference waits for nothing");
         assert_eq!(obsolete.bytes(), 6 * PAGE_BYTES as u64);
         while executor.help() {}
-        assert_eq!((left(), obsolete.bytes()), (2, 0), "one that is missing is no harm");
+        assert_eq!((left(), obsolete.bytes()), (2, 0), "a missing file does no harm");
         obsolete.add(file(2));
         stop.store(true, Ordering::Release);
         purger.wake();

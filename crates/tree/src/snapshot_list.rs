@@ -1,21 +1,21 @@
-//! The live snapshots' sequence numbers.
+//! The sequence numbers of the live snapshots.
 
 use std::collections::BTreeMap;
 
 use arena::PublishRing;
-use base::Seqno;
+use base::{Seqno, invariant};
 use compact::Horizon;
 use parking_lot::Mutex;
 
-/// The sequence numbers at which snapshots read, with how many read at each.
+/// The sequence numbers at which snapshots read, and how many snapshots read at each.
 #[derive(Debug, Default)]
 pub struct SnapshotList(Mutex<BTreeMap<Seqno, usize>>);
 
 impl SnapshotList {
-    /// Registers a snapshot at the newest visible sequence number.
+    /// Registers a snapshot at the newest visible sequence number, and returns it.
     ///
-    /// The number is read under the lock that [`SnapshotList::horizon`] takes: a snapshot made
-    /// after a horizon was taken is never older than it.
+    /// The number is read under the lock that [`SnapshotList::horizon`] takes: a snapshot made after a
+    /// horizon was taken is never older than it.
     pub fn acquire(&self, ring: &PublishRing) -> Seqno {
         let mut live = self.0.lock();
         let seqno = ring.visible();
@@ -23,10 +23,12 @@ impl SnapshotList {
         seqno
     }
 
-    /// Takes back one registration at `seqno`.
+    /// Removes one registration at `seqno`.
     pub fn release(&self, seqno: Seqno) {
         let mut live = self.0.lock();
-        if let Some(count) = live.get_mut(&seqno) {
+        let count = live.get_mut(&seqno);
+        invariant!(count.is_some(), "a snapshot that is released was registered");
+        if let Some(count) = count {
             *count -= 1;
             if *count == 0 {
                 live.remove(&seqno);
@@ -34,13 +36,13 @@ impl SnapshotList {
         }
     }
 
-    /// The live snapshots, ascending, and last the newest visible sequence number.
+    /// The seqnos of the live snapshots, ascending, and last the newest visible one.
     pub fn horizon(&self, ring: &PublishRing) -> Horizon {
         let live = self.0.lock();
         Horizon::new(live.keys().copied().chain([ring.visible()]).collect())
     }
 
-    /// How many snapshots are live.
+    /// The number of live snapshots.
     pub fn count(&self) -> usize {
         self.0.lock().values().sum()
     }
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_horizon_holds_every_live_snapshot_and_the_present() {
+    fn a_horizon_has_every_live_snapshot_and_the_newest_visible_seqno() {
         let ring = PublishRing::new(Seqno::new(7));
         let list = SnapshotList::default();
         let (a, b) = (list.acquire(&ring), list.acquire(&ring));

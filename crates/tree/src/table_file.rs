@@ -4,30 +4,32 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 use cache::LiveFile;
 use compact::plan::FileSummary;
+use manifest::TableEntry;
 use table::{Pointer, Table, ValueRead};
 
 use crate::ValueFile;
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
-use manifest::TableEntry;
 
-/// A table, if it could be opened, and what the manifest says of it. The last owner of an obsolete
-/// one gives the file up.
+/// A table, or the error of opening it, and the manifest's entry for it. When the last owner of an obsolete
+/// table drops it, the file is handed to [`ObsoleteFiles`].
 pub struct TableFile {
     table: Result<Arc<Table>>,
     entry: Arc<TableEntry>,
-    /// The value files it points into, by id.
+    /// The value files that the table points into, in order of ids.
     values: Vec<Arc<ValueFile>>,
     obsolete_files: Arc<ObsoleteFiles>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
-    facts: OnceLock<Arc<FileSummary>>,
+    summary: OnceLock<Arc<FileSummary>>,
+    /// Keeps the page cache from treating the file as dead.
     _live: Option<LiveFile>,
 }
 
 impl TableFile {
+    /// The shared file of `table`, with the value files of `entry` in any order.
     pub fn new(
         table: Result<Arc<Table>>,
         entry: Arc<TableEntry>,
@@ -35,34 +37,40 @@ impl TableFile {
         obsolete_files: Arc<ObsoleteFiles>,
     ) -> Arc<Self> {
         values.sort_unstable_by_key(|file| file.id());
+        invariant!(
+            values.len() == entry.values.len(),
+            "a table file has every value file that its entry names"
+        );
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
-        let facts = OnceLock::new();
-        let _live = table.as_ref().ok().map(|table| obsolete_files.keep(table.footer().digest));
-        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, facts, _live })
+        let summary = OnceLock::new();
+        let _live =
+            table.as_ref().ok().map(|table| obsolete_files.register_live(table.footer().digest));
+        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, summary, _live })
     }
 
     /// The table.
     ///
     /// # Errors
-    /// Why it could not be opened: reads of its key range cannot be answered.
+    /// The error of opening it: then reads of its key range fail.
     pub fn table(&self) -> Result<&Arc<Table>> {
         self.table.as_ref().map_err(Clone::clone)
     }
 
+    /// The manifest's entry for the table.
     pub fn entry(&self) -> &Arc<TableEntry> {
         &self.entry
     }
 
-    /// The value files it points into, by id.
+    /// The value files that the table points into, in order of ids.
     pub fn values(&self) -> &[Arc<ValueFile>] {
         &self.values
     }
 
-    /// A read of the value that an entry of it points at.
+    /// A read of the value that an entry of the table points at.
     ///
     /// # Errors
-    /// `Corrupt` where that cannot be: the file is missing or damaged, or is none of the table's.
+    /// `Corrupt` if the value file is missing or damaged, or if the table does not point into it.
     pub fn read_value(&self, pointer: Pointer) -> Result<ValueRead> {
         let file = self.values.binary_search_by_key(&pointer.file, |file| file.id());
         let file = file.ok().and_then(|at| self.values.get(at)).ok_or_else(|| {
@@ -74,27 +82,29 @@ impl TableFile {
         ValueRead::new(Arc::clone(file.values()?), pointer)
     }
 
-    /// What planners are told of it.
-    pub fn facts(&self) -> &Arc<FileSummary> {
-        self.facts.get_or_init(|| Arc::new(crate::compaction::facts(self)))
+    /// The planner's summary of the file. Computed on first use.
+    pub fn summary(&self) -> &Arc<FileSummary> {
+        self.summary.get_or_init(|| Arc::new(crate::compaction::file_summary(self)))
     }
 
-    /// No manifest names the table any more: its file goes when its last reader does.
+    /// Marks the table as obsolete: no manifest names it any more. Its file is removed after the last reader
+    /// dropped it.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// No manifest names the table any more.
+    /// Whether no manifest names the table any more.
     pub fn is_obsolete(&self) -> bool {
         self.obsolete.load(Ordering::Acquire)
     }
 
-    /// Damage was met in it: kept out of merges, never deleted for that.
-    /// Whether it was not marked before.
+    /// Marks the table as damaged: merges leave it out, and it is not deleted for that. Returns whether it
+    /// was not marked before.
     pub fn mark_damaged(&self) -> bool {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether the table is damaged, or could not be opened.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
     }

@@ -1,26 +1,27 @@
-//! When a keyspace's dictionary is trained, and on what.
+//! Training of a keyspace's compression dictionary: when, and on which samples.
 //!
-//! A flush samples its memtable: stretches of consecutive entries, each about as long as a block,
-//! drawn at even distances. (MyNVM, EuroSys'18, trains one dictionary a table from blocks sampled
-//! over all of it; here tables share one, so that training is rare and pages may outlive tables.)
+//! A flush samples its memtable: stretches of consecutive entries, each about as long as a block, at even
+//! distances. (MyNVM, EuroSys 2018, trains one dictionary per table from blocks sampled all over it; here
+//! tables share one, so that training is rare and pages may outlive tables.)
+
+use std::sync::Arc;
 
 use arena::OrderedMap;
 use base::{Account, Charge, Result};
-use std::sync::Arc;
 use table::{Dictionary, gain, train};
 
-/// The size of a dictionary, bytes: four pages, a fraction of what a block repeats of others.
+/// Size of a dictionary, bytes: four pages.
 const DICTIONARY_BYTES: usize = 16 << 10;
-/// One sample: about what a page of twofold compression holds.
+/// Size of a sample, bytes: about the content of a page that compresses to one half.
 const SAMPLE_BYTES: usize = 8 << 10;
-/// Samples of one flush: sixty times the dictionary in all.
+/// Samples per flush: sixty times the size of a dictionary in all.
 const SAMPLES: u64 = 120;
-/// Fewer samples train nothing.
+/// With fewer samples no dictionary is trained.
 const SAMPLES_MIN: usize = 16;
-/// A gain that is worth a new dictionary, as a part of the compressed size.
+/// The least gain for which a new dictionary is adopted, as a share of the compressed size.
 const GAIN_MIN: f64 = 0.02;
 
-/// Stretches of a memtable.
+/// Samples of a memtable.
 pub(crate) struct Samples {
     stretches: Vec<Vec<u8>>,
     _charge: Charge,
@@ -30,7 +31,7 @@ impl Samples {
     /// Draws samples from `map`.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` if memory is short.
     pub(crate) fn draw(map: &Arc<OrderedMap>, account: &Account) -> Result<Self> {
         let charge = account.charge(SAMPLES * (SAMPLE_BYTES as u64 + (SAMPLE_BYTES as u64) / 4))?;
         let every = (map.data_bytes() / SAMPLES).max(SAMPLE_BYTES as u64);
@@ -55,14 +56,14 @@ impl Samples {
         Ok(Self { stretches, _charge: charge })
     }
 
-    /// One half to train on, the other to judge by.
+    /// One half of the samples to train on, the other to measure the gain.
     fn halves(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
         let all = || self.stretches.iter().map(Vec::as_slice).enumerate();
         let half = |odd: bool| all().filter(|(n, _)| (n % 2 == 1) == odd).map(|(_, s)| s).collect();
         (half(false), half(true))
     }
 
-    /// What the dictionary in use gains on these samples.
+    /// The gain of `dictionary` on these samples.
     pub(crate) fn gain(
         &self,
         dictionary: &Arc<Dictionary>,
@@ -72,7 +73,7 @@ impl Samples {
         gain(&self.halves().1, dictionary, level, account)
     }
 
-    /// The content of a new dictionary; `None` where there is too little to train on.
+    /// The content of a new dictionary; `None` if there are too few samples.
     pub(crate) fn train(&self, account: &Account) -> Result<Option<Vec<u8>>> {
         if self.stretches.len() < SAMPLES_MIN {
             return Ok(None);
@@ -81,21 +82,22 @@ impl Samples {
     }
 }
 
-/// Whether to train: nothing was judged since the store was opened, or the dictionary in use (none
-/// gains nothing) gains clearly less than what was found then.
+/// Whether to train: no gain was measured since the store was opened, or the current dictionary (without one,
+/// the gain is 0) gains clearly less than was measured then.
 pub(crate) fn is_worth_training(adopted: Option<f64>, now: Option<f64>) -> bool {
     adopted.is_none_or(|adopted| now.unwrap_or(0.0) + GAIN_MIN < adopted)
 }
 
-/// Whether a dictionary with gain `new` takes the place of one with gain `old` (zero for none).
+/// Whether a dictionary with gain `new` replaces one with gain `old` (0 without one).
 pub(crate) fn is_worth_adopting(old: f64, new: f64) -> bool {
     new > old + GAIN_MIN
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use base::{EntryKind, Seqno, Trailer};
+
+    use super::*;
 
     #[test]
     fn training_is_rare_and_adoption_rarer() {

@@ -1,42 +1,41 @@
-//! One ordered keyspace's data at every moment: memtables and a version of its tables.
+//! The LSM tree of one keyspace: its memtables and the version of its tables.
 //!
-//! Readers load a [`View`] and keep it for as long as they read. Writers of the view hold
-//! `change`, and install a new view whole; a reader sees the one before or the one after.
+//! Readers load a [`View`] and keep it while they read. A change builds a new view under the lock `change`
+//! and installs it whole, so a reader sees either the view before the change or the one after it.
 //!
-//! A batch finds its memtable by its sequence number: memtables divide the numbers between them,
-//! and one is sealed while no batch is between taking its numbers and the view that names the next
-//! (the log's barrier). A sealed memtable is flushed once everything below the next one's first
-//! number is visible: then no writer is still filling it.
+//! Memtables divide the sequence numbers between them; a batch finds its memtable by its sequence number. The
+//! active memtable is sealed inside the log's barrier, when no batch is between the assignment of its
+//! sequence numbers and its view. A sealed memtable is flushed once every seqno below the next memtable's
+//! first one is visible: then no writer adds to it any more.
 //!
-//! Who changes which tables there are holds the tree's [`VersionEditGuard`] from the moment it decides where
-//! they go until the version that has them is in force: a flush, an ingest and a merge never take
-//! the same place. Lock order: `shape`, the manifest, `change`.
+//! Flushes, ingests and compactions hold the tree's [`VersionEditGuard`] from the choice of a run for their
+//! tables until the version with these tables is installed. So no two of them choose conflicting runs. Lock
+//! order: `reserved`, the manifest, `change`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, KeyspaceId, Result, RunId, Seqno};
+use base::{Account, Error, KeyRange, KeyspaceId, Result, RunId, Seqno, invariant};
 use cache::RowOwner;
 use parking_lot::{Mutex, MutexGuard};
 use table::Table;
 
-use crate::{Change, Memtable, Piece, Rectangle, Semantics, TableFile, Version};
-use base::KeyRange;
+use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version};
 
-/// What one keyspace holds at one moment. Immutable but for the active memtable, which grows.
+/// The data of a keyspace at one instant (a read view). Immutable, except that the active memtable grows.
 #[derive(Debug)]
 pub struct View {
     /// Takes the writes.
     pub active: Arc<Memtable>,
-    /// Waiting to be flushed, newest first.
+    /// Memtables that wait to be flushed, newest first.
     pub sealed: Vec<Arc<Memtable>>,
-    /// For no key newer than a memtable.
+    /// The tables. For each key they are older than the memtables (I4).
     pub version: Arc<Version>,
-    /// What the versions in all of them mean.
-    pub semantics: Arc<Semantics>,
-    /// The number of the newest ingest it holds.
+    /// How to interpret the stored versions: clock and merge operator.
+    pub read_context: Arc<ReadContext>,
+    /// The seqno of the newest ingest that is in `version`.
     pub ingested: Seqno,
 }
 
@@ -46,63 +45,70 @@ impl View {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// Whether a memtable has a version of `key`, or a range delete over it, above `seqno`, visible or
-    /// not.
+    /// Whether a memtable has a version of `key`, or a range delete that covers it, with a seqno above
+    /// `seqno`, visible or not.
     pub fn holds_newer(&self, key: &[u8], seqno: Seqno) -> bool {
         self.memtables().any(|memtable| memtable.holds_newer(key, seqno))
     }
 
-    /// The memtable that takes the write with this sequence number.
+    /// The memtable for a write at `seqno`.
     ///
-    /// There is always one: a sealed memtable stays until all its numbers are visible.
+    /// A sealed memtable stays in the view until all of its seqnos are visible, so the view has the memtable
+    /// of every write that is not applied yet. The only exception is a dropped keyspace that got no memory
+    /// for an empty memtable ([`Tree::discard`]): its late writes go to the active memtable, which nobody
+    /// reads.
     pub fn memtable_for(&self, seqno: Seqno) -> &Arc<Memtable> {
         self.memtables().find(|table| table.first() <= seqno).unwrap_or(&self.active)
     }
 }
 
-/// An ordered keyspace.
+/// The LSM tree of one keyspace. Any thread may call.
 #[derive(Debug)]
 pub struct Tree {
     id: KeyspaceId,
     name: String,
     view: ArcSwap<View>,
-    /// What merges work on.
-    shape: Mutex<Vec<Rectangle>>,
-    /// Held while a new view is made from the one in force. True once it was discarded.
+    /// The rectangles that compaction jobs have reserved.
+    reserved: Mutex<Vec<Rectangle>>,
+    /// Held while a new view is built from the current one. True once the tree was discarded.
     change: Mutex<bool>,
     dropped: AtomicBool,
-    /// Memtables that were flushed and that readers may still hold.
+    /// Flushed memtables that readers may still use.
     flushed: Mutex<Vec<Weak<Memtable>>>,
-    /// What the dictionary in use gained when it was last judged: the bits of an `f64`.
+    /// Compression gain of the keyspace's dictionary when it was adopted or last compared with a candidate,
+    /// as the bits of an `f64`. NaN: not measured since the store was opened.
     dictionary_gain: AtomicU64,
-    /// Held by an ingest while it becomes part of the keyspace.
+    /// Held by an ingest from its seqno until its tables are in the view.
     ingesting: Mutex<()>,
-    /// The number of the newest ingest. Raised after the view that holds it is in force and before
-    /// it is visible: `Release`.
+    /// The seqno of the newest ingest. Stored with `Release` after the view that has its tables is installed,
+    /// and before the seqno is visible.
     ingested: AtomicU64,
-    /// Whose the rows of the keyspace are.
+    /// Identifies the keyspace's rows in the row cache.
     rows: Arc<RowOwner>,
 }
 
 impl Tree {
-    /// A keyspace with these tables, whose first write will be `first` or later.
+    /// A tree with the tables of `version` and an empty memtable for writes at `first` or later.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory for a memtable.
     pub fn new(
         id: KeyspaceId,
         name: String,
         version: Version,
-        semantics: Arc<Semantics>,
+        read_context: Arc<ReadContext>,
         account: &Account,
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
-        let rows = Arc::clone(semantics.rows());
+        let rows = Arc::clone(read_context.rows());
         let (sealed, version, ingested) = (Vec::new(), Arc::new(version), Seqno::ZERO);
-        let view = View { active, sealed, version, semantics, ingested };
+        let view = View { active, sealed, version, read_context, ingested };
         Ok(Arc::new(Self {
             id,
             name,
             view: ArcSwap::from_pointee(view),
-            shape: Mutex::default(),
+            reserved: Mutex::default(),
             change: Mutex::new(false),
             dropped: AtomicBool::new(false),
             flushed: Mutex::default(),
@@ -113,28 +119,32 @@ impl Tree {
         }))
     }
 
+    /// The keyspace's id.
     pub fn id(&self) -> KeyspaceId {
         self.id
     }
 
+    /// The keyspace's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// The owner of the keyspace's rows in the row cache.
     pub fn rows(&self) -> &RowOwner {
         &self.rows
     }
 
-    /// The view in force, cheaply, for the length of one operation.
+    /// The current view, for the length of one operation. Cheap: it usually takes no reference count.
     pub fn view(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
     }
 
-    /// The view to read, with the moment to read it at.
+    /// The view to read and the read sequence number, which is taken from `visible` after the view. For a
+    /// read of one key, and for a reader that uses the view alone.
     ///
-    /// The view comes first: what is visible later and not in it is newer than all of it, but for an
-    /// ingest, whose tables are in the next view before they are visible. For one key, or who reads the view
-    /// alone.
+    /// Everything that becomes visible after the view was loaded, and is not in it, is newer than everything
+    /// in it. The exception is an ingest: its tables are in a later view before they are visible. So the pair
+    /// is taken again if an ingest was installed in between.
     pub fn read_view(&self, visible: impl Fn() -> Seqno) -> (arc_swap::Guard<Arc<View>>, Seqno) {
         loop {
             let view = self.view();
@@ -145,34 +155,39 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::read_view`], for several keys whose rows are looked at, too: all that is visible then is in
-    /// the view. A row may be newer than a view, and where one key's is and another has none, they would be
-    /// of two moments.
+    /// As [`Tree::read_view`], for several keys that may also be read from the row cache: every write that is
+    /// visible at the returned seqno is in the view.
+    ///
+    /// A row may be newer than the view. If one key were read from such a row and another from the view, the
+    /// batch would see two different instants.
     pub fn batch_read_view(
         &self,
         visible: impl Fn() -> Seqno,
     ) -> (arc_swap::Guard<Arc<View>>, Seqno) {
-        // Each turn a memtable was sealed between two loads.
+        // Each repetition means that a memtable was sealed between the two loads.
         loop {
             let (view, at) = self.read_view(&visible);
-            // Writes still go to its memtable: none that is visible went to a later one.
+            // Writes still go to this view's active memtable, so no visible write is in a later one.
             if Arc::ptr_eq(&view.active, &self.view().active) {
                 return (view, at);
             }
         }
     }
 
-    /// The view in force, to keep.
+    /// The current view with a reference count of its own, for long use.
     pub fn view_owned(&self) -> Arc<View> {
         self.view.load_full()
     }
 
+    /// Whether the keyspace was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
 
+    /// Fails if the keyspace was dropped.
+    ///
     /// # Errors
-    /// `Closed` where it was dropped.
+    /// `Closed` if the keyspace was dropped.
     pub fn usable(&self) -> Result<()> {
         if self.is_dropped() {
             return Err(Error::closed("keyspace").at(format_args!("`{}`", self.name)));
@@ -180,23 +195,26 @@ impl Tree {
         Ok(())
     }
 
-    /// What the dictionary gained when it was last judged, since the store was opened.
+    /// Compression gain of the dictionary when it was adopted or last compared with a candidate; `None` if
+    /// that did not happen since the store was opened.
     pub fn dictionary_gain(&self) -> Option<f64> {
         Some(f64::from_bits(self.dictionary_gain.load(Ordering::Relaxed))).filter(|g| !g.is_nan())
     }
 
+    /// Sets [`Tree::dictionary_gain`].
     pub fn set_dictionary_gain(&self, gain: f64) {
         self.dictionary_gain.store(gain.to_bits(), Ordering::Relaxed);
     }
 
-    /// Refuses every later operation, or takes that back.
+    /// Makes every later operation fail, or takes that back if dropping the keyspace failed.
     pub fn mark_dropped(&self, dropped: bool) {
         self.dropped.store(dropped, Ordering::Release);
     }
 
-    /// Gives up the tables' files, also those of a flush that ends later: no manifest names them.
-    /// Files and memory go with the last who reads them, whoever has a handle of the keyspace.
-    /// `blank`, where there is memory for it, takes what writers still apply.
+    /// Removes all data of a dropped keyspace from the view. No manifest names its files any more; each file
+    /// is removed with its last reader, also the file of a flush that ends later.
+    ///
+    /// `blank`, if there is memory for it, takes the writes that are still being applied.
     pub fn discard(&self, blank: Option<Arc<Memtable>>) {
         let mut discarded = self.change.lock();
         *discarded = true;
@@ -205,31 +223,32 @@ impl Tree {
             file.mark_obsolete();
         }
         let active = blank.unwrap_or_else(|| Arc::clone(&old.active));
-        let (sealed, version, semantics) = (Vec::new(), Arc::default(), Arc::clone(&old.semantics));
+        let (sealed, version, read_context) =
+            (Vec::new(), Arc::default(), Arc::clone(&old.read_context));
         let ingested = old.ingested;
-        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
         drop(discarded);
-        // Files are removed without the lock.
+        // Without the lock: dropping the view may remove files.
         drop(old);
     }
 
-    /// Seals the active memtable; `next` takes the writes from its first number on.
-    ///
-    /// Only within the log's barrier.
+    /// Seals the active memtable. `next` takes the writes from its first seqno on. To be called only inside
+    /// the log's barrier.
     pub fn seal(&self, next: Arc<Memtable>) {
         let discarded = self.change.lock();
         if *discarded {
             return;
         }
         let old = self.view.load();
+        invariant!(next.first() >= old.active.first(), "memtables are sealed in seqno order");
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
-        let (version, semantics) = (Arc::clone(&old.version), Arc::clone(&old.semantics));
+        let (version, read_context) = (Arc::clone(&old.version), Arc::clone(&old.read_context));
         let (active, ingested) = (next, old.ingested);
-        self.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
     }
 
-    /// The oldest sealed memtable and the first number past it, if there is one.
+    /// The oldest sealed memtable and the first seqno of the memtable after it.
     pub fn oldest_sealed(&self) -> Option<(Arc<Memtable>, Seqno)> {
         let view = self.view();
         let oldest = view.sealed.last()?;
@@ -237,66 +256,73 @@ impl Tree {
         Some((Arc::clone(oldest), newer.first()))
     }
 
-    /// Whether a reader still holds a memtable that was flushed.
+    /// Whether a reader still uses a memtable that was flushed: its memory is not free yet.
     pub fn is_flushed_memtable_held(&self) -> bool {
         let mut flushed = self.flushed.lock();
         flushed.retain(|memtable| memtable.strong_count() > 0);
         !flushed.is_empty()
     }
 
-    /// The right to ingest: from before a number is taken until its tables are in the view, so that
-    /// ingests lie one above the other in the order of their numbers (I4).
+    /// The lock that an ingest holds from the assignment of its seqno until its tables are in the view. It
+    /// makes the order of ingested tables in the tree the order of their seqnos (I4).
     pub fn ingesting(&self) -> MutexGuard<'_, ()> {
         self.ingesting.lock()
     }
 
-    /// The right to change which tables there are.
+    /// The guard for a change of the tree's tables. Waits for the current holder.
     pub fn version_edit(&self) -> VersionEditGuard<'_> {
-        VersionEditGuard { tree: self, busy: self.shape.lock() }
+        VersionEditGuard { tree: self, reserved: self.reserved.lock() }
     }
 }
 
-/// A tree's tables, held so that nobody else changes which there are.
+/// The exclusive right to change which tables a tree has, and to reserve rectangles for compaction jobs.
 #[derive(Debug)]
 pub struct VersionEditGuard<'a> {
     tree: &'a Tree,
-    busy: MutexGuard<'a, Vec<Rectangle>>,
+    reserved: MutexGuard<'a, Vec<Rectangle>>,
 }
 
 impl VersionEditGuard<'_> {
-    /// The version in force.
+    /// The current version.
     pub fn version(&self) -> Arc<Version> {
         Arc::clone(&self.tree.view().version)
     }
 
-    /// What jobs work on now.
-    pub fn busy(&self) -> &[Rectangle] {
-        &self.busy
+    /// The rectangles that compaction jobs have reserved.
+    pub fn reserved(&self) -> &[Rectangle] {
+        &self.reserved
     }
 
-    /// Takes `rectangle` for a job, unless another works on a part of it. To be released.
+    /// Reserves `rectangle` for a job, to be released with [`VersionEditGuard::release`]. Returns false and
+    /// reserves nothing if a reserved rectangle overlaps it.
     pub fn reserve(&mut self, rectangle: &Rectangle) -> bool {
-        if self.busy.iter().any(|other| other.overlaps(rectangle)) {
+        if self.reserved.iter().any(|other| other.overlaps(rectangle)) {
             return false;
         }
-        self.busy.push(rectangle.clone());
+        invariant!(
+            rectangle.oldest <= rectangle.newest && !rectangle.range.is_empty(),
+            "a reserved rectangle has runs and keys"
+        );
+        self.reserved.push(rectangle.clone());
         true
     }
 
-    /// Gives a job's rectangle back.
+    /// Releases a rectangle that a job reserved.
     pub fn release(&mut self, rectangle: &Rectangle) {
-        if let Some(at) = self.busy.iter().position(|other| other == rectangle) {
-            self.busy.swap_remove(at);
+        let at = self.reserved.iter().position(|other| other == rectangle);
+        invariant!(at.is_some(), "a job releases a rectangle that it reserved");
+        if let Some(at) = at {
+            self.reserved.swap_remove(at);
         }
     }
 
-    /// The run for a table over `range` that is newer than all others.
+    /// The run for a table over `range` that is newer than all other tables.
     pub fn place_newest(&self, range: &KeyRange) -> RunId {
-        self.tree.view().version.place_newest(range, &self.busy)
+        self.tree.view().version.place_newest(range, &self.reserved)
     }
 
-    /// Puts `table`, made of the oldest sealed memtable, in its place (no table where the
-    /// memtable held nothing worth keeping).
+    /// Replaces `flushed`, the oldest sealed memtable, by `table`; by nothing if no version of the memtable
+    /// was worth keeping.
     pub fn install_flushed(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableFile>>) {
         let discarded = self.tree.change.lock();
         if *discarded {
@@ -308,21 +334,25 @@ impl VersionEditGuard<'_> {
         held.push(Arc::downgrade(flushed));
         drop(held);
         let old = self.tree.view.load();
+        invariant!(
+            old.sealed.last().is_some_and(|oldest| Arc::ptr_eq(oldest, flushed)),
+            "memtables are flushed oldest first (I4)"
+        );
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
         let version = match table {
             Some(table) => {
                 let run = table.entry().run;
-                Arc::new(old.version.with(run, Piece::whole(table)))
+                Arc::new(old.version.with_piece(run, Piece::whole(table)))
             }
             None => Arc::clone(&old.version),
         };
-        let (active, semantics) = (Arc::clone(&old.active), Arc::clone(&old.semantics));
+        let (active, read_context) = (Arc::clone(&old.active), Arc::clone(&old.read_context));
         let ingested = old.ingested;
-        self.tree.view.store(Arc::new(View { active, sealed, version, semantics, ingested }));
+        self.tree.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
     }
 
-    /// Adds `tables`, which hold the writes with the number `seqno`, none of them visible yet.
+    /// Adds `tables`, which contain the writes of the ingest at `seqno`. They must not be visible yet.
     pub fn install_ingested(&self, tables: Vec<Arc<TableFile>>, seqno: Seqno) {
         let discarded = self.tree.change.lock();
         if *discarded {
@@ -330,22 +360,23 @@ impl VersionEditGuard<'_> {
             return;
         }
         let old = self.tree.view.load();
+        invariant!(seqno > old.ingested, "ingests are installed in seqno order (I4)");
         let mut version = Version::clone(&old.version);
         for table in tables {
-            version = version.with(table.entry().run, Piece::whole(table));
+            version = version.with_piece(table.entry().run, Piece::whole(table));
         }
         self.tree.view.store(Arc::new(View {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
             version: Arc::new(version),
-            semantics: Arc::clone(&old.semantics),
+            read_context: Arc::clone(&old.read_context),
             ingested: seqno,
         }));
         self.tree.ingested.store(seqno.get(), Ordering::Release);
     }
 
-    /// Puts the outputs of `change` in the place of its inputs. Files that no piece is left of are
-    /// removed with their last reader.
+    /// Replaces the inputs of `change` by its outputs. A file without any remaining piece is removed with its
+    /// last reader.
     pub fn install_changed(&self, change: &Change) {
         let discarded = self.tree.change.lock();
         if *discarded {
@@ -355,7 +386,7 @@ impl VersionEditGuard<'_> {
             return;
         }
         let old = self.tree.view_owned();
-        let version = old.version.changed(change);
+        let version = old.version.with_change(change);
         let left = version.files();
         for file in old.version.files() {
             if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {
@@ -366,16 +397,16 @@ impl VersionEditGuard<'_> {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
             version: Arc::new(version),
-            semantics: Arc::clone(&old.semantics),
+            read_context: Arc::clone(&old.read_context),
             ingested: old.ingested,
         }));
         drop(discarded);
-        // Files are removed without the lock.
+        // Without the lock: dropping the view may remove files.
         drop(old);
     }
 }
 
-/// Bytes of the filters and separators of a tree's tables, pinned or read through the page cache.
+/// Bytes of the filters and separators of a tree's tables, whether pinned or read through the page cache.
 #[must_use]
 pub fn metadata_bytes(tree: &Tree) -> u64 {
     let of = |table: &Arc<Table>| {

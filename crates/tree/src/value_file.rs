@@ -7,21 +7,21 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use base::{Account, Error, ErrorKind, Result, StoreId, TableId};
 use cache::LiveFile;
+use manifest::Manifest;
 use media::Medium;
 use parking_lot::Mutex;
 use table::{Values, values_file_name};
 
 use crate::obsolete_files::{ObsoleteFile, ObsoleteFiles};
-use manifest::Manifest;
 
-/// A value file. The last table that points into it gives the file up, where the manifest has done so: so it
-/// outlives every reader.
+/// A value file. After the manifest has dropped it, the last table that points into it hands it to
+/// [`ObsoleteFiles`], so it outlives every reader.
 pub struct ValueFile {
     id: TableId,
-    /// None while it could not be opened: whoever needs it tries again.
+    /// Empty while the file could not be opened; every use tries again.
     opened: OnceLock<Opened>,
-    /// What a collection could not take out of it stays: it is not tried again.
-    stays: AtomicBool,
+    /// Collecting the file's garbage was found impossible; it is not tried again.
+    excluded: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -36,7 +36,7 @@ struct Shared {
     medium: Arc<dyn Medium>,
     manifest: Arc<Manifest>,
     obsolete_files: Arc<ObsoleteFiles>,
-    /// Charged for values while someone holds them.
+    /// Charged for values in memory.
     account: Account,
 }
 
@@ -44,7 +44,7 @@ impl Shared {
     fn open(&self, id: TableId) -> Result<Opened> {
         let Self { store, medium, manifest, account, .. } = self;
         let values = Values::open(&**medium, *store, id, None, account);
-        // What a damaged footer said, the manifest says too.
+        // The manifest has the content of a damaged footer too.
         let values = values.or_else(|error| match manifest.values(id) {
             Some((keyspace, known)) if error.kind() == ErrorKind::Corrupt => {
                 Values::open_known(&**medium, known.footer(*store, keyspace), account)
@@ -52,20 +52,20 @@ impl Shared {
             _ => Err(error),
         });
         let values = values.map_err(|error| match error.kind() {
-            // One that is missing is damage of the store, not the caller's mistake.
+            // A missing file is damage of the store, not the caller's mistake.
             ErrorKind::Invalid => Error::corrupt("value file").at(id).caused_by(error),
             _ => error,
         })?;
-        let _live = self.obsolete_files.keep(values.footer().digest);
+        let _live = self.obsolete_files.register_live(values.footer().digest);
         Ok(Opened { values, _live })
     }
 }
 
 impl ValueFile {
-    /// The file.
+    /// The opened file.
     ///
     /// # Errors
-    /// Why it cannot be opened: its values cannot be read for now.
+    /// The error of opening it: its values cannot be read for now.
     pub fn values(&self) -> Result<&Arc<Values>> {
         if let Some(opened) = self.opened.get() {
             return Ok(&opened.values);
@@ -74,22 +74,25 @@ impl ValueFile {
         Ok(&self.opened.get_or_init(|| opened).values)
     }
 
+    /// The file's id.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// The bytes of its values; 0 while it could not be opened, which plans do not try again.
+    /// Bytes of its values; 0 if the file could not be opened.
     pub fn value_bytes(&self) -> u64 {
         self.opened.get().map_or(0, |opened| opened.values.footer().value_bytes)
     }
 
-    /// Values of it are damaged or were found to stay: collecting it would free nothing.
-    pub fn mark_staying(&self) {
-        self.stays.store(true, Ordering::Relaxed);
+    /// Excludes the file from garbage collection: values are damaged or could not be copied, so it would free
+    /// nothing.
+    pub fn exclude(&self) {
+        self.excluded.store(true, Ordering::Relaxed);
     }
 
-    pub fn is_staying(&self) -> bool {
-        self.opened.get().is_none() || self.stays.load(Ordering::Relaxed)
+    /// Whether the file is excluded from garbage collection.
+    pub fn is_excluded(&self) -> bool {
+        self.opened.get().is_none() || self.excluded.load(Ordering::Relaxed)
     }
 }
 
@@ -120,6 +123,7 @@ pub struct ValueFiles {
 }
 
 impl ValueFiles {
+    /// No open files. Values in memory are charged to `account`.
     pub fn new(
         store: StoreId,
         medium: Arc<dyn Medium>,
@@ -131,15 +135,15 @@ impl ValueFiles {
         Self { shared, open: Mutex::default() }
     }
 
-    /// The value file `id`, opened by the first who asks.
+    /// The value file `id`, opened on first use.
     pub fn get(&self, id: TableId) -> Arc<ValueFile> {
         let mut open = self.open.lock();
         if let Some(file) = open.get(&id).and_then(Weak::upgrade) {
             return file;
         }
-        let (shared, stays) = (Arc::clone(&self.shared), AtomicBool::new(false));
-        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), stays, shared });
-        // So that readers find it open; why it is not is told to those that need it.
+        let (shared, excluded) = (Arc::clone(&self.shared), AtomicBool::new(false));
+        let file = Arc::new(ValueFile { id, opened: OnceLock::new(), excluded, shared });
+        // Readers should find it open. If it cannot be opened, those that need its values get the error.
         let _ = file.values();
         open.retain(|_, file| file.strong_count() > 0);
         open.insert(id, Arc::downgrade(&file));

@@ -1,22 +1,22 @@
-//! The tables of an ordered keyspace at one moment: immutable, shared, arranged for lookup.
+//! The tables of a keyspace at one instant: immutable, shared, arranged for lookup.
 //!
-//! Tables are arranged in runs: within a run no two tables overlap in keys, so that one binary
-//! search finds the only candidate, and where two tables overlap the newer sits in the higher run
-//! (I4). Data written in key order makes one run, whatever the number of tables.
+//! Tables are arranged in runs. The tables of a run do not overlap one another, so one binary search finds
+//! the only table of a run that may contain a key. If two tables overlap, the newer one is in the newer run
+//! (I4). Data written in key order makes a single run, however many tables it has.
 //!
-//! A run holds [`Piece`]s: a table file and the range in which its keys count. A merge of a part of
-//! a table leaves the rest in place, cut; one file may have several pieces.
+//! A run contains [`Piece`]s: a table file and the key range in which its entries are valid. A merge of a
+//! part of a table cuts that part out of the piece and leaves the rest in place, so one file may have several
+//! pieces.
 
 use std::sync::{Arc, OnceLock};
 
-use base::{Error, Result, RunId, TableId};
+use base::{Error, KeyRange, Result, RunId, TableId, invariant};
+use manifest::TableEntry;
 use table::{Bounds, Table, TableCursor};
 
 use crate::{TableFile, ValueFile};
-use base::KeyRange;
-use manifest::TableEntry;
 
-/// A part of a table, or all of it.
+/// A table, or the key range of a table that merges left valid.
 #[derive(Debug)]
 pub struct Piece {
     file: Arc<TableFile>,
@@ -25,23 +25,25 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// The part of `file` within `range`, at `level`.
     pub fn new(file: Arc<TableFile>, range: KeyRange, level: u8) -> Arc<Self> {
         Arc::new(Self { file, range, level })
     }
 
-    /// All of a table.
+    /// All of a table, at the level that its manifest entry states.
     pub fn whole(file: Arc<TableFile>) -> Arc<Self> {
         let TableEntry { range, level, .. } = &**file.entry();
         let (range, level) = (range.clone(), *level);
         Self::new(file, range, level)
     }
 
-    /// 0 for what a flush wrote, and a merge of little of that; other outputs of merges lie deeper.
+    /// The level: 0 for outputs of flushes and of merges that are not much larger, higher for outputs of
+    /// larger merges.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// What is left of it without the keys in `cut`.
+    /// The parts that remain after the keys of `cut` are removed.
     fn without(&self, cut: &KeyRange) -> impl Iterator<Item = Arc<Self>> {
         let part =
             |range| Arc::new(Self { file: Arc::clone(&self.file), range, level: self.level });
@@ -51,12 +53,12 @@ impl Piece {
     /// The table.
     ///
     /// # Errors
-    /// Why it could not be opened: reads of its key range cannot be answered.
+    /// The error of opening it: then reads of the piece's keys fail.
     pub fn table(&self) -> Result<&Arc<Table>> {
         self.file.table()
     }
 
-    /// A cursor over the keys of the table that count.
+    /// A cursor over the entries of the table within the piece's range.
     ///
     /// # Errors
     /// As [`Piece::table`].
@@ -68,61 +70,65 @@ impl Piece {
         Ok(TableCursor::with_bounds(table, Bounds::from(&self.range)))
     }
 
+    /// The table's file.
     pub fn file(&self) -> &Arc<TableFile> {
         &self.file
     }
 
+    /// What the manifest records about the table.
     pub fn entry(&self) -> &Arc<TableEntry> {
         self.file.entry()
     }
 
-    /// The keys that count: no others of the table are in the tree by this piece.
+    /// The valid keys: entries of the table outside this range are not in the tree through this piece.
     pub fn range(&self) -> &KeyRange {
         &self.range
     }
 }
 
-/// Pieces that do not overlap, by key.
+/// Pieces that do not overlap, in key order.
 #[derive(Clone, Debug)]
 pub struct Run {
     id: RunId,
     pieces: Vec<Arc<Piece>>,
-    /// Whether a table has range deletes, once someone asked.
+    /// Whether a table has range deletes. Computed on first use.
     has_range_deletes: OnceLock<bool>,
 }
 
 impl Run {
-    fn of(id: RunId, pieces: Vec<Arc<Piece>>) -> Self {
+    fn new(id: RunId, pieces: Vec<Arc<Piece>>) -> Self {
         Self { id, pieces, has_range_deletes: OnceLock::new() }
     }
 
+    /// The run's id. A newer run has a higher id.
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// The only piece of the run that may hold `key`.
+    /// The only piece of the run that may contain `key`.
     pub fn find(&self, key: &[u8]) -> Option<&Arc<Piece>> {
         let piece = self.pieces.get(self.at_or_after(key))?;
         (*piece.range.first <= *key).then_some(piece)
     }
 
-    /// The position of the first piece that holds `key` or later keys.
+    /// The index of the first piece that contains `key` or later keys.
     pub fn at_or_after(&self, key: &[u8]) -> usize {
         self.pieces.partition_point(|piece| !piece.range.is_end_after(key))
     }
 
+    /// The pieces, in key order.
     pub fn pieces(&self) -> &[Arc<Piece>] {
         &self.pieces
     }
 
-    /// Whether a table has range deletes.
+    /// Whether a table of the run has range deletes. A table that could not be opened counts as one without.
     pub fn has_range_deletes(&self) -> bool {
         let has =
             |piece: &Arc<Piece>| piece.table().is_ok_and(|table| !table.range_deletes().is_empty());
         *self.has_range_deletes.get_or_init(|| self.pieces.iter().any(has))
     }
 
-    /// The pieces with keys in `range`.
+    /// The pieces with keys in `range`, in key order.
     pub fn overlapping(&self, range: &KeyRange) -> &[Arc<Piece>] {
         let from = self.pieces.get(self.at_or_after(&range.first)..).unwrap_or_default();
         let count = from.partition_point(|piece| range.is_end_after(&piece.range.first));
@@ -133,54 +139,59 @@ impl Run {
         !range.is_empty() && !self.overlapping(range).is_empty()
     }
 
-    /// Adds `piece`, where nothing of the run lies.
+    /// Adds `piece`, which overlaps no piece of the run.
     fn insert(&mut self, piece: Arc<Piece>) {
-        debug_assert!(!self.overlaps(&piece.range), "{piece:?} overlaps its run {:?}", self.id);
+        invariant!(!self.overlaps(&piece.range), "pieces of a run do not overlap (I4)");
         let at = self.at_or_after(&piece.range.first);
         self.pieces.insert(at, piece);
         self.has_range_deletes = OnceLock::new();
     }
 }
 
-/// What a merge, a move or a drop made of a version: one key range of consecutive runs, replaced.
+/// The result of a merge, a move or a drop: the pieces of one rectangle are replaced.
 #[derive(Debug)]
 pub struct Change {
-    /// The newest and the oldest run, and the keys, of what is replaced.
+    /// The runs and the key range in which inputs are replaced.
     pub rectangle: Rectangle,
-    /// Files of the rectangle whose keys within it go.
+    /// Tables that lose their keys within the rectangle.
     pub inputs: Vec<TableId>,
-    /// What takes their place, with the run of each.
+    /// The pieces that replace them, each with its run.
     pub outputs: Vec<(RunId, Arc<Piece>)>,
 }
 
-/// A key range of consecutive runs: what one job works on.
+/// A key range of consecutive runs: the area of one compaction job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rectangle {
+    /// The oldest run; the outputs go there.
     pub oldest: RunId,
+    /// The newest run.
     pub newest: RunId,
+    /// The keys.
     pub range: KeyRange,
-    /// About what the job takes in, and may write.
+    /// Estimate of the bytes that the job reads, and may write.
     pub bytes: u64,
 }
 
 impl Rectangle {
+    /// Whether the two have a run and keys in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.oldest <= other.newest
             && other.oldest <= self.newest
             && self.range.overlaps(&other.range)
     }
 
+    /// Whether `run` is one of its runs.
     pub fn holds(&self, run: RunId) -> bool {
         self.oldest <= run && run <= self.newest
     }
 }
 
-/// The tables of a keyspace.
+/// The tables of a keyspace at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
-    /// Newest run first; none of them empty.
+    /// Newest run first. No run is empty.
     runs: Vec<Arc<Run>>,
-    /// No run had a higher id: a run that is emptied does not give its id to another.
+    /// The highest run id ever used: the id of a run that became empty is not used again.
     newest: RunId,
 }
 
@@ -188,8 +199,8 @@ impl Version {
     /// The version with these pieces in these runs.
     ///
     /// # Errors
-    /// `Corrupt` where two pieces of a run overlap: a lookup would miss one of them.
-    pub fn of(mut pieces: Vec<(RunId, Arc<Piece>)>) -> Result<Self> {
+    /// `Corrupt` if two pieces of a run overlap: a lookup would miss one of them.
+    pub fn from_pieces(mut pieces: Vec<(RunId, Arc<Piece>)>) -> Result<Self> {
         pieces.sort_by(|(run_a, a), (run_b, b)| {
             run_b.cmp(run_a).then_with(|| a.range.first.cmp(&b.range.first))
         });
@@ -205,18 +216,19 @@ impl Version {
                     }
                     Arc::make_mut(run).pieces.push(piece);
                 }
-                None => version.runs.push(Arc::new(Run::of(id, vec![piece]))),
+                None => version.runs.push(Arc::new(Run::new(id, vec![piece]))),
             }
             version.newest = version.newest.max(id);
         }
         Ok(version)
     }
 
-    /// The runs, newest first: for one key, an earlier run holds newer data (I4).
+    /// The runs, newest first. For each key, an earlier run contains newer data (I4).
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
     }
 
+    /// The run with this id.
     pub fn run(&self, id: RunId) -> Option<&Arc<Run>> {
         self.runs.iter().find(|run| run.id == id)
     }
@@ -226,7 +238,7 @@ impl Version {
         self.runs.iter().flat_map(|run| &run.pieces)
     }
 
-    /// Every table file, by id.
+    /// Every table file, in order of ids.
     pub fn files(&self) -> Vec<&Arc<TableFile>> {
         let mut files: Vec<_> = self.pieces().map(|piece| &piece.file).collect();
         files.sort_unstable_by_key(|file| file.entry().id);
@@ -234,7 +246,7 @@ impl Version {
         files
     }
 
-    /// Every value file that a table points into, by id.
+    /// Every value file that a table points into, in order of ids.
     pub fn value_files(&self) -> Vec<&Arc<ValueFile>> {
         let mut files: Vec<_> = self.files().into_iter().flat_map(|file| file.values()).collect();
         files.sort_unstable_by_key(|file| file.id());
@@ -242,26 +254,33 @@ impl Version {
         files
     }
 
-    /// The run for a table over `range` that is newer than all of this version: the oldest one it
-    /// can join, since every run it overlaps must stay below. The `busy` rectangles count as full
-    /// of keys: what is being merged within them comes back anywhere in them, in their oldest run.
-    pub fn place_newest(&self, range: &KeyRange, busy: &[Rectangle]) -> RunId {
+    /// The run for a table over `range` that is newer than all tables of this version. This is the oldest run
+    /// above all runs that overlap `range`, or a new run.
+    ///
+    /// `reserved` rectangles count as full of keys: the outputs of their jobs may lie anywhere in them, and
+    /// go to their oldest run.
+    pub fn place_newest(&self, range: &KeyRange, reserved: &[Rectangle]) -> RunId {
         let blocked = self.runs.iter().find(|run| run.overlaps(range)).map(|run| run.id);
-        let busy = busy.iter().filter(|it| it.range.overlaps(range)).map(|it| it.newest);
-        let blocked = blocked.into_iter().chain(busy).max();
+        let reserved = reserved.iter().filter(|it| it.range.overlaps(range)).map(|it| it.newest);
+        let blocked = blocked.into_iter().chain(reserved).max();
         let above = self.runs.iter().rev().find(|run| blocked.is_none_or(|it| run.id > it));
-        above.map_or(RunId(self.newest.0 + 1), |run| run.id)
+        let run = above.map_or(RunId(self.newest.0 + 1), |run| run.id);
+        debug_assert!(
+            self.run(run).is_none_or(|run| !run.overlaps(range)),
+            "a table does not overlap its run (I4)"
+        );
+        run
     }
 
-    /// This version with `piece` added to the run `id`.
-    pub fn with(&self, id: RunId, piece: Arc<Piece>) -> Self {
+    /// This version with `piece` added to the run `id`, which is created if the version has none.
+    pub fn with_piece(&self, id: RunId, piece: Arc<Piece>) -> Self {
         let mut runs = self.runs.clone();
         insert(&mut runs, id, piece);
         Self { runs, newest: self.newest.max(id) }
     }
 
     /// This version after `change`.
-    pub fn changed(&self, change: &Change) -> Self {
+    pub fn with_change(&self, change: &Change) -> Self {
         let Change { rectangle, inputs, outputs } = change;
         let mut runs: Vec<Arc<Run>> = Vec::with_capacity(self.runs.len() + 1);
         for run in &self.runs {
@@ -277,22 +296,23 @@ impl Version {
             });
             let pieces: Vec<_> = left.collect();
             if !pieces.is_empty() {
-                runs.push(Arc::new(Run::of(run.id, pieces)));
+                runs.push(Arc::new(Run::new(run.id, pieces)));
             }
         }
         for (id, piece) in outputs {
+            invariant!(*id <= self.newest, "compaction outputs go to a run that exists");
             insert(&mut runs, *id, Arc::clone(piece));
         }
         Self { runs, newest: self.newest }
     }
 }
 
-/// Adds `piece` to the run `id`, which is made where there is none.
+/// Adds `piece` to the run `id`, which is created if there is none.
 fn insert(runs: &mut Vec<Arc<Run>>, id: RunId, piece: Arc<Piece>) {
     let at = runs.partition_point(|run| run.id > id);
     match runs.get_mut(at).filter(|run| run.id == id) {
         Some(run) => Arc::make_mut(run).insert(piece),
-        None => runs.insert(at, Arc::new(Run::of(id, vec![piece]))),
+        None => runs.insert(at, Arc::new(Run::new(id, vec![piece]))),
     }
 }
 

@@ -1,13 +1,12 @@
 use std::sync::Arc;
 
-use base::{Account, Error, RunId, TableId};
+use base::{Account, Error, KeyRange, RunId, TableId};
 use cache::PageCache;
+use manifest::TableEntry;
 use media::{Medium, MemoryMedium};
 
 use super::*;
 use crate::obsolete_files::ObsoleteFiles;
-use base::KeyRange;
-use manifest::TableEntry;
 
 fn range(first: &str, last: &str) -> KeyRange {
     KeyRange::through(first.as_bytes(), last.as_bytes())
@@ -24,10 +23,10 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {
     let piece = |(id, run, keys): &_| (RunId(*run), Piece::whole(file(*id, *run, *keys)));
-    Version::of(tables.iter().map(piece).collect()).unwrap()
+    Version::from_pieces(tables.iter().map(piece).collect()).unwrap()
 }
 
-/// Runs newest first: their ids, and each piece's table and range.
+/// Runs, newest first: the id of each, and the table and range of each of its pieces.
 fn shown(version: &Version) -> Vec<(u64, Vec<String>)> {
     let piece = |piece: &Arc<Piece>| format!("{} {}", piece.entry().id, piece.range());
     let run = |run: &Arc<Run>| (run.id().0, run.pieces().iter().map(piece).collect());
@@ -40,7 +39,7 @@ fn rectangle(oldest: u64, newest: u64, first: &str, last: &str) -> Rectangle {
 }
 
 #[test]
-fn a_lookup_finds_the_only_piece() {
+fn find_returns_the_only_piece_of_a_run_that_may_contain_a_key() {
     let version = version(&[(1, 1, ("b", "d")), (2, 1, ("f", "h")), (3, 4, ("a", "z"))]);
     let found = |run: usize, key: &str| {
         version.runs()[run].find(key.as_bytes()).map(|piece| piece.entry().id.0)
@@ -59,37 +58,38 @@ fn a_lookup_finds_the_only_piece() {
 }
 
 #[test]
-fn tables_of_a_run_that_overlap_are_refused() {
+fn overlapping_tables_of_a_run_are_refused() {
     let pieces = [file(1, 1, ("a", "c")), file(2, 1, ("c", "d"))].map(Piece::whole);
-    let error = Version::of(pieces.map(|piece| (RunId(1), piece)).into()).unwrap_err();
+    let error = Version::from_pieces(pieces.map(|piece| (RunId(1), piece)).into()).unwrap_err();
     assert!(error.to_string().contains("I4"), "{error}");
 }
 
 #[test]
 fn a_new_table_joins_the_oldest_run_above_what_it_overlaps() {
     let version = version(&[(1, 1, ("a", "m")), (2, 3, ("c", "f")), (3, 5, ("d", "e"))]);
-    let place = |first, last, busy: &[Rectangle]| version.place_newest(&range(first, last), busy).0;
+    let place =
+        |first, last, reserved: &[Rectangle]| version.place_newest(&range(first, last), reserved).0;
     assert_eq!(place("n", "z", &[]), 1);
     assert_eq!(place("g", "h", &[]), 3);
     assert_eq!(place("c", "c", &[]), 5);
     assert_eq!(place("d", "d", &[]), 6);
-    // A merge may put its output anywhere in its keys.
-    let busy = [rectangle(1, 3, "a", "p")];
-    assert_eq!(place("n", "z", &busy), 5);
-    assert_eq!(place("q", "z", &busy), 1);
+    // The output of the job may lie anywhere in its keys.
+    let reserved = [rectangle(1, 3, "a", "p")];
+    assert_eq!(place("n", "z", &reserved), 5);
+    assert_eq!(place("q", "z", &reserved), 1);
     assert_eq!(place("n", "z", &[rectangle(1, 5, "a", "z")]), 6);
-    // An id is not given twice, even where its run is gone.
+    // An id is not used twice, even after its run became empty.
     let change = Change {
         rectangle: rectangle(5, 5, "a", "z"),
         inputs: vec![TableId(3)],
         outputs: Vec::new(),
     };
-    let version = version.changed(&change);
+    let version = version.with_change(&change);
     assert_eq!(version.place_newest(&range("c", "c"), &[]).0, 6);
 }
 
 #[test]
-fn a_merge_of_a_part_leaves_the_rest_cut() {
+fn a_change_cuts_the_merged_range_out_of_its_input_pieces() {
     let before = version(&[
         (1, 1, ("a", "m")),
         (2, 1, ("n", "z")),
@@ -103,7 +103,7 @@ fn a_merge_of_a_part_leaves_the_rest_cut() {
         inputs: vec![TableId(1), TableId(2), TableId(3), TableId(4)],
         outputs: vec![(RunId(1), output)],
     };
-    let after = before.changed(&change);
+    let after = before.with_change(&change);
     assert_eq!(
         shown(&after),
         [
@@ -120,13 +120,13 @@ fn a_merge_of_a_part_leaves_the_rest_cut() {
         ]
     );
     assert_eq!(after.files().len(), 5);
-    // The rest goes in a second slice.
+    // A second change removes the rest.
     let change = Change {
         rectangle: rectangle(1, 2, "a", "z"),
         inputs: vec![TableId(1), TableId(2), TableId(3), TableId(9)],
         outputs: Vec::new(),
     };
-    assert_eq!(shown(&after.changed(&change)).len(), 1);
+    assert_eq!(shown(&after.with_change(&change)).len(), 1);
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl FlushTask {
                 // The memtable's memory is given back before the writers that wait for it wake.
                 drop(job);
                 self.buffers.flush_ended(Ok(()));
-                self.compactor.weigh(&tree);
+                self.compactor.measure_debt(&tree);
                 self.tell_ended(tree.name().to_owned(), flushed.file_bytes, None);
                 Progress::Again
             }

@@ -135,7 +135,7 @@ impl Ingest {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let moment = self.tree.view().semantics.timekeeper().in_time(ttl);
+        let moment = self.tree.view().read_context.timekeeper().expiry_after(ttl);
         self.add_expiring(key.as_ref(), value.as_ref(), moment)
     }
 

@@ -77,14 +77,14 @@ impl Pending {
             Some(Base::Delete) => None,
             Some(Base::Put(value)) => Some(value.clone()),
             Some(Base::PutExpiring { expiry, value }) => {
-                let is_gone = *expiry <= view.semantics.timekeeper().now();
+                let is_gone = *expiry <= view.read_context.timekeeper().now();
                 Some(value).filter(|_| !is_gone).cloned()
             }
         };
         if self.operands.is_empty() {
             return Ok(base);
         }
-        let operator = view.semantics.operator()?;
+        let operator = view.read_context.operator()?;
         let operands: Vec<_> = self.operands.iter().map(|operand| &**operand).collect();
         let merged = operator.merge(key, base.as_deref(), &operands).ok_or_else(|| {
             Error::invalid("merge operands")

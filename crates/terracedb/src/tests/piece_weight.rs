@@ -24,7 +24,7 @@ fn what_a_piece_holds_is_the_sum_of_its_parts() {
     let all = KeyRange { first: Bytes::new(), end: None };
     let weight = |range: &KeyRange| weight_within(piece, range, &Horizon::default());
     assert_eq!(weight(&all), bytes_of(piece));
-    let splits = &piece.file().facts().splits;
+    let splits = &piece.file().summary().splits;
     assert!(splits.len() >= 4, "{}", splits.len());
     let mut sum = 0;
     let mut first = Bytes::new();

@@ -30,7 +30,7 @@ fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_delet
     let mut lookup = Lookup::new(&b"b"[..], probe, &view, at, None);
     let (value, depth) = store.reader.pages.run(&mut lookup, None).unwrap();
     assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
-    store.reader.rows.keep(&lookup, &value.unwrap(), depth);
+    store.reader.rows.fill(&lookup, &value.unwrap(), depth);
     assert_eq!(keyspace.get("b").unwrap(), None);
     // Others do.
     keyspace.put("x", "kept").unwrap();
@@ -100,7 +100,7 @@ fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
     for (key, rises) in [(b"a", false), (b"b", true)] {
         let probe = store.reader.rows.probe(owner, key);
         let found = store.reader.rows.get(&view, key, probe, at, None).unwrap();
-        assert_eq!((&found.value.bytes[..], found.is_below), (&b"old"[..], true));
+        assert_eq!((&found.value.bytes[..], found.from_scm), (&b"old"[..], true));
         assert_eq!(is_above(key), rises, "{key:?}");
     }
 }

@@ -81,5 +81,5 @@ fn what_is_hot_is_told_where_memory_had_to_go_to_others() {
         assert!(keys.all(|key| cache.peek(key).is_none()));
     }
     let (it, hot) = WarmOutputs::survey(cache, &inputs, &KeyRange::all()).unwrap();
-    assert!(it.places() > 40 && !hot.is_empty(), "{} {}", it.places(), hot.len());
+    assert!(it.slots() > 40 && !hot.is_empty(), "{} {}", it.slots(), hot.len());
 }

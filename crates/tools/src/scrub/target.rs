@@ -113,7 +113,7 @@ impl Target {
         match self {
             Self::Table(file) => quarantine.add(tree, file, problem),
             Self::Values(file) => {
-                file.mark_staying();
+                file.exclude();
                 quarantine.note(problem);
             }
         }

@@ -1,8 +1,9 @@
-//! Finds what to merge, and keeps count: shared by the tasks that merge and by those who ask.
+//! The compactor: the compaction state of all keyspaces of a store, shared by the tasks that run jobs and by
+//! callers that request merges or statistics.
 //!
-//! Concurrency: `state` is a short lock, taken after a tree's shape and never before it. Planning
-//! happens under the shape of the tree it is about: a few milliseconds for a thousand tables, some 25
-//! where they lie forty deep, in which a flush of the same keyspace waits to be installed; readers and
+//! Concurrency: any thread. `state` is a short lock, taken after a tree's version edit guard and never before
+//! it. Planning holds the guard of the planned tree: a few milliseconds for a thousand tables, about 25 ms if
+//! these lie in forty runs. A flush of the same keyspace waits that long before it is installed; readers and
 //! writers never wait.
 
 use std::fmt;
@@ -10,41 +11,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle, format_bytes};
-use compact::plan::{self, ManualRange, Plan};
-use compact::{Horizon, Operators};
+use base::{Error, KeyspaceId, TaskHandle, invariant};
+use compact::{Operators, plan};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::compactor_state::CompactorState;
 use super::counters::Merged;
-use super::keyspace_state::{KeyspaceCompactionState, Seen};
-use super::merge_job::writer_bytes;
-use super::rate::Allowance;
-use super::{
-    CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob, fit, summary,
-};
-use crate::Trees;
-use crate::{TableFile, Tree, TreeContext, VersionEditGuard};
+use super::keyspace_state::KeyspaceCompactionState;
+use super::rate_limiter::RateLimiter;
+use super::{CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob};
+use crate::{TableFile, Tree, TreeContext, Trees};
 
-/// What a job takes for reading, at most.
-const READ_BYTES_MAX: usize = 8 << 20;
-
-/// A look moves or drops tables at most this often before it leaves the rest to the next.
-const CHANGES_A_LOOK: usize = 64;
-
-/// See the module.
+/// The compaction state of a store. See the module.
 pub struct Compactor {
     pub(super) env: Arc<TreeContext>,
-    operators: Arc<Operators>,
+    pub(super) operators: Arc<Operators>,
     pub(super) trees: Arc<Trees>,
     pub(super) host: Arc<dyn CompactionHost>,
-    pool: Arc<CompactionPool>,
-    options: plan::Options,
+    pub(super) pool: Arc<CompactionPool>,
+    pub(super) options: plan::Options,
     metered: Arc<Metered>,
-    allowance: Allowance,
+    rate_limiter: RateLimiter,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
-    /// Only makes a task leave its thread to the flush: `Relaxed`.
+    /// Whether a flush is in progress. Only makes tasks leave their thread to the flush, so `Relaxed`.
     flushing: AtomicBool,
     pub(super) counters: Counters,
     pub(super) state: Mutex<CompactorState>,
@@ -53,6 +43,8 @@ pub struct Compactor {
 }
 
 impl Compactor {
+    /// A compactor of `trees`. Jobs charge their memory to `pool`; `metered` counts the bytes that they read
+    /// and write.
     pub fn new(
         env: Arc<TreeContext>,
         trees: Arc<Trees>,
@@ -62,7 +54,7 @@ impl Compactor {
         options: plan::Options,
         metered: Arc<Metered>,
     ) -> Self {
-        let (tasks, flushing, counters, allowance) = Default::default();
+        let (tasks, flushing, counters, rate_limiter) = Default::default();
         let (state, changed) = Default::default();
         Self {
             env,
@@ -72,7 +64,7 @@ impl Compactor {
             pool,
             options,
             metered,
-            allowance,
+            rate_limiter,
             tasks,
             flushing,
             counters,
@@ -81,12 +73,12 @@ impl Compactor {
         }
     }
 
-    /// Names the tasks to wake when there may be something to merge.
+    /// Sets the tasks to wake when there may be something to merge. Called once, at open.
     pub fn set_tasks(&self, tasks: Vec<TaskHandle>) {
-        // Called once, at open.
-        let _ = self.tasks.set(tasks);
+        invariant!(self.tasks.set(tasks).is_ok(), "the compactor's tasks are set once");
     }
 
+    /// The components that jobs use.
     pub fn env(&self) -> &Arc<TreeContext> {
         &self.env
     }
@@ -95,288 +87,52 @@ impl Compactor {
         self.tasks.get().into_iter().flatten().for_each(TaskHandle::wake);
     }
 
+    /// Monotonic time.
     pub fn now(&self) -> Duration {
         self.host.executor().clock().monotonic()
     }
 
-    /// How long a merge is to wait, so that all of them keep to the rate that is set.
-    pub(super) fn owed_wait(&self) -> Option<Duration> {
+    /// How long a merge must wait so that all merges together keep to the configured rate.
+    pub(super) fn rate_wait(&self) -> Option<Duration> {
         let counts = self.metered.snapshot().of(Purpose::Compaction);
         let rate = self.env.options.load().compaction_rate;
-        self.allowance.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
+        self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
     }
 
+    /// Tells whether a flush is in progress.
     pub fn set_flushing(&self, flushing: bool) {
         self.flushing.store(flushing, Ordering::Relaxed);
     }
 
-    /// Whether a flush is under way.
+    /// Whether a flush is in progress.
     pub fn is_flushing(&self) -> bool {
         self.flushing.load(Ordering::Relaxed)
     }
 
-    /// A flush of `tree` wrote `bytes`, of a table and of long values.
+    /// Records that a flush of `tree` wrote `bytes`, tables and value files together.
     pub fn flushed(&self, tree: &Tree, bytes: u64) {
         let version = Arc::clone(&tree.view().version);
-        let held = |file: &Arc<TableFile>| file.facts().bytes + file.facts().value_bytes();
+        let held = |file: &Arc<TableFile>| file.summary().bytes + file.summary().value_bytes();
         let all: u64 = version.files().into_iter().map(held).sum();
-        self.state.lock().books.entry(tree.id()).or_default().flushed(bytes, all);
+        self.state.lock().keyspaces.entry(tree.id()).or_default().flushed(bytes, all);
         self.wake();
     }
 
-    /// What a job works with, as the memory number is now.
-    fn job_env(&self) -> compact::Env {
-        let read_bytes = (self.pool.limit() / 4) as usize;
-        compact::Env {
-            medium: Arc::clone(&self.env.medium),
-            dictionaries: Arc::clone(&self.env.dictionaries) as _,
-            operators: Arc::clone(&self.operators),
-            account: self.pool.account(),
-            tables: self.env.accounts.pinned.clone(),
-            read_bytes: read_bytes.min(READ_BYTES_MAX),
-        }
-    }
-
-    /// What is planned by: no more runs at once than memory for one job has room for.
-    pub(super) fn job_options(&self) -> plan::Options {
-        let codec = self.env.options.load().codec;
-        let taken = writer_bytes(codec) + self.job_env().read_bytes;
-        let room = (self.pool.limit() as usize).saturating_sub(taken);
-        let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
-        plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
-    }
-
-    /// The next merge, reserved for the caller; none where there is nothing to do now.
-    pub fn next_job(&self) -> Option<MergeJob> {
-        // A manifest that failed takes no record of what would be merged.
-        if self.env.manifest.poisoned().is_some() {
-            self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
-            return None;
-        }
-        let told = |state: &CompactorState| (state.ended, state.refused, state.settlings);
-        let before = {
-            let state = self.state.lock();
-            // Not worth a look: the least job has to wait until another ends.
-            if state.running > 0 && !self.pool.has_room(MergeJob::MEMORY_MIN) {
-                return None;
-            }
-            told(&state)
-        };
-        for tree in self.by_urgency() {
-            match self.look(&tree) {
-                Ok(Some(job)) => return Some(job),
-                Ok(None) => {}
-                Err(error) => self.note_failure(&tree, error, false),
-            }
-        }
-        let mut state = self.state.lock();
-        if state.running == 0 && told(&state) == before {
-            state.idle_looks += 1;
-            self.changed.notify_all();
-        }
-        None
-    }
-
-    /// How long a task that found nothing to do may sleep, at most `longest`.
-    pub fn rest(&self, longest: Duration) -> Duration {
-        let now = self.now();
-        let state = self.state.lock();
-        let owing = state.books.values().filter(|book| book.debt.bytes > 0);
-        let next = owing.filter_map(|book| book.next_look().checked_sub(now)).min();
-        next.map_or(longest, |next| next.clamp(Duration::from_millis(1), longest))
-    }
-
-    /// The keyspaces, first those with the fullest trees at the last look.
-    fn by_urgency(&self) -> Vec<Arc<Tree>> {
-        let mut trees = self.trees.all();
-        let mut state = self.state.lock();
-        state.books.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
-        for request in state.requests.values_mut().filter(|request| request.ended.is_none()) {
-            if !trees.iter().any(|tree| tree.id() == request.keyspace) {
-                request.ended = Some(Err(Error::closed("keyspace")));
-            }
-        }
-        let urgency = |tree: &Arc<Tree>| {
-            let debt = state.books.get(&tree.id()).map(|book| book.debt).unwrap_or_default();
-            debt.fullness.max(debt.space_fullness)
-        };
-        trees.sort_by(|one, other| urgency(other).total_cmp(&urgency(one)));
-        trees
-    }
-
-    /// Looks at one keyspace: does what takes no merge, and returns a merge if there is one to do.
-    fn look(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
-        let options = self.job_options();
-        for _ in 0..CHANGES_A_LOOK {
-            let mut shape = tree.version_edit();
-            if tree.is_dropped() {
-                return Ok(None);
-            }
-            let Some((summary, seen, request)) = self.summary(tree, &shape) else {
-                return Ok(None);
-            };
-            let start = self.now();
-            let planned = plan::TreeLayout::new(&summary, &options);
-            let (plan, debt) = (planned.plan(), planned.debt());
-            let took = self.now().saturating_sub(start);
-            let is_busy = !shape.busy().is_empty();
-            let mut job = None;
-            match &plan {
-                Some(Plan::Drop(pieces)) => {
-                    self.drop_pieces(tree, &shape, pieces, summary.now_ms)?;
-                }
-                Some(Plan::Move(moves)) => self.move_pieces(tree, &shape, moves)?,
-                Some(Plan::Merge(merge)) => {
-                    job = self.start(tree, &mut shape, merge, summary.now_ms)?;
-                }
-                None => {}
-            }
-            let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
-            let short = match &plan {
-                None if debt.bytes > 0 && !is_busy => without_space(&summary, &options),
-                _ => None,
-            };
-            let mut state = self.state.lock();
-            state.running += usize::from(job.is_some());
-            state.ended += u64::from(is_changed);
-            let book = state.books.entry(tree.id()).or_default();
-            book.see_debt(debt, start, took);
-            book.working += job.as_ref().map_or(0, MergeJob::bytes);
-            book.short = short.clone();
-            if job.is_none() && !is_changed {
-                book.looked_in_vain(start, took);
-            }
-            self.tell_pace(&state);
-            let book = state.books.entry(tree.id()).or_default();
-            // A merge that found no room now may find it without a change to this keyspace.
-            if plan.is_none() {
-                book.set_fruitless(seen);
-            }
-            if let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) {
-                request.set_left(debt.manual_bytes);
-                // What is left then cannot be merged: it is damaged, or there is no space to.
-                if debt.manual_bytes == 0 || (plan.is_none() && !is_busy) {
-                    if let Some(short) = short {
-                        request.damage.get_or_insert(short);
-                    }
-                    request.end();
-                    self.changed.notify_all();
-                }
-            }
-            if !is_changed {
-                return Ok(job);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Starts a merge; none where it has to wait for another's memory or keys.
-    fn start(
-        &self,
-        tree: &Arc<Tree>,
-        shape: &mut VersionEditGuard<'_>,
-        merge: &plan::Merge,
-        now_ms: u64,
-    ) -> Result<Option<MergeJob>> {
-        let env = self.job_env();
-        let bytes = MergeJob::memory_for(merge, &env, self.env.options.load().codec);
-        let most = self.pool.limit();
-        // Beside many runs a few at least, or a slice would be next to nothing.
-        let room = most.saturating_sub(bytes).max(most / 8);
-        let (end, deletes) = fit::end_of(merge, &shape.version(), room);
-        let merge = &plan::Merge { end, ..merge.clone() };
-        let memory = self.pool.grant(bytes + deletes);
-        let (id, running) = {
-            let mut state = self.state.lock();
-            state.refused += u64::from(memory.is_none());
-            (state.id(), state.running)
-        };
-        let Some(memory) = memory else { return Ok(None) };
-        match MergeJob::new(&self.env, &env, tree, shape, merge, (id, now_ms), memory) {
-            Err(error) if error.is_retryable() && running > 0 => Ok(None),
-            started => started,
-        }
-    }
-
-    /// What the planner is told of `tree`, and the request it is asked about; none where a look can
-    /// find nothing new.
-    fn summary(
-        &self,
-        tree: &Tree,
-        shape: &VersionEditGuard<'_>,
-    ) -> Option<(plan::Summary, Seen, Option<u64>)> {
-        let (version, now) = (shape.version(), self.now());
-        let horizon = self.env.snapshots.horizon(&self.env.ring);
-        let mut state = self.state.lock();
-        let quiet = state.is_quiet(self.env.ring.visible(), now);
-        let requests = state.requests.iter();
-        let mut own = requests.filter(|(_, it)| it.keyspace == tree.id() && it.ended.is_none());
-        let request = own.next().map(|(id, request)| (*id, request.range.clone()));
-        let (id, manual) = request.unzip();
-        let snapshots = horizon.seqnos().split_last().map_or(&[][..], |(_, snapshots)| snapshots);
-        let seen = Seen::new(&version, shape.busy().len(), (quiet, snapshots), id, now);
-        let is_awaited = manual.is_some() || state.settling > 0;
-        let book = state.books.entry(tree.id()).or_default();
-        let is_early = book.is_paused(now) || book.is_looked_at_enough(now);
-        if book.was_fruitless(&seen) || is_early && !is_awaited {
-            return None;
-        }
-        drop(state);
-        Some((self.described(tree, shape, horizon, quiet, manual), seen, id))
-    }
-
-    /// What the planner is told of `tree`, whatever looks found before.
-    pub(super) fn described(
-        &self,
-        tree: &Tree,
-        shape: &VersionEditGuard<'_>,
-        readers: Horizon,
-        quiet: bool,
-        manual: Option<ManualRange>,
-    ) -> plan::Summary {
-        let (version, now) = (shape.version(), self.now());
-        let (superseding, demand, elsewhere) = {
-            let mut state = self.state.lock();
-            let all = state.working_bytes();
-            let book = state.books.entry(tree.id()).or_default();
-            let demand = book.demand(tree.view().semantics.uses(), now);
-            (book.turnover.superseding(), demand, all - book.working)
-        };
-        // A device that does not say how much is left is one on which merges find out by failing.
-        let space = self.env.medium.space().ok().flatten();
-        // What is on its way out is free by the time that a merge has come so far.
-        let coming = self.env.obsolete.bytes();
-        let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
-        plan::Summary {
-            runs: summary::runs(&version),
-            values: summary::values(&version),
-            busy: summary::areas(shape.busy()),
-            free_bytes,
-            now_ms: self.env.timekeeper.firm(),
-            readers,
-            quiet,
-            manual,
-            unit_bytes: self.host.memtable_bytes() / 2,
-            superseding,
-            demand,
-        }
-    }
-
-    /// `job` is installed.
+    /// Records that `job` was installed.
     pub fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
         let (id, bytes) = (job.tree().id(), job.bytes());
         drop(job);
         let mut state = self.state.lock();
-        let book = state.books.entry(id).or_default();
-        book.succeeded();
-        if let Some((newer, oldest, out)) = merged.turnover {
-            book.turnover.merged(newer, oldest, out);
+        let keyspace = state.keyspaces.entry(id).or_default();
+        keyspace.succeeded();
+        if let Some(bytes) = merged.turnover {
+            keyspace.turnover.merged(bytes.newer, bytes.oldest, bytes.outputs);
         }
         self.job_ended(state, id, bytes);
     }
 
-    /// `job` was given up.
+    /// Drops `job` without a result.
     pub fn cancelled(&self, job: MergeJob) {
         self.counters.cancelled();
         let (id, bytes) = (job.tree().id(), job.bytes());
@@ -384,49 +140,52 @@ impl Compactor {
         self.job_ended(self.state.lock(), id, bytes);
     }
 
-    /// `job` failed: nothing happened. One that found no memory because some was taken away while it
-    /// ran is planned again, for what there is now.
+    /// Records that `job` failed and changed nothing. If it failed because memory was taken away while it
+    /// ran, it is planned again for the memory that is left.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
             return self.cancelled(job);
         }
-        let error = error.at(job.place());
+        let error = error.at(job.describe());
         let (bytes, is_kept_out) = (job.bytes(), job.has_damaged_input());
         drop(job);
         self.note_failure(&tree, error, is_kept_out);
         self.job_ended(self.state.lock(), tree.id(), bytes);
     }
 
-    /// A job of `keyspace` ended, which might have written `bytes`.
+    /// Records the end of a job of `keyspace` that might have written `bytes`.
     fn job_ended(
         &self,
         mut state: MutexGuard<'_, CompactorState>,
         keyspace: KeyspaceId,
         bytes: u64,
     ) {
-        if let Some(book) = state.books.get_mut(&keyspace) {
-            book.job_ended(bytes);
+        if let Some(keyspace) = state.keyspaces.get_mut(&keyspace) {
+            keyspace.job_ended(bytes);
         }
-        // Its memory may be what looks at others were in vain for, which may be more urgent.
+        // Its memory may be what other keyspaces lacked, which may be fuller.
         state
-            .books
+            .keyspaces
             .values_mut()
-            .filter(|book| book.debt.bytes > 0)
-            .for_each(KeyspaceCompactionState::look_again);
-        state.running -= 1;
+            .filter(|keyspace| keyspace.debt.bytes > 0)
+            .for_each(KeyspaceCompactionState::allow_planning);
+        invariant!(state.running > 0, "a job that ends was counted as running");
+        state.running = state.running.saturating_sub(1);
         state.ended += 1;
         self.changed.notify_all();
         drop(state);
-        // What the others could not take may be free now.
+        // Other tasks may now get the memory or keys that they lacked.
         self.wake();
     }
 
-    fn note_failure(&self, tree: &Tree, error: Error, is_kept_out: bool) {
+    /// Records that planning or a job of `tree` failed. `is_kept_out`: later merges leave the damaged table
+    /// out.
+    pub(super) fn note_failure(&self, tree: &Tree, error: Error, is_kept_out: bool) {
         self.counters.failed();
         let now = self.now();
         let mut state = self.state.lock();
-        state.books.entry(tree.id()).or_default().failed(error.clone(), is_kept_out, now);
+        state.keyspaces.entry(tree.id()).or_default().failed(error.clone(), is_kept_out, now);
         let own = state.requests.values_mut().filter(|request| request.keyspace == tree.id());
         for request in own.filter(|request| request.ended.is_none()) {
             if is_kept_out {
@@ -438,17 +197,18 @@ impl Compactor {
         self.changed.notify_all();
     }
 
-    /// Sends everyone away who waits.
+    /// Makes all waiting callers return `Closed`.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Why merges fail, while they do.
+    /// The error of the last merge of a keyspace, until one succeeds.
     pub fn failing(&self) -> Option<Error> {
         self.state.lock().failing().cloned()
     }
 
+    /// Statistics since the store was opened.
     pub fn statistics(&self) -> CompactionStatistics {
         let damaged = |tree: &Arc<Tree>| {
             let version = Arc::clone(&tree.view().version);
@@ -460,23 +220,11 @@ impl Compactor {
         CompactionStatistics {
             running: state.running,
             failing: failure.map(ToString::to_string),
-            debt_bytes: state.books.values().map(|book| book.debt.bytes).sum(),
+            debt_bytes: state.keyspaces.values().map(|keyspace| keyspace.debt.bytes).sum(),
             damaged_tables,
             ..self.counters.statistics()
         }
     }
-}
-
-/// Why nothing is merged of a tree for which nothing was planned, where that is for want of space.
-fn without_space(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
-    let free = summary.free_bytes?;
-    let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
-    let Some(Plan::Merge(merge)) = plan::plan(&unbounded, options) else { return None };
-    Some(
-        Error::no_space("merge")
-            .expected(format_args!("{} free, and what flushes need", format_bytes(merge.bytes)))
-            .got(format_bytes(free)),
-    )
 }
 
 impl fmt::Debug for Compactor {

@@ -1,4 +1,4 @@
-//! What the compactor knows between looks, under one short lock.
+//! The state of the compactor, under one short lock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,52 +8,59 @@ use base::{Error, KeyspaceId, Seqno};
 use super::keyspace_state::KeyspaceCompactionState;
 use super::request::Request;
 
-/// Nobody wrote for this long: time to settle.
+/// After this time without writes the store counts as quiet: idle time is used to compact further.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 
+/// The state of the compactor.
 #[derive(Debug, Default)]
 pub(super) struct CompactorState {
-    pub(super) books: BTreeMap<KeyspaceId, KeyspaceCompactionState>,
+    /// State per keyspace; forgotten after a keyspace is dropped.
+    pub(super) keyspaces: BTreeMap<KeyspaceId, KeyspaceCompactionState>,
+    /// Manual requests, by id.
     pub(super) requests: BTreeMap<u64, Request>,
-    /// Ids of jobs and requests.
+    /// The last id of a job or request.
     pub(super) next_id: u64,
-    /// Jobs handed out and not ended.
+    /// Jobs that were returned and have not ended.
     pub(super) running: usize,
-    /// Merges for which others left no memory.
+    /// Merges that got no memory because others had it.
     pub(super) refused: u64,
-    /// Jobs and other changes that ended.
+    /// Jobs, moves and drops that ended.
     pub(super) ended: u64,
-    /// Looks at all keyspaces that found nothing to do while no job was running.
-    pub(super) idle_looks: u64,
-    /// Callers that wait until everything is settled.
-    pub(super) settling: usize,
-    /// How often one began to: a look that began before tells it nothing.
-    pub(super) settlings: u64,
-    /// The newest visible number, and since when it is.
+    /// Rounds of planning over all keyspaces that found nothing to do while no job was running.
+    pub(super) idle_rounds: u64,
+    /// Callers that wait until nothing is left to merge.
+    pub(super) settle_waiters: usize,
+    /// How often such a wait began. A round that began before it does not count for it.
+    pub(super) settle_calls: u64,
+    /// The newest visible seqno, and when it was first seen.
     pub(super) visible: (Seqno, Duration),
     pub(super) closed: bool,
 }
 
 impl CompactorState {
+    /// A new id for a job or request.
     pub(super) fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// Bytes that running jobs may write.
-    pub(super) fn working_bytes(&self) -> u64 {
-        self.books.values().map(|book| book.working).sum()
+    /// Bytes that running jobs of all keyspaces may write.
+    pub(super) fn all_job_bytes(&self) -> u64 {
+        self.keyspaces.values().map(|keyspace| keyspace.job_bytes).sum()
     }
 
-    /// Why merges fail, or cannot begin.
+    /// Why merges fail, or cannot start.
     pub(super) fn failing(&self) -> Option<&Error> {
-        self.books.values().find_map(|book| book.failure.as_ref().or(book.short.as_ref()))
+        self.keyspaces
+            .values()
+            .find_map(|keyspace| keyspace.failure.as_ref().or(keyspace.no_space.as_ref()))
     }
 
+    /// Whether nothing was written for a while, or a caller waits for the end of all merges.
     pub(super) fn is_quiet(&mut self, visible: Seqno, now: Duration) -> bool {
         if self.visible.0 != visible {
             self.visible = (visible, now);
         }
-        self.settling > 0 || now.saturating_sub(self.visible.1) >= QUIET_AFTER
+        self.settle_waiters > 0 || now.saturating_sub(self.visible.1) >= QUIET_AFTER
     }
 }

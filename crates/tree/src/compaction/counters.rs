@@ -1,38 +1,37 @@
-//! What compaction did, in numbers.
+//! Statistics of compaction.
 
 use std::collections::BTreeMap;
 
 use compact::{VersionCounts, plan};
 use parking_lot::Mutex;
 
-/// What compaction did since the store was opened.
+/// Statistics of compaction since the store was opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CompactionStatistics {
-    /// Merges running now.
+    /// Merges that are running now.
     pub running: usize,
     /// Merges that were installed.
     pub done: u64,
-    /// Merges that failed, and why the last one did, until one succeeds; or that there is no space
-    /// for what is to be merged.
+    /// Merges that failed.
     pub failed: u64,
-    /// See `failed`.
+    /// Why the last merge failed, until one succeeds; or that there is no space for the planned one.
     pub failing: Option<String>,
-    /// Merges given up because the store was closed, or the keyspace dropped.
+    /// Merges that were cancelled because the store was closed or the keyspace dropped.
     pub cancelled: u64,
-    /// Tables whose place changed without a rewrite.
+    /// Trivial moves: tables that changed their run without being rewritten.
     pub moved: u64,
-    /// Tables that went as a whole, with nothing in them that anyone could still read.
+    /// Tables that were dropped as a whole, because no reader could see any version in them.
     pub dropped: u64,
-    /// Merges by reason: how many, bytes read, bytes written.
+    /// Merges by the planner's reason: count, bytes read, bytes written.
     pub by_reason: Vec<(&'static str, u64, u64, u64)>,
-    /// Versions that merges read, and those they left out.
+    /// Versions that merges read, and those they dropped.
     pub entries: DroppedEntries,
-    /// Pages that passed through merges as they were.
+    /// Pages that merges copied unchanged (block passthrough).
     pub pages_passed: u64,
-    /// Bytes still to be merged until every keyspace is settled.
+    /// The compaction debt of all keyspaces, bytes.
     pub debt_bytes: u64,
-    /// Tables kept out of merges because one met damage in them.
+    /// Tables that are left out of merges because they are damaged.
     pub damaged_tables: usize,
 }
 
@@ -50,21 +49,21 @@ impl CompactionStatistics {
     }
 }
 
-/// Versions that merges read and left out, by reason.
+/// Versions that merges read and dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedEntries {
-    /// Read.
+    /// Versions read.
     pub read: u64,
-    /// Hidden from every reader by a newer version.
+    /// A newer version hides it from every reader.
     pub superseded: u64,
-    /// Hidden from every reader by a range delete.
+    /// A range delete hides it from every reader.
     pub range_deleted: u64,
-    /// Deletes with nothing left under them.
+    /// Tombstones with no older version below them.
     pub deleted: u64,
-    /// Expired, with nothing under them.
+    /// Expired, with no older version below.
     pub expired: u64,
-    /// Merge operands that became one value.
+    /// Merge operands that were combined into one value.
     pub merged: u64,
 }
 
@@ -76,24 +75,40 @@ impl From<VersionCounts> for DroppedEntries {
     }
 }
 
-/// How a merge ended.
+/// The result of an installed merge.
 #[derive(Clone, Debug)]
 pub struct Merged {
+    /// The planner's reason.
     pub reason: plan::Reason,
+    /// The tables that were written.
     pub outputs: Vec<base::TableId>,
+    /// Bytes of inputs that were read.
     pub bytes_read: u64,
-    /// Of tables.
+    /// Bytes of the tables that were written.
     pub bytes_written: u64,
-    /// Of value files.
+    /// Bytes of the value file that was written.
     pub values_bytes: u64,
+    /// Versions read and dropped.
     pub counts: VersionCounts,
+    /// Pages that were copied unchanged.
     pub pages_passed: u64,
-    /// What inputs above the oldest run hold, in it, and what the outputs hold, bytes; where that is the
-    /// keyspace's oldest.
-    pub turnover: Option<(u64, u64, u64)>,
+    /// For a merge into the oldest data of the keyspace: its bytes.
+    pub turnover: Option<TurnoverBytes>,
 }
 
-/// Adds up what merges did. One short lock a merge.
+/// The bytes of a merge into the oldest data, separated values included: they show how much of newer runs
+/// supersedes older versions.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnoverBytes {
+    /// Bytes of the inputs above the oldest run.
+    pub newer: u64,
+    /// Bytes of the inputs in the oldest run.
+    pub oldest: u64,
+    /// Bytes of the outputs.
+    pub outputs: u64,
+}
+
+/// Sums over all merges. One short lock per merge.
 #[derive(Debug, Default)]
 pub(super) struct Counters(Mutex<Totals>);
 
@@ -135,7 +150,7 @@ impl Counters {
         self.0.lock().dropped += 1;
     }
 
-    /// The totals; what jobs are doing now is left to be filled in.
+    /// The sums. The state of running jobs is left for the caller to fill in.
     pub(super) fn statistics(&self) -> CompactionStatistics {
         let totals = self.0.lock();
         let by_reason = totals.by_reason.iter();

@@ -1,8 +1,8 @@
-//! How far the keyspaces are behind, for the pace of writers: known from every look, and from weighing a
-//! tree after a flush.
+//! Measures the compaction debt of keyspaces, by which the engine delays writers. It is measured by every
+//! planning, and after flushes.
 //!
-//! Looks alone would not do: the jobs under way may leave no thread or no memory for another, and for these
-//! seconds writers would go on at the pace of the last look.
+//! Planning alone would not do: while jobs occupy all threads or all memory, nothing is planned for seconds,
+//! and writers would be delayed by an old debt.
 
 use compact::plan;
 
@@ -11,38 +11,39 @@ use super::compactor_state::CompactorState;
 use crate::Tree;
 
 impl Compactor {
-    /// A flush ended: finds out how far `tree` is behind now, and tells the pace.
-    pub fn weigh(&self, tree: &Tree) {
+    /// Measures the debt of `tree` after a flush and reports the worst debt to the engine, unless the debt
+    /// was measured recently.
+    pub fn measure_debt(&self, tree: &Tree) {
         let now = self.now();
         let quiet = {
             let mut state = self.state.lock();
-            if state.books.entry(tree.id()).or_default().is_weighed_enough(now) {
+            if state.keyspaces.entry(tree.id()).or_default().is_debt_recent(now) {
                 return;
             }
             state.is_quiet(self.env.ring.visible(), now)
         };
-        let shape = tree.version_edit();
+        let guard = tree.version_edit();
         if tree.is_dropped() {
             return;
         }
-        // What the weighing takes is known from here: the wait for the shape is a flush's, not its own.
+        // From here on, so that the wait for the guard does not count as the cost of measuring.
         let start = self.now();
         let horizon = self.env.snapshots.horizon(&self.env.ring);
-        let summary = self.described(tree, &shape, horizon, quiet, None);
+        let summary = self.planner_input(tree, &guard, horizon, quiet, None);
         let debt = plan::debt(&summary, &self.job_options());
         let took = self.now().saturating_sub(start);
         let mut state = self.state.lock();
-        let book = state.books.entry(tree.id()).or_default();
-        let manual_bytes = book.debt.manual_bytes;
-        book.see_debt(plan::Debt { manual_bytes, ..debt }, start, took);
-        self.tell_pace(&state);
+        let keyspace = state.keyspaces.entry(tree.id()).or_default();
+        let manual_bytes = keyspace.debt.manual_bytes;
+        keyspace.set_debt(plan::Debt { manual_bytes, ..debt }, start, took);
+        self.report_debt(&state);
     }
 
-    /// Writers go at the pace that the tree which is furthest behind allows.
-    pub(super) fn tell_pace(&self, state: &CompactorState) {
-        let alive = state.books.iter().filter(|(id, _)| self.trees.get(**id).is_some());
-        let worst = alive.fold((0f64, 0f64), |(runs, space), (_, book)| {
-            (runs.max(book.debt.fullness), space.max(book.debt.space_fullness))
+    /// Reports the debt of the fullest trees: it decides how much writers are delayed.
+    pub(super) fn report_debt(&self, state: &CompactorState) {
+        let alive = state.keyspaces.iter().filter(|(id, _)| self.trees.get(**id).is_some());
+        let worst = alive.fold((0f64, 0f64), |(runs, space), (_, keyspace)| {
+            (runs.max(keyspace.debt.fullness), space.max(keyspace.debt.space_fullness))
         });
         self.host.debt_changed(worst.0, worst.1);
     }

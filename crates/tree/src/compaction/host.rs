@@ -4,7 +4,7 @@ use std::fmt;
 
 use base::Executor;
 
-/// The engine, as compaction sees it.
+/// The engine, as seen by compaction.
 pub trait CompactionHost: Send + Sync + fmt::Debug {
     /// Where background work runs, and its clock.
     fn executor(&self) -> &dyn Executor;

@@ -1,56 +1,60 @@
-//! What the compactor keeps about one keyspace between looks at it.
+//! The compaction state of one keyspace between two rounds of planning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use base::{Error, Seqno};
+use base::{Counter, Error, Seqno};
 use compact::plan::{Debt, Demand, DemandMeter, Turnover, UsageCounters};
 
-use crate::{Uses, Version};
+use crate::Version;
 
-/// A failed merge is tried again after this, then twice as long, up to `PAUSE_MAX`.
+/// A failed merge is tried again after this pause; the pause doubles up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// Planning in vain takes at most one part in so many of a thread's time, for each keyspace.
-const LOOK_PART: u32 = 40;
+/// Planning that finds nothing to do takes at most 1/40 of a thread's time per keyspace.
+const PLANNING_SHARE: u32 = 40;
 
-/// The same for finding out how far it is behind. A part of flushes' time: they come every few tenths of a
-/// second, and trees of thousands of tables take some 25 ms.
-const WEIGHING_PART: u32 = 20;
+/// Measuring the debt takes at most 1/20 of a thread's time per keyspace. The time is that of flushes, which
+/// come every few tenths of a second; a tree of thousands of tables takes about 25 ms.
+const DEBT_SHARE: u32 = 20;
 
-/// Time passes, snapshots go and space comes back without a new version.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Planning is repeated after this time even if its inputs are the same: entries expire and space becomes
+/// free without a new version.
+const REPLAN_AFTER: Duration = Duration::from_secs(2);
 
+/// The compaction state of one keyspace. Protected by the lock of the compactor's state.
 #[derive(Debug, Default)]
 pub(super) struct KeyspaceCompactionState {
-    /// How much of what newer runs hold supersedes older versions.
+    /// Measured share of the newer runs' bytes that supersede older versions.
     pub(super) turnover: Turnover,
-    /// How much the keyspace is read and written.
+    /// Rate of seeks and of writes.
     meter: DemandMeter,
     /// Bytes that flushes wrote since the store was opened.
     written: u64,
-    /// What was left to do when the tree was looked at or weighed last.
+    /// The debt as it was measured last.
     pub(super) debt: Debt,
-    /// Weighing it before would cost more than it is worth.
-    next_weighing: Duration,
-    /// Why the last merge failed, until one succeeds.
+    /// Until then the debt is not measured again.
+    debt_recent_until: Duration,
+    /// The error of the last merge, until one succeeds.
     pub(super) failure: Option<Error>,
-    /// That the last look found no space for what is to be merged.
-    pub(super) short: Option<Error>,
+    /// Set if planning found too little free space for a merge.
+    pub(super) no_space: Option<Error>,
     /// Bytes that running jobs may write.
-    pub(super) working: u64,
+    pub(super) job_bytes: u64,
+    /// Consecutive failures.
     failures: u32,
+    /// After a failure, no merge starts before this time.
     not_before: Duration,
-    /// Looks before this one would cost more than they are worth.
-    next_look: Duration,
-    /// What the last look saw, where it found nothing to do.
-    fruitless: Option<Seen>,
+    /// After planning found nothing, no planning before this time.
+    next_plan: Duration,
+    /// The inputs of the last planning, if it found nothing to do.
+    empty_plan: Option<PlanInputs>,
 }
 
-/// What decides what there is to do, but for time.
+/// The inputs that decide what planning finds, except for time.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct PlanInputs {
     version: Weak<Version>,
     busy: usize,
     quiet: bool,
@@ -60,7 +64,7 @@ pub(super) struct Seen {
     at: Duration,
 }
 
-impl Seen {
+impl PlanInputs {
     pub(super) fn new(
         version: &Arc<Version>,
         busy: usize,
@@ -76,86 +80,89 @@ impl Seen {
         self.version.ptr_eq(&other.version)
             && (self.busy, self.quiet) == (other.busy, other.quiet)
             && (&self.snapshots, self.request) == (&other.snapshots, other.request)
-            && other.at.saturating_sub(self.at) < LOOK_AGAIN_AFTER
+            && other.at.saturating_sub(self.at) < REPLAN_AFTER
     }
 }
 
 impl KeyspaceCompactionState {
-    /// A flush wrote `bytes` to a tree of `tree_bytes`.
+    /// Records that a flush wrote `bytes` to a tree of `tree_bytes`.
     pub(super) fn flushed(&mut self, bytes: u64, tree_bytes: u64) {
         self.written += bytes;
         self.turnover.flushed(bytes, tree_bytes);
     }
 
-    /// How much the keyspace is used, as `uses` counted it until `now`.
-    pub(super) fn demand(&mut self, uses: &Uses, now: Duration) -> Demand {
+    /// The rates of seeks and writes at `now`.
+    pub(super) fn demand(&mut self, seeks: &Counter, now: Duration) -> Demand {
         self.meter.observe(UsageCounters {
             at: now.as_secs_f64(),
-            seeks: uses.seeks.get(),
+            seeks: seeks.get(),
             written: self.written,
         })
     }
 
-    /// What is left to do, as was found out from `start` on in `took`.
-    pub(super) fn see_debt(&mut self, debt: Debt, start: Duration, took: Duration) {
+    /// Records the debt that was measured from `start` on and took `took`.
+    pub(super) fn set_debt(&mut self, debt: Debt, start: Duration, took: Duration) {
         self.debt = debt;
-        self.next_weighing = start + took.saturating_mul(WEIGHING_PART);
+        self.debt_recent_until = start + took.saturating_mul(DEBT_SHARE);
     }
 
-    /// Whether the debt is known well enough.
-    pub(super) fn is_weighed_enough(&self, now: Duration) -> bool {
-        now < self.next_weighing
+    /// Whether the debt was measured recently enough.
+    pub(super) fn is_debt_recent(&self, now: Duration) -> bool {
+        now < self.debt_recent_until
     }
 
-    /// Whether the keyspace is left alone after a failure.
+    /// Whether merges pause after a failure.
     pub(super) fn is_paused(&self, now: Duration) -> bool {
         self.failure.is_some() && now < self.not_before
     }
 
-    /// A look that began at `start` took `took` and found nothing that could be done.
-    pub(super) fn looked_in_vain(&mut self, start: Duration, took: Duration) {
-        self.next_look = start + took.saturating_mul(LOOK_PART);
+    /// Records that planning from `start` on took `took` and started nothing.
+    pub(super) fn planned_in_vain(&mut self, start: Duration, took: Duration) {
+        self.next_plan = start + took.saturating_mul(PLANNING_SHARE);
     }
 
-    pub(super) fn next_look(&self) -> Duration {
-        self.next_look
+    pub(super) fn next_plan(&self) -> Duration {
+        self.next_plan
     }
 
-    /// Whether the keyspace has had its part of the time for planning in vain.
-    pub(super) fn is_looked_at_enough(&self, now: Duration) -> bool {
-        now < self.next_look
+    /// Whether planning has used up its share of time.
+    pub(super) fn is_planning_deferred(&self, now: Duration) -> bool {
+        now < self.next_plan
     }
 
-    /// A merge that might have written `bytes` ended, however it did.
+    /// Records the end of a merge that might have written `bytes`, whatever its result. The state may be new,
+    /// without the job, if the keyspace was dropped.
     pub(super) fn job_ended(&mut self, bytes: u64) {
-        self.working = self.working.saturating_sub(bytes);
-        self.look_again();
+        self.job_bytes = self.job_bytes.saturating_sub(bytes);
+        self.allow_planning();
     }
 
-    /// What a look was in vain for, memory or keys of a merge, may be there now.
-    pub(super) const fn look_again(&mut self) {
-        self.next_look = Duration::ZERO;
+    /// Allows planning at once: the memory or keys that were missing may be free now.
+    pub(super) const fn allow_planning(&mut self) {
+        self.next_plan = Duration::ZERO;
     }
 
-    /// Whether a look at the same found nothing just before.
-    pub(super) fn was_fruitless(&self, seen: &Seen) -> bool {
-        self.fruitless.as_ref().is_some_and(|last| last.is_same(seen))
+    /// Whether planning with these inputs found nothing a moment ago.
+    pub(super) fn found_nothing_for(&self, inputs: &PlanInputs) -> bool {
+        self.empty_plan.as_ref().is_some_and(|last| last.is_same(inputs))
     }
 
-    pub(super) fn set_fruitless(&mut self, seen: Seen) {
-        self.fruitless = Some(seen);
+    /// Records that planning with `inputs` found nothing.
+    pub(super) fn set_empty_plan(&mut self, inputs: PlanInputs) {
+        self.empty_plan = Some(inputs);
     }
 
-    /// What failed is tried again at once.
-    pub(super) fn try_again(&mut self) {
+    /// Ends the pause after a failure.
+    pub(super) fn retry_now(&mut self) {
         self.not_before = Duration::ZERO;
     }
 
+    /// Forgets earlier failures.
     pub(super) fn succeeded(&mut self) {
         (self.failure, self.failures) = (None, 0);
     }
 
-    /// A merge failed. Where the damage it met is kept out of later ones, they need not wait.
+    /// Records a failed merge. If later merges leave the damaged table out, they need no pause.
     pub(super) fn failed(&mut self, error: Error, is_kept_out: bool, now: Duration) {
         self.failure = Some(error);
         if !is_kept_out {
@@ -170,15 +177,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_in_vain_holds_until_a_merge_ends() {
-        let mut book =
-            KeyspaceCompactionState { working: 10, ..KeyspaceCompactionState::default() };
+    fn fruitless_planning_is_deferred_until_a_merge_ends() {
+        let mut keyspace =
+            KeyspaceCompactionState { job_bytes: 10, ..KeyspaceCompactionState::default() };
         let (start, took) = (Duration::from_secs(1), Duration::from_millis(10));
-        book.looked_in_vain(start, took);
-        assert!(book.is_looked_at_enough(start + took * (LOOK_PART - 1)));
-        assert!(!book.is_looked_at_enough(start + took * LOOK_PART));
-        book.job_ended(4);
-        assert!(!book.is_looked_at_enough(start + took));
-        assert_eq!(book.working, 6);
+        keyspace.planned_in_vain(start, took);
+        assert!(keyspace.is_planning_deferred(start + took * (PLANNING_SHARE - 1)));
+        assert!(!keyspace.is_planning_deferred(start + took * PLANNING_SHARE));
+        keyspace.job_ended(4);
+        assert!(!keyspace.is_planning_deferred(start + took));
+        assert_eq!(keyspace.job_bytes, 6);
     }
 }

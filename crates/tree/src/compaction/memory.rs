@@ -22,8 +22,8 @@ impl CompactionPool {
         Arc::new(Self { account, limit: AtomicU64::new(limit), granted: AtomicU64::new(0) })
     }
 
-    /// The account that jobs charge. Its cap is the jobs' whatever others do: a merge of twelve runs fits the
-    /// least memory.
+    /// The account that jobs charge. Its cap is reserved for them: a merge of twelve runs fits the smallest
+    /// memory limit.
     #[must_use]
     pub fn account(&self) -> Account {
         self.account.clone()

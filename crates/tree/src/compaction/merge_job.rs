@@ -1,43 +1,41 @@
-//! A merge of one rectangle: made of a plan, run in steps, verified, installed.
+//! A merge of one rectangle: created from a plan, run in steps, verified, installed.
 //!
-//! Why a merge is safe whatever happens beside it:
+//! Why a merge is correct whatever runs beside it:
 //!
-//! - The rectangle is reserved: no other job works in it, and no new table is put below what it may
-//!   write ([`crate::VersionEditGuard`]), so that its inputs are there until it is installed and its
-//!   outputs keep the order of age (I4). Tables come and go above and beside it.
-//! - The horizon was taken after the version whose tables it merges, so every version in them was
-//!   visible by then. A snapshot made later reads at a number that is not below the horizon's
-//!   newest, sees whatever the newest reader of the horizon sees, and misses nothing that was left
-//!   out. Iterators read the version they began with.
-//! - What older tables outside the rectangle may hold is said by `below`. Nothing older than the
-//!   job's inputs can appear there later: what is flushed or ingested meanwhile is newer, and goes
-//!   above the rectangle where it may share a key with it. So a delete that was dropped hid nothing
-//!   (I5).
+//! - The rectangle is reserved: no other job works in it, and no new table is placed below what it may write
+//!   ([`crate::VersionEditGuard`]). So its inputs stay until it is installed, and its outputs keep the order
+//!   of age (I4). Tables may come and go above and beside it.
+//! - The horizon is taken after the version whose tables are merged, so every version of a key in them was
+//!   visible by then. A snapshot that is taken later reads at or above the newest seqno of the horizon; it
+//!   sees what a reader at that seqno sees, and misses nothing that the merge left out. Iterators keep
+//!   reading the version of the tree that they began with.
+//! - `older` lists the keys that older tables outside the rectangle may contain. No key is added to it later:
+//!   tables that are flushed or ingested meanwhile are newer, and go above the rectangle if they may share a
+//!   key with it. So a tombstone that was dropped hid nothing (I5).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, Error, Result, RunId, TableId};
+use base::{Codec, Error, KeyRange, Problem, Result, RunId, TableId, invariant};
 use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, Outcome, Run, Verification};
+use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
-use super::counters::Merged;
+use super::counters::{Merged, TurnoverBytes};
 use super::memory::CompactionMemory;
 use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
-use base::KeyRange;
-use base::Problem;
-use manifest::{Edit, TableEntry, ValuesEntry};
 
-/// Ids beyond those that outputs of the planned length need.
+/// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
 
-/// What the writer of a table and what else a job has beside its inputs take, about: with zstd, more.
+/// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
+/// with Zstandard.
 pub(super) const fn writer_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Zstd => 4 << 20,
@@ -45,7 +43,7 @@ pub(super) const fn writer_bytes(codec: Codec) -> usize {
     }
 }
 
-/// What the writer of a value file takes, about. It does without zstd where memory is short.
+/// Estimate of the memory of a value file's writer, bytes. It works without Zstandard if memory is short.
 const fn values_writer_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Zstd => 9 << 18,
@@ -53,55 +51,59 @@ const fn values_writer_bytes(codec: Codec) -> usize {
     }
 }
 
-/// A merge in progress. Holds its rectangle until it is dropped; unfinished outputs go with it.
+/// A merge in progress. Its rectangle is reserved until it is dropped; dropping it removes unfinished
+/// outputs.
 #[derive(Debug)]
 pub struct MergeJob {
     tree: Arc<Tree>,
     rectangle: Rectangle,
     level: u8,
     reason: Reason,
-    /// The pieces merged, and their runs.
+    /// The input pieces and their runs.
     inputs: Vec<(RunId, Arc<Piece>)>,
-    /// What inputs above the oldest run hold, and in it, bytes; where nothing older lies below.
+    /// Bytes of the inputs above the oldest run, and of those in it, if no older data is below; see
+    /// [`Merged::turnover`].
     turnover: Option<(u64, u64)>,
-    /// When its first step was due.
+    /// When the first step was due.
     began: Duration,
     job: Job,
     compact: compact::Env,
-    /// Where there is a tier to carry something over to.
-    carry: Option<WarmOutputs>,
+    /// Which output pages to admit to SCM; `None` without an SCM tier.
+    warm_outputs: Option<WarmOutputs>,
     stage: Stage,
-    /// Given back when the stage, which charges it, is gone.
+    /// Declared last: it is returned after the stage, which charges it, is dropped.
     memory: CompactionMemory,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// What is to be carried over is still to be surveyed: not by who made the job, under the lock of the
-    /// tree's shape.
+    /// The hot ranges are not surveyed yet: that is left to the first step, since the job is created under
+    /// the version edit guard.
     Planned(Box<Run>),
     Running(Box<Run>),
-    /// The outcome, the half of it that verification does not keep.
+    /// The outputs are being verified. The second field is the half of the outcome that verification does not
+    /// keep.
     Verifying(Box<Verification>, Outcome),
-    /// The outputs are the version's, or no longer known to be nobody's.
+    /// The outputs are installed, or may be named by a manifest that failed.
     Over,
 }
 
 impl MergeJob {
-    /// A job for `merge`, its rectangle reserved; none where another job works in a part of it.
+    /// A job for `merge`, its rectangle reserved; `None` if another job works in a part of it.
     ///
     /// # Errors
-    /// `Retry` where memory is short; the manifest's, where it gives no ids.
+    /// `Retry` if memory is short, `Corrupt` if an input is damaged, or the manifest's error if it reserves
+    /// no ids.
     pub(super) fn new(
         env: &TreeContext,
         compact: &compact::Env,
         tree: &Arc<Tree>,
-        shape: &mut VersionEditGuard<'_>,
+        guard: &mut VersionEditGuard<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
         memory: CompactionMemory,
     ) -> Result<Option<Self>> {
-        let version = shape.version();
+        let version = guard.version();
         let rectangle = Rectangle {
             oldest: merge.into,
             newest: merge.newest(),
@@ -109,11 +111,11 @@ impl MergeJob {
             bytes: merge.bytes,
         };
         let Some((runs, inputs)) = inputs_of(&version, &rectangle)? else { return Ok(None) };
-        if !shape.reserve(&rectangle) {
+        if !guard.reserve(&rectangle) {
             return Ok(None);
         }
         let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
-        let (job, run) = made.inspect_err(|_| shape.release(&rectangle))?;
+        let (job, run) = made.inspect_err(|_| guard.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
             *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
@@ -129,13 +131,14 @@ impl MergeJob {
             began: Duration::ZERO,
             job,
             compact: compact.clone(),
-            carry: None,
+            warm_outputs: None,
             stage: Stage::Planned(Box::new(run)),
             memory,
         }))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a job is made of, once")]
+    /// Creates the job's description and its run.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a job; called once")]
     fn start(
         env: &TreeContext,
         compact: &compact::Env,
@@ -146,7 +149,7 @@ impl MergeJob {
         inputs: Vec<InputRun>,
         (id, now_ms): (u64, u64),
     ) -> Result<(Job, Run)> {
-        // After the version: see the module.
+        // After the version: see the module's header.
         let horizon = env.snapshots.horizon(&env.ring);
         let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
         let settings = env.options.load();
@@ -175,8 +178,8 @@ impl MergeJob {
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
                 ids: ids.start..values,
             },
-            // Without it, operands stay as they are.
-            operator: tree.view().semantics.operator().ok().map(|it| it.name().to_owned()),
+            // Without the operator, merge operands are copied unchanged.
+            operator: tree.view().read_context.operator().ok().map(|it| it.name().to_owned()),
             hot: Vec::new(),
             values: ValueRules {
                 bytes_min: VALUE_APART_BYTES as u64,
@@ -188,7 +191,7 @@ impl MergeJob {
         Ok((job, run))
     }
 
-    /// Its first step is due at `now`; tells of it.
+    /// Records that the first step is due at `now`. Returns the event for it.
     pub(super) fn begin(&mut self, now: Duration) -> Event {
         self.began = now;
         let (keyspace, bytes) = (self.tree.name().to_owned(), self.rectangle.bytes);
@@ -196,7 +199,7 @@ impl MergeJob {
         Event::CompactionBegan { keyspace, reason, inputs, bytes }
     }
 
-    /// It ended at `now`; tells how.
+    /// The event for the job's end at `now`.
     pub(super) fn ended(&self, now: Duration, ended: Result<&Merged, &Error>) -> Event {
         let (merged, error) = (ended.ok(), ended.err().cloned());
         Event::CompactionEnded {
@@ -215,19 +218,20 @@ impl MergeJob {
         self.inputs.iter().map(|(_, piece)| piece.entry().id).collect()
     }
 
-    /// About the bytes that it may write.
+    /// Estimate of the bytes that the job may write.
     pub(super) const fn bytes(&self) -> u64 {
         self.rectangle.bytes
     }
 
+    /// The tree whose tables are merged.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
-    /// Does one bounded step; what the merge did with the last.
+    /// Does one bounded step. Returns the result with the last one.
     ///
     /// # Errors
-    /// As [`Run::step`]: nothing happened, and the job is to be dropped.
+    /// As [`Run::step`]: nothing was changed, and the job is to be dropped.
     pub fn step(&mut self, env: &TreeContext) -> Result<Option<Merged>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Planned(mut run) => {
@@ -251,9 +255,10 @@ impl MergeJob {
                 Ok(None)
             }
             Stage::Verifying(mut verification, outcome) => {
-                let carry = &mut self.carry;
-                let mut offer =
-                    |page: HotPage<'_>| carry.iter_mut().for_each(|carry| carry.offer(page));
+                let warm_outputs = &mut self.warm_outputs;
+                let mut offer = |page: HotPage<'_>| {
+                    warm_outputs.iter_mut().for_each(|warm_outputs| warm_outputs.offer(page))
+                };
                 match verification.step(&mut offer).inspect_err(|_| self.discard(env))? {
                     Some(tables) => return self.install(env, &outcome, tables).map(Some),
                     None => self.stage = Stage::Verifying(verification, outcome),
@@ -264,18 +269,18 @@ impl MergeJob {
         }
     }
 
-    /// Finds what is to be carried over. Where memory for it is short, nothing is.
+    /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
     fn survey(&mut self, env: &TreeContext, run: &mut Run) {
         let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
-        if let Some((carry, hot)) = surveyed
+        if let Some((warm_outputs, hot)) = surveyed
             && run.set_hot(hot.clone()).is_ok()
         {
             self.job.hot = hot;
-            self.carry = Some(carry);
+            self.warm_outputs = Some(warm_outputs);
         }
     }
 
-    /// Keeps the input in which damage was met out of later jobs.
+    /// Puts the input in which damage was found into quarantine.
     fn blame(&self, env: &TreeContext, table: Option<TableId>, error: &Error) {
         let mut inputs = self.inputs.iter().map(|(_, piece)| piece);
         if let Some(blamed) = inputs.find(|piece| Some(piece.entry().id) == table) {
@@ -285,7 +290,7 @@ impl MergeJob {
         }
     }
 
-    /// Puts the outputs in the place of the inputs.
+    /// Replaces the inputs by the outputs, in the manifest and in the tree.
     fn install(
         &self,
         env: &TreeContext,
@@ -298,39 +303,42 @@ impl MergeJob {
         let values = outcome.values.map(ValuesEntry::from);
         edits.extend(values.map(|values| Edit::ValuesAdded { keyspace: id, values }));
         let mut outputs = Vec::with_capacity(tables.len());
+        invariant!(outcome.tables.len() == tables.len(), "verification opens every output");
         for (summary, table) in outcome.tables.iter().zip(tables) {
             let entry = Arc::new(TableEntry::of(summary, *oldest, self.level));
+            invariant!(range.covers(&entry.range), "a merge writes within its rectangle (I4)");
             edits.push(Edit::TableAdded { keyspace: id, table: Arc::clone(&entry) });
             outputs.push((*oldest, Piece::whole(env.table_file(Ok(table), entry))));
         }
-        // After the outputs: value files that both point into are not without a table in between.
+        // After the outputs, so that a value file that both point into always belongs to a table.
         for (_, piece) in &self.inputs {
             let range = piece.range().intersection(range);
             edits.push(Edit::TableCut { keyspace: id, table: piece.entry().id, range });
         }
-        let is_timed =
+        let has_expiries =
             |piece: &Piece| piece.table().is_ok_and(|table| table.properties().expiring > 0);
-        if self.inputs.iter().any(|(_, piece)| is_timed(piece)) {
-            edits.extend(env.timekeeper.tell(self.job.now_ms));
+        if self.inputs.iter().any(|(_, piece)| has_expiries(piece)) {
+            edits.extend(env.timekeeper.advance_to(self.job.now_ms));
         }
-        let shape = self.tree.version_edit();
+        let guard = self.tree.version_edit();
         env.append(edits).inspect_err(|_| {
-            // A manifest that failed may name them all the same (I3).
+            // A failed manifest may name the outputs all the same (I3).
             if env.manifest.poisoned().is_none() {
                 self.discard(env);
             }
         })?;
-        // What could not be copied stays, and would not be the next time either.
+        // Values that could not be copied stay in their file; a further collection would not copy them
+        // either.
         for (_, output) in &outputs {
             let collected = |file: &&Arc<ValueFile>| self.job.values.collect.contains(&file.id());
-            output.file().values().iter().filter(collected).for_each(|file| file.mark_staying());
+            output.file().values().iter().filter(collected).for_each(|file| file.exclude());
         }
-        let pointed = outputs.iter().map(|(_, output)| output.file().facts().value_bytes());
+        let pointed = outputs.iter().map(|(_, output)| output.file().summary().value_bytes());
         let held = outcome.bytes_written() + pointed.sum::<u64>();
         let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
-        shape.install_changed(&change);
-        self.carry.iter().for_each(WarmOutputs::installed);
+        guard.install_changed(&change);
+        self.warm_outputs.iter().for_each(WarmOutputs::installed);
         Ok(Merged {
             reason: self.reason,
             outputs: outcome.tables.iter().map(|table| table.table).collect(),
@@ -339,48 +347,52 @@ impl MergeJob {
             values_bytes: outcome.values.map_or(0, |values| values.file_bytes),
             counts: outcome.counts,
             pages_passed: outcome.pages_passed,
-            turnover: self.turnover.map(|(newer, oldest)| (newer, oldest, held)),
+            turnover: self.turnover.map(|(newer, oldest)| TurnoverBytes {
+                newer,
+                oldest,
+                outputs: held,
+            }),
         })
     }
 
-    /// Removes outputs that nobody names.
+    /// Removes outputs that no manifest names.
     fn discard(&self, env: &TreeContext) {
-        self.carry.iter().for_each(WarmOutputs::discarded);
-        // What stays behind goes at the next open.
+        self.warm_outputs.iter().for_each(WarmOutputs::discarded);
+        // Files that cannot be removed are removed by the next open.
         let _ = self.job.discard_outputs(&*env.medium);
     }
 
-    /// Gives the job up.
+    /// Ends the job without a result.
     pub(super) fn cancel(self, env: &TreeContext) {
         if matches!(self.stage, Stage::Verifying(..)) {
             self.discard(env);
         }
     }
 
-    /// The memory that every job may take, bytes.
+    /// The memory of the smallest job, bytes.
     pub(super) const MEMORY_MIN: u64 =
         (writer_bytes(Codec::None) + 2 * compact::Env::RUN_BYTES_MIN) as u64;
 
-    /// About the memory that a job of `merge` may take, bytes.
+    /// Estimate of the memory of a job for `merge`, bytes.
     pub(super) fn memory_for(merge: &Merge, env: &compact::Env, codec: Codec) -> u64 {
         let values = if merge.collect.is_empty() { 0 } else { values_writer_bytes(codec) };
         let inputs = merge.inputs.len() * compact::Env::RUN_BYTES_MIN + env.read_bytes;
         (inputs + writer_bytes(codec) + values) as u64
     }
 
-    /// Whether it was promised more memory than there is now for all merges: it may begin again with
-    /// less.
+    /// Whether the memory of all merges was reduced since the job got its grant: it may succeed with less if
+    /// it begins again.
     pub(super) fn is_curtailed(&self) -> bool {
         self.memory.is_curtailed()
     }
 
-    /// Whether damage was met in an input, which is out of all later jobs now.
+    /// Whether an input is damaged. Later jobs leave it out.
     pub(super) fn has_damaged_input(&self) -> bool {
         self.inputs.iter().any(|(_, piece)| piece.file().is_damaged())
     }
 
-    /// What it merges, for messages.
-    pub(super) fn place(&self) -> String {
+    /// The runs and keys of the merge, for error messages.
+    pub(super) fn describe(&self) -> String {
         let Rectangle { oldest, newest, range, .. } = &self.rectangle;
         format!("merge of runs {oldest} to {newest} of `{}`, keys {range}", self.tree.name())
     }
@@ -392,12 +404,13 @@ impl Drop for MergeJob {
     }
 }
 
+/// The inputs for the job, and the pieces that they come from.
 type Inputs = (Vec<InputRun>, Vec<(RunId, Arc<Piece>)>);
 
-/// All that `version` holds within `rectangle`, newest run first; none where that is nothing.
+/// Everything of `version` within `rectangle`, newest run first; `None` if that is nothing.
 ///
 /// # Errors
-/// `Corrupt` where a part of it is damaged.
+/// `Corrupt` if a piece is damaged.
 fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>> {
     let mut runs = Vec::new();
     let mut pieces = Vec::new();
@@ -425,7 +438,7 @@ fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>>
     Ok((!runs.is_empty()).then_some((runs, pieces)))
 }
 
-/// The keys within `rectangle` that older tables may hold.
+/// The keys within `rectangle` that older tables may contain.
 fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
     let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
     let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));

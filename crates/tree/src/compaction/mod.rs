@@ -1,40 +1,42 @@
-//! Compaction in the engine: what the planner chose is run, verified and installed.
+//! Compaction of a store's trees: runs the jobs that the planner picks, verifies their outputs and installs
+//! them.
 //!
-//! Two tasks ([`CompactTask`]) ask the [`Compactor`] for work. It makes a summary of a keyspace's
-//! tables, asks [`compact::plan`], reserves the rectangle the plan is about, and hands out a
-//! [`MergeJob`]; moves and drops of whole tables it does itself, with a manifest record each. A job
-//! runs in bounded steps ([`compact::Run`]); its outputs are verified; one manifest record cuts the
-//! inputs and adds the outputs; then readers see the new version, and files that no version holds
-//! go with their cached pages.
+//! Two background tasks ([`CompactTask`]) ask the [`Compactor`] for jobs. It makes a summary of a keyspace's
+//! tables, calls [`compact::plan`], reserves the planned rectangle and returns a [`MergeJob`]; trivial moves
+//! and drops it does itself, with one manifest record each. A job runs in bounded steps ([`compact::Run`]).
+//! Its outputs are verified. One manifest record then cuts the inputs and adds the outputs, and the new
+//! version is installed. Files that no version contains are removed with their cached pages.
 //!
-//! A job that is lost at any point leaves files that no manifest names (I9): its own drop removes
-//! them, or the next open. Work is installed slice by slice, so what is interrupted goes on from
-//! there. A failing job never fails a write: it is tried again later, less and less often.
+//! A job that is lost at any point leaves files that no manifest names (I9): the job removes them when it is
+//! dropped, or else the next open does. Work is installed slice by slice, so an interrupted merge continues
+//! from the last slice. A failing job never fails a write: it is tried again with growing pauses.
 
-mod changes;
 mod compactor;
 mod compactor_state;
 mod counters;
 mod debt;
-mod fit;
 mod host;
 mod keyspace_state;
 mod memory;
+mod merge_end;
 mod merge_job;
-mod rate;
+mod next_job;
+mod rate_limiter;
 mod request;
 mod summary;
 mod task;
-mod waiting;
+mod trivial_changes;
+mod waiters;
 mod warm_outputs;
 
-pub use compactor::Compactor;
 use counters::Counters;
+
+pub use compactor::Compactor;
 pub use counters::{CompactionStatistics, DroppedEntries};
 pub use host::CompactionHost;
 pub use memory::{CompactionMemory, CompactionPool};
 pub use merge_job::MergeJob;
 pub use request::{Compaction, CompactionProgress};
-pub use summary::{bytes_of, facts, weight_within};
+pub use summary::{bytes_of, file_summary, weight_within};
 pub use task::CompactTask;
 pub use warm_outputs::{SURVEY_BYTES_MAX, WarmOutputs};

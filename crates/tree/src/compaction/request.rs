@@ -1,4 +1,4 @@
-//! Merges that a user asked for.
+//! Merges that a user requested.
 
 use std::any::Any;
 use std::fmt;
@@ -14,11 +14,12 @@ use super::Compactor;
 pub(super) struct Request {
     pub(super) keyspace: KeyspaceId,
     pub(super) range: ManualRange,
-    /// About the bytes to be merged: when it was first looked at, and now.
+    /// Estimate of the bytes to be merged in all, and of those left.
     pub(super) total: u64,
     pub(super) left: u64,
-    /// Damage met on the way: told at the end, when all the rest is done.
+    /// Damage that was found on the way; reported after the rest is merged.
     pub(super) damage: Option<Error>,
+    /// The result, once the request has ended.
     pub(super) ended: Option<Result<()>>,
 }
 
@@ -27,18 +28,20 @@ impl Request {
         Self { keyspace, range, total: 0, left: 0, damage: None, ended: None }
     }
 
-    pub(super) fn set_left(&mut self, left: u64) {
+    /// Sets the bytes that are left.
+    pub(super) fn set_remaining(&mut self, left: u64) {
         self.total = self.total.max(left);
         self.left = left;
     }
 
+    /// Ends the request: with success, or with the damage that was found.
     pub(super) fn end(&mut self) {
         self.left = 0;
         self.ended = Some(self.damage.take().map_or(Ok(()), Err));
     }
 }
 
-/// A compaction under way. Dropped, it is called off: what was merged so far stays merged.
+/// A manual compaction in progress. Dropping it withdraws it; what was merged so far stays merged.
 pub struct Compaction {
     compactor: Arc<Compactor>,
     requests: Vec<u64>,
@@ -46,18 +49,18 @@ pub struct Compaction {
     _store: Arc<dyn Any + Send + Sync>,
 }
 
-/// How far a compaction is.
+/// The progress of a manual compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactionProgress {
-    /// About the bytes of tables to be merged in all.
+    /// Estimate of the bytes of tables to be merged in all.
     pub bytes_total: u64,
-    /// About the bytes that are left.
+    /// Estimate of the bytes that are left.
     pub bytes_left: u64,
 }
 
 impl Compaction {
-    /// A handle of `requests`, which keeps `store` open.
+    /// A handle for `requests` that keeps `store` open.
     #[must_use]
     pub fn new(
         compactor: Arc<Compactor>,
@@ -67,23 +70,23 @@ impl Compaction {
         Self { compactor, requests, _store: store }
     }
 
-    /// How far it is.
+    /// The progress.
     #[must_use]
     pub fn progress(&self) -> CompactionProgress {
         self.compactor.progress(&self.requests)
     }
 
-    /// True where [`Compaction::wait`] would not wait.
+    /// Whether [`Compaction::wait`] would return at once.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.compactor.is_finished(&self.requests)
     }
 
-    /// Waits until all of it is done.
+    /// Waits until the compaction has ended.
     ///
     /// # Errors
-    /// What kept a merge from being done: `NoSpace`, `Retry` where memory is short, `Corrupt` where
-    /// a table is damaged (the rest was merged), `Closed` where the keyspace was dropped.
+    /// Why a merge was not done: `NoSpace`, `Retry` if memory is short, `Corrupt` if a table is damaged (the
+    /// rest was merged), `Closed` if the keyspace was dropped.
     pub fn wait(self) -> Result<()> {
         self.compactor.wait(&self.requests)
     }

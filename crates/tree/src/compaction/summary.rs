@@ -1,14 +1,14 @@
-//! What the planner is told of a tree: plain data made from a version.
+//! The planner's input: plain data about the tables of a version.
 
 use std::sync::Arc;
 
+use base::KeyRange;
 use bytes::Bytes;
 use compact::{Horizon, plan};
+use manifest::TableEntry;
 use table::Table;
 
 use crate::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
-use base::KeyRange;
-use manifest::TableEntry;
 
 /// The runs of `version`, newest first.
 pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
@@ -24,7 +24,7 @@ pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
     let summary = |file: &Arc<ValueFile>| plan::ValueFileSummary {
         id: file.id(),
         bytes: file.value_bytes(),
-        excluded: file.is_staying(),
+        excluded: file.is_excluded(),
     };
     version.value_files().into_iter().map(summary).collect()
 }
@@ -32,7 +32,7 @@ pub(super) fn values(version: &Version) -> Vec<plan::ValueFileSummary> {
 fn piece(piece: &Piece) -> plan::Piece {
     let range = piece.range();
     plan::Piece {
-        file: Arc::clone(piece.file().facts()),
+        file: Arc::clone(piece.file().summary()),
         level: piece.level(),
         first: range.first.clone(),
         end: range.end.clone(),
@@ -40,7 +40,7 @@ fn piece(piece: &Piece) -> plan::Piece {
     }
 }
 
-/// The rectangles that jobs work on.
+/// The reserved rectangles.
 pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
     let area = |rectangle: &Rectangle| plan::Area {
         newest: rectangle.newest,
@@ -52,8 +52,8 @@ pub(super) fn areas(busy: &[Rectangle]) -> Vec<plan::Area> {
     busy.iter().map(area).collect()
 }
 
-/// What does not change about a table file.
-pub fn facts(file: &TableFile) -> plan::FileSummary {
+/// The unchanging properties of a table file.
+pub fn file_summary(file: &TableFile) -> plan::FileSummary {
     let entry = file.entry();
     let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
     let superseded = file.table().map_or_else(|_| Default::default(), |it| superseded(entry, it));
@@ -71,8 +71,7 @@ pub fn facts(file: &TableFile) -> plan::FileSummary {
     }
 }
 
-/// What `table` says of versions that were kept for snapshots, in bytes of its file and of the values it
-/// points at.
+/// Bytes of versions that `table` keeps for snapshots, in its file and in the value files it points into.
 fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
     let properties = table.properties();
     let values: u64 = entry.values.iter().map(|(_, bytes)| *bytes).sum();
@@ -85,24 +84,24 @@ fn superseded(entry: &TableEntry, table: &Table) -> plan::Superseded {
     }
 }
 
-/// About what `piece` holds of `range` for `readers`: its bytes, and those of the long values that it points
-/// at, without versions that were kept for others.
+/// Estimate of the bytes of `range` in `piece`, including separated values, without versions that were kept
+/// for snapshots that `readers` no longer has.
 pub fn weight_within(piece: &Piece, range: &KeyRange, readers: &Horizon) -> u64 {
-    let file = piece.file().facts();
+    let file = piece.file().summary();
     let bytes = bytes_within(piece, &piece.range().intersection(range));
     let part = bytes as f64 / file.bytes.max(1) as f64;
     let beside = file.value_bytes() as f64 - file.superseded.garbage(readers) as f64;
     bytes.saturating_add_signed((beside * part) as i64)
 }
 
-/// About the bytes that `piece` has of its file.
+/// Estimate of the bytes of `piece` in its file.
 pub fn bytes_of(piece: &Piece) -> u64 {
     bytes_within(piece, piece.range())
 }
 
-/// About the bytes of `range` that the file of `piece` has.
+/// Estimate of the bytes of `range` in the file of `piece`.
 fn bytes_within(piece: &Piece, range: &KeyRange) -> u64 {
-    let file = piece.file().facts();
+    let file = piece.file().summary();
     if *range == piece.entry().range {
         return file.bytes;
     }

@@ -1,8 +1,9 @@
-//! A task that merges: asks the compactor for a job, runs it step by step, asks for the next.
+//! The background task that runs compaction jobs: it gets a job from the compactor, runs it step by step, and
+//! gets the next.
 //!
-//! Several may run at once, each with a job of its own. While a flush is under way only the first
-//! goes on, so that the flush never waits for a thread behind merges. Where a rate is set, a task that
-//! is ahead of it waits between two steps ([`super::rate`]).
+//! Several tasks run at once, each with its own job. During a flush only the first continues, so that the
+//! flush never waits for a thread behind merges. If a rate is configured, a task that is ahead of it waits
+//! between two steps ([`super::rate_limiter`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,38 +14,41 @@ use base::{Progress, Task};
 use super::counters::Merged;
 use super::{Compactor, MergeJob};
 
-/// How often a task looks for work where nothing wakes it: for what time brings.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
+/// How often an idle task plans if nothing wakes it: time alone can create work.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a task makes way for a flush.
-const MAKE_WAY: Duration = Duration::from_millis(5);
+/// How long a task leaves its thread to a flush.
+const YIELD_FOR: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// Runs compaction jobs. See the module.
 pub struct CompactTask {
+    /// The store's compactor.
     pub compactor: Arc<Compactor>,
-    /// The first of the tasks never makes way.
+    /// Whether this is the first task, which continues during flushes.
     pub first: bool,
+    /// Set when the store is closed.
     pub stop: Arc<AtomicBool>,
+    /// The current job.
     pub job: Option<MergeJob>,
 }
 
 impl Task for CompactTask {
     fn step(&mut self) -> Progress {
         if self.stop.load(Ordering::Acquire) {
-            // Unfinished outputs go with the run.
+            // Dropping the job removes its unfinished outputs.
             if let Some(job) = self.job.take() {
                 self.compactor.cancelled(job);
             }
             return Progress::Done;
         }
         if !self.first && self.compactor.is_flushing() {
-            return Progress::IdleFor(MAKE_WAY);
+            return Progress::IdleFor(YIELD_FOR);
         }
-        if let Some(wait) = self.compactor.owed_wait() {
+        if let Some(wait) = self.compactor.rate_wait() {
             return Progress::IdleFor(wait);
         }
         match self.job.take() {
-            Some(job) => self.go_on(job),
+            Some(job) => self.step_job(job),
             None => {
                 self.job = self.compactor.next_job();
                 match &mut self.job {
@@ -53,7 +57,7 @@ impl Task for CompactTask {
                         self.compactor.env().events.tell(|| event);
                         Progress::Again
                     }
-                    None => Progress::IdleFor(self.compactor.rest(LOOK_AROUND)),
+                    None => Progress::IdleFor(self.compactor.sleep_time(POLL_EVERY)),
                 }
             }
         }
@@ -66,7 +70,7 @@ impl CompactTask {
         self.compactor.env().events.tell(event);
     }
 
-    fn go_on(&mut self, mut job: MergeJob) -> Progress {
+    fn step_job(&mut self, mut job: MergeJob) -> Progress {
         if job.tree().is_dropped() {
             self.compactor.cancelled(job);
             return Progress::Again;

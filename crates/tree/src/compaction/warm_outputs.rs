@@ -1,78 +1,77 @@
-//! What a merge carries over to the tier below DRAM: before it, which keys of its inputs were asked for,
-//! from the pages of theirs that are cached; while its outputs are verified, their pages with such keys,
-//! as stored; once they are installed, the inputs' pages go.
+//! Warm outputs: keeps the SCM tier warm across a merge. Before the merge it surveys the cached pages of the
+//! inputs to find the hot key ranges. While the outputs are verified, their pages that cover such ranges are
+//! offered to the tier, as stored. After the installation the inputs' pages are removed from the tier.
 //!
-//! The job bears the keys by value, and whoever runs it says which pages hold them (`compact::hot_ranges`,
-//! `table::Writer::set_hot`): it may be another process. Whether a page is taken is the tier's to say
-//! (`cache::ScmTier::carry`). No reader or writer waits for any of this. I6, I8: pages go by the digests of
-//! their files, and were verified: an output that is never installed costs slots, and no wrong answer.
+//! The job contains the hot ranges by value, and the process that runs the merge reports which pages cover
+//! them (`compact::hot_ranges`, `table::Writer::set_hot`): it may be another process. The tier decides which
+//! pages it admits (`cache::ScmTier::admit_warm_output`). No reader or writer waits for any of this. I6, I8:
+//! pages are keyed by the digests of their files and were verified; an output that is never installed costs
+//! slots but gives no wrong answer.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Result, RunId};
+use base::{Result, RunId, invariant};
 use cache::{LiveFile, PageCache, PageKey, PageKind, ScmTier};
 use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
 use media::{Buf, Purpose};
+use read::CACHED_RUN_PAGES_MAX;
 use table::{Bounds, Header, Table, verify_page};
 
 use crate::Piece;
-use read::CACHED_RUN_PAGES_MAX;
 
-/// See the module.
+/// The warm outputs of one merge. See the module.
 #[derive(Debug)]
 pub struct WarmOutputs {
     cache: Arc<PageCache>,
     tier: Arc<ScmTier>,
-    /// Slots that pages of inputs leave, and that no output took yet.
-    places: u32,
-    /// Pages of inputs that are of no more use, where their files stay.
-    gone: Vec<(u64, Range<u32>)>,
-    /// Files of outputs that were offered, and their last pages. Nobody else keeps them until they are
-    /// installed.
+    /// Slots of input pages that the merge will free, less the admitted output pages.
+    slots: u32,
+    /// Pages of inputs that become useless although their files stay.
+    stale_pages: Vec<(u64, Range<u32>)>,
+    /// The digests of outputs whose pages were offered, and the end of their page numbers. The last field
+    /// keeps the cache from treating a file as dead before it is installed.
     offered: Vec<(u64, u32, LiveFile)>,
 }
 
-/// A survey takes no more keys once those of hot pages take this much, which the last of them may pass: the
-/// hottest of them are told.
+/// The survey takes no more hot pages once their keys exceed this many bytes; the last one may exceed it.
 pub const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
 
 impl WarmOutputs {
-    /// The slots that the outputs may take in SCM: as many as the inputs leave.
+    /// The slots that output pages may take in SCM: as many as the inputs free.
     #[must_use]
-    pub const fn places(&self) -> u32 {
-        self.places
+    pub const fn slots(&self) -> u32 {
+        self.slots
     }
 
-    /// What is to be carried over from `inputs`, pieces of runs of which the keys of `range` are merged,
-    /// and these of the keys that were asked for; none where there is no tier. Reads a page at most for a
-    /// partition, where pages of it are warm and their metadata had to leave memory: writers who need all
-    /// of it are who merges come from.
+    /// Surveys `inputs`, of which the keys of `range` are merged, and returns the hot ranges among them;
+    /// `None` without an SCM tier. Reads at most one page per partition: its metadata page, if data pages are
+    /// hot and the metadata page is not cached.
     pub fn survey(
         cache: &Arc<PageCache>,
         inputs: &[(RunId, Arc<Piece>)],
         range: &KeyRange,
     ) -> Option<(Self, Vec<KeyRange>)> {
         let tier = Arc::clone(cache.lower_tier().filter(|tier| tier.failure().is_none())?);
-        let (cache, gone, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
-        let mut it = Self { cache, tier, places: 0, gone, offered };
+        let (cache, stale_pages, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
+        let mut it = Self { cache, tier, slots: 0, stale_pages, offered };
         let heat = it.heat(inputs, range);
         Some((it, hot_ranges(heat)))
     }
 
-    /// What the inputs' pages say, run by run.
+    /// The heat of the inputs' pages, run by run.
     pub fn heat(&mut self, inputs: &[(RunId, Arc<Piece>)], range: &KeyRange) -> Vec<RunHeat> {
         let mut bytes_left = SURVEY_BYTES_MAX;
         let mut runs = Vec::new();
         for pieces in inputs.chunk_by(|(one, _), (other, _)| one == other) {
             let mut heat = RunHeat::default();
             for (_, piece) in pieces {
-                // A table that contradicts itself is the merge's to complain of.
+                // An inconsistent table makes the merge fail, not the survey.
                 if let Ok(table) = piece.table() {
                     let is_whole = range.covers(piece.range());
                     let part = piece.range().intersection(range);
-                    let _ = self.look_at(table, &part, is_whole, &mut heat, &mut bytes_left);
+                    let _ = self.survey_table(table, &part, is_whole, &mut heat, &mut bytes_left);
                 }
             }
             runs.push(heat);
@@ -80,7 +79,8 @@ impl WarmOutputs {
         runs
     }
 
-    fn look_at(
+    /// Adds the hot pages of `table` within `part` to `heat`.
+    fn survey_table(
         &mut self,
         table: &Arc<Table>,
         part: &KeyRange,
@@ -95,15 +95,15 @@ impl WarmOutputs {
             heat.pages += u64::from(partition.data_pages());
             let mut meta = None;
             for page in partition.first_page..partition.meta_page {
-                let warmth = self.warmth(PageKey { file, page });
-                if warmth == 0 || *bytes_left == 0 {
+                let page_heat = self.page_heat(PageKey { file, page });
+                if page_heat == 0 || *bytes_left == 0 {
                     continue;
                 }
-                // A damaged one is the merge's to complain of.
+                // A damaged metadata page makes the merge fail, not the survey.
                 let found = meta.get_or_insert_with(|| self.meta_page(table, partition.meta_page));
                 let Some(meta) = found else { continue };
                 let Some((first, last)) = table.keys_within(number, meta, page)? else { continue };
-                // A key whose versions lie on several pages ends one and begins the next.
+                // A key whose versions span several pages is the last of one and the first of the next.
                 let is_last = last == table.properties().last_key || first == last;
                 let keys = match is_last {
                     true => KeyRange::through(&first, &last),
@@ -111,27 +111,28 @@ impl WarmOutputs {
                 };
                 let keys = keys.intersection(part);
                 *bytes_left = bytes_left.saturating_sub(keys.key_bytes());
-                heat.hot.push((keys, warmth));
+                heat.hot.push((keys, page_heat));
             }
-            self.places += u32::from(self.lies_below(PageKey { file, page: partition.meta_page }));
+            self.slots += u32::from(self.is_in_scm(PageKey { file, page: partition.meta_page }));
         }
-        // Those at both ends may hold keys that stay; a file of which nothing stays goes as a whole.
+        // The first and last partition may have keys that stay. A file of which nothing stays is removed as a
+        // whole.
         let inner = partitions.start + 1..partitions.end.saturating_sub(1);
         if !is_whole && !inner.is_empty() {
             let first = table.partition(inner.start)?.first_page;
-            self.gone.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
+            self.stale_pages.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
         }
         Ok(())
     }
 
-    fn lies_below(&self, key: PageKey) -> bool {
+    fn is_in_scm(&self, key: PageKey) -> bool {
         self.tier.heat(key).is_some()
     }
 
-    /// How often a page was asked for; a slot that it leaves is counted.
-    fn warmth(&mut self, key: PageKey) -> u8 {
+    /// The heat of a page. Counts the SCM slot that it will free.
+    fn page_heat(&mut self, key: PageKey) -> u8 {
         let below = self.tier.heat(key);
-        self.places += u32::from(below.is_some());
+        self.slots += u32::from(below.is_some());
         let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
         below.unwrap_or(0).max(above)
     }
@@ -151,7 +152,7 @@ impl WarmOutputs {
         is_right.then(|| page.to_vec().into())
     }
 
-    /// Offers a page of an output.
+    /// Offers a page of an output to the SCM tier.
     pub fn offer(&mut self, page: HotPage<'_>) {
         let HotPage { file, number, bytes } = page;
         let (Ok(header), Some(content)) = (Header::parse(bytes), bytes.first_chunk::<PAGE_BYTES>())
@@ -169,27 +170,28 @@ impl WarmOutputs {
         if self.offered.last().is_none_or(|(last, ..)| *last != file) {
             self.offered.push((file, 0, self.cache.keep_file(file)));
         }
-        // Whoever writes below may be slower than what is written here: a merge can wait, and who asks for
-        // the page next would not find it.
+        // The tier's background writer may be slower than the merge. The merge can wait, but a refused page
+        // would be missing for the next reader: so this thread helps to write.
         if self.tier.has_backlog() {
             self.tier.step(&self.cache);
         }
-        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.places) {
-            self.places -= 1;
+        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.slots) {
+            invariant!(self.slots > 0, "an admitted warm output takes a freed slot");
+            self.slots = self.slots.saturating_sub(1);
             if let Some((_, end, _)) = self.offered.last_mut() {
                 *end = number + 1;
             }
         }
     }
 
-    /// The outputs are there for readers: inputs' pages are of no more use.
+    /// The outputs are installed: removes the inputs' useless pages from the tier.
     pub fn installed(&self) {
-        for (file, pages) in &self.gone {
+        for (file, pages) in &self.stale_pages {
             self.tier.remove_pages(*file, pages.clone());
         }
     }
 
-    /// The outputs will never be.
+    /// The outputs are discarded: removes their pages from the tier.
     pub fn discarded(&self) {
         for (file, pages, _) in &self.offered {
             self.tier.remove_pages(*file, 0..*pages);

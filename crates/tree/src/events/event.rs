@@ -1,14 +1,13 @@
-//! What happens in a store, as data.
+//! Events of a store, as data.
 
 use std::fmt;
 use std::time::Duration;
 
-use base::{Error, TableId, format_bytes, format_count};
+use base::{Error, Problem, TableId, format_bytes, format_count};
 
 use crate::timekeeper::days;
-use base::Problem;
 
-/// Background work that can fail, and recover.
+/// Background work that can fail and recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Task {
@@ -16,9 +15,9 @@ pub enum Task {
     Flush,
     /// Tables are merged.
     Compaction,
-    /// The log or the manifest: writes are refused until the store is opened again.
+    /// The log or the manifest. Writes are refused until the store is opened again.
     Writing,
-    /// The tier of storage-class memory: reads go on without it, until it is opened again.
+    /// The SCM tier. Reads bypass it until the store is opened again.
     Scm,
 }
 
@@ -33,49 +32,48 @@ impl fmt::Display for Task {
     }
 }
 
-/// What happened in a store. `Display` shows one line. Match fields with `..`: versions to come add some.
+/// An event of a store. `Display` shows one line. Match fields with `..`: later versions may add some.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A memtable of so many bytes begins to be written to a table.
+    /// The flush of a memtable begins.
     FlushBegan {
         /// The keyspace.
         keyspace: String,
-        /// Its memory, bytes.
+        /// The memtable's memory, bytes.
         bytes: u64,
     },
-    /// It ended.
+    /// A flush ended.
     FlushEnded {
         /// The keyspace.
         keyspace: String,
-        /// The length of the table, bytes; 0 where nothing in the memtable was worth one, or it
-        /// failed.
+        /// The length of the table, bytes; 0 if no version was worth keeping, or if the flush failed.
         bytes: u64,
         /// How long it took.
         took: Duration,
-        /// Why it failed; it is tried again.
+        /// Why it failed; it will be tried again.
         error: Option<Error>,
     },
     /// A merge begins.
     CompactionBegan {
         /// The keyspace.
         keyspace: String,
-        /// Why it is merged.
+        /// The planner's reason.
         reason: &'static str,
-        /// The tables that are read, or parts of them.
+        /// The tables that are read, at least in part.
         inputs: Vec<TableId>,
-        /// About the bytes of those.
+        /// Estimate of the bytes of the inputs.
         bytes: u64,
     },
-    /// It ended.
+    /// A merge ended.
     CompactionEnded {
         /// The keyspace.
         keyspace: String,
-        /// Why it was merged.
+        /// The planner's reason.
         reason: &'static str,
-        /// The tables that were read, or parts of them.
+        /// The tables that were read, at least in part.
         inputs: Vec<TableId>,
-        /// The tables that were written; none where it failed.
+        /// The tables that were written; none if the merge failed.
         outputs: Vec<TableId>,
         /// Bytes of inputs that were read.
         bytes_read: u64,
@@ -83,33 +81,33 @@ pub enum Event {
         bytes_written: u64,
         /// How long it took.
         took: Duration,
-        /// Why it failed; it is tried again, without what is damaged.
+        /// Why it failed; it will be tried again, without damaged tables.
         error: Option<Error>,
     },
-    /// Writes are delayed from now on, so that background work keeps up.
+    /// Writes are delayed from now on, so that background work catches up.
     DelayBegan {
-        /// What does not keep up.
+        /// The background work that does not keep up.
         reason: &'static str,
     },
     /// Writes are no longer delayed.
     DelayEnded,
-    /// Nothing has moved for seconds for somebody who waits: a writer, or who asked for a flush, or whoever
-    /// waits for the device.
+    /// A caller waits and nothing has moved for seconds: a writer, a caller that asked for a flush, or a
+    /// caller that waits for the device.
     BlockBegan {
-        /// Who waits for what, for how long, and why, as far as that is known.
+        /// Who waits for what, for how long, and why, as far as it is known.
         what: String,
     },
-    /// Nobody waits any more, or it moves again.
+    /// Nobody waits any more, or the work moves again.
     BlockEnded {
         /// How long nothing moved.
         took: Duration,
     },
-    /// Damage was met; only the keys on it cannot be read.
+    /// Damage was found. Only the keys on it cannot be read.
     DamageFound {
         /// File, pages and keys.
         problem: Problem,
     },
-    /// A damaged table is kept out of merges from now on. It is still read, and never deleted.
+    /// A damaged table is left out of merges from now on. It is still read, and not deleted.
     TableQuarantined {
         /// The keyspace.
         keyspace: String,
@@ -145,44 +143,44 @@ pub enum Event {
     },
     /// Background work fails.
     TaskFailed {
-        /// Which.
+        /// The work.
         task: Task,
-        /// Why, in words.
+        /// Why, as text.
         error: String,
     },
-    /// Background work that failed goes on.
+    /// Background work that failed works again.
     TaskRecovered {
-        /// Which.
+        /// The work.
         task: Task,
     },
-    /// The tier of storage-class memory is slower than flash, and reads go past it; or it serves again.
+    /// The SCM tier has become slower than flash, so that reads bypass it; or it is used again.
     ScmSlow {
-        /// Whether it is slower now.
+        /// Whether it is slower than flash now.
         slow: bool,
-        /// What a page from it took lately, nanoseconds.
+        /// Recent latency of a page in SCM, nanoseconds.
         hit_nanos: u32,
-        /// What one from flash took, nanoseconds.
+        /// Recent latency of a page on flash, nanoseconds.
         flash_nanos: u32,
     },
-    /// What tables keep in memory no longer fits half of the memory number, or fits it again.
+    /// The metadata of the tables exceeds half of the memory limit, or fits it again.
     MemoryPressure {
-        /// Whether it is too much now.
+        /// Whether it exceeds half of the limit now.
         high: bool,
         /// Filters and separators of all tables, bytes.
         metadata: u64,
-        /// The memory number, bytes.
+        /// The memory limit, bytes.
         memory: u64,
     },
-    /// The wall clock leapt more than a year ahead, or is no longer doubted for it: it was set right, or
-    /// the store was open for a day since. While it is doubted values expire by it, and none is dropped.
+    /// The wall clock leapt more than a year ahead, or is no longer doubted: it was corrected, or the store
+    /// has been open for a day since. While it is doubted, values expire by it, but none is dropped.
     ClockDoubted {
         /// Whether it is doubted now.
         doubted: bool,
-        /// How far it leapt; 0 where it is no longer doubted.
+        /// How far it leapt; 0 if it is no longer doubted.
         leapt: Duration,
     },
-    /// The wall clock is behind the latest time told, by more than clocks are set by, or has caught up.
-    /// Expiries are held against the latest time told, which stands still until then.
+    /// The wall clock is behind the latest time seen, by more than clocks are usually set by, or has caught
+    /// up. Expiries are compared with the latest time seen, which stands still until then.
     ClockBehind {
         /// Whether it is behind now.
         behind: bool,
@@ -275,10 +273,10 @@ impl fmt::Display for Event {
                 f.write_str("the wall clock is no longer doubted")
             }
             Self::ClockBehind { behind: true, by } => {
-                write!(f, "the wall clock is {} behind the latest time told", days(*by))
+                write!(f, "the wall clock is {} behind the latest time seen", days(*by))
             }
             Self::ClockBehind { behind: false, .. } => {
-                f.write_str("the wall clock is no longer behind the latest time told")
+                f.write_str("the wall clock is no longer behind the latest time seen")
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Events: what background work did and met, told to whoever listens.
+//! Events: reports of what background work did and found, for the store's listeners.
 //!
-//! Listeners are called by the thread on which it happened, without any lock held, one event at a
-//! time of each thread: there is no queue, so nothing piles up and nothing is dropped. A slow
-//! listener slows the background work that tells it, never a read or a write directly. A panic of
-//! one is caught and counted; it is told the next event all the same.
+//! A listener is called by the thread that caused the event, without any lock held. There is no queue, so
+//! nothing piles up and nothing is lost. A slow listener slows the background work that calls it, never a
+//! read or a write directly. A panic of a listener is caught and counted; the listener is called for the next
+//! event all the same.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,10 +14,10 @@ mod event;
 
 pub use event::{Event, Task};
 
-/// Is told what happens in a store (`terracedb::Builder::listener`).
+/// Receives the events of a store (`terracedb::Builder::listener`).
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// Something happened. Should return soon: background work waits for it. It may read and write
-    /// the store, but must not wait for flushes, merges or the store's closing.
+    /// Called for each event. It should return soon, since background work waits for it. It may read and
+    /// write the store, but must not wait for flushes, merges or the closing of the store.
     fn event(&self, event: &Event);
 }
 
@@ -29,19 +29,20 @@ pub struct Events {
 }
 
 impl Events {
+    /// Events for `listeners`.
     pub fn new(listeners: Vec<Arc<dyn Listener>>) -> Self {
         Self { listeners, panics: AtomicU64::new(0) }
     }
 
-    /// Whether anyone listens.
-    pub fn are_heard(&self) -> bool {
+    /// Whether there are listeners.
+    pub fn has_listeners(&self) -> bool {
         !self.listeners.is_empty()
     }
 
-    /// Tells everyone what `event` makes, which is not made where nobody listens. No lock may be
-    /// held.
+    /// Calls all listeners with the event, which is not built if there are none. The caller must hold no
+    /// lock.
     pub fn tell(&self, event: impl FnOnce() -> Event) {
-        if !self.are_heard() {
+        if !self.has_listeners() {
             return;
         }
         let event = event();

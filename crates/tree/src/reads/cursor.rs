@@ -6,23 +6,30 @@ use std::sync::Arc;
 use base::{Result, Seqno};
 use bytes::Bytes;
 use cache::Stage;
+use read::{Depth, PageReader, ReadAhead};
 use table::Span;
 
 use super::{FastStep, MergingIter, Move};
 use crate::View;
-use read::{Depth, PageReader, ReadAhead};
 
-/// What cursors over one moment of a keyspace are made from.
+/// The input of cursors over a keyspace at one sequence number.
 #[derive(Clone)]
 pub struct CursorSource {
+    /// Gets pages.
     pub reader: Arc<PageReader>,
+    /// The read view.
     pub view: Arc<View>,
+    /// The read sequence number.
     pub at: Seqno,
-    /// The time that expiries are held against, Unix milliseconds.
+    /// The time that expiries are compared with, Unix milliseconds.
     pub now: u64,
 }
 
 impl CursorSource {
+    /// A cursor without a current entry.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory for its blocks.
     pub fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor {
             reader: Arc::clone(&self.reader),
@@ -34,53 +41,53 @@ impl CursorSource {
             )?,
             ahead: ReadAhead::default(),
             next_block: NextBlock::Unknown,
-            at_hand: 0,
+            fast_steps: 0,
         })
     }
 }
 
-/// Steps at hand between two stages of asking for the next block: a miss takes as long.
+/// Fast steps between two stages of the next block's prefetch: a cache miss takes about as long.
 const STAGE_STEPS: u32 = 4;
 
-/// How far the processor was asked for the block after the present one.
+/// Progress of the prefetch of the next block into the processor's cache.
 #[derive(Debug)]
 enum NextBlock {
-    /// Not at all: the present one is new.
+    /// Not started: the current block is new.
     Unknown,
     Asking {
         span: Span,
         next: Stage,
-        /// Steps until then.
+        /// Fast steps until the next stage.
         steps: u32,
     },
-    /// All the way, or it is not known which it is.
+    /// Complete, or the next block is not known.
     Asked,
 }
 
-/// A position in a keyspace as of one moment: also what expires later is seen until the cursor is
+/// A position in a keyspace at one sequence number. Values that expire later stay visible until the cursor is
 /// dropped.
 ///
-/// It stands on an entry or nowhere: before the first move, past either end, and after an error,
-/// from which a seek recovers. It keeps the memtables and tables it reads alive.
+/// The cursor has a current entry or none: before the first move, past either end, and after an error, from
+/// which a seek recovers. It keeps the memtables and tables that it reads alive.
 pub struct Cursor {
     reader: Arc<PageReader>,
     merge: MergingIter,
     ahead: ReadAhead,
     next_block: NextBlock,
-    /// Steps that needed no page and are not counted yet.
-    at_hand: u64,
+    /// Fast steps that are not counted yet.
+    fast_steps: u64,
 }
 
 impl Cursor {
-    /// Moves to the first key; whether there is one.
+    /// Moves to the first key. Returns whether there is one.
     ///
     /// # Errors
-    /// `Corrupt` where a page in the way is damaged.
+    /// `Corrupt` if a page on the way is damaged.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.go(Move::First)
     }
 
-    /// Moves to the last key; whether there is one.
+    /// Moves to the last key. Returns whether there is one.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -88,7 +95,7 @@ impl Cursor {
         self.go(Move::Last)
     }
 
-    /// Moves to the first key at or after `key`; whether there is one.
+    /// Moves to the first key at or after `key`. Returns whether there is one.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -96,7 +103,7 @@ impl Cursor {
         self.go(Move::AtOrAfter(key.as_ref()))
     }
 
-    /// Moves to the last key before `key`; whether there is one.
+    /// Moves to the last key before `key`. Returns whether there is one.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -104,27 +111,27 @@ impl Cursor {
         self.go(Move::Before(key.as_ref()))
     }
 
-    /// Moves to the next key; whether there is one. Stays where it is if that is nowhere.
+    /// Moves to the next key. Returns whether there is one. Does not move without a current entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     #[expect(clippy::should_implement_trait, reason = "a cursor lends its entry and can fail")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        match self.merge.next_at_hand()? {
-            FastStep::Stands => {
-                self.at_hand += 1;
+        match self.merge.fast_next()? {
+            FastStep::Done => {
+                self.fast_steps += 1;
                 if !matches!(self.next_block, NextBlock::Asked) {
                     self.ask_ahead();
                 }
                 Ok(true)
             }
-            FastStep::Moved => self.run(),
-            FastStep::No => self.go(Move::Next),
+            FastStep::Unsettled => self.run(),
+            FastStep::NotApplicable => self.go(Move::Next),
         }
     }
 
-    /// Moves to the key before; whether there is one. Stays where it is if that is nowhere.
+    /// Moves to the previous key. Returns whether there is one. Does not move without a current entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -145,8 +152,8 @@ impl Cursor {
         Ok(valid)
     }
 
-    /// Goes on asking the processor for the block after the present one, now and then a stage: each is a
-    /// miss of its own, and waits for the one before.
+    /// Continues the prefetch of the next block, one stage every few steps: each stage is a cache miss that
+    /// depends on the stage before.
     fn ask_ahead(&mut self) {
         let (span, stage, steps) = match &mut self.next_block {
             NextBlock::Asked => return,
@@ -165,28 +172,28 @@ impl Cursor {
         };
     }
 
-    /// True where it stands on an entry.
+    /// Whether there is a current entry.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.merge.is_valid()
     }
 
-    /// The key it stands on.
+    /// The current key.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         self.merge.key()
     }
 
-    /// The value it stands on.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         self.merge.value()
     }
 
-    /// The value it stands on, to keep: where it lies in a page, without a copy; the bytes keep what
-    /// they point into alive.
+    /// The current value, for keeping. A value in a page is shared, not copied: the bytes keep that page in
+    /// memory.
     #[must_use]
     pub fn shared_value(&self) -> Option<Bytes> {
         self.merge.shared_value()
@@ -195,7 +202,7 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.reader.counters.steps.add(self.at_hand);
+        self.reader.counters.steps.add(self.fast_steps);
     }
 }
 

@@ -11,10 +11,9 @@ use crate::reads::{Cursor, CursorSource};
 /// A key and its value.
 pub type Entry = (Bytes, Bytes);
 
-/// The entries of a range as of one moment, in key order; from the back by `next_back` or
-/// `.rev()`.
+/// The entries of a key range at one sequence number, in key order; from the back by `next_back` or `.rev()`.
 ///
-/// An error ends the iteration: what lies beyond a damaged page is reached by a new range.
+/// An error ends the iteration. To read beyond a damaged page, iterate over a range behind it.
 pub struct Iter {
     source: CursorSource,
     lower: Bound<Vec<u8>>,
@@ -25,12 +24,14 @@ pub struct Iter {
 }
 
 impl Iter {
+    /// Iterates over the keys within `bounds`.
     pub fn new<K: AsRef<[u8]>>(source: CursorSource, bounds: impl RangeBounds<K>) -> Self {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (lower, upper) = (owned(bounds.start_bound()), owned(bounds.end_bound()));
         Self { source, lower, upper, front: None, back: None, ended: false }
     }
 
+    /// Iterates over the keys that begin with `prefix`.
     pub fn prefix(source: CursorSource, prefix: &[u8]) -> Self {
         let upper = match after_prefix(prefix) {
             Some(upper) => Bound::Excluded(upper),
@@ -113,7 +114,7 @@ fn within_lower(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-/// The least byte string after every string that begins with `prefix`; `None` where there is none.
+/// The least byte string after all strings that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut after = prefix.to_vec();
     while let Some(last) = after.pop() {
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_after_a_prefix() {
+    fn after_prefix_is_the_least_string_after_all_with_the_prefix() {
         assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(after_prefix(b"\xff"), None);

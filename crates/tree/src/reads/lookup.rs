@@ -1,45 +1,58 @@
-//! The search for one key: memtables newest first, then tables newest first, until its value is
-//! known.
+//! The search for one key: memtables newest first, then tables newest first, until the key's value is known.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use base::{EntryKind, Result, Seqno, Trailer};
+use base::{EntryKind, Result, Seqno, Trailer, broken_invariant, invariant};
 use bytes::Bytes;
 use cache::rows::Vacancy;
 use read::{PageFile, ReadOp};
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::Probe;
-use super::resolver::{Known, Resolver, Value};
+use super::resolver::{Resolution, Resolver, Value};
 use crate::{Memtable, Piece, View};
 
-/// Values up to this size are copied out of a memtable, bytes: a copy costs little, and the memory of a whole
-/// memtable would be kept for as long as the caller keeps the value.
+/// Longer values are not copied out of a memtable but shared, bytes. A shared value keeps the memory of the
+/// whole memtable for as long as the caller keeps the value; up to this size a copy is cheap.
 const COPY_BYTES_MAX: usize = 64 << 10;
+
+/// A row that may be filled with the result of a lookup.
+pub(super) struct RowTarget {
+    /// The key's hash, [`Probe::hash`].
+    pub(super) hash: u64,
+    pub(super) vacancy: Vacancy,
+    /// The seqno of the version.
+    pub(super) seqno: Seqno,
+    /// The read sequence number, at which that version is the newest.
+    pub(super) as_of: Seqno,
+}
 
 /// Finds the value of a key that is visible at a sequence number.
 ///
-/// `K` holds the key, `V` the view; a blocking get borrows both, a queued one owns them.
+/// `K` is the key, `V` the view: a blocking get borrows both, a queued get owns them. The memtables and
+/// tables are searched in order of age, so the first version that is found is the newest (I4).
 pub struct Lookup<K, V> {
     key: K,
     view: V,
-    /// The number it reads at.
+    /// The read sequence number.
     as_of: Seqno,
-    /// The newest version that is still to be found.
+    /// The search goes on with versions at or before this one.
     at: Trailer,
     probe: Probe,
-    /// Whether a version was met, and its number where it was the first and a table had it.
+    /// Whether a version was found.
     met: bool,
+    /// The seqno of the newest version, if a table has it.
     first_in_table: Option<Seqno>,
     memtables_searched: bool,
-    /// The next run to search.
+    /// Index of the next run to search.
     run: usize,
-    /// The newest range delete over the key in the table that is searched: it ends the search.
+    /// The newest range delete that covers the key in the table that is being searched. Older versions are
+    /// deleted, so the search ends with this table.
     deleted: Option<Seqno>,
     search: Option<Search<K>>,
     resolver: Resolver,
-    /// The read of the value, where that lies apart: it ends the lookup.
+    /// The read of a separated value. It ends the lookup.
     fetch: Option<Box<ValueRead>>,
 }
 
@@ -47,13 +60,14 @@ pub struct Lookup<K, V> {
 enum Search<K> {
     /// For the newest version.
     Newest(PointRead<K>),
-    /// On from an operand, through what lies under it.
+    /// For the versions below a merge operand.
     Older(Box<TableCursor>),
 }
 
 impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
-    /// A search for `key` as of `at`, at the time `now` in Unix milliseconds; none: whenever it
-    /// first matters. `probe` is the key's, taken before the view.
+    /// A search for `key` at the seqno `at`. `now` is the time that expiries are compared with, Unix
+    /// milliseconds; `None` means the time when it is first needed. `probe` is the key's, taken before the
+    /// view.
     pub fn new(key: K, probe: Probe, view: V, at: Seqno, now: Option<u64>) -> Self {
         Self {
             key,
@@ -72,8 +86,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         }
     }
 
-    /// `Some` where memtables tell the key's value, or that it has none.
-    fn search_memtables(&mut self) -> Result<Option<Known>> {
+    /// Searches the memtables. `Some` if they decide the key's value, or that it has none.
+    fn search_memtables(&mut self) -> Result<Option<Resolution>> {
         let key = self.key.as_ref();
         for memtable in self.view.memtables() {
             let deleted = memtable.deleted().newest_covering(key, self.at.seqno());
@@ -81,49 +95,52 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
                 && deleted.is_none_or(|deleted| deleted < trailer.seqno())
             {
                 self.met = true;
-                let known = self.resolver.older(&self.view.semantics, key, trailer, value, None)?;
-                if known.is_some() {
-                    return Ok(known);
+                let resolution =
+                    self.resolver.older(&self.view.read_context, key, trailer, value, None)?;
+                if resolution.is_some() {
+                    return Ok(resolution);
                 }
                 self.at = Trailer::seek(trailer.seqno().before());
             }
             if deleted.is_some() {
-                return self.resolver.end(&self.view.semantics, key).map(Some);
+                return self.resolver.end(&self.view.read_context, key).map(Some);
             }
         }
         Ok(None)
     }
 
-    /// The piece that is searched: of the run before the next.
+    /// The piece that is being searched: of the run before the next one.
     fn piece(&self) -> Option<&Arc<Piece>> {
         let run = self.view.version.runs().get(self.run.checked_sub(1)?)?;
         run.find(self.key.as_ref())
     }
 
-    /// The end of the lookup, or the read it ends with.
-    fn end(&mut self, known: Known) -> Result<Step<Option<Value>>> {
-        match known {
-            Known::Value(value) => Ok(Step::Ready(value)),
-            Known::ValueSeparator(read) => {
+    /// Ends the lookup, or starts the read of a separated value.
+    fn end(&mut self, resolution: Resolution) -> Result<Step<Option<Value>>> {
+        match resolution {
+            Resolution::Value(value) => Ok(Step::Ready(value)),
+            Resolution::Separated(read) => {
                 self.fetch = Some(read);
                 self.fetch(None)
             }
         }
     }
 
-    /// Goes on with the read of the value.
+    /// Continues the read of the separated value.
     fn fetch(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
-        let Some(read) = &mut self.fetch else { return Ok(Step::Ready(None)) };
+        let Some(read) = &mut self.fetch else {
+            return Err(broken_invariant!("a separated value that is read was asked for"));
+        };
         let key = self.key.as_ref();
         Ok(match read.step(key, supplied)? {
             Step::Need(span) => Step::Need(span),
             Step::Ready(bytes) => {
-                Step::Ready(self.resolver.fetched(&self.view.semantics, key, bytes)?)
+                Step::Ready(self.resolver.fetched(&self.view.read_context, key, bytes)?)
             }
         })
     }
 
-    /// The search of the next table that may hold the key.
+    /// Starts the search of the next table that may have the key.
     fn next_table(&mut self) -> Result<Option<Search<K>>> {
         let key = self.key.as_ref();
         while let Some(run) = self.view.version.runs().get(self.run) {
@@ -148,16 +165,18 @@ impl<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         &self.view
     }
 
-    /// What its key is known by, where its row may be left.
+    /// The key's probe, if a row of the key may be filled.
     pub(super) fn probe(&self) -> Option<Probe> {
         self.probe.vacancy.map(|_| self.probe)
     }
 
-    /// What a row of the value would be known by, where one may be left: the number of the version
-    /// that alone says the value, in a table itself, and the number as of which it is the newest.
-    pub(super) fn row(&self) -> Option<(Probe, Vacancy, Seqno, Seqno)> {
+    /// The row that may be filled with the value: only if one version in a table is the whole value, stored
+    /// with its key.
+    pub(super) fn row(&self) -> Option<RowTarget> {
         let seqno = self.first_in_table.filter(|_| self.fetch.is_none())?;
-        Some((self.probe, self.probe.vacancy?, seqno, self.as_of))
+        let Self { probe, as_of, .. } = *self;
+        invariant!(seqno <= as_of, "a lookup finds versions at or below its read seqno");
+        Some(RowTarget { hash: probe.hash, vacancy: probe.vacancy?, seqno, as_of })
     }
 }
 
@@ -193,7 +212,7 @@ impl<K: AsRef<[u8]>> Search<K> {
         }
     }
 
-    /// Sets out for the version before `at`.
+    /// Starts the search for the next older version.
     fn go_on(&mut self, key: &[u8], at: Trailer) {
         match self {
             Self::Newest(point) => {
@@ -216,8 +235,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
         }
         if !self.memtables_searched {
             self.memtables_searched = true;
-            if let Some(known) = self.search_memtables()? {
-                return self.end(known);
+            if let Some(resolution) = self.search_memtables()? {
+                return self.end(resolution);
             }
         }
         loop {
@@ -225,10 +244,10 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                 self.search = self.next_table()?;
             }
             let key = self.key.as_ref();
-            let semantics = &self.view.semantics;
+            let read_context = &self.view.read_context;
             let Some(search) = &mut self.search else {
-                let known = self.resolver.end(semantics, key)?;
-                return self.end(known);
+                let resolution = self.resolver.end(read_context, key)?;
+                return self.end(resolution);
             };
             let deleted = self.deleted;
             match search.step(key, supplied.take())? {
@@ -240,21 +259,23 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                         EntryKind::PutPointer => self.piece().map(|piece| Arc::clone(piece.file())),
                         _ => None,
                     };
-                    let (key, semantics) = (self.key.as_ref(), &self.view.semantics);
+                    let (key, read_context) = (self.key.as_ref(), &self.view.read_context);
                     self.first_in_table = (!self.met).then_some(trailer.seqno());
                     self.met = true;
-                    let known =
-                        self.resolver.older(semantics, key, trailer, value, file.as_ref())?;
-                    if let Some(known) = known {
-                        return self.end(known);
+                    let resolution =
+                        self.resolver.older(read_context, key, trailer, value, file.as_ref())?;
+                    if let Some(resolution) = resolution {
+                        return self.end(resolution);
                     }
-                    let Some(search) = &mut self.search else { continue };
+                    let Some(search) = &mut self.search else {
+                        return Err(broken_invariant!("a version is found by a search"));
+                    };
                     self.at = Trailer::seek(trailer.seqno().before());
                     search.go_on(key, self.at);
                 }
                 Step::Ready(_) if deleted.is_some() => {
-                    let known = self.resolver.end(semantics, key)?;
-                    return self.end(known);
+                    let resolution = self.resolver.end(read_context, key)?;
+                    return self.end(resolution);
                 }
                 Step::Ready(_) => self.search = None,
             }

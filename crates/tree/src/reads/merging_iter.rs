@@ -1,24 +1,27 @@
-//! The walk over a keyspace in key order: the newest visible version of each key, merged from
-//! memtables and runs, in both directions.
+//! The merging iterator: walks a keyspace in key order and returns the newest visible version of each key,
+//! merged from memtables and runs, in both directions.
+//!
+//! A resumable operation: [`MergingIter::start`] begins a move, and the page reader runs it until it needs no
+//! more pages.
 
 mod fast_step;
 mod order;
 
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, Result, Seqno, Trailer};
+use base::{Account, Charge, EntryKind, Result, Seqno, Trailer, invariant};
 use bytes::Bytes;
 use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
 
-use super::covers::{Covers, Fate};
-use super::resolver::{Known, Resolver};
+use super::range_delete_filter::{RangeDeleteFilter, Visibility};
+use super::resolver::{Resolution, Resolver};
 use super::source::{Seek, Source};
-
 use crate::View;
+
 pub use fast_step::FastStep;
 
-/// A way to move over visible keys.
+/// A move to another visible key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move<'a> {
     /// To the first key.
@@ -31,20 +34,20 @@ pub enum Move<'a> {
     Before(&'a [u8]),
     /// To the next key.
     Next,
-    /// To the key before.
+    /// To the previous key.
     Prev,
 }
 
-/// What is left to do of a move.
+/// The rest of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Put the sources from this one on at the start position.
+    /// Seek with the sources from this one on.
     Position(usize),
     /// Walk to a visible key.
     Settle,
 }
 
-/// Where every source goes at the start of a move; the key is `MergingIter::target`.
+/// The target of the sources' seeks at the start of a move. Its key is `MergingIter::target`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     First,
@@ -53,89 +56,93 @@ enum Start {
     Before,
 }
 
-/// What the cursor stands on.
-enum Standing {
-    Nowhere,
-    /// On the entry of this source, the first one: it says all of its key's value.
+/// The current entry.
+enum Current {
+    /// None: before the first move, past either end, or after an error.
+    Invalid,
+    /// The entry of this source, which is the first in order. It is the key's whole value.
     Entry {
         number: usize,
         /// No other source has a version of the key.
-        alone: bool,
+        unique: bool,
     },
-    /// On a key and its value, which several versions make, or which lies apart.
-    Made(Vec<u8>, Bytes),
+    /// A key and its value, if several versions make the value or if it is separated.
+    Owned(Vec<u8>, Bytes),
 }
 
-/// A version that says its key's value, for ever.
+/// Whether the version is a value that does not expire and is stored with its key.
 #[inline]
 const fn is_put(trailer: Trailer) -> bool {
     trailer.word() & 0xff == EntryKind::Put as u64
 }
 
-/// A resumable merging cursor.
+/// A resumable merging iterator.
 ///
-/// Forward, every source stands at or after the current key; backward, before it. Turning round
-/// positions them anew.
+/// Going forward, every source is at or after the current key; going backward, before it. A change of
+/// direction makes all sources seek again.
 pub struct MergingIter {
+    /// The read sequence number.
     at: Seqno,
     sources: Vec<Source>,
-    covers: Covers,
-    /// Versions hidden in succession by range deletes of newer sources.
+    range_deletes: RangeDeleteFilter,
+    /// Consecutive versions that range deletes of newer sources hide.
     hidden: u32,
     forward: bool,
     start: Start,
     target: Vec<u8>,
     phase: Phase,
-    /// The sources that stand on an entry, as a binary heap: the one to look at next is first.
+    /// The sources that have an entry, as a binary heap; the first in order is at the root.
     heap: Vec<usize>,
-    /// The source to look at after the first, if there is one.
+    /// The second source in order, if there is one.
     second: Option<usize>,
-    /// The source whose move is under way.
+    /// The source whose move is not complete.
     pending: Option<usize>,
-    /// Forward: versions of this key are older than the one reported or hidden by a delete.
+    /// Forward: the key whose remaining versions are skipped, since they are older than the one returned, or
+    /// deleted.
     skip: Option<Vec<u8>>,
-    /// The key whose visible versions are being met, where more than one may count: forward,
-    /// operands wait for what lies under them; backward, newer versions may follow.
-    walked: Option<Vec<u8>>,
-    /// What these versions come to.
+    /// The key whose visible versions are being collected, if more than one may count. Forward: operands need
+    /// the versions below them. Backward: newer versions may follow.
+    resolving: Option<Vec<u8>>,
+    /// Collects these versions.
     resolver: Resolver,
-    /// The read of the value of the walked key, where that lies apart: it ends the move.
+    /// The read of the separated value of the key that is being resolved. It ends the move.
     fetch: Option<Box<ValueRead>>,
-    standing: Standing,
-    /// Spare memory for keys.
+    current: Current,
+    /// A key buffer for reuse.
     spare: Vec<u8>,
-    /// Keeps what the sources walk alive.
+    /// Keeps the memtables and tables of the sources alive.
     view: Arc<View>,
     _charge: Charge,
 }
 
-/// What a run under a cursor takes: its present block, decompressed, and the metadata page. A
-/// memtable takes next to nothing.
+/// Memory of a run's cursor, bytes: its current block, decompressed, and the metadata page. A memtable's
+/// cursor needs next to nothing.
 const RUN_BYTES: u64 = 12 << 10;
 
-/// What a cursor takes beside its runs: itself, its keys, the value it stands on.
+/// Memory of an iterator besides its runs, bytes: itself, its keys, the current value.
 const CURSOR_BYTES: u64 = 4 << 10;
-/// Hidden versions are stepped over, this many in succession; then the walk jumps to their end. A
-/// seek costs as much as some ten steps, and reads a page where steps would read many.
+/// After this many consecutive hidden versions the source seeks to their end. A seek costs as much as about
+/// ten steps, and reads one page instead of many.
 const HIDDEN_STEPS: u32 = 4;
 
 impl MergingIter {
-    /// A cursor that stands nowhere. It reads as of `at`, at the time `now`, Unix milliseconds.
+    /// An iterator without a current entry. It reads at the seqno `at`; expiries are compared with `now`,
+    /// Unix milliseconds.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for its blocks (I10).
+    /// `Retry` if there is no memory for its blocks (I10).
     pub fn new(view: Arc<View>, at: Seqno, now: u64, account: &Account) -> Result<Self> {
         let runs = view.version.runs().len() as u64;
         let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
-        // Looked at once: an empty one may be written to at any moment.
+        // Checked once: an empty memtable may be written to at any time.
         let memtables: Vec<_> = view.memtables().filter(|table| !table.is_empty()).collect();
         let mut sources: Vec<_> = memtables.iter().map(|table| Source::memtable(table)).collect();
         sources.extend(view.version.runs().iter().map(Source::run));
-        let covers = Covers::of(&memtables, view.version.runs(), at);
+        let range_deletes = RangeDeleteFilter::of(&memtables, view.version.runs(), at);
         Ok(Self {
             at,
             heap: Vec::with_capacity(sources.len()),
-            covers,
+            range_deletes,
             hidden: 0,
             second: None,
             sources,
@@ -145,66 +152,65 @@ impl MergingIter {
             phase: Phase::Settle,
             pending: None,
             skip: None,
-            walked: None,
+            resolving: None,
             resolver: Resolver::new(Some(now)),
             fetch: None,
-            standing: Standing::Nowhere,
+            current: Current::Invalid,
             spare: Vec::new(),
             view,
             _charge: charge,
         })
     }
 
-    /// Whether it stands on an entry; not so before the first move and past either end.
+    /// Whether it has a current entry: false before the first move and past either end.
     #[inline]
     pub const fn is_valid(&self) -> bool {
-        !matches!(self.standing, Standing::Nowhere)
+        !matches!(self.current, Current::Invalid)
     }
 
-    /// The key it stands on.
+    /// The current key.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => Some(self.sources.get(*number)?.entry()?.0),
-            Standing::Made(key, _) => Some(key),
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => Some(self.sources.get(*number)?.entry()?.0),
+            Current::Owned(key, _) => Some(key),
         }
     }
 
-    /// The value it stands on.
+    /// The current value.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => self.sources.get(*number).map(Source::value),
-            Standing::Made(_, value) => Some(value),
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => self.sources.get(*number).map(Source::value),
+            Current::Owned(_, value) => Some(value),
         }
     }
 
-    /// The value it stands on, to keep: where it lies in a block, without a copy.
+    /// The current value, for keeping. A value in a block is shared, not copied.
     pub fn shared_value(&self) -> Option<Bytes> {
-        match &self.standing {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => {
+        match &self.current {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => {
                 let source = self.sources.get(*number)?;
                 source.entry().map(|(_, trailer)| source.stored(trailer))
             }
-            Standing::Made(_, value) => Some(value.clone()),
+            Current::Owned(_, value) => Some(value.clone()),
         }
     }
 
-    /// The span that the source it stands on needs after its present block, going forward.
+    /// The span that the current source needs after its current block, going forward.
     pub fn next_block_span(&self) -> Option<Span> {
-        let Standing::Entry { number, .. } = self.standing else { return None };
+        let Current::Entry { number, .. } = self.current else { return None };
         self.sources.get(number).filter(|_| self.forward)?.next_block_span()
     }
 
-    /// Starts a move; run the operation until it is ready.
-    ///
-    /// `Next` and `Prev` without a current entry stay where they are: past an end.
+    /// Starts a move; run the operation until it is ready. `Next` and `Prev` without a current entry do not
+    /// move.
     pub fn start(&mut self, to: Move<'_>) {
         self.pending = None;
-        self.walked = None;
+        self.resolving = None;
         self.fetch = None;
         self.resolver.clear();
         let (start, target, forward) = match to {
@@ -214,8 +220,8 @@ impl MergingIter {
             Move::Before(key) => (Start::Before, key, false),
             Move::Next | Move::Prev => return self.start_step(to == Move::Next),
         };
-        self.view.semantics.uses().seeks.add(1);
-        self.standing = Standing::Nowhere;
+        self.view.read_context.seeks().add(1);
+        self.current = Current::Invalid;
         self.skip = None;
         self.target.clear();
         self.target.extend_from_slice(target);
@@ -226,13 +232,13 @@ impl MergingIter {
 
     fn start_step(&mut self, forward: bool) {
         self.phase = Phase::Settle;
-        let key = match std::mem::replace(&mut self.standing, Standing::Nowhere) {
-            Standing::Nowhere => None,
-            Standing::Entry { number, .. } => {
+        let key = match std::mem::replace(&mut self.current, Current::Invalid) {
+            Current::Invalid => None,
+            Current::Entry { number, .. } => {
                 let entry = self.sources.get(number).and_then(Source::entry);
                 entry.map(|(key, _)| Self::key_of(&mut self.spare, key))
             }
-            Standing::Made(key, _) => Some(key),
+            Current::Owned(key, _) => Some(key),
         };
         let Some(key) = key else {
             // Past an end: nothing moves.
@@ -265,10 +271,10 @@ impl MergingIter {
         Ok(())
     }
 
-    /// Leaves what `fate` says is hidden, where the first source stands.
-    fn leave(&mut self, number: usize, fate: Fate) -> Result<()> {
+    /// Moves source `number` past a hidden version, by a step or by a seek to the end of the hidden range.
+    fn skip_hidden(&mut self, number: usize, visibility: Visibility) -> Result<()> {
         self.hidden += 1;
-        let (Fate::HiddenTo(bound), true) = (fate, self.hidden > HIDDEN_STEPS) else {
+        let (Visibility::HiddenTo(bound), true) = (visibility, self.hidden > HIDDEN_STEPS) else {
             return self.advance(number);
         };
         self.hidden = 0;
@@ -283,11 +289,13 @@ impl MergingIter {
         Ok(())
     }
 
-    /// Puts source `number` where the move starts, past what newer sources have deleted there.
+    /// Seeks with source `number` to the start of the move, past keys there that newer sources have deleted.
     fn position(&mut self, number: usize) -> Result<()> {
         let newest = Trailer::seek(Seqno::MAX);
         let left = match self.start {
-            Start::First | Start::AtOrAfter => self.covers.first_left(number, &self.target),
+            Start::First | Start::AtOrAfter => {
+                self.range_deletes.first_undeleted(number, &self.target)
+            }
             Start::Last | Start::Before => None,
         };
         let Some(source) = self.sources.get_mut(number) else { return Ok(()) };
@@ -307,12 +315,13 @@ impl MergingIter {
         owned
     }
 
-    /// Stands on the walked key with what its versions came to; whether that is a value.
-    fn stand(&mut self, bytes: Option<Bytes>) -> bool {
-        let key = self.walked.take().unwrap_or_default();
+    /// Ends the key that was being resolved, with its value. Returns whether it has one.
+    fn set_current(&mut self, bytes: Option<Bytes>) -> bool {
+        invariant!(self.resolving.is_some(), "a value is resolved for a key");
+        let key = self.resolving.take().unwrap_or_default();
         match bytes {
             Some(bytes) => {
-                self.standing = Standing::Made(key, bytes);
+                self.current = Current::Owned(key, bytes);
                 true
             }
             None => {
@@ -322,62 +331,71 @@ impl MergingIter {
         }
     }
 
-    /// Ends the walked key: every version of it was met. `Some` where that ends the move.
-    fn end_walked(&mut self) -> Result<Option<bool>> {
-        let key = self.walked.as_deref().unwrap_or_default();
-        match self.resolver.end(&self.view.semantics, key)? {
-            Known::Value(value) => Ok(self.stand(value.map(|value| value.bytes)).then_some(true)),
-            Known::ValueSeparator(read) => {
+    /// Resolves the key, of which every version was added. `Some` if that ends the move.
+    fn finish_resolving(&mut self) -> Result<Option<bool>> {
+        invariant!(self.resolving.is_some(), "a key is resolved after its versions");
+        let key = self.resolving.as_deref().unwrap_or_default();
+        match self.resolver.end(&self.view.read_context, key)? {
+            Resolution::Value(value) => {
+                Ok(self.set_current(value.map(|value| value.bytes)).then_some(true))
+            }
+            Resolution::Separated(read) => {
                 self.fetch = Some(read);
                 Ok(None)
             }
         }
     }
 
-    /// One look at the sources, forward. `Some` where the move is done.
+    /// Handles the first source's entry, forward. `Some` once the move is complete.
     fn settle_forward(&mut self) -> Result<Option<bool>> {
-        let best = self.best();
-        let source = best.and_then(|number| self.sources.get(number));
+        let first = self.first();
+        let source = first.and_then(|number| self.sources.get(number));
         let entry = source.and_then(Source::entry);
-        if let Some(walked) = &self.walked
-            && entry.is_none_or(|(key, _)| key != walked.as_slice())
+        if let Some(resolving) = &self.resolving
+            && entry.is_none_or(|(key, _)| key != resolving.as_slice())
         {
-            return self.end_walked();
+            return self.finish_resolving();
         }
-        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+        let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
         if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
             self.advance(number)?;
             return Ok(None);
         }
-        if !self.covers.is_empty() {
-            match self.covers.fate(number, key, trailer.seqno(), true) {
-                Fate::Stands => self.hidden = 0,
-                fate => return self.leave(number, fate).map(|()| None),
+        debug_assert!(
+            self.skip.as_deref().is_none_or(|last| last < key),
+            "a forward walk returns keys in ascending order"
+        );
+        if !self.range_deletes.is_empty() {
+            match self.range_deletes.visibility(number, key, trailer.seqno(), true) {
+                Visibility::Visible => self.hidden = 0,
+                visibility => return self.skip_hidden(number, visibility).map(|()| None),
             }
         }
-        if self.walked.is_none() && is_put(trailer) {
+        if self.resolving.is_none() && is_put(trailer) {
             // Older versions of the key are skipped when the next move starts.
-            let alone = self.second_key() != Some(key);
-            self.standing = Standing::Entry { number, alone };
+            let unique = self.second_key() != Some(key);
+            self.current = Current::Entry { number, unique };
             return Ok(Some(true));
         }
         let stored = source.stored(trailer);
-        let known =
-            self.resolver.older(&self.view.semantics, key, trailer, stored, source.file())?;
-        if self.walked.is_none() {
-            self.walked = Some(Self::key_of(&mut self.spare, key));
+        let resolution =
+            self.resolver.older(&self.view.read_context, key, trailer, stored, source.file())?;
+        if self.resolving.is_none() {
+            self.resolving = Some(Self::key_of(&mut self.spare, key));
         }
-        match known {
+        match resolution {
             // Older versions of the key are skipped when the next move starts.
-            Some(Known::Value(Some(value))) => return Ok(Some(self.stand(Some(value.bytes)))),
-            Some(Known::ValueSeparator(read)) => {
+            Some(Resolution::Value(Some(value))) => {
+                return Ok(Some(self.set_current(Some(value.bytes))));
+            }
+            Some(Resolution::Separated(read)) => {
                 self.fetch = Some(read);
                 return Ok(None);
             }
-            Some(Known::Value(None)) => {
-                if let Some(old) = std::mem::replace(&mut self.skip, self.walked.take()) {
+            Some(Resolution::Value(None)) => {
+                if let Some(old) = std::mem::replace(&mut self.skip, self.resolving.take()) {
                     self.spare = old;
                 }
             }
@@ -387,31 +405,31 @@ impl MergingIter {
         Ok(None)
     }
 
-    /// One look at the sources, backward. `Some` where the move is done.
+    /// Handles the first source's entry, backward. `Some` once the move is complete.
     fn settle_backward(&mut self) -> Result<Option<bool>> {
-        let best = self.best();
-        let source = best.and_then(|number| self.sources.get(number));
+        let first = self.first();
+        let source = first.and_then(|number| self.sources.get(number));
         let entry = source.and_then(Source::entry);
-        if let Some(walked) = &self.walked
-            && entry.is_none_or(|(key, _)| key != walked.as_slice())
+        if let Some(resolving) = &self.resolving
+            && entry.is_none_or(|(key, _)| key != resolving.as_slice())
         {
-            return self.end_walked();
+            return self.finish_resolving();
         }
-        let (Some(number), Some(source), Some((key, trailer))) = (best, source, entry) else {
+        let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
         if trailer.seqno() <= self.at {
-            if !self.covers.is_empty() {
-                match self.covers.fate(number, key, trailer.seqno(), false) {
-                    Fate::Stands => self.hidden = 0,
-                    fate => return self.leave(number, fate).map(|()| None),
+            if !self.range_deletes.is_empty() {
+                match self.range_deletes.visibility(number, key, trailer.seqno(), false) {
+                    Visibility::Visible => self.hidden = 0,
+                    visibility => return self.skip_hidden(number, visibility).map(|()| None),
                 }
             }
-            if self.walked.is_none() {
-                self.walked = Some(Self::key_of(&mut self.spare, key));
+            if self.resolving.is_none() {
+                self.resolving = Some(Self::key_of(&mut self.spare, key));
             }
             let stored = source.stored(trailer);
-            self.resolver.newer(&self.view.semantics, trailer, stored, source.file())?;
+            self.resolver.newer(&self.view.read_context, trailer, stored, source.file())?;
         }
         self.advance(number)?;
         Ok(None)
@@ -419,20 +437,20 @@ impl MergingIter {
 }
 
 impl ReadOp for MergingIter {
-    /// Whether it stands on an entry.
+    /// Whether there is a current entry.
     type Output = bool;
 
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<bool>> {
         loop {
             if let Some(read) = &mut self.fetch {
-                let key = self.walked.as_deref().unwrap_or_default();
+                let key = self.resolving.as_deref().unwrap_or_default();
                 let bytes = match read.step(key, supplied.take())? {
                     Step::Need(span) => return Ok(Step::Need(span)),
                     Step::Ready(bytes) => bytes,
                 };
-                let value = self.resolver.fetched(&self.view.semantics, key, bytes)?;
+                let value = self.resolver.fetched(&self.view.read_context, key, bytes)?;
                 self.fetch = None;
-                if self.stand(value.map(|value| value.bytes)) {
+                if self.set_current(value.map(|value| value.bytes)) {
                     return Ok(Step::Ready(true));
                 }
             }
@@ -442,7 +460,7 @@ impl ReadOp for MergingIter {
                 }
                 self.pending = None;
                 if self.phase == Phase::Settle {
-                    self.first_moved();
+                    self.after_first_moved();
                 }
             }
             match self.phase {

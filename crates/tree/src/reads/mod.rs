@@ -1,11 +1,11 @@
-//! Reads of keys and ranges, as resumable operations: [`Lookup`] finds one key, [`MergingIter`] walks many
-//! sources in key order. Both ask a [`Reader`] for pages.
+//! Reads of keys and ranges. [`Lookup`] finds one key, [`MergingIter`] walks memtables and runs in key order;
+//! both are resumable operations that ask a [`Reader`] for pages.
 
-mod covers;
 mod cursor;
 mod iter;
 mod lookup;
 mod merging_iter;
+mod range_delete_filter;
 mod read_queue;
 mod reader;
 mod resolver;

@@ -14,7 +14,7 @@ use table::{Pages, Step, Table};
 use super::{Lookup, Probe, Reader, Value};
 use crate::View;
 
-/// The view that a queued get reads, kept alive by it.
+/// The view of a queued get, which the get keeps alive.
 struct PinnedView(Arc<View>);
 
 impl Deref for PinnedView {
@@ -51,7 +51,7 @@ impl QueuedRead for QueuedLookup {
     fn end(self, output: Result<Option<Value>>, depth: Depth) -> Result<Option<Bytes>> {
         let value = output?;
         if let Some(value) = &value {
-            self.reader.rows.keep(&self.lookup, value, depth);
+            self.reader.rows.fill(&self.lookup, value, depth);
         }
         Ok(value.map(|value| value.bytes))
     }
@@ -66,11 +66,20 @@ pub struct ReadQueue {
 }
 
 impl ReadQueue {
+    /// A queue with at most `depth` reads at the device at once.
+    ///
+    /// # Errors
+    /// `Retry` if memory is short, or the device's error.
     pub fn new(reader: Arc<Reader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
         let queue = Queue::new(Arc::clone(&reader.pages), medium, depth)?;
         Ok(Self { reader, queue })
     }
 
+    /// Starts a get of `key` in `view` at the seqno `at`; its result carries `token`. `now` is as for
+    /// [`Lookup::new`].
+    ///
+    /// # Errors
+    /// `Retry` if the queue is full.
     pub fn start(
         &mut self,
         view: &Arc<View>,
@@ -91,30 +100,30 @@ impl ReadQueue {
         Ok(())
     }
 
-    /// Whether it reads the store that `reader` is of.
+    /// Whether it reads the store of `reader`.
     pub fn reads(&self, reader: &Arc<Reader>) -> bool {
         Arc::ptr_eq(&self.reader, reader)
     }
 
-    /// Gets submitted whose results were not taken yet.
+    /// Gets whose results were not taken yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.queue.in_flight()
     }
 
-    /// Gets that may be submitted now. There is room again as soon as reads complete at the device.
+    /// Gets that may be submitted now. Completed reads at the device make room.
     #[must_use]
     pub fn room(&self) -> usize {
         self.queue.room()
     }
 
-    /// The most reads at the device at once.
+    /// Most reads at the device at once.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.queue.depth()
     }
 
-    /// Appends the results that are ready to `out`, without waiting; how many.
+    /// Appends the results that are ready to `out`, without waiting. Returns how many.
     ///
     /// # Errors
     /// Only if the device's queue failed; a failed get is a result.
@@ -122,7 +131,8 @@ impl ReadQueue {
         self.queue.poll(out)
     }
 
-    /// Appends at least `least` results to `out` (fewer if fewer are in flight), waiting for them; how many.
+    /// Waits for at least `least` results, or for all if fewer are in flight, and appends them to `out`.
+    /// Returns how many.
     ///
     /// # Errors
     /// As [`ReadQueue::poll`].
@@ -137,16 +147,16 @@ impl fmt::Debug for ReadQueue {
     }
 }
 
-/// Queues kept for the next `multi_get`: a device queue costs far more to make than to use.
+/// Queues for the next `multi_get`: a device queue costs far more to create than to use.
 #[derive(Debug, Default)]
 pub struct QueuePool {
     idle: Mutex<Vec<ReadQueue>>,
 }
 
-/// Idle queues kept: each keeps its charge.
+/// Most idle queues. Each keeps its charge.
 const IDLE_MAX: usize = 4;
 
-/// The depths of a new queue: the next where there is no memory for one.
+/// The depths of a new queue. The next one is tried if there is no memory.
 const POOLED_DEPTHS: [usize; 3] = [64, 16, 4];
 
 impl QueuePool {
@@ -162,6 +172,9 @@ impl QueuePool {
     }
 
     /// Runs `work` with an idle queue, or with a new one.
+    ///
+    /// # Errors
+    /// That of `work`, or the error of creating a queue.
     pub fn with<T>(
         &self,
         reader: &Arc<Reader>,
@@ -176,7 +189,7 @@ impl QueuePool {
         queue.queue.set_waiting();
         let result = work(&mut queue)?;
         let mut idle = self.idle.lock();
-        // One that failed, or still has gets in flight, is dropped with what it holds.
+        // A queue that failed, or still has gets in flight, is dropped.
         if idle.len() < IDLE_MAX && queue.in_flight() == 0 {
             idle.push(queue);
         }

@@ -1,4 +1,4 @@
-//! Where the reads of a store get rows and pages.
+//! The source of rows and pages for the reads of a store.
 
 use std::sync::Arc;
 
@@ -9,19 +9,22 @@ use super::rows::RowValue;
 use super::{Probe, Rows, Value};
 use crate::View;
 
-/// The row cache and the page reader of a store. Shared by all of its reads.
+/// The row cache and the page reader of a store, shared by all of its reads.
 #[derive(Debug)]
 pub struct Reader {
+    /// Gets pages from DRAM, SCM or flash.
     pub pages: Arc<PageReader>,
+    /// The row cache.
     pub rows: Rows,
 }
 
 impl Reader {
+    /// A reader of these pages and rows.
     pub fn new(pages: Arc<PageReader>, rows: Rows) -> Self {
         Self { pages, rows }
     }
 
-    /// The value of `key` at the read sequence number `at`, if a row in DRAM or SCM has it; counted.
+    /// The value of `key` at the read sequence number `at`, if a row in DRAM or SCM has it. Counts the hit.
     #[inline]
     pub fn row(
         &self,
@@ -31,9 +34,9 @@ impl Reader {
         at: Seqno,
         now: Option<u64>,
     ) -> Option<Value> {
-        let RowValue { value, is_below } = self.rows.get(view, key, probe, at, now)?;
+        let RowValue { value, from_scm } = self.rows.get(view, key, probe, at, now)?;
         let counters = &self.pages.counters;
-        let counter = if is_below { &counters.scm } else { &counters.row };
+        let counter = if from_scm { &counters.scm } else { &counters.row };
         counter.add(1);
         Some(value)
     }

@@ -1,109 +1,111 @@
-//! From the versions of one key to its value: deletes, expiries and merge operands resolved.
+//! Resolves the versions of one key to its value: tombstones, expiries and merge operands.
 //!
-//! Every read comes here: lookups and forward walks feed the versions newest first and stop as
-//! soon as the value is known, backward walks feed them oldest first. An expired version is a
-//! delete (I5). A value that lies apart is read once it is known to count, and only then.
+//! Every read uses it. Lookups and forward walks add the versions newest first and stop as soon as the value
+//! is known; backward walks add them oldest first. An expired version counts as a tombstone (I5). A separated
+//! value is read only after it is known to be part of the result.
 //!
-//! Cost: nothing beyond the value's own for a key without operands. Operands are charged in steps
-//! before they are kept (I10), and bounded.
+//! Cost: nothing beyond the value itself for a key without operands. Operands are charged in steps before
+//! they are kept (I10), and bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Charge, EntryKind, Error, Result, Trailer, expiry};
+use base::{Charge, EntryKind, Error, Result, Trailer, broken_invariant, expiry};
 use bytes::Bytes;
 use table::{Pointer, ValueRead};
 
-use crate::{Semantics, TableFile};
+use crate::{ReadContext, TableFile};
 
 /// A key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
+    /// The value's bytes.
     pub bytes: Bytes,
-    /// When it is gone, Unix milliseconds; zero: never.
+    /// When it expires, Unix milliseconds; 0: never.
     pub expiry: u64,
 }
 
-/// What the versions of a key come to.
-pub(super) enum Known {
-    /// Its value, if it has one.
+/// The result for one key.
+pub(super) enum Resolution {
+    /// The key's value, if it has one.
     Value(Option<Value>),
-    /// That which this read ends with, handed to [`Resolver::fetched`].
-    ValueSeparator(Box<ValueRead>),
+    /// The value must be read from a value file; the read's result goes to [`Resolver::fetched`].
+    Separated(Box<ValueRead>),
 }
 
-/// A value under operands, or without any.
+/// The value below the operands, or the whole value.
 #[derive(Debug)]
 enum Base {
-    Here(Value),
+    Inline(Value),
     /// In a value file of the table.
-    ValueSeparator(Pointer, Arc<TableFile>),
-    /// Being read; with its expiry.
-    Asked(u64),
+    Separated(Pointer, Arc<TableFile>),
+    /// Being read; with its expiry, Unix milliseconds.
+    Fetching(u64),
 }
 
-/// What one version says.
-enum Said {
+/// A decoded version. A deleted or expired one is a tombstone.
+enum Decoded {
     Value(Base),
-    Nothing,
+    Tombstone,
     Operand(Bytes),
 }
 
-/// The versions of one key, met one by one.
+/// Collects the versions of one key, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
-    /// Now, Unix milliseconds, once it was asked for.
+    /// The time that expiries are compared with, Unix milliseconds; `None` until it is needed.
     now: Option<u64>,
-    /// Under the operands.
+    /// The value below the operands.
     base: Option<Base>,
     operands: Option<Box<Operands>>,
-    /// Why operands are too many, where versions are met oldest first: a newer one may say all by itself.
+    /// Why the operands are too many, if versions come oldest first: a newer version may make them
+    /// irrelevant.
     refused: Option<Error>,
 }
 
-/// Operands of one key.
+/// The merge operands of one key.
 #[derive(Debug, Default)]
 struct Operands {
     /// Oldest first.
     list: VecDeque<Bytes>,
-    /// What they take, and what of it is charged.
+    /// Memory of the operands, bytes.
     bytes: u64,
     charge: Option<Charge>,
 }
 
-/// What an operand takes beside its bytes.
+/// Memory of an operand besides its bytes.
 const OPERAND_BYTES: u64 = size_of::<Bytes>() as u64;
 
-/// Operands are charged in steps of this, bytes; the first step is covered by the fixed overhead.
+/// Operands are charged in steps of this many bytes. The fixed overhead of a read covers the first step.
 const CHARGE_STEP: u64 = 64 << 10;
 
 impl Resolver {
-    /// For a read at the time `now`, Unix milliseconds; none: the time at which it first matters.
+    /// For a read at the time `now`, Unix milliseconds; `None` means the time when it is first needed.
     pub(super) fn new(now: Option<u64>) -> Self {
         Self { now, base: None, operands: None, refused: None }
     }
 
-    /// Forgets the versions met, for the next key.
+    /// Forgets all versions, for the next key.
     pub(super) fn clear(&mut self) {
         (self.base, self.operands, self.refused) = (None, None, None);
     }
 
-    fn interpret(
+    fn decode(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         trailer: Trailer,
         stored: Bytes,
         file: Option<&Arc<TableFile>>,
-    ) -> Result<Said> {
+    ) -> Result<Decoded> {
         Ok(match trailer.kind()? {
-            EntryKind::Put => Said::Value(Base::Here(Value { bytes: stored, expiry: 0 })),
-            EntryKind::Delete => Said::Nothing,
+            EntryKind::Put => Decoded::Value(Base::Inline(Value { bytes: stored, expiry: 0 })),
+            EntryKind::Delete => Decoded::Tombstone,
             EntryKind::PutExpiring => {
                 let (expiry, value) = expiry::split(&stored)?;
-                if self.is_over(semantics, expiry) {
-                    Said::Nothing
+                if self.is_expired(read_context, expiry) {
+                    Decoded::Tombstone
                 } else {
-                    Said::Value(Base::Here(Value { bytes: stored.slice_ref(value), expiry }))
+                    Decoded::Value(Base::Inline(Value { bytes: stored.slice_ref(value), expiry }))
                 }
             }
             EntryKind::PutPointer => {
@@ -111,116 +113,118 @@ impl Resolver {
                 let file = file.ok_or_else(|| {
                     Error::corrupt("entry kind").expected("no pointer outside a table")
                 })?;
-                if pointer.expiry > 0 && self.is_over(semantics, pointer.expiry) {
-                    Said::Nothing
+                if pointer.expiry > 0 && self.is_expired(read_context, pointer.expiry) {
+                    Decoded::Tombstone
                 } else {
-                    Said::Value(Base::ValueSeparator(pointer, Arc::clone(file)))
+                    Decoded::Value(Base::Separated(pointer, Arc::clone(file)))
                 }
             }
-            EntryKind::Merge => Said::Operand(stored),
+            EntryKind::Merge => Decoded::Operand(stored),
             EntryKind::DeleteRange => {
                 return Err(Error::corrupt("entry kind").got("a range delete among versions"));
             }
         })
     }
 
-    fn is_over(&mut self, semantics: &Semantics, expiry: u64) -> bool {
-        expiry <= *self.now.get_or_insert_with(|| semantics.timekeeper().now())
+    fn is_expired(&mut self, read_context: &ReadContext, expiry: u64) -> bool {
+        expiry <= *self.now.get_or_insert_with(|| read_context.timekeeper().now())
     }
 
-    /// Takes the next older version of `key`, stored in `file` where that is a table. `Some` once
-    /// the value is known, if there is one.
+    /// Adds the next older version of `key`, stored in `file` if it is in a table. `Some` once the result is
+    /// known.
     pub(super) fn older(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         key: &[u8],
         trailer: Trailer,
         stored: Bytes,
         file: Option<&Arc<TableFile>>,
-    ) -> Result<Option<Known>> {
-        match self.interpret(semantics, trailer, stored, file)? {
-            Said::Operand(operand) => {
+    ) -> Result<Option<Resolution>> {
+        match self.decode(read_context, trailer, stored, file)? {
+            Decoded::Operand(operand) => {
                 self.operands.get_or_insert_default().add(
-                    semantics,
+                    read_context,
                     operand,
                     VecDeque::push_front,
                 )?;
                 return Ok(None);
             }
-            Said::Value(Base::Here(value)) if self.operands.is_none() => {
-                return Ok(Some(Known::Value(Some(value))));
+            Decoded::Value(Base::Inline(value)) if self.operands.is_none() => {
+                return Ok(Some(Resolution::Value(Some(value))));
             }
-            Said::Value(value) => self.base = Some(value),
-            Said::Nothing => {}
+            Decoded::Value(value) => self.base = Some(value),
+            Decoded::Tombstone => {}
         }
-        self.end(semantics, key).map(Some)
+        self.end(read_context, key).map(Some)
     }
 
-    /// Takes the next newer version of the key, stored in `file` where that is a table.
+    /// Adds the next newer version of the key, stored in `file` if it is in a table.
     pub(super) fn newer(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         trailer: Trailer,
         stored: Bytes,
         file: Option<&Arc<TableFile>>,
     ) -> Result<()> {
-        let base = match self.interpret(semantics, trailer, stored, file)? {
-            Said::Operand(_) if self.refused.is_some() => return Ok(()),
-            Said::Operand(operand) => {
+        let base = match self.decode(read_context, trailer, stored, file)? {
+            Decoded::Operand(_) if self.refused.is_some() => return Ok(()),
+            Decoded::Operand(operand) => {
                 let operands = self.operands.get_or_insert_default();
-                if let Err(error) = operands.add(semantics, operand, VecDeque::push_back) {
+                if let Err(error) = operands.add(read_context, operand, VecDeque::push_back) {
                     (self.operands, self.refused) = (None, Some(error));
                 }
                 return Ok(());
             }
-            Said::Value(value) => Some(value),
-            Said::Nothing => None,
+            Decoded::Value(value) => Some(value),
+            Decoded::Tombstone => None,
         };
         (self.base, self.operands, self.refused) = (base, None, None);
         Ok(())
     }
 
-    /// There are no more versions of `key`: its value, if it has one.
-    pub(super) fn end(&mut self, semantics: &Semantics, key: &[u8]) -> Result<Known> {
+    /// The result, after all versions of `key` were added.
+    pub(super) fn end(&mut self, read_context: &ReadContext, key: &[u8]) -> Result<Resolution> {
         if let Some(error) = self.refused.take() {
             self.clear();
             return Err(error);
         }
         let base = match self.base.take() {
             None => None,
-            Some(Base::Here(value)) => Some(value),
-            Some(Base::ValueSeparator(pointer, file)) => {
+            Some(Base::Inline(value)) => Some(value),
+            Some(Base::Separated(pointer, file)) => {
                 let read = file.read_value(pointer)?;
-                self.base = Some(Base::Asked(pointer.expiry));
-                return Ok(Known::ValueSeparator(Box::new(read)));
+                self.base = Some(Base::Fetching(pointer.expiry));
+                return Ok(Resolution::Separated(Box::new(read)));
             }
-            Some(Base::Asked(_)) => return Err(Error::invalid("value").expected("its read's end")),
+            Some(Base::Fetching(_)) => {
+                return Err(broken_invariant!("a key ends before its separated value is read"));
+            }
         };
-        self.merge(semantics, key, base).map(Known::Value)
+        self.merge(read_context, key, base).map(Resolution::Value)
     }
 
-    /// Takes what the read of the value that lies apart ended with: the value of `key`.
+    /// The value of `key`, after its separated value was read.
     pub(super) fn fetched(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         key: &[u8],
         bytes: Bytes,
     ) -> Result<Option<Value>> {
-        let Some(Base::Asked(expiry)) = self.base.take() else {
-            return Err(Error::invalid("value").expected("one that was asked for"));
+        let Some(Base::Fetching(expiry)) = self.base.take() else {
+            return Err(broken_invariant!("a separated value that was read was asked for"));
         };
-        self.merge(semantics, key, Some(Value { bytes, expiry }))
+        self.merge(read_context, key, Some(Value { bytes, expiry }))
     }
 
-    /// The operands' value over `base`.
+    /// Applies the operands to `base`.
     fn merge(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         key: &[u8],
         base: Option<Value>,
     ) -> Result<Option<Value>> {
         let Some(mut operands) = self.operands.take() else { return Ok(base) };
-        let operator = semantics.operator()?;
+        let operator = read_context.operator()?;
         let list: Vec<&[u8]> = operands.list.make_contiguous().iter().map(|op| &**op).collect();
         let under = base.as_ref().map(|base| &*base.bytes);
         let merged = operator.merge(key, under, &list).ok_or_else(|| {
@@ -228,7 +232,7 @@ impl Resolver {
                 .at(format_args!("key `{}`", key.escape_ascii()))
                 .expected(format_args!("operands that `{}` can merge", operator.name()))
         })?;
-        // Where the value under them expires, the operands stand, over nothing.
+        // When the base value expires, the operands remain, without a base.
         Ok(Some(Value { bytes: merged.into(), expiry: 0 }))
     }
 }
@@ -236,12 +240,12 @@ impl Resolver {
 impl Operands {
     fn add(
         &mut self,
-        semantics: &Semantics,
+        read_context: &ReadContext,
         operand: Bytes,
         push: impl FnOnce(&mut VecDeque<Bytes>, Bytes),
     ) -> Result<()> {
         let bytes = self.bytes + OPERAND_BYTES + operand.len() as u64;
-        let max = semantics.operand_bytes_max();
+        let max = read_context.operand_bytes_max();
         if bytes > max {
             return Err(Error::invalid("merge operands of one key, bytes")
                 .expected(format_args!("at most {max}, as the longest value may have"))
@@ -249,7 +253,7 @@ impl Operands {
         }
         let steps = bytes / CHARGE_STEP * CHARGE_STEP;
         match &mut self.charge {
-            None if steps > 0 => self.charge = Some(semantics.account().charge(steps)?),
+            None if steps > 0 => self.charge = Some(read_context.account().charge(steps)?),
             Some(charge) if charge.bytes() < steps => charge.grow(steps - charge.bytes())?,
             _ => {}
         }

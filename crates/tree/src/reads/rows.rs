@@ -1,10 +1,11 @@
-//! Rows for reads: looked for before anything else, left by gets that found theirs in a table.
+//! Reads through the row cache: a get looks for a row before it searches the tree, and fills a row if it
+//! found the value in a table.
 //!
-//! The order of a get: the key's bucket, a view, the number to read at, the row, and only then the
-//! search. `cache::RowCache` says why no row is ever stale; what it asks of the caller is done in
-//! [`Rows::keep`]: a row is left only where no memtable of the view has a newer version. What merge
-//! operands make and what lies apart leaves no row, nor does a read of a snapshot; what came from a memtable
-//! has one once that is flushed (`ordered::RowRenewal`).
+//! The order of a get: the key's bucket ([`Rows::probe`]), the read view, the read sequence number, the row,
+//! and only then the search of memtables and tables. The header of `cache::RowCache` explains why no row is
+//! ever stale (I1). Its condition on fills is met in [`Rows::fill`]: no memtable of the view may have a newer
+//! version. No row is filled for the result of merge operands, for a separated value, or by a read at a
+//! snapshot. A value found in a memtable gets its row when that is flushed ([`crate::RowRefresh`]).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,56 +14,60 @@ use base::{Seqno, key_hash};
 use bytes::Bytes;
 use cache::rows::{Row, RowFrom, Vacancy, row_bytes};
 use cache::{Balance, RowCache, RowHit, RowOwner};
-
 use read::{Curves, Depth};
 
+use super::lookup::RowTarget;
 use super::{Lookup, Value};
 use crate::View;
-use crate::packing::Packing;
+use crate::row_compression::RowCompression;
 
-/// What is known of a key before its data is looked at.
+/// The state of a key's bucket, taken before the key is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     /// As `base::key_hash`.
     pub hash: u64,
-    /// Where a row may be left.
+    /// Allows a row to be filled; `None` if none may be.
     pub vacancy: Option<Vacancy>,
 }
 
 impl Probe {
-    /// Of a read that leaves no row.
-    pub fn only_looking(key: &[u8]) -> Self {
+    /// For a read that fills no row.
+    pub fn without_fill(key: &[u8]) -> Self {
         Self { hash: key_hash(key), vacancy: None }
     }
 }
 
-/// The value of a row, and whether that was one of the tier below.
+/// The value of a row.
 #[derive(Debug)]
 pub struct RowValue {
+    /// The value.
     pub value: Value,
-    pub is_below: bool,
+    /// Whether the row was found in SCM, not in DRAM.
+    pub from_scm: bool,
 }
 
-/// The row cache, as a store's reads use it.
+/// The row cache as used by a store's reads. Any thread may call.
 #[derive(Debug)]
 pub struct Rows {
     cache: Arc<RowCache>,
     balance: Arc<Balance>,
     curves: Arc<Curves>,
-    /// Whether reads leave any.
-    are_kept: bool,
-    packing: Arc<Packing>,
+    /// Whether reads fill rows.
+    is_enabled: bool,
+    compression: Arc<RowCompression>,
 }
 
 impl Rows {
+    /// Reads through `cache`. If `is_enabled` is false, rows are looked up but not filled. `balance` and
+    /// `curves` count misses; `compression` decides how values are stored.
     pub fn new(
         cache: Arc<RowCache>,
         balance: Arc<Balance>,
         curves: Arc<Curves>,
-        packing: Arc<Packing>,
-        are_kept: bool,
+        compression: Arc<RowCompression>,
+        is_enabled: bool,
     ) -> Self {
-        Self { cache, balance, curves, are_kept, packing }
+        Self { cache, balance, curves, is_enabled, compression }
     }
 
     /// The row cache.
@@ -71,14 +76,14 @@ impl Rows {
         &self.cache
     }
 
-    /// To be called before the view is taken that `key` is looked up in.
+    /// The probe of `key`. To be called before the view is taken in which `key` is looked up.
     #[inline]
     pub fn probe(&self, owner: &RowOwner, key: &[u8]) -> Probe {
         let hash = key_hash(key);
         Probe { hash, vacancy: self.cache.vacancy(owner, owner.hash(hash)) }
     }
 
-    /// As [`Rows::probe`], for many keys: what each needs is asked for together.
+    /// As [`Rows::probe`], for many keys: their cache lines are prefetched together.
     pub fn probes<K: AsRef<[u8]>>(&self, owner: &RowOwner, keys: &[K]) -> Vec<Probe> {
         let hashed = keys.iter().map(|key| {
             let hash = key_hash(key.as_ref());
@@ -94,8 +99,8 @@ impl Rows {
         probes
     }
 
-    /// The value of `key` as of `at`, where a row has it, at the time `now` in Unix milliseconds;
-    /// none: whenever it matters.
+    /// The value of `key` at the seqno `at`, if a row has it that is not expired at `now`. `now` is in Unix
+    /// milliseconds; `None` means the time when it is first needed.
     #[inline]
     pub fn get(
         &self,
@@ -105,29 +110,30 @@ impl Rows {
         at: Seqno,
         now: Option<u64>,
     ) -> Option<RowValue> {
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let mut bytes = Vec::new();
         let hash = owner.hash(probe.hash);
-        let (hit, is_below) = match self.cache.get(owner, key, hash, at, &mut bytes) {
+        let (hit, from_scm) = match self.cache.get(owner, key, hash, at, &mut bytes) {
             Some(hit) => (hit, false),
             None => (self.cache.get_from_scm(owner, key, hash, at, &mut bytes)?, true),
         };
-        let is_over = || hit.expiry <= now.unwrap_or_else(|| view.semantics.timekeeper().now());
-        if hit.expiry > 0 && is_over() {
+        let is_expired =
+            || hit.expiry <= now.unwrap_or_else(|| view.read_context.timekeeper().now());
+        if hit.expiry > 0 && is_expired() {
             return None;
         }
-        match is_below {
+        match from_scm {
             false => self.curves.row_hit(hash, key, bytes.len()),
-            true => self.rise(view, key, probe, at, (hit, &bytes)),
+            true => self.promote(view, key, probe, at, (hit, &bytes)),
         }
         if hit.packed {
             bytes = table::unpack_value(&bytes).ok()?;
         }
-        Some(RowValue { value: Value { bytes: Bytes::from(bytes), expiry: hit.expiry }, is_below })
+        Some(RowValue { value: Value { bytes: Bytes::from(bytes), expiry: hit.expiry }, from_scm })
     }
 
-    /// Leaves a row in DRAM of one that was found below, where it may.
-    fn rise(
+    /// Fills a row in DRAM with one that was found in SCM, if allowed.
+    fn promote(
         &self,
         view: &View,
         key: &[u8],
@@ -135,45 +141,47 @@ impl Rows {
         at: Seqno,
         (hit, stored): (RowHit, &[u8]),
     ) {
-        let Some(vacancy) = probe.vacancy.filter(|_| self.are_kept) else { return };
+        let Some(vacancy) = probe.vacancy.filter(|_| self.is_enabled) else { return };
         self.balance.missed();
-        // A writer that forgot it above may have yet to forget it below.
+        // A writer that made the row stale in DRAM may not have done so in SCM yet.
         if view.holds_newer(key, at) {
             return;
         }
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let hash = owner.hash(probe.hash);
         self.curves.row_missed(hash, key, stored.len());
         let RowHit { seqno, as_of, expiry, packed } = hit;
         let row = Row { key, value: stored, packed, seqno, as_of, expiry, from: RowFrom::ScmRow };
-        // Refusals are counted there.
+        // The cache counts refusals.
         let _ = self.cache.fill(owner, hash, vacancy, row);
     }
 
-    /// Has the flush leave a row of what `lookup` found in memtables, where it may.
-    fn expect<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+    /// Asks the flush to make a row of a value that `lookup` found in a memtable, if allowed.
+    fn note_miss<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
         lookup: &Lookup<K, V>,
         value: &Value,
     ) {
-        let Some(probe) = lookup.probe().filter(|_| self.are_kept) else { return };
-        let hash = lookup.view().semantics.rows().hash(probe.hash);
+        let Some(probe) = lookup.probe().filter(|_| self.is_enabled) else { return };
+        let hash = lookup.view().read_context.rows().hash(probe.hash);
         let (key, stored) = (lookup.key(), value.bytes.len());
         if self.cache.expect(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
             self.curves.row_flushed(hash, key, stored);
         }
     }
 
-    /// Leaves a row of what `lookup` found, where it may.
-    pub fn keep<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+    /// Fills a row with the value that `lookup` found, if allowed. `depth` says how far the lookup had to
+    /// read.
+    pub fn fill<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
         &self,
         lookup: &Lookup<K, V>,
         value: &Value,
         depth: Depth,
     ) {
-        let Some((probe, vacancy, seqno, as_of)) = lookup.row().filter(|_| self.are_kept) else {
+        let target = lookup.row().filter(|_| self.is_enabled);
+        let Some(RowTarget { hash, vacancy, seqno, as_of }) = target else {
             if depth == Depth::Memtable {
-                self.expect(lookup, value);
+                self.note_miss(lookup, value);
             }
             return;
         };
@@ -182,19 +190,19 @@ impl Rows {
         if view.holds_newer(key, as_of) {
             return;
         }
-        let owner = view.semantics.rows();
+        let owner = view.read_context.rows();
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from = match depth {
             Depth::Memtable | Depth::Page => RowFrom::Dram,
             Depth::Scm | Depth::ScmRead => RowFrom::Scm,
             Depth::Flash => RowFrom::Device,
         };
-        let form = self.packing.form(&self.cache, value);
+        let form = self.compression.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
         let row = Row { key, value, packed, seqno, as_of, expiry, from };
-        let hash = owner.hash(probe.hash);
+        let hash = owner.hash(hash);
         self.curves.row_missed(hash, key, value.len());
-        // Refusals are counted there.
+        // The cache counts refusals.
         let _ = self.cache.fill(owner, hash, vacancy, row);
     }
 }

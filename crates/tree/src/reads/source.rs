@@ -1,4 +1,5 @@
-//! One source of a merge: a memtable or a run of tables, with resumable moves.
+//! One source of a merging iterator: a memtable, or a run of tables. Moves within a run are resumable: they
+//! ask for pages.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use table::{Pages, Span, Step, Table, TableCursor};
 
 use crate::{Memtable, Run, TableFile};
 
-/// A way to move a cursor. `Seek` stands on the first entry at or after the position,
-/// `SeekBefore` on the last one before it.
+/// A move of a source. `AtOrAfter` goes to the first entry at or after the position, `Before` to the last
+/// entry before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seek<'a> {
     First,
@@ -34,7 +35,7 @@ impl Source {
         Self::Run(Box::new(RunCursor { run: Arc::clone(run), at: 0, cursor: None, forward: true }))
     }
 
-    /// Starts a move; `step` until `Ready`.
+    /// Starts a move; call [`Source::step`] until it is `Ready`.
     pub(super) fn start(&mut self, seek: Seek<'_>) -> Result<()> {
         match self {
             Self::Memtable(cursor) => match seek {
@@ -50,7 +51,7 @@ impl Source {
         Ok(())
     }
 
-    /// Goes on with the move.
+    /// Continues the move.
     pub(super) fn step(&mut self, supplied: Option<Pages>) -> Result<Step<()>> {
         match self {
             Self::Memtable(_) => Ok(Step::Ready(())),
@@ -58,16 +59,16 @@ impl Source {
         }
     }
 
-    /// Whether a key may have several versions in it.
+    /// Whether a key may have several versions in the source.
     #[inline]
     pub(super) fn repeats_keys(&self) -> bool {
         self.table().is_none_or(|table| table.properties().keys < table.properties().entries)
     }
 
-    /// Goes to the next entry where no page is missing for it, and says whether it did; past the last one
-    /// a memtable's ends, too.
+    /// Goes to the next entry if its page is in memory, and returns whether it did. A memtable always does,
+    /// also past its last entry.
     #[inline]
-    pub(super) fn next_at_hand(&mut self) -> Result<bool> {
+    pub(super) fn fast_next(&mut self) -> Result<bool> {
         match self {
             Self::Memtable(cursor) => {
                 cursor.next();
@@ -80,7 +81,7 @@ impl Source {
         }
     }
 
-    /// The span that a walk forward needs after the present block, where that is known.
+    /// The span that a forward walk needs after the current block, if it is known.
     pub(super) fn next_block_span(&self) -> Option<Span> {
         match self {
             Self::Memtable(_) => None,
@@ -88,7 +89,7 @@ impl Source {
         }
     }
 
-    /// The file of the entry it stands on, where that is a table.
+    /// The file of the current entry, if that is in a table.
     pub(super) fn file(&self) -> Option<&Arc<TableFile>> {
         match self {
             Self::Memtable(_) => None,
@@ -103,7 +104,7 @@ impl Source {
         }
     }
 
-    /// The entry it stands on; `None` past either end.
+    /// The current entry; `None` past either end.
     #[inline]
     pub(super) fn entry(&self) -> Option<(&[u8], Trailer)> {
         match self {
@@ -115,7 +116,7 @@ impl Source {
         }
     }
 
-    /// The value, as stored, of the entry it stands on, borrowed.
+    /// The value of the current entry, as stored and borrowed.
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
         match self {
@@ -124,10 +125,10 @@ impl Source {
         }
     }
 
-    /// The value, as stored, of the entry it stands on, which is of `trailer`.
+    /// The value of the current entry, as stored. `trailer` is the entry's.
     pub(super) fn stored(&self, trailer: Trailer) -> Bytes {
         match self {
-            // A delete has none, and its page is not to be kept for nothing.
+            // A tombstone has no value, and its page need not be kept for it.
             _ if trailer.kind().is_ok_and(|kind| kind == EntryKind::Delete) => Bytes::new(),
             Self::Memtable(cursor) => Bytes::copy_from_slice(cursor.value()),
             Self::Run(run) => run.cursor.as_ref().map(TableCursor::value).unwrap_or_default(),
@@ -138,10 +139,10 @@ impl Source {
 /// Walks the tables of a run as one sorted sequence.
 pub(super) struct RunCursor {
     run: Arc<Run>,
-    /// The table the cursor is in.
+    /// Index of the current piece.
     at: usize,
     cursor: Option<TableCursor>,
-    /// The way to the neighbour table when this one ends.
+    /// Direction: which piece follows when the current one ends.
     forward: bool,
 }
 
@@ -160,7 +161,7 @@ impl RunCursor {
             Seek::Last => (self.at, self.forward) = (tables.len().wrapping_sub(1), false),
             Seek::AtOrAfter(key, _) => (self.at, self.forward) = (self.run.at_or_after(key), true),
             Seek::Before(key, _) => {
-                // The first table that reaches `key` may begin after it: then the one before.
+                // The first piece that reaches `key` may begin after it: then the piece before it follows.
                 let at = self.run.at_or_after(key);
                 self.at = at.min(tables.len().wrapping_sub(1));
                 self.forward = false;
@@ -190,7 +191,7 @@ impl RunCursor {
                 Step::Ready(true) => return Ok(Step::Ready(())),
                 Step::Ready(false) => {}
             }
-            // This table ended: on to its neighbour, or past the run's end.
+            // The piece ended: go to its neighbour, or past the end of the run.
             let next = if self.forward { self.at + 1 } else { self.at.wrapping_sub(1) };
             self.cursor = match self.run.pieces().get(next) {
                 None => None,

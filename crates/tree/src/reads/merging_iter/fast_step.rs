@@ -1,51 +1,51 @@
-//! Steps forward that need nothing but the block at hand: most steps of a walk.
+//! The fast path of a forward step: most steps of a walk need only the current block.
 //!
-//! Where the source that the cursor stands on stays the first when it goes on, and its next entry says
-//! its key's value, that is the next key: neither the order of the sources changes nor is anything
-//! resolved, and nothing is copied but the key that is left, where its source may have more versions
-//! of it. Everything else is for [`MergingIter::start`].
+//! If the current source remains the first in order after its next entry, and that entry is its key's whole
+//! value, then it is the next result. The heap does not change, nothing is resolved, and nothing is copied,
+//! except the previous key if its source may have more versions of it. Every other case is left to
+//! [`MergingIter::start`].
 
 use base::Result;
 
-use super::{MergingIter, Phase, Source, Standing, is_put};
+use super::{Current, MergingIter, Phase, Source, is_put};
 
-/// What a step at hand came to.
+/// The result of a fast step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastStep {
-    /// It stands on the next key.
-    Stands,
-    /// The source moved; the operation is to be run to its end.
-    Moved,
+    /// The iterator is at the next key.
+    Done,
+    /// The source moved, but the step is not complete: run the operation to its end.
+    Unsettled,
     /// Nothing moved.
-    No,
+    NotApplicable,
 }
 
 impl MergingIter {
-    /// Goes to the next key, where that needs no page and nothing else to be looked at.
+    /// Goes to the next key if that needs neither a page nor another source.
     ///
     /// # Errors
-    /// `Corrupt` where the block is damaged; it then stands nowhere.
+    /// `Corrupt` if the block is damaged; then there is no current entry.
     #[inline]
-    pub fn next_at_hand(&mut self) -> Result<FastStep> {
-        let Standing::Entry { number, alone: true } = self.standing else {
-            return Ok(FastStep::No);
+    pub fn fast_next(&mut self) -> Result<FastStep> {
+        let Current::Entry { number, unique: true } = self.current else {
+            return Ok(FastStep::NotApplicable);
         };
-        if !self.forward || !self.covers.is_empty() {
-            return Ok(FastStep::No);
+        if !self.forward || !self.range_deletes.is_empty() {
+            return Ok(FastStep::NotApplicable);
         }
-        let Some(source) = self.sources.get_mut(number) else { return Ok(FastStep::No) };
-        // Versions of the key that is left follow in this source only, if anywhere.
+        let Some(source) = self.sources.get_mut(number) else { return Ok(FastStep::NotApplicable) };
+        // Further versions of the previous key can follow only in this source.
         let repeats = source.repeats_keys();
         if let Some((key, _)) = source.entry().filter(|_| repeats) {
             let left = self.skip.get_or_insert_default();
             left.clear();
             left.extend_from_slice(key);
         }
-        match source.next_at_hand() {
+        match source.fast_next() {
             Ok(true) => {}
-            Ok(false) => return Ok(FastStep::No),
+            Ok(false) => return Ok(FastStep::NotApplicable),
             Err(error) => {
-                self.standing = Standing::Nowhere;
+                self.current = Current::Invalid;
                 return Err(error);
             }
         }
@@ -55,12 +55,12 @@ impl MergingIter {
             && self.second_key().is_none_or(|second| key < second)
             && !(repeats && self.skip.as_deref() == Some(key))
         {
-            return Ok(FastStep::Stands);
+            return Ok(FastStep::Done);
         }
-        self.standing = Standing::Nowhere;
+        self.current = Current::Invalid;
         self.phase = Phase::Settle;
         self.pending = None;
-        self.first_moved();
-        Ok(FastStep::Moved)
+        self.after_first_moved();
+        Ok(FastStep::Unsettled)
     }
 }

@@ -1,14 +1,14 @@
-//! The order of a merge's sources: a binary heap of those that stand on an entry.
+//! The order of the iterator's sources: a binary heap of those that have an entry.
 //!
-//! Only the first source ever moves. The second is known besides: a step that leaves the first one before
-//! it changes nothing in the heap.
+//! Only the first source ever moves. The second is kept beside the heap: a step after which the first source
+//! is still before the second does not change the heap.
 
 use super::MergingIter;
 use crate::reads::source::Source;
 
 impl MergingIter {
-    /// Whether source `a` is to be looked at before source `b`: forward the lesser (key, newest
-    /// first), backward the greater key, its oldest version first.
+    /// Whether source `a` comes before source `b`: forward, the one with the lesser key, for equal keys the
+    /// newer version; backward, the reverse.
     pub(super) fn is_before(&self, a: usize, b: usize) -> bool {
         let entry = |number: usize| self.sources.get(number).and_then(Source::entry);
         let (Some((key_a, trailer_a)), Some((key_b, trailer_b))) = (entry(a), entry(b)) else {
@@ -18,20 +18,20 @@ impl MergingIter {
         if self.forward { order.is_lt() } else { order.is_gt() }
     }
 
-    /// Puts the sources that stand on an entry in order.
+    /// Builds the heap of the sources that have an entry.
     pub(super) fn build_heap(&mut self) {
         self.heap.clear();
-        let standing =
+        let current =
             self.sources.iter().enumerate().filter(|(_, source)| source.entry().is_some());
-        self.heap.extend(standing.map(|(number, _)| number));
+        self.heap.extend(current.map(|(number, _)| number));
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
         }
         self.find_second();
     }
 
-    /// Restores the order after the first source moved; only the first ever moves.
-    pub(super) fn first_moved(&mut self) {
+    /// Restores the order after the first source moved.
+    pub(super) fn after_first_moved(&mut self) {
         let Some(first) = self.heap.first().copied() else { return };
         if self.sources.get(first).and_then(Source::entry).is_none() {
             self.heap.swap_remove(0);
@@ -73,8 +73,8 @@ impl MergingIter {
         }
     }
 
-    /// The source to look at next.
-    pub(super) fn best(&self) -> Option<usize> {
+    /// The first source in order.
+    pub(super) fn first(&self) -> Option<usize> {
         self.heap.first().copied()
     }
 }

@@ -1,23 +1,28 @@
-//! Merges of more range deletes than their memory holds are cut: their end is where it is full.
+//! Shortens a merge whose range deletes do not fit its memory.
 //!
-//! The planner goes by the bytes of files, of which range deletes are few. While they are merged all of them
-//! are in memory; what is beyond the cut is planned again.
+//! The planner goes by the bytes of files, to which range deletes contribute little; but a merge has all of
+//! its range deletes in memory. The rest of the rectangle is planned again.
 
 use std::sync::Arc;
 
+use base::KeyRange;
 use bytes::Bytes;
 use compact::plan::Merge;
 use table::{RangeDeletes, Table};
 
 use crate::Version;
-use base::KeyRange;
 
-/// How often a merge has a range delete of its inputs in memory: in a list, sorted, cut anew, as far as it
-/// survives, and in the output.
+/// Copies of a range delete that a merge has in memory: in a list, sorted, cut into fragments, after
+/// retention, and in the output.
 const TIMES: u64 = 5;
 
-/// The end of as much of `merge` as has range deletes for `room` bytes of memory, and what these take.
-pub(super) fn end_of(merge: &Merge, version: &Version, room: u64) -> (Option<Bytes>, u64) {
+/// The end of the part of `merge` whose range deletes fit `room` bytes of memory, and the bytes that they
+/// need.
+pub(super) fn with_room_for_range_deletes(
+    merge: &Merge,
+    version: &Version,
+    room: u64,
+) -> (Option<Bytes>, u64) {
     let range = KeyRange { first: merge.first.clone(), end: merge.end.clone() };
     let runs =
         version.runs().iter().filter(|run| (merge.into..=merge.newest()).contains(&run.id()));
@@ -30,14 +35,14 @@ pub(super) fn end_of(merge: &Merge, version: &Version, room: u64) -> (Option<Byt
         let until = KeyRange { first: merge.first.clone(), end: end.cloned() };
         let bytes = inputs.iter().map(|(table, range)| {
             let (deletes, range) = (table.range_deletes(), range.intersection(&until));
-            // As if all of them were alike.
+            // As if all had the same size.
             deletes.bytes() * deletes.positions(&range.first, range.end.as_deref()).len()
                 / deletes.len().max(1)
         });
         TIMES * bytes.sum::<usize>() as u64
     };
     let mut end = merge.end.clone();
-    // Each turn fits, or leaves one of the inputs with a single one.
+    // Each repetition ends the loop, or leaves one of the inputs with a single range delete.
     for _ in 0..=inputs.len() {
         if taken(end.as_ref()) <= room {
             break;
@@ -47,7 +52,7 @@ pub(super) fn end_of(merge: &Merge, version: &Version, room: u64) -> (Option<Byt
             let range = range.intersection(&until);
             table.range_deletes().positions(&range.first, range.end.as_deref())
         };
-        // Between two of the table that has the most.
+        // Cut between two range deletes of the table that has the most.
         let Some(input) = inputs.iter().max_by_key(|input| own(input).len()) else { break };
         let (deletes, own): (&RangeDeletes, _) = (input.0.range_deletes(), own(input));
         let (mut fits, mut beyond) = (own.start + 1, own.end);

@@ -1,8 +1,8 @@
-//! Those who ask for merges and wait for them.
+//! Callers that request merges and wait for them.
 
 use std::time::Duration;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, TaskHandle};
+use base::{Error, ErrorKind, KeyRange, KeyspaceId, Result, TaskHandle, invariant};
 use compact::plan::ManualRange;
 
 use super::compactor_state::CompactorState;
@@ -10,9 +10,9 @@ use super::keyspace_state::KeyspaceCompactionState;
 use super::request::Request;
 use super::{CompactionProgress, Compactor};
 use crate::Tree;
-use base::KeyRange;
 
 impl Compactor {
+    /// Ends all open requests with an error: those of `keyspace`, or of all keyspaces.
     pub(super) fn end_requests(&self, keyspace: Option<KeyspaceId>, why: &dyn Fn() -> Error) {
         let mut state = self.state.lock();
         let open = state.requests.values_mut().filter(|request| request.ended.is_none());
@@ -22,7 +22,7 @@ impl Compactor {
         self.changed.notify_all();
     }
 
-    /// Asks for `range` of `tree` to be merged into one run; its number.
+    /// Requests that `range` of `tree` is merged into one run. Returns the request's id.
     pub fn request(&self, tree: &Tree, range: &KeyRange) -> u64 {
         let newest = tree.view().version.runs().first().map_or(base::RunId(0), |run| run.id());
         let range = ManualRange { first: range.first.clone(), end: range.end.clone(), newest };
@@ -34,12 +34,13 @@ impl Compactor {
         id
     }
 
-    /// Takes requests back.
+    /// Withdraws requests.
     pub fn withdraw(&self, requests: &[u64]) {
         let mut state = self.state.lock();
         requests.iter().for_each(|id| drop(state.requests.remove(id)));
     }
 
+    /// The progress of `requests`.
     pub fn progress(&self, requests: &[u64]) -> CompactionProgress {
         let state = self.state.lock();
         let own = || requests.iter().filter_map(|id| state.requests.get(id));
@@ -47,7 +48,7 @@ impl Compactor {
         CompactionProgress { bytes_total, bytes_left: own().map(|request| request.left).sum() }
     }
 
-    /// Whether all of `requests` are done.
+    /// Whether all of `requests` have ended.
     pub fn is_finished(&self, requests: &[u64]) -> bool {
         let state = self.state.lock();
         requests
@@ -56,8 +57,10 @@ impl Compactor {
             .all(|request| request.ended.is_some())
     }
 
-    /// Waits until all of `requests` are done, and the files that nobody needs any more are gone; the first
-    /// failure.
+    /// Waits until all of `requests` have ended and obsolete files are removed.
+    ///
+    /// # Errors
+    /// The error of the first request that failed.
     pub fn wait(&self, requests: &[u64]) -> Result<()> {
         let waited = self.wait_until(|state| {
             let mut own = requests.iter().filter_map(|id| state.requests.get(id));
@@ -70,34 +73,38 @@ impl Compactor {
         waited
     }
 
-    /// Waits until no keyspace has anything to merge, as if nobody wrote, and the files that nobody needs
-    /// any more are gone. What failed before is tried again at once.
+    /// Waits until no keyspace has anything to merge, as if the store were quiet, and obsolete files are
+    /// removed. Failed merges are tried again at once.
     ///
     /// # Errors
-    /// Why merges fail, or that there is no space for them.
+    /// Why merges fail, or `NoSpace` if there is no space for them.
     pub fn wait_until_settled(&self) -> Result<()> {
         let start = {
             let mut state = self.state.lock();
-            state.settling += 1;
-            state.settlings += 1;
-            state.books.values_mut().for_each(KeyspaceCompactionState::try_again);
-            state.idle_looks
+            state.settle_waiters += 1;
+            state.settle_calls += 1;
+            state.keyspaces.values_mut().for_each(KeyspaceCompactionState::retry_now);
+            state.idle_rounds
         };
         self.wake();
         let waited = self.wait_until(|state| {
-            // Nothing is looked at any more.
+            // Nothing is planned any more.
             if let Some(error) = self.env.manifest.poisoned() {
                 return Some(Err(Error::poisoned_by("manifest", &error)));
             }
-            let failed = state.books.values().filter(|book| book.is_paused(self.now()));
-            if let Some(error) = failed.filter_map(|book| book.failure.clone()).next() {
+            let failed = state.keyspaces.values().filter(|keyspace| keyspace.is_paused(self.now()));
+            if let Some(error) = failed.filter_map(|keyspace| keyspace.failure.clone()).next() {
                 return Some(Err(error));
             }
-            let is_over = state.idle_looks > start;
-            let short = || state.books.values().find_map(|book| book.short.clone());
-            is_over.then(|| short().map_or(Ok(()), Err))
+            let is_over = state.idle_rounds > start;
+            let no_space =
+                || state.keyspaces.values().find_map(|keyspace| keyspace.no_space.clone());
+            is_over.then(|| no_space().map_or(Ok(()), Err))
         });
-        self.state.lock().settling -= 1;
+        let mut state = self.state.lock();
+        invariant!(state.settle_waiters > 0, "a caller that waits is counted");
+        state.settle_waiters = state.settle_waiters.saturating_sub(1);
+        drop(state);
         self.env.obsolete.purge();
         waited
     }
@@ -122,7 +129,7 @@ impl Compactor {
                 self.changed.wait_for(&mut state, Duration::from_millis(1));
             }
             if !self.host.executor().help() {
-                // Asleep until its time comes, where nothing else wakes it.
+                // No task could run on this thread: a sleeping one may have to.
                 self.wake();
             }
         }

@@ -1,89 +1,92 @@
-//! What the planner has done without a merge: pieces that go, and pieces that sink to older runs.
+//! Planned changes that need no merge: drops of pieces, and trivial moves to older runs.
 
 use std::sync::Arc;
 
-use base::{Error, Result};
+use base::{Result, broken_invariant, invariant};
 use compact::plan;
+use manifest::Edit;
 
 use super::Compactor;
 use crate::{Change, Piece, Rectangle, Tree, VersionEditGuard};
-use manifest::Edit;
 
 impl Compactor {
-    /// The piece of the tree that the planner means, unless a job works on it.
+    /// The piece of the current version that the planner means.
     fn piece(
         &self,
-        shape: &VersionEditGuard<'_>,
+        guard: &VersionEditGuard<'_>,
         run: base::RunId,
         piece: &plan::Piece,
-    ) -> Option<Arc<Piece>> {
-        let version = shape.version();
-        let found = version.run(run)?.find(&piece.first)?;
-        let same = found.entry().id == piece.file.id && found.range().first == piece.first;
-        same.then(|| Arc::clone(found))
+    ) -> Result<Arc<Piece>> {
+        let version = guard.version();
+        let found = version.run(run).and_then(|run| run.find(&piece.first));
+        let is_same = |found: &&Arc<Piece>| {
+            found.entry().id == piece.file.id && found.range().first == piece.first
+        };
+        found.filter(is_same).cloned().ok_or_else(|| {
+            broken_invariant!("a planned piece is in the version while the guard is held")
+        })
     }
 
-    /// Drops pieces in which there is nothing that anyone can read, or that hides anything.
+    /// Drops pieces without any version that a reader can see or that hides another version.
     pub(super) fn drop_pieces(
         &self,
         tree: &Tree,
-        shape: &VersionEditGuard<'_>,
+        guard: &VersionEditGuard<'_>,
         pieces: &[(base::RunId, plan::Piece)],
         now_ms: u64,
     ) -> Result<()> {
         let mut changes = Vec::new();
         let mut edits = Vec::new();
-        let mut is_timed = false;
+        let mut has_expiries = false;
         for (run, planned) in pieces {
-            let Some(piece) = self.piece(shape, *run, planned) else { continue };
+            let piece = self.piece(guard, *run, planned)?;
             let (table, range) = (piece.entry().id, piece.range().clone());
             edits.push(Edit::TableCut { keyspace: tree.id(), table, range: range.clone() });
             let rectangle = Rectangle { oldest: *run, newest: *run, range, bytes: 0 };
             changes.push(Change { rectangle, inputs: vec![table], outputs: Vec::new() });
-            is_timed |= piece.entry().latest_expiry > 0;
+            has_expiries |= piece.entry().latest_expiry > 0;
         }
-        if is_timed {
-            edits.extend(self.env.timekeeper.tell(now_ms));
+        if has_expiries {
+            edits.extend(self.env.timekeeper.advance_to(now_ms));
         }
-        self.change(shape, edits, &changes)?;
+        self.change(guard, edits, &changes)?;
         changes.iter().for_each(|_| self.counters.dropped());
         Ok(())
     }
 
-    /// Lets pieces sink to older runs.
+    /// Moves pieces to older runs.
     pub(super) fn move_pieces(
         &self,
         tree: &Tree,
-        shape: &VersionEditGuard<'_>,
+        guard: &VersionEditGuard<'_>,
         moves: &[plan::Move],
     ) -> Result<()> {
         let mut changes = Vec::new();
         let mut edits = Vec::new();
         for plan::Move { piece: planned, from, into } in moves {
-            let Some(piece) = self.piece(shape, *from, planned) else { continue };
+            let piece = self.piece(guard, *from, planned)?;
+            invariant!(into < from, "a trivial move goes to an older run (I4)");
             let (keyspace, table, range) = (tree.id(), piece.entry().id, piece.range().clone());
             let (run, level) = (*into, piece.level());
             edits.push(Edit::TableMoved { keyspace, table, range: range.clone(), run, level });
             let rectangle = Rectangle { oldest: *from, newest: *from, range, bytes: 0 };
             changes.push(Change { rectangle, inputs: vec![table], outputs: vec![(run, piece)] });
         }
-        self.change(shape, edits, &changes)?;
+        self.change(guard, edits, &changes)?;
         changes.iter().for_each(|_| self.counters.moved());
         Ok(())
     }
 
-    /// Records `changes`, then installs them.
+    /// Records `changes` in the manifest, then installs them.
     fn change(
         &self,
-        shape: &VersionEditGuard<'_>,
+        guard: &VersionEditGuard<'_>,
         edits: Vec<Edit>,
         changes: &[Change],
     ) -> Result<()> {
-        if changes.is_empty() {
-            return Err(Error::invalid("plan").expected("pieces that are there"));
-        }
+        invariant!(!changes.is_empty(), "a planned drop or move has pieces");
         self.env.append(edits)?;
-        changes.iter().for_each(|change| shape.install_changed(change));
+        changes.iter().for_each(|change| guard.install_changed(change));
         Ok(())
     }
 }

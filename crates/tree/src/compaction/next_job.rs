@@ -1,0 +1,309 @@
+//! The choice of the next compaction job: plans keyspace by keyspace, the fullest first, does drops and
+//! trivial moves at once, and starts a merge.
+//!
+//! Called by the compaction tasks. Planning of a tree holds its version edit guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Error, ErrorKind, Result, format_bytes, invariant};
+use compact::Horizon;
+use compact::plan::{self, ManualRange, Plan};
+
+use super::compactor_state::CompactorState;
+use super::keyspace_state::PlanInputs;
+use super::merge_job::writer_bytes;
+use super::{Compactor, MergeJob, merge_end, summary};
+use crate::{Tree, VersionEditGuard};
+
+/// Most memory of a job for reading, bytes.
+const READ_BYTES_MAX: usize = 8 << 20;
+
+/// Most moves and drops of one keyspace before the next round of planning.
+const CHANGES_PER_ROUND: usize = 64;
+
+/// The result of planning for one keyspace.
+struct Planned {
+    plan: Option<Plan>,
+    debt: plan::Debt,
+    /// When planning began, and how long it took.
+    start: Duration,
+    took: Duration,
+    /// Why nothing is merged although there is debt, if the device is full.
+    no_space: Option<Error>,
+    /// Whether other jobs work on the keyspace.
+    is_busy: bool,
+}
+
+impl Compactor {
+    /// The environment of a job, under the current memory limit.
+    fn job_env(&self) -> compact::Env {
+        let read_bytes = (self.pool.limit() / 4) as usize;
+        compact::Env {
+            medium: Arc::clone(&self.env.medium),
+            dictionaries: Arc::clone(&self.env.dictionaries) as _,
+            operators: Arc::clone(&self.operators),
+            account: self.pool.account(),
+            tables: self.env.accounts.pinned.clone(),
+            read_bytes: read_bytes.min(READ_BYTES_MAX),
+        }
+    }
+
+    /// The planner's options: a merge has at most as many runs as fit in the memory of one job.
+    pub(super) fn job_options(&self) -> plan::Options {
+        let codec = self.env.options.load().codec;
+        let taken = writer_bytes(codec) + self.job_env().read_bytes;
+        let room = (self.pool.limit() as usize).saturating_sub(taken);
+        let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
+        plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
+    }
+
+    /// The next merge, its rectangle reserved; `None` if there is nothing to do now.
+    pub fn next_job(&self) -> Option<MergeJob> {
+        // A failed manifest cannot record a merge.
+        if self.env.manifest.poisoned().is_some() {
+            self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
+            return None;
+        }
+        let progress = |state: &CompactorState| (state.ended, state.refused, state.settle_calls);
+        let before = {
+            let state = self.state.lock();
+            // Even the smallest job must wait until another ends.
+            if state.running > 0 && !self.pool.has_room(MergeJob::MEMORY_MIN) {
+                return None;
+            }
+            progress(&state)
+        };
+        for tree in self.by_pressure() {
+            match self.plan_keyspace(&tree) {
+                Ok(Some(job)) => return Some(job),
+                Ok(None) => {}
+                Err(error) => self.note_failure(&tree, error, false),
+            }
+        }
+        let mut state = self.state.lock();
+        if state.running == 0 && progress(&state) == before {
+            state.idle_rounds += 1;
+            self.changed.notify_all();
+        }
+        None
+    }
+
+    /// How long a task without work may sleep, at most `longest`.
+    pub fn sleep_time(&self, longest: Duration) -> Duration {
+        let now = self.now();
+        let state = self.state.lock();
+        let owing = state.keyspaces.values().filter(|keyspace| keyspace.debt.bytes > 0);
+        let next = owing.filter_map(|keyspace| keyspace.next_plan().checked_sub(now)).min();
+        next.map_or(longest, |next| next.clamp(Duration::from_millis(1), longest))
+    }
+
+    /// The keyspaces, those with the fullest trees first, by the debt that was measured last. Forgets dropped
+    /// keyspaces.
+    fn by_pressure(&self) -> Vec<Arc<Tree>> {
+        let mut trees = self.trees.all();
+        let mut state = self.state.lock();
+        state.keyspaces.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
+        for request in state.requests.values_mut().filter(|request| request.ended.is_none()) {
+            if !trees.iter().any(|tree| tree.id() == request.keyspace) {
+                request.ended = Some(Err(Error::closed("keyspace")));
+            }
+        }
+        let pressure = |tree: &Arc<Tree>| {
+            let debt =
+                state.keyspaces.get(&tree.id()).map(|keyspace| keyspace.debt).unwrap_or_default();
+            debt.fullness.max(debt.space_fullness)
+        };
+        trees.sort_by(|one, other| pressure(other).total_cmp(&pressure(one)));
+        trees
+    }
+
+    /// Plans one keyspace. Does drops and trivial moves, and returns a merge if one was started.
+    fn plan_keyspace(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
+        let options = self.job_options();
+        for _ in 0..CHANGES_PER_ROUND {
+            let mut guard = tree.version_edit();
+            if tree.is_dropped() {
+                return Ok(None);
+            }
+            let Some((summary, inputs, request)) = self.summary(tree, &guard) else {
+                return Ok(None);
+            };
+            let start = self.now();
+            let planned = plan::TreeLayout::new(&summary, &options);
+            let (plan, debt) = (planned.plan(), planned.debt());
+            let took = self.now().saturating_sub(start);
+            let is_busy = !guard.reserved().is_empty();
+            let mut job = None;
+            match &plan {
+                Some(Plan::Drop(pieces)) => {
+                    self.drop_pieces(tree, &guard, pieces, summary.now_ms)?;
+                }
+                Some(Plan::Move(moves)) => self.move_pieces(tree, &guard, moves)?,
+                Some(Plan::Merge(merge)) => {
+                    job = self.start(tree, &mut guard, merge, summary.now_ms)?;
+                }
+                None => {}
+            }
+            let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
+            let no_space = match &plan {
+                None if debt.bytes > 0 && !is_busy => no_space_error(&summary, &options),
+                _ => None,
+            };
+            let planned = Planned { plan, debt, start, took, no_space, is_busy };
+            self.note_planned(tree, planned, job.as_ref(), inputs, request);
+            if !is_changed {
+                return Ok(job);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records the result of planning: the debt, the job that was started, and the progress of `request`.
+    fn note_planned(
+        &self,
+        tree: &Tree,
+        planned: Planned,
+        job: Option<&MergeJob>,
+        inputs: PlanInputs,
+        request: Option<u64>,
+    ) {
+        let Planned { plan, debt, start, took, no_space, is_busy } = planned;
+        let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
+        invariant!(
+            job.is_none() || matches!(plan, Some(Plan::Merge(_))),
+            "a job is started for a planned merge only"
+        );
+        let mut state = self.state.lock();
+        state.running += usize::from(job.is_some());
+        state.ended += u64::from(is_changed);
+        let keyspace = state.keyspaces.entry(tree.id()).or_default();
+        keyspace.set_debt(debt, start, took);
+        keyspace.job_bytes += job.map_or(0, MergeJob::bytes);
+        keyspace.no_space = no_space.clone();
+        if job.is_none() && !is_changed {
+            keyspace.planned_in_vain(start, took);
+        }
+        // Not after a merge that was planned and got no memory: it may get some without a change to this
+        // keyspace.
+        if plan.is_none() {
+            keyspace.set_empty_plan(inputs);
+        }
+        self.report_debt(&state);
+        let Some(request) = request.and_then(|id| state.requests.get_mut(&id)) else { return };
+        request.set_remaining(debt.manual_bytes);
+        // If nothing was planned, the remaining bytes cannot be merged: damage, or no space.
+        if debt.manual_bytes == 0 || (plan.is_none() && !is_busy) {
+            if let Some(no_space) = no_space {
+                request.damage.get_or_insert(no_space);
+            }
+            request.end();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Starts a merge; `None` if it must wait for the memory or the keys of another job.
+    fn start(
+        &self,
+        tree: &Arc<Tree>,
+        guard: &mut VersionEditGuard<'_>,
+        merge: &plan::Merge,
+        now_ms: u64,
+    ) -> Result<Option<MergeJob>> {
+        let env = self.job_env();
+        let bytes = MergeJob::memory_for(merge, &env, self.env.options.load().codec);
+        let most = self.pool.limit();
+        // With many runs, range deletes get an eighth of the memory at least: otherwise a slice would be too
+        // small.
+        let room = most.saturating_sub(bytes).max(most / 8);
+        let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
+        let merge = &plan::Merge { end, ..merge.clone() };
+        let memory = self.pool.grant(bytes + deletes);
+        let (id, running) = {
+            let mut state = self.state.lock();
+            state.refused += u64::from(memory.is_none());
+            (state.id(), state.running)
+        };
+        let Some(memory) = memory else { return Ok(None) };
+        match MergeJob::new(&self.env, &env, tree, guard, merge, (id, now_ms), memory) {
+            Err(error) if error.is_retryable() && running > 0 => Ok(None),
+            started => started,
+        }
+    }
+
+    /// The planner's input for `tree`, and the manual request that it considers; `None` if planning cannot
+    /// find anything new yet.
+    fn summary(
+        &self,
+        tree: &Tree,
+        guard: &VersionEditGuard<'_>,
+    ) -> Option<(plan::Summary, PlanInputs, Option<u64>)> {
+        let (version, now) = (guard.version(), self.now());
+        let horizon = self.env.snapshots.horizon(&self.env.ring);
+        let mut state = self.state.lock();
+        let quiet = state.is_quiet(self.env.ring.visible(), now);
+        let requests = state.requests.iter();
+        let mut own = requests.filter(|(_, it)| it.keyspace == tree.id() && it.ended.is_none());
+        let request = own.next().map(|(id, request)| (*id, request.range.clone()));
+        let (id, manual) = request.unzip();
+        let snapshots = horizon.seqnos().split_last().map_or(&[][..], |(_, snapshots)| snapshots);
+        let inputs = PlanInputs::new(&version, guard.reserved().len(), (quiet, snapshots), id, now);
+        let is_awaited = manual.is_some() || state.settle_waiters > 0;
+        let keyspace = state.keyspaces.entry(tree.id()).or_default();
+        let is_early = keyspace.is_paused(now) || keyspace.is_planning_deferred(now);
+        if keyspace.found_nothing_for(&inputs) || is_early && !is_awaited {
+            return None;
+        }
+        drop(state);
+        Some((self.planner_input(tree, guard, horizon, quiet, manual), inputs, id))
+    }
+
+    /// The planner's input for `tree`, whatever was planned before.
+    pub(super) fn planner_input(
+        &self,
+        tree: &Tree,
+        guard: &VersionEditGuard<'_>,
+        readers: Horizon,
+        quiet: bool,
+        manual: Option<ManualRange>,
+    ) -> plan::Summary {
+        let (version, now) = (guard.version(), self.now());
+        let (superseding, demand, elsewhere) = {
+            let mut state = self.state.lock();
+            let all = state.all_job_bytes();
+            let keyspace = state.keyspaces.entry(tree.id()).or_default();
+            let demand = keyspace.demand(tree.view().read_context.seeks(), now);
+            (keyspace.turnover.superseding(), demand, all - keyspace.job_bytes)
+        };
+        // If the device does not report its free space, a merge finds out by failing.
+        let space = self.env.medium.space().ok().flatten();
+        // Obsolete files will be removed by the time that the merge needs their space.
+        let coming = self.env.obsolete.bytes();
+        let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
+        plan::Summary {
+            runs: summary::runs(&version),
+            values: summary::values(&version),
+            busy: summary::areas(guard.reserved()),
+            free_bytes,
+            now_ms: self.env.timekeeper.trusted_now(),
+            readers,
+            quiet,
+            manual,
+            unit_bytes: self.host.memtable_bytes() / 2,
+            superseding,
+            demand,
+        }
+    }
+}
+
+/// The error to report if the device has too little free space for the merge that would otherwise be planned.
+fn no_space_error(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
+    let free = summary.free_bytes?;
+    let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
+    let Some(Plan::Merge(merge)) = plan::plan(&unbounded, options) else { return None };
+    Some(
+        Error::no_space("merge")
+            .expected(format_args!("{} free, and what flushes need", format_bytes(merge.bytes)))
+            .got(format_bytes(free)),
+    )
+}
