@@ -1,4 +1,4 @@
-//! Copies the golden files, as bytes, into the corpus of each target whose parser reads them. So every run
+//! Copies the golden files, as bytes, into the corpora of the targets that parse them. So every run
 //! starts from valid input, and the seeds follow the formats.
 
 use std::fs;

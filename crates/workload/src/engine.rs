@@ -23,7 +23,7 @@ use crate::{
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
 
-/// How often a store is waited for whose merges lack memory, and the pause between two tries.
+/// The number of tries to settle a store whose merges lack memory, and the pause between them.
 const SETTLE_TRIES: usize = 120;
 const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 

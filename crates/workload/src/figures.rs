@@ -123,7 +123,7 @@ pub(crate) struct Tally {
     pub lookups: u64,
     pub found: u64,
     pub missing: u64,
-    /// Lookups and scans whose key was not chosen to be missing.
+    /// Lookups and scans of keys that were not chosen to be missing.
     pub due: u64,
     /// Those of them that found their key.
     pub met: u64,
@@ -161,7 +161,7 @@ impl Tally {
         Ok(tally)
     }
 
-    /// Counts a lookup whose key was not chosen to be missing.
+    /// Counts a lookup of a key that was not chosen to be missing.
     #[inline]
     pub(crate) fn count_due(&mut self, is_met: bool) {
         self.due += 1;
@@ -176,6 +176,14 @@ impl Tally {
         if let Some(latencies) = latencies {
             latencies.record(took);
         }
+    }
+
+    /// Checks the relations of the counters at the end of a run.
+    fn check(&self) {
+        invariant!(self.met <= self.due, "a key that was found is one that was looked for");
+        let of_kinds: u64 = self.kinds.values().map(Latencies::count).sum();
+        let is_complete = self.kinds.is_empty() || of_kinds == self.ops;
+        invariant!(is_complete, "each operation of a mixed run counts as one kind");
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -226,10 +234,7 @@ impl<'a> Meter<'a> {
         live_bytes: Option<u64>,
         settle: bool,
     ) -> Result<Figures> {
-        invariant!(tally.met <= tally.due, "a key that was found is one that was looked for");
-        let of_kinds: u64 = tally.kinds.values().map(Latencies::count).sum();
-        let is_complete = tally.kinds.is_empty() || of_kinds == tally.ops;
-        invariant!(is_complete, "each operation of a mixed run counts as one kind");
+        tally.check();
         let memory_bytes = self.store.counters().memory_bytes;
         let rss_bytes = process::resident().now;
         let settle_start = self.clock.monotonic();

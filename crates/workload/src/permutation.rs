@@ -43,7 +43,7 @@ impl Permutation {
         }
     }
 
-    /// The index whose image is `place`.
+    /// The index with the image `place`.
     #[inline]
     #[must_use]
     pub fn invert(&self, place: u64) -> u64 {

@@ -30,7 +30,7 @@ pub enum Sizes {
         /// The largest size.
         max: usize,
     },
-    /// A size whose logarithm is normal, rounded up, conditional on the bounds.
+    /// Log-normal, rounded up, conditional on the bounds.
     LogNormal {
         /// The median.
         median: f64,

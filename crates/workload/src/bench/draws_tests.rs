@@ -1,4 +1,4 @@
-//! Runs whose keys come from a trace.
+//! Runs with keys from a trace.
 
 use super::*;
 use crate::test_store::{Fault, TestStore};

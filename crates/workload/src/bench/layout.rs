@@ -67,7 +67,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Whether the keys of the run are scattered, in a store whose layout is `is_scattered` if known.
+    /// Whether the keys of the run are scattered. `is_scattered` is the layout of the store, if known.
     pub(super) fn agree(self, is_scattered: Option<bool>) -> Result<bool> {
         let wanted = match self {
             Self::Any => return Ok(is_scattered.unwrap_or(false)),

@@ -65,7 +65,7 @@ pub(super) struct Ledger {
 struct Layer {
     effect: Effect,
     touched: Touched,
-    /// Keys whose write began; only in a run that also reads.
+    /// Keys that the run began to write; only in a run that also reads.
     begun: Option<Bits>,
 }
 
@@ -130,7 +130,8 @@ impl Ledger {
 
     /// Ends a run that wrote every key below `num`: the layers below are hidden, unless keys were inserted.
     pub(super) fn complete(&mut self) {
-        let wrote_all = matches!(self.layers.last(), Some(Layer { touched: Touched::Below(end), .. }) if *end == self.num);
+        let touched = self.layers.last().map(|layer| &layer.touched);
+        let wrote_all = matches!(touched, Some(Touched::Below(end)) if *end == self.num);
         invariant!(wrote_all, "a completed run is a fill of every key");
         if self.end() > self.num {
             return;

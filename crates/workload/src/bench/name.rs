@@ -198,7 +198,7 @@ impl Name {
         matches!(self, Self::ReadSeq | Self::ReadReverse | Self::Verify)
     }
 
-    /// Whether its keys can come from a trace: it draws keys, and does not insert new ones.
+    /// Whether a trace can give its keys: it draws keys of a filled store, and inserts no new ones.
     pub(super) const fn takes_trace(self) -> bool {
         matches!(
             self,

@@ -193,7 +193,7 @@ impl Run<'_> {
             answer = Some((value.len(), self.value_is_right(number, expected, key, value)));
         })?;
         self.count(&mut pace.tally, expected, key.len(), answer);
-        // A store whose return value contradicts the call of the visitor is wrong too.
+        // A return value that contradicts the call of the visitor is wrong too.
         pace.tally.wrong += u64::from(found != answer.is_some());
         pace.tally.lookups += 1;
         Ok(answer.is_some())

@@ -43,8 +43,7 @@ impl Fixed {
             RecordLayout::U64Be => {
                 self.input.record::<8>()?.map(|record| (u64::from_be_bytes(record), None))
             }
-            // In Web07, the only known trace of this format, keys count up from zero with the last byte
-            // moving fastest.
+            // In the trace Web07, keys count up from zero with the last byte moving fastest.
             RecordLayout::U32Be => self
                 .input
                 .record::<4>()?

@@ -81,7 +81,7 @@ impl Ycsb {
             }
         }
         let (mix, insert_part) = Mix::read(&properties)?;
-        // Twice the expected inserts, so that the law hardly ever ends before the inserts do.
+        // Twice the expected inserts, so that the range of the law hardly ever ends before the inserts do.
         let expected = records + (operations as f64 * insert_part * 2.0) as u64;
         let request =
             match properties.choice("requestdistribution", &["uniform", "zipfian", "latest"])? {
