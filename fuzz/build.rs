@@ -1,20 +1,20 @@
-//! Puts the golden files into the corpus of each target whose parser reads them, as bytes: every
-//! run starts from valid input, and the seeds never fall behind the formats.
+//! Copies the golden files, as bytes, into the corpora of the targets that parse them. So every run
+//! starts from valid input, and the seeds follow the formats.
 
 use std::fs;
 use std::path::Path;
 
-/// Target, golden file, and the bytes left out at its beginning.
+/// Target, golden file, and number of bytes to skip at its start.
 const SEEDS: &[(&str, &str, usize)] = &[
     ("batch", "base/golden/batch.hex", 0),
     ("batch", "base/golden/batch_kinds.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
-    // The target puts the frame around its input.
+    // The target adds the frame to its input.
     ("job", "compact/golden/job.hex", 12),
     ("job", "compact/golden/outcome.hex", 12),
     ("job", "compact/golden/job-2.hex", 12),
     ("job", "compact/golden/outcome-2.hex", 12),
-    // The Begin record, and the batch behind it.
+    // The Begin record, and the batch after it.
     ("log_record", "wal/golden/segment.hex", 4096),
     ("log_record", "wal/golden/segment.hex", 4096 + 37),
     ("log_segment", "wal/golden/segment.hex", 0),
@@ -24,8 +24,8 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("values_file", "table/golden/values.hex", 0),
 ];
 
-/// The YCSB workload and the one line or record of each other trace format, after the byte that
-/// chooses it.
+/// A YCSB workload, and a line or record or two of the other trace formats, each after the byte that chooses
+/// the format.
 const TRACES: [(&str, &[u8]); 5] = [
     ("oracle", b"\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
     ("lis", b"\x0110 3 0 1\n12 1 0 2\n"),
@@ -44,7 +44,7 @@ fn main() {
         let path = Path::new("../crates").join(golden);
         let mut bytes = golden_bytes(&path);
         bytes.drain(..skipped);
-        // What follows the last byte that says anything only slows the fuzzer down.
+        // Trailing zeros only slow the fuzzer down.
         if !target.starts_with("table") && target != "values_file" {
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
             bytes.truncate(used);
@@ -64,8 +64,8 @@ fn main() {
     }
 }
 
-/// The golden manifest is one header and one record, without the space between them that a file
-/// has.
+/// Writes the seeds of the manifest. The golden file has one header and one record, without the gaps that a
+/// manifest has between them.
 fn manifest(golden: &[u8]) {
     let (header, record) = golden.split_at(40);
     let mut file = header.to_vec();

@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as the body of a backup's index, with the checksum they ask for, and lists,
-//! verifies, restores and deletes what it says.
+//! Reads arbitrary bytes as the body of a backup's index with a matching checksum, and lists, verifies,
+//! restores and deletes the backups in it.
 
 #![no_main]
 

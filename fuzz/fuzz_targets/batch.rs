@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a write batch, as the log hands it to recovery.
+//! Reads arbitrary bytes as a write batch, as the log passes it to recovery.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Reads arbitrary text as a calibration: an error, or one that reads back as it is written.
+//! Reads arbitrary text as a calibration: the result is an error, or a calibration that can be written and
+//! read again.
 
 #![no_main]
 

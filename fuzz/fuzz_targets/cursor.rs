@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes by an arbitrary sequence of reads: each succeeds within the bytes or
-//! fails without moving past them, and what a varint reads as is written as the bytes it had.
+//! Reads arbitrary bytes with an arbitrary sequence of reads. Each read succeeds within the bytes, or fails
+//! without moving the cursor. A varint that was read encodes to the bytes that it was read from.
 
 #![no_main]
 

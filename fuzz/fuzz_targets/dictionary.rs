@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a dictionary's file whose checksum matches.
+//! Reads arbitrary bytes as a dictionary file with a matching checksum.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a job and as an outcome of each version, whose checksums match.
+//! Reads arbitrary bytes as a compaction job and as an outcome, of each version, with matching checksums.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         message.extend_from_slice(bytes);
         let checksum = hash64(0, &message);
         message.extend_from_slice(&checksum.to_le_bytes());
-        // What was understood is written as it is understood again.
+        // A decoded message encodes to a message that decodes to the same.
         if let Ok(job) = Job::decode(&message) {
             assert_eq!(Job::decode(&job.encode()).expect("a job it wrote itself"), job);
         }

@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a record of the log and as a segment's header.
+//! Reads arbitrary bytes as a record of the log, and as the header of a segment.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as the one segment of a log: record by record, and as recovery would, up to damage
+//! Reads arbitrary bytes as the only segment of a log: record by record, and as recovery does, up to damage
 //! and past it.
 
 #![no_main]
@@ -14,14 +14,15 @@ const PAGE: usize = 4096;
 fuzz_target!(|bytes: &[u8]| {
     let mut file = bytes.to_vec();
     file.resize(bytes.len().next_multiple_of(PAGE).max(2 * PAGE), 0);
-    // A damaged header now and then.
+    // Some inputs keep a damaged header.
     if bytes.first() != Some(&0) {
         seal_crc(&mut file, 0, PAGE - 4);
     }
     let mut store = None;
     if let Ok(header) = SegmentHeader::decode(&file[..PAGE]) {
         store = Some(header.store);
-        // As long as it says, so that records and not the length are looked at.
+        // The file is made as long as the header says, so that the fuzzer reaches the records behind the
+        // check of the length.
         let capacity = header.capacity.min(1 << 20) as usize;
         file.resize(file.len().max(capacity), 0);
         let mut at = PAGE;
@@ -54,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
     for found in strict.iter().chain(&past) {
         assert!(found.bytes <= length);
     }
-    // Past damage there is as much as up to it, and what is lost is told.
+    // Recovery past damage finds at least the records before it, and reports the lost ones.
     if let (Ok(strict), Ok(past)) = (&strict, &past) {
         assert!(past.records >= strict.records);
     }

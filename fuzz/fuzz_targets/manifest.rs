@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as the manifest of a store without other files: shows it, and checks the
-//! store, which makes the state its edits add up to.
+//! Reads arbitrary bytes as the manifest of a store without other files: shows it, and checks the store,
+//! which applies its edits.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     seal_crc(&mut file, 0, 36);
     seal_crc(&mut file, 512, 548);
     let seed = crc32c(&file[..40]);
-    // Frames, one after the other: magic, length, number, two checksums, body.
+    // Consecutive frames: magic, length, number, two checksums, body.
     let mut at = HEADERS;
     while let Some(header) = file.get(at..at + FRAME_HEADER) {
         let length = u32::from_le_bytes(header[4..8].try_into().expect("four bytes")) as usize;
@@ -35,6 +35,6 @@ fuzz_target!(|bytes: &[u8]| {
     let medium = medium_of(NAME, file);
     let shown = terracedb::inspect_manifest(&*medium, NAME);
     let checked = terracedb::check(&medium, &mut |done, total| assert!(done <= total));
-    // What cannot be shown is no store, or one with damage.
+    // If the manifest cannot be shown, there is no store, or a damaged one.
     assert!(shown.is_ok() || !checked.is_ok_and(|report| report.is_clean()));
 });

@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as the edits of a manifest's first record, whole in both copies.
+//! Reads arbitrary bytes as the edits of the first record of a manifest, with headers and both copies of the
+//! record intact.
 
 #![no_main]
 

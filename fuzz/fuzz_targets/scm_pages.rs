@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as what an earlier SCM tier left.
+//! Reads arbitrary bytes as the content of an SCM tier from an earlier run.
 
 #![no_main]
 

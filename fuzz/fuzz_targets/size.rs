@@ -1,5 +1,5 @@
-//! Reads arbitrary text as a size: a number of bytes or an error, and a whole number of bytes
-//! reads back as itself.
+//! Reads arbitrary text as a size: the result is an error, or a whole number of bytes, which as text reads
+//! back as itself.
 
 #![no_main]
 

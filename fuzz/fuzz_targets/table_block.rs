@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a decompressed block: every entry lies within it.
+//! Reads arbitrary bytes as a decompressed block. Every entry lies within it.
 
 #![no_main]
 

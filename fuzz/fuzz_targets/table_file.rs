@@ -1,6 +1,6 @@
-//! Reads arbitrary bytes as a table file whose checksums all match: describes it, opens it, checks
-//! it, salvages it, walks it both ways and looks keys up. One that is whole opens without any page that
-//! it has twice.
+//! Reads arbitrary bytes as a table file with matching checksums: describes, opens, checks and salvages it,
+//! scans it in both directions, and looks up keys. A table that passes the check opens without any of the
+//! pages that it stores twice.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use media::{Buf, Purpose};
 use table::{NoDictionaries, Pages, PointRead, Salvaged, Span, Step, Table, TableCursor, salvage};
 use terrace_fuzz::{medium_of, seal_pages};
 
-/// More entries than an input can hold are a walk that does not end.
+/// A scan of more entries than an input can hold does not end.
 const STEPS_MAX: usize = 1 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -63,7 +63,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if report.is_clean() {
         assert_eq!(salvaged.versions, report.entries, "a clean table is salvaged whole");
-        // What passes the check reads the same whichever way.
+        // A table that passes the check reads the same in both directions.
         assert_eq!(keys.as_ref().ok().map(Vec::len), back.ok().map(|keys| keys.len()));
         assert_eq!(keys.as_ref().ok().map(|keys| keys.len() as u64), Some(report.entries));
     }
@@ -76,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn fetch(table: &Table, span: Span) -> Result<Pages> {
     let at = u64::from(span.first) * PAGE_BYTES as u64;
-    // The driver's part: no more than the file holds is asked for.
+    // As the driver of the read does: reads stay within the file.
     let pages = (span.pages as usize).min(table.footer().pages as usize + 1);
     let (buf, result) = table.file().read(at, Buf::pages(pages), Purpose::Data);
     result.map(|()| Pages::Run(buf))

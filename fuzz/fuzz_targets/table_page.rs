@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a page whose checksum matched: its header, its content as metadata,
-//! and the content as properties.
+//! Reads arbitrary bytes as a page with a matching checksum: its header, its content as metadata, and its
+//! content as properties.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Writes arbitrary entries to a table with every codec: what was written is read back and passes
-//! the check, so that packing, prefixes, separators and codecs agree with their readers.
+//! Writes arbitrary entries to a table with every codec. The entries read back and pass the check, so
+//! packing, prefixes, separators and codecs agree with their readers.
 
 #![no_main]
 
@@ -14,8 +14,7 @@ use table::{
     NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table, TableCursor, Writer,
 };
 
-/// How many times each value stands in the table's, so that inputs of a few bytes make blocks of
-/// several pages.
+/// Repetitions of each value, so that inputs of a few bytes make blocks of several pages.
 const REPEATS: usize = 32;
 
 fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)| {

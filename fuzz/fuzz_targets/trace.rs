@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a trace, of the format and compression that the first byte chooses.
+//! Reads arbitrary bytes as a trace of the format and compression that the first byte chooses.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::io::Cursor;
 use libfuzzer_sys::fuzz_target;
 use workload::trace::{Access, Format};
 
-/// A few input bytes may stand for very many accesses: a range of blocks, a workload.
+/// A few input bytes can stand for very many accesses, as a range of blocks or a workload.
 const ACCESSES_MAX: usize = 4096;
 
 fuzz_target!(|input: &[u8]| {

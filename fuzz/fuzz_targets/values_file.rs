@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a value file whose checksums all match: opens it, checks it, and reads and
-//! copies what a pointer to each of its pages points at.
+//! Reads arbitrary bytes as a value file with matching checksums: opens it, checks it, and reads and copies
+//! the value that a pointer to each of its pages names.
 
 #![no_main]
 

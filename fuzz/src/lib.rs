@@ -1,7 +1,7 @@
-//! What the targets share: media to read from, and checksums put right.
+//! Helpers of the fuzz targets: media to read from, and repair of checksums.
 //!
-//! A checksum would turn nearly every mutated input away at the door. So a target gives its input
-//! the checksums it asks for, and what is fuzzed is the code behind them.
+//! Almost every mutated input would fail its checksum first. So a target computes the checksums of its input
+//! anew, and fuzzes the code behind them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn medium_of(name: &str, content: Vec<u8>) -> Arc<dyn Medium> {
     Arc::new(medium)
 }
 
-/// Puts the CRC-32C of `bytes[from..at]` at `at`, where there is room.
+/// Writes the CRC-32C of `bytes[from..at]` at `at`, if there is room.
 pub fn seal_crc(bytes: &mut [u8], from: usize, at: usize) {
     let Some(crc) = bytes.get(from..at).map(crc32c) else { return };
     if let Some(slot) = bytes.get_mut(at..at + 4) {
@@ -25,8 +25,8 @@ pub fn seal_crc(bytes: &mut [u8], from: usize, at: usize) {
     }
 }
 
-/// Puts every page's checksum right, for the table that the footer on the last page names; its
-/// identity, where there is a footer's room.
+/// Repairs the checksum of every page, for the table that the footer on the last page names. Returns the
+/// identity of that table, or `None` if the file is too short for a footer.
 pub fn seal_pages(file: &mut [u8]) -> Option<(StoreId, TableId)> {
     // The footer follows the page's header: magic, version, pages, store, table.
     let footer = file.len().checked_sub(PAGE_BYTES)? + table::HEADER_BYTES;
@@ -41,8 +41,8 @@ pub fn seal_pages(file: &mut [u8]) -> Option<(StoreId, TableId)> {
     Some(identity)
 }
 
-/// Gives the record that begins `bytes` the checksum it asks for in a segment of this `seed`; its
-/// length, where a record begins so.
+/// Repairs the checksum of the record at the start of `bytes`, in a segment with this `seed`. Returns the
+/// length of the record, or `None` if no record starts there.
 pub fn seal_record(seed: u32, bytes: &mut [u8]) -> Option<usize> {
     let whole = wal::record_bytes(bytes).filter(|whole| *whole <= bytes.len())?;
     let record = bytes.get_mut(..whole)?;

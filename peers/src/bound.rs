@@ -1,11 +1,11 @@
-//! A bound on the memory of a child process, its part of the page cache included: a memory control
-//! group below this process's own, of version 1 or 2, where the system lets one be made.
+//! A bound on the memory of a child process, its share of the page cache included: a memory control group of
+//! version 1 or 2 below that of this process, if the system allows one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A group with a bound; removed with this.
+/// A control group with a memory bound. Dropping it removes the group.
 #[derive(Debug)]
 pub(crate) struct Bound {
     folder: PathBuf,
@@ -13,7 +13,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// A group that holds its processes to `bytes`, or why there is none.
+    /// Makes a group that holds its processes to `bytes`, or returns the reason why none could be made.
     pub(crate) fn new(bytes: u64) -> Result<Self, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
         let mut reasons = Vec::new();
@@ -46,7 +46,7 @@ impl Bound {
         format!("a memory control group (version {})", self.version)
     }
 
-    /// `program` inside the group: a shell joins it and then becomes the program.
+    /// A command that runs `program` inside the group: a shell joins the group and then executes the program.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("/bin/sh");
         let join = "echo $$ > \"$0\" && exec \"$@\"";
@@ -57,12 +57,12 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // Its processes have ended; what they left in the page cache goes to the parent.
+        // The processes have ended; their pages in the page cache move to the parent group.
         let _one_that_stays_is_empty = fs::remove_dir(&self.folder);
     }
 }
 
-/// Where a group could be made: version and parent.
+/// Version and parent directory for a new group.
 fn candidates(own: &str) -> Vec<(u8, PathBuf)> {
     let mut candidates = Vec::new();
     for line in own.lines() {

@@ -1,5 +1,5 @@
-//! A case as a picture: for each step a bar a store, as long as the median of its rate, with a line
-//! from the least to the most of its runs.
+//! A case as a bar chart: a bar per step and store, as long as its median rate, with a line from the lowest
+//! to the highest of its runs.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const BAR: f64 = 16.0;
 const GAP: f64 = 5.0;
 const TITLE: f64 = 26.0;
 
-/// Of this engine, and of the others.
+/// Colours of this engine and of the others.
 const OWN_COLOUR: &str = "#1f6feb";
 const PEER_COLOUR: &str = "#9aa4b2";
 
@@ -88,7 +88,8 @@ fn bar(body: &mut String, y: f64, name: &str, spread: Spread, scale: f64) {
     );
 }
 
-/// What the bars show: raw bytes a compaction goes through for its processor time, else operations.
+/// The figure that the bars show: in a compaction, raw bytes per processor time; otherwise operations per
+/// second.
 fn rate(store: &StoreResult, step: &str) -> Option<Spread> {
     store
         .spread(step, |measured| measured.compacted_mb_per_cpu_second)
@@ -125,7 +126,7 @@ mod tests {
         };
         let svg = draw(&result);
         assert!(svg.contains("a &lt;b&gt;") && !svg.contains("nobody"));
-        // 520 pixels for 1040 operations a second.
+        // 520 pixels for 1040 operations per second.
         assert!(svg.contains(r##"width="500.0" height="16" fill="#1f6feb""##), "{svg}");
         assert!(svg.contains(r##"width="260.0" height="16" fill="#9aa4b2""##), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 3);

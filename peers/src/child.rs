@@ -1,6 +1,6 @@
-//! One store in one case: a process of its own, so that memory and processor time are its own.
+//! Runs one case on one store in a process of its own, so that its memory and processor time can be measured.
 //!
-//! It prints a line of JSON for the options, and one for each step that is measured.
+//! The process prints one line of JSON for the options, and one for each measured step.
 
 use std::path::Path;
 use std::thread;
@@ -14,16 +14,16 @@ use crate::device;
 use crate::measured::Measured;
 use crate::stores::{Kind, Setup};
 
-/// What a child tells its parent, a line each.
+/// A message from a child to its parent, one line each.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
     /// The options of the store.
     Options(Vec<String>),
-    /// A step, with its label.
+    /// The report of a step, with its label.
     Step(String, Box<Measured>),
 }
 
-/// What a child does.
+/// The task of a child.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     /// The case.
@@ -32,16 +32,16 @@ pub(crate) struct Task {
     pub(crate) kind: Kind,
     /// The scale.
     pub(crate) scale: Scale,
-    /// Chooses the keys.
+    /// The seed of the keys.
     pub(crate) seed: u64,
-    /// Whether to make what the case keeps, instead of running it.
+    /// Whether to make the case's kept load instead of running the case.
     pub(crate) is_load: bool,
 }
 
-/// How long after the last step its space is looked at: files that nobody needs go in the background.
+/// Time between the last step and the measurement of space, in which the store removes obsolete files.
 const SPACE_AFTER: Duration = Duration::from_secs(3);
 
-/// Does it, in `dir`.
+/// Performs the task in `dir`.
 pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     let Task { case, kind, scale, seed, is_load } = task;
     let setup = Setup {
@@ -72,7 +72,7 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
                 printed = print(&Line::Step(step.label.to_owned(), Box::new(measured)));
             }
         }
-        // What prepares or checks is told only where it finds something.
+        // A step that prepares or verifies is reported only if it finds something wrong.
         Progress::Ended(_, report) => {
             written += report.figures.written_bytes;
             wrong += report.figures.wrong;

@@ -1,8 +1,8 @@
-//! The comparison: every run of every store in a process of its own, the stores in turn (A B A B), so
-//! that a disturbance of the machine meets them all.
+//! The comparison: every run of every store is a process of its own, and the stores rotate (A B A B), so that
+//! a disturbance of the machine affects all of them.
 //!
-//! What a case keeps between runs lies under `load`, one folder a store; a case that changes it works
-//! on a copy. Everything else is made anew for each run and removed after it.
+//! Kept loads lie under `load`, one directory per store; a case that changes its load works on a copy. All
+//! other directories are made for each run and removed after it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,26 +18,26 @@ use crate::measured::{CaseResult, StoreResult};
 use crate::stores::Kind;
 use crate::{floor, machine};
 
-/// The part of its memory that a process may take beyond it: what the system counts to it besides, page
-/// tables and buffers of reads under way, and what an allocator holds. One that takes more is killed.
+/// A process may exceed its memory by this fraction (1/8), because the system also counts page tables,
+/// buffers of reads in flight and allocator slack. A process that exceeds it is killed.
 const BOUND_SLACK: u64 = 8;
 
-/// What to compare, and where.
+/// A comparison: cases, stores and directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
-    /// Cases.
+    /// The cases.
     pub(crate) cases: Vec<&'static Case>,
-    /// The stores, where not those of the case.
+    /// The stores, if not those of the case.
     pub(crate) stores: Option<Vec<Kind>>,
-    /// Runs of each.
+    /// Runs per store.
     pub(crate) runs: usize,
     /// The scale.
     pub(crate) scale: Scale,
-    /// Where stores lie.
+    /// The directory of the stores.
     pub(crate) data: PathBuf,
-    /// Where results go.
+    /// The directory of the results.
     pub(crate) results: PathBuf,
-    /// The arguments this was asked for with.
+    /// The arguments of the command.
     pub(crate) command: String,
 }
 
@@ -45,7 +45,7 @@ impl Comparison {
     /// Runs all cases, and writes a file of results after each.
     ///
     /// # Errors
-    /// `Retry` where another comparison is under way in the same data; as the file system's.
+    /// `Retry` if another comparison uses the same data directory; errors of the file system.
     pub(crate) fn run(&self) -> Result<()> {
         let _lock = lock(&self.data)?;
         for case in &self.cases {
@@ -104,7 +104,7 @@ impl Comparison {
         })
     }
 
-    /// One run of one store; says how memory was bounded where it is to be.
+    /// One run of one store. Returns the kind of memory bound, if the case asks for one.
     fn one(&self, task: &Task, result: &mut StoreResult) -> Result<Option<String>> {
         let Task { case, kind, scale, .. } = task;
         let scratch = self.data.join("run").join(kind.name());
@@ -122,7 +122,7 @@ impl Comparison {
             }
         };
         let (bound, how) = if case.is_held {
-            // Each starts with nothing in the page cache, where the system lets it be emptied.
+            // Each run starts with an empty page cache, if the system allows emptying it.
             let emptied = empty_page_cache();
             let memory = case.memory(*scale, kind.is_own());
             let emulated = kind.emulated_bytes(case.data_bytes(*scale));
@@ -150,7 +150,7 @@ impl Comparison {
         self.data.join("load").join(name).join(kind.loader().name())
     }
 
-    /// The folder of what the case keeps, made if missing.
+    /// The directory of the kept load of the case, made if missing.
     fn kept(&self, task: &Task) -> Result<PathBuf> {
         let dir = self.load_dir(task.case, task.kind);
         let done = dir.with_extension("done");
@@ -165,7 +165,7 @@ impl Comparison {
     }
 }
 
-/// The file of a case's results.
+/// The results file of a case.
 pub(crate) fn result_path(results: &Path, case: &str, scale: Scale) -> PathBuf {
     match scale {
         Scale::Full => results.join(format!("{case}.json")),
@@ -173,7 +173,7 @@ pub(crate) fn result_path(results: &Path, case: &str, scale: Scale) -> PathBuf {
     }
 }
 
-/// Runs `task` as a process and collects what it says.
+/// Runs `task` as a process and collects its messages.
 fn spawn(task: &Task, dir: &Path, bound: Option<&Bound>, result: &mut StoreResult) -> Result<()> {
     let io = |error| Error::io("run", "a child", error);
     let program = std::env::current_exe().map_err(io)?;
@@ -205,7 +205,8 @@ fn spawn(task: &Task, dir: &Path, bound: Option<&Bound>, result: &mut StoreResul
     Ok(())
 }
 
-/// Holds the folder of data for this process: two comparisons in one would take each other's stores.
+/// Locks the data directory for this process, because two comparisons in one directory would use each other's
+/// stores.
 fn lock(data: &Path) -> Result<fs::File> {
     let io = |error| Error::io("lock", data.display(), error);
     fs::create_dir_all(data).map_err(io)?;
@@ -219,7 +220,7 @@ fn lock(data: &Path) -> Result<fs::File> {
     }
 }
 
-/// Whether it could be emptied.
+/// Empties the page cache, and returns whether that was possible.
 fn empty_page_cache() -> bool {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
@@ -234,7 +235,7 @@ fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-/// Copies a folder, holes and all.
+/// Copies a directory, and keeps holes in its files.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let io = |error| Error::io("copy", from.display(), error);
     fs::create_dir_all(to.parent().unwrap_or(to)).map_err(io)?;
@@ -247,7 +248,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Err(Error::invalid("cp").at(from.display()).expected("success").got(status))
 }
 
-/// Writes a file, and the folders it lies in.
+/// Writes a file, and makes its directory.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     let io = |error| Error::io("write", path.display(), error);
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(io)?;

@@ -1,12 +1,12 @@
-//! What the system counts below the stores: reads of the device under a directory, and what files
-//! take on it.
+//! System counters below the stores: reads of the device that holds a directory, and the space of files on
+//! it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads that ended on the device that holds `dir`, since the system started; 0 where it does not
-/// tell. Everybody's: the machine is to be otherwise idle.
+/// Completed reads of the device that holds `dir`, since the start of the system; 0 if the device has no
+/// counter. Counts all processes, so the machine should be otherwise idle.
 pub(crate) fn reads(dir: &Path) -> u64 {
     let Ok(metadata) = fs::metadata(dir) else { return 0 };
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
@@ -23,13 +23,13 @@ fn parse_reads(diskstats: &str, major: u32, minor: u32) -> u64 {
     line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
 }
 
-/// What the files under `dir` take on the device, bytes: holes take nothing.
+/// The space of the files under `dir` on the device, bytes, without holes.
 pub(crate) fn space(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => space(&entry.path()),
         Ok(metadata) => metadata.blocks() * 512,
-        // It was removed meanwhile.
+        // The file was removed meanwhile.
         Err(_) => 0,
     });
     sizes.sum()

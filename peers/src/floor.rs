@@ -1,4 +1,4 @@
-//! The device alone, by `fio` on the tables of a loaded store: what no store can pass.
+//! The device's own limit: random reads by `fio` on the tables of a loaded store. No store can be faster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,17 +9,18 @@ use workload::cases::Scale;
 
 use crate::measured::{Measured, StoreResult};
 
-/// The engines of `fio` that stand beside the steps of the case, by label.
+/// The I/O engines of `fio` to compare with the steps of the case, by label.
 const JOBS: [(&str, &[&str]); 2] = [
     ("get, 32 threads", &["--ioengine=psync", "--numjobs=32", "--iodepth=1"]),
     ("32 in flight, 1 thread", &["--ioengine=io_uring", "--numjobs=1", "--iodepth=32"]),
 ];
 
-/// Files smaller than this part of the largest are left out: each file is read as often as any other.
+/// Files smaller than this fraction (1/4) of the largest are left out, because `fio` reads each file equally
+/// often.
 const LARGE_PART: u64 = 4;
 
-/// Reads 4 KiB at random over all of the tables of `dir`, elsewhere in each run: what was read before, a host
-/// of virtual machines may keep in its memory.
+/// Reads 4 KiB at random offsets of all tables in `dir`, with other offsets in each run: the host of a
+/// virtual machine may keep recently read data in its memory.
 pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Result<()> {
     let tables = Tables::link(dir)?;
     let seconds = if scale == Scale::Full { 20 } else { 12 };
@@ -56,8 +57,8 @@ pub(crate) fn measure(dir: &Path, scale: Scale, result: &mut StoreResult) -> Res
     Ok(())
 }
 
-/// Second names of a store's large files in a folder of their own, until dropped: `fio` takes all files of a
-/// folder, but the names of some dozens at most.
+/// Hard links to the large files of a store, in a directory of their own that is removed on drop. `fio` reads
+/// all files of a directory, but accepts only some dozens of names.
 struct Tables {
     folder: PathBuf,
     count: usize,
@@ -68,7 +69,7 @@ impl Tables {
         let files = files(dir)?;
         let largest = files.iter().map(|(len, _)| *len).max().unwrap_or(0);
         let folder = dir.with_extension("floor");
-        // What a run that was killed has left.
+        // Removes the leftovers of a killed run.
         drop(std::fs::remove_dir_all(&folder));
         std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", folder.display(), e))?;
         let mut tables = Self { folder, count: 0 };
@@ -86,12 +87,12 @@ impl Tables {
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // Nothing is lost where they stay, but for disk space once the store is removed.
+        // Links that stay behind only delay the release of disk space.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 
-/// Lengths and paths of all that is below `dir`.
+/// Lengths and paths of all files below `dir`.
 fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let io = |error| Error::io("list", dir.display(), error);
     let mut files = Vec::new();
@@ -110,9 +111,9 @@ fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// What one report says.
+/// The figures of one report.
 fn parse(report: &[u8]) -> Option<Measured> {
-    // Notes on standard output come before the report.
+    // `fio` prints notes before the report.
     let start = report.iter().position(|byte| *byte == b'{')?;
     let report: Value = serde_json::from_slice(report.get(start..)?).ok()?;
     let job = report.get("jobs")?.get(0)?;

@@ -1,8 +1,8 @@
-//! What a result says of where and when it was made.
+//! The provenance of a result: machine, time and commit.
 
 use std::process::Command;
 
-/// Processor, cores, memory, system.
+/// Processor, cores, memory and operating system.
 pub(crate) fn describe() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let after = |text: &str, name: &str| {
@@ -20,12 +20,12 @@ pub(crate) fn describe() -> String {
     format!("{processor}, {cores} cores, {} GiB, Linux {}", memory >> 20, kernel.trim())
 }
 
-/// Now, UTC.
+/// The current time, UTC.
 pub(crate) fn date() -> String {
     output("date", &["-u", "+%Y-%m-%d %H:%M"])
 }
 
-/// The commit of the tree this runs in, with `+` where it has changes.
+/// The commit of the working tree, followed by `+` if the tree has changes.
 pub(crate) fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
     let changes =
@@ -33,7 +33,7 @@ pub(crate) fn commit() -> String {
     if changes.is_empty() { commit } else { commit + "+" }
 }
 
-/// What a program prints; nothing where there is none.
+/// The output of a program; empty if it cannot be run.
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output

@@ -1,7 +1,8 @@
-//! This engine beside others: the same cases, keys, values, driver and verification for all.
+//! Compares this engine with others: all run the same cases with the same keys, values, driver and
+//! verification.
 //!
-//! `cargo xtask peers` builds and runs this. It measures cases ([`workload::cases`]), each store and
-//! run in a process of its own ([`child`]), the stores in turn ([`compare`]); keeps every run in
+//! `cargo xtask peers` builds and runs this. It measures cases ([`workload::cases`]): each run of a store in
+//! a process of its own ([`child`]), with the stores in rotation ([`compare`]). It keeps every run in
 //! `results`, and writes the tables and charts of `docs/benchmarks.md` from them ([`tables`]).
 
 mod bound;
@@ -45,7 +46,7 @@ usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs 
 const RESULTS: &str = "results";
 const DOCUMENT: &str = "docs/benchmarks.md";
 
-/// The command that anybody gives to have the same: where the data lies is their own affair.
+/// The command that reproduces the results, without the path of the data directory.
 fn shown(arguments: &[&str]) -> String {
     let mut words = vec!["cargo xtask peers"];
     let is_place =
@@ -92,7 +93,7 @@ fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// What the arguments ask for, and whether the document is to be written.
+/// The comparison that the arguments ask for, and whether to write the document.
 fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
     let mut comparison = Comparison {
         cases: CASES.iter().collect(),
@@ -133,7 +134,7 @@ fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
     if comparison.runs == 0 {
         comparison.runs = if comparison.scale == Scale::Full { 5 } else { 1 };
     }
-    // What a tiny run measures is nothing.
+    // Figures of a tiny run mean nothing.
     let is_reported = is_reported && comparison.scale != Scale::Tiny;
     Ok((comparison, is_reported))
 }

@@ -1,4 +1,4 @@
-//! What is kept of one step of one run, and what several runs say together.
+//! The stored figures of one step of one run, and statistics over several runs.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use serde::{Deserialize, Serialize};
 use workload::bench::Report;
 use workload::{Hits, LatencySummary, Operations};
 
-/// The figures of one step, every store's counted in the same way.
+/// The figures of one step, measured the same way for every store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Operations per second, the time to settle included where the step waits for it.
+    /// Operations per second; if the step settles, the time to settle is included.
     pub(crate) ops_per_sec: f64,
-    /// Half of the operations took no longer, microseconds.
+    /// Median latency, microseconds.
     pub(crate) p50_us: f64,
-    /// 99 of 100.
+    /// 99th percentile of the latency, microseconds.
     pub(crate) p99_us: f64,
-    /// 999 of 1000.
+    /// 99.9th percentile of the latency, microseconds.
     pub(crate) p999_us: f64,
-    /// All.
+    /// Greatest latency, microseconds.
     pub(crate) max_us: f64,
-    /// Processor time of the process, seconds a million operations.
+    /// Processor time of the process, seconds per million operations.
     pub(crate) cpu_seconds_per_million: f64,
     /// Processor time of the step, seconds.
     pub(crate) cpu_seconds: f64,
-    /// Reads of the device an operation: of the whole machine while the step ran.
+    /// Device reads per operation, counted for the whole machine during the step.
     pub(crate) device_reads_per_op: f64,
-    /// Bytes read from the device an operation, by the process.
+    /// Bytes that the process read from the device, per operation.
     pub(crate) read_bytes_per_op: f64,
-    /// Bytes written to the device for each byte of keys and values written, by the process.
+    /// Bytes that the process wrote to the device, per byte of keys and values written.
     pub(crate) write_amplification: Option<f64>,
-    /// The most resident memory, bytes.
+    /// Peak resident memory, bytes.
     pub(crate) peak_rss_bytes: f64,
-    /// What the files take on the device, bytes.
+    /// Device space of the files, bytes.
     pub(crate) space_bytes: f64,
-    /// Lookups that gave a value, as a part of all.
+    /// The share of lookups that found a value.
     pub(crate) found: Option<f64>,
-    /// Lookups that memory or a tier below it answered, as a part of all, where the store counts them.
+    /// The share of lookups that DRAM or the tier below it answered, if the store counts them.
     #[serde(default)]
     pub(crate) cached: Option<f64>,
-    /// Keys and values that a compaction went through for each second of processor time, MB.
+    /// Keys and values that a compaction processed per second of processor time, MB.
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
-    /// Answers that cannot be right.
+    /// Wrong answers.
     pub(crate) wrong: u64,
-    /// Of a step of several kinds of operations, each one's.
+    /// Figures by kind, in a step with several kinds of operations.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, OfKind>,
 }
@@ -52,17 +52,17 @@ pub(crate) struct Measured {
 pub(crate) struct OfKind {
     /// Operations per second.
     pub(crate) ops_per_sec: f64,
-    /// Half of them took no longer, microseconds.
+    /// Median latency, microseconds.
     pub(crate) p50_us: f64,
-    /// 99 of 100.
+    /// 99th percentile of the latency, microseconds.
     pub(crate) p99_us: f64,
-    /// 999 of 1000.
+    /// 99.9th percentile of the latency, microseconds.
     pub(crate) p999_us: f64,
 }
 
 impl Measured {
-    /// Of one report. `device_reads` were counted while it ran; `raw_bytes` is what was
-    /// written before it, and a compaction goes through.
+    /// The figures of one report. `device_reads` were counted during the step; `raw_bytes` were written
+    /// before it, and are the input of a compaction.
     pub(crate) fn new(
         report: &Report,
         device_reads: u64,
@@ -115,41 +115,41 @@ impl From<&Operations> for OfKind {
     }
 }
 
-/// What the runs of one store in one case gave.
+/// The results of one store in one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StoreResult {
-    /// Every option, and its value.
+    /// Every option with its value.
     pub(crate) options: Vec<String>,
-    /// Each step's figures, run by run.
+    /// The figures of each step, by run.
     pub(crate) steps: BTreeMap<String, Vec<Measured>>,
-    /// Runs that ended otherwise, and how.
+    /// Failed runs, with the reasons.
     pub(crate) failures: Vec<String>,
 }
 
-/// What a case gave: one file in `results`.
+/// The results of a case: one file in `results`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CaseResult {
     /// The case.
     pub(crate) case: String,
     /// `full`, `quick` or `tiny`.
     pub(crate) scale: String,
-    /// The command that made it.
+    /// The command that produced the results.
     pub(crate) command: String,
-    /// When the last run ended, UTC.
+    /// The end of the last run, UTC.
     pub(crate) date: String,
-    /// The commit, with `+` where the tree had changes.
+    /// The commit, followed by `+` if the tree had changes.
     pub(crate) commit: String,
-    /// Processor, cores, memory, system.
+    /// Processor, cores, memory and operating system.
     pub(crate) machine: String,
-    /// How memory was bounded.
+    /// The kind of memory bound.
     pub(crate) bound: String,
-    /// Steps, in their order.
+    /// The steps, in their order.
     pub(crate) steps: Vec<String>,
-    /// By store, in their order.
+    /// The results by store, in the order of the stores.
     pub(crate) stores: Vec<(String, StoreResult)>,
 }
 
-/// The median, the least and the greatest.
+/// The median, the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -158,7 +158,7 @@ pub(crate) struct Spread {
 }
 
 impl StoreResult {
-    /// The spread of a figure over the runs of a step, if any has it.
+    /// The spread of a figure over the runs of a step, if any run has the figure.
     pub(crate) fn spread(
         &self,
         step: &str,

@@ -1,8 +1,7 @@
-//! The stores under comparison: which there are, what each is opened with, and what they share.
+//! The stores of the comparison: the list of them, the settings they are opened with, and shared helpers.
 //!
-//! An adapter says nothing about speed: it hands the driver the store's own cheapest way to do what
-//! is asked, as a careful user would write it, and tells every option it sets, so that a reader of
-//! the results can object.
+//! An adapter uses the cheapest way that its store offers for each operation, as a careful user would, and
+//! records every option that it sets, so that readers of the results can judge them.
 
 mod below;
 mod fjall;
@@ -27,12 +26,12 @@ use workload::cases::Compression;
 use below::Below;
 use rocks_profile::Profile;
 
-/// A store that can be asked for.
+/// A store of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// This engine.
     Terrace,
-    /// The same with a second tier.
+    /// This engine with a second tier.
     TerraceOver(Below),
     /// RocksDB, in one of its profiles.
     Rocks(Profile),
@@ -50,14 +49,14 @@ pub(crate) enum Kind {
     FoyerCache,
 }
 
-/// What a store is opened with.
+/// The settings to open a store with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'a> {
     /// Its directory.
     pub(crate) dir: &'a Path,
-    /// Memory of the whole process, bytes.
+    /// The memory of the whole process, bytes.
     pub(crate) memory_bytes: u64,
-    /// Keys and values at most, bytes: what a map or a cache on disk must hold.
+    /// The most bytes of keys and values, which size a memory map or a cache on disk.
     pub(crate) data_bytes: u64,
     /// The codec.
     pub(crate) compression: Compression,
@@ -65,14 +64,14 @@ pub(crate) struct Setup<'a> {
 
 /// An open store.
 pub(crate) struct Opened {
-    /// For the driver.
+    /// The store for the driver.
     pub(crate) store: Box<dyn Store>,
-    /// Every option that was set, and its value.
+    /// Every option that was set, with its value.
     pub(crate) options: Vec<String>,
 }
 
 impl Kind {
-    /// Every store, this engine first: ratios are to it.
+    /// Every store. This engine comes first, because ratios are relative to it.
     pub(crate) const ALL: [Self; 13] = [
         Self::Terrace,
         Self::TerraceOver(Below::OptaneSsd),
@@ -108,12 +107,12 @@ impl Kind {
         }
     }
 
-    /// Whether it is this engine, as a store.
+    /// Whether it is this engine, with or without a second tier, but not its cache alone.
     pub(crate) const fn is_own(self) -> bool {
         matches!(self, Self::Terrace | Self::TerraceOver(_))
     }
 
-    /// The store that makes what a case keeps, for all that can open it.
+    /// The store that makes the kept load, for all stores that can open it.
     pub(crate) const fn loader(self) -> Self {
         match self {
             Self::TerraceOver(_) => Self::Terrace,
@@ -121,7 +120,8 @@ impl Kind {
         }
     }
 
-    /// Memory that stands for a device, beside what the process is given, where the data takes so many bytes.
+    /// Memory that emulates a device, bytes, in addition to the memory of the process, for `data_bytes` of
+    /// data.
     pub(crate) fn emulated_bytes(self, data_bytes: u64) -> u64 {
         match self {
             Self::TerraceOver(_) => Below::bytes(data_bytes),
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// The store of this name.
+    /// The store with this name.
     pub(crate) fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -137,9 +137,9 @@ impl Kind {
         })
     }
 
-    /// The stores that a case means anything for. A profile of RocksDB runs where it is tuned for
-    /// what the case does, and its default everywhere; those without background merges have no full
-    /// compaction; a cache is read as one.
+    /// The stores to run a case on. RocksDB's default profile runs every case, and each other profile those
+    /// it is tuned for. Stores without background merges skip full compactions, and foyer runs only the
+    /// zipfian case.
     pub(crate) fn of_case(case: &str) -> Vec<Self> {
         if case == "hybrid-cache" {
             return vec![Self::TerraceCache, Self::FoyerCache];
@@ -168,7 +168,7 @@ impl Kind {
             .collect()
     }
 
-    /// Opens the store, or makes it.
+    /// Opens the store, or creates it.
     pub(crate) fn open(self, setup: &Setup<'_>) -> Result<Opened> {
         match self {
             Self::Terrace => terrace::open(setup, None),
@@ -187,12 +187,12 @@ impl Kind {
     }
 }
 
-/// What another engine says went wrong.
+/// Makes an error about `what` from the error of another engine.
 fn failed(what: &'static str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error {
     move |error| Error::invalid(what).caused_by(ForeignError(error.to_string()))
 }
 
-/// An error of another engine, as it reads.
+/// The error of another engine, as text.
 #[derive(Debug)]
 struct ForeignError(String);
 
@@ -204,7 +204,7 @@ impl Display for ForeignError {
 
 impl std::error::Error for ForeignError {}
 
-/// Turns another engine's results into ours.
+/// Converts results of other engines.
 trait Foreign<T> {
     /// The value, or an error about `what`.
     fn of(self, what: &'static str) -> Result<T>;
@@ -218,7 +218,7 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Foreign<T>
     }
 }
 
-/// Notes an option and its value.
+/// Records an option and its value.
 fn option(options: &mut Vec<String>, name: &str, value: impl Debug) {
     options.push(format!("{name} = {value:?}"));
 }

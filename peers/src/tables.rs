@@ -1,4 +1,4 @@
-//! Results as tables: the part of `docs/benchmarks.md` between its markers.
+//! Results as tables: the part of `docs/benchmarks.md` between the markers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::chart;
 use crate::compare::{result_path, write};
 use crate::measured::{CaseResult, Measured, OfKind, Spread, StoreResult};
 
-/// What the tables stand between.
+/// The markers around the tables.
 const BEGIN: &str = "<!-- peers: written by `cargo xtask peers` -->";
 const END: &str = "<!-- peers end -->";
 
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// Writes the tables of all results into `document`, and a chart of each case beside it. A case that
-/// has no full results is shown by its quick ones, and says so.
+/// Writes the tables of all results into `document`, and a chart of each case beside it. If a case has no
+/// full results, its quick results are shown and marked as such.
 pub(crate) fn update(results: &Path, document: &Path) -> Result<()> {
     let mut tables = String::new();
     for case in CASES {
@@ -105,7 +105,7 @@ fn table(result: &CaseResult, chart: &str) -> String {
 }
 
 fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -> Option<String> {
-    // What a compaction gives is not operations.
+    // A compaction does not count operations.
     let rate = |store: &StoreResult| {
         store
             .spread(step, |m| m.compacted_mb_per_cpu_second)
@@ -148,7 +148,7 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
     ))
 }
 
-/// The table of the kinds of operations in steps that have several; empty where none has.
+/// The table of figures by kind of operation; empty if no step has several kinds.
 fn kinds(result: &CaseResult, own: Option<&str>) -> String {
     let mut text = String::new();
     for step in &result.steps {
@@ -196,7 +196,7 @@ fn kinds(result: &CaseResult, own: Option<&str>) -> String {
     head.to_owned() + &text
 }
 
-/// Three digits at least, thousands set apart.
+/// At least three digits, with thousands separated.
 pub(crate) fn digits(value: f64) -> String {
     if value < 100.0 {
         let places = if value < 1.0 {

@@ -1,11 +1,11 @@
-//! What admission to the tier below costs in hits and saves in writes, beside letting all in:
-//! `cargo run --release -p terrace-workload --example admission [-- TRACES]`.
+//! The hits that admission control of the SCM tier loses, and the writes that it saves, against admitting all
+//! pages: `cargo run --release -p terrace-workload --example admission [-- TRACES]`.
 //!
-//! Both tiers as they run in a store (`cache::PageCache` over `cache::ScmTier`, DRAM first), one step of
-//! background work after each access, on a clock that goes 100 us an access. Every key is a page. The tier
-//! below has 1, 5, 10 and 25 % of the footprint, DRAM a quarter of that. What counts is the second half of
-//! a stream. Each runs once more with half of what admission wrote as its budget, to see the fullest window
-//! of sixty seconds. Figures: docs/reproduction.md.
+//! Both tiers run as in a store (`cache::PageCache` over `cache::ScmTier`, DRAM first), with one step of
+//! background work after each access, on a clock that advances by 100 us per access. Every key is a page. SCM
+//! has 1, 5, 10 and 25 % of the footprint, DRAM a quarter of that. Only the second half of a stream counts.
+//! Each stream runs once more with half of the bytes that admission wrote as its write budget, to find the
+//! fullest window of sixty seconds. docs/reproduction.md has the figures.
 
 #[path = "policies/streams.rs"]
 mod streams;
@@ -24,16 +24,16 @@ const PERCENTS: [usize; 4] = [1, 5, 10, 25];
 const PAGE: u64 = 4096;
 const ACCESS: Duration = Duration::from_micros(100);
 
-/// The least tier there is: a set of slots, its map, its first page, and as much again.
+/// The smallest tier: a set of slots, its map, its first page, and as much again.
 const SLOTS_MIN: usize = 64;
 
-/// What a run found, of the second half of a stream.
+/// The result of a run, over the second half of its stream.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct RunResult {
     accesses: u64,
     hits: u64,
     bytes: u64,
-    /// The most that sixty seconds had of what they may.
+    /// The most that a window of sixty seconds wrote, as a fraction of its budget.
     fullest: f64,
 }
 
@@ -58,8 +58,8 @@ fn row(stream: &Stream, percent: usize, slots: usize) -> Result<()> {
     let seconds = ACCESS.as_secs_f64() * chosen.accesses as f64;
     let budget = (chosen.bytes as f64 / seconds / 2.0).max(PAGE as f64) as u64;
     let bounded = run(stream, slots, Admission::Chosen, Some(budget))?;
-    let ratio = |of: Found| 100.0 * of.hits as f64 / of.accesses as f64;
-    let writes = |of: Found| 1000.0 * of.bytes as f64 / PAGE as f64 / of.accesses as f64;
+    let ratio = |of: RunResult| 100.0 * of.hits as f64 / of.accesses as f64;
+    let writes = |of: RunResult| 1000.0 * of.bytes as f64 / PAGE as f64 / of.accesses as f64;
     println!(
         "| {} | {percent} % | {:.2} | {:.2} | {:.3} | {:.1} | {:.1} | {:.3} | {:.3} |",
         stream.name,
@@ -79,17 +79,17 @@ fn run(
     slots: usize,
     admission: Admission,
     write_budget: Option<u64>,
-) -> Result<Found> {
+) -> Result<RunResult> {
     let account = Account::unlimited("admission");
     let placement = Placement::DramFirst;
     let options = ScmOptions { placement, write_budget, admission, id: 1, ..ScmOptions::default() };
-    // Beside the slots, their map.
+    // The slots and their map.
     let bytes = (slots + slots / 256 + 18) as u64 * PAGE;
     let scm = Scm::Mapped(Region::anonymous(bytes)?);
     let clock = Arc::new(ManualClock::default());
     let time = Arc::clone(&clock) as Arc<dyn Clock>;
     let tier = Arc::new(ScmTier::open(scm, options, &account, &time)?);
-    // A frame costs a little more than its page.
+    // A frame takes a little more than its page.
     let dram = (slots / 4) as u64 * (PAGE + 128);
     let cache = PageCache::new(&account, dram.max(64 * PAGE))?;
     cache.set_lower_tier(&tier);
@@ -116,7 +116,7 @@ fn run(
         let most = seconds.iter().enumerate().map(window).max().unwrap_or(0);
         most as f64 / (60 * budget) as f64
     };
-    Ok(Found {
+    Ok(RunResult {
         accesses: (stream.keys.len() - half) as u64,
         hits: hits - start.0,
         bytes: tier.statistics().bytes_written - start.1,
@@ -124,7 +124,7 @@ fn run(
     })
 }
 
-/// Reads a page; whether one of the tiers had it.
+/// Reads a page, and returns whether one of the tiers had it.
 fn ask(cache: &PageCache, tier: &ScmTier, key: PageKey) -> bool {
     if cache.get(key, PageKind::Data).is_some() {
         return true;

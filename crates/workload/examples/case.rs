@@ -1,4 +1,4 @@
-//! Runs one case of the comparison on this engine alone, without the other engines' compilers.
+//! Runs one case of the comparison on this engine alone, without building the other engines.
 //!
 //! `cargo run --release -p terrace-workload --example case -- NAME [full|quick|tiny] [DIR]`
 

@@ -1,11 +1,11 @@
-//! What reads of data in memory cost: processor nanoseconds of the reading thread an operation, the
-//! lowest of several rounds, without the driver's checks and clock.
+//! The cost of reads of data in memory: processor time of the reading thread per operation, nanoseconds, the
+//! lowest of several rounds, without the checks and clock of the driver.
 //!
-//! `cargo run --release -p terrace-workload --example reads -- [ROUNDS [OPERATION..]]`, the operations
-//! being `snapshot`, `page`, `row`, `missing`, `multi`, `seek`, `scan`; all of them where none is named.
-//! With `TERRACE_DIR` the store is kept there, and used again. 2 M entries of 16 + 100 B, written in
-//! order and then overwritten in random order, settled, as the case `memory-reads` does. *page*: gets
-//! of keys that are asked for the first time, so that no row is there; *row*: of keys that have one.
+//! `cargo run --release -p terrace-workload --example reads -- [ROUNDS [OPERATION..]]`. The operations are
+//! `snapshot`, `page`, `row`, `missing`, `multi`, `seek` and `scan`; by default all of them. With
+//! `TERRACE_DIR` set, the store is kept there and used again. The store has 2 M entries of 16 + 100 B,
+//! written in order, then overwritten in random order and settled, like the case `memory-reads`. *page* gets
+//! keys for the first time, so that they have no cached row; *row* gets keys that have one.
 
 use base::{Error, Result, Rng};
 use rustix::time::{ClockId, clock_gettime};
@@ -42,7 +42,7 @@ fn fill(engine: &Engine, numbers: impl Iterator<Item = u64>, epoch: u8) -> Resul
     put(&mut entries)
 }
 
-/// The least processor time of an operation in `rounds` rounds of `count`, ns.
+/// The lowest processor time per operation over `rounds` rounds of `count` operations, nanoseconds.
 fn least(
     rounds: u64,
     count: u64,
@@ -90,7 +90,7 @@ fn main() -> Result<()> {
     }
     let keys = Keys::new(16)?;
     let mut key = Vec::new();
-    // Every page is cached, no row is left.
+    // Every page is cached, and no row.
     let mut entries = 0;
     for entry in keyspace.iter()? {
         entries += u64::from(entry?.1.len() == 100);
@@ -101,7 +101,7 @@ fn main() -> Result<()> {
         keys.write(number, &mut key);
         snapshot.get(&keyspace, &key)?;
     }
-    // A prime apart, so that no number comes twice before all did.
+    // The step is a prime, so no number repeats before all were used.
     let spread = |at: u64| at * 1_000_003 % KEYS;
     let each = KEYS / 4 / rounds;
     let show = |name: &str, ns: u64| println!("{name:<24} {ns:>8} ns");

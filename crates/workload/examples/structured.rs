@@ -1,24 +1,24 @@
-//! How much space structured values take: small pages and a dictionary, beside large blocks without.
+//! The space of structured values: small pages with a dictionary, against large blocks without one.
 //!
-//! `cargo run --release -p terrace-workload --example structured [-- FILE]`: a million records of JSON,
-//! or the lines of a text file, under keys of 16 B in order of their numbers. What the tables of a store
-//! with zstd take, all of it, beside the same entries in blocks of 4, 16 and 32 KiB, each compressed by
-//! itself at the same level: keys as suffixes of the one before but for every sixteenth, a checksum and a
-//! codec of 5 B, and a filter of ten bits a key, but no index and no footer, so that blocks are told
-//! smaller than they would be.
+//! `cargo run --release -p terrace-workload --example structured [-- FILE]`. The values are a million JSON
+//! records, or the lines of a text file, under 16-byte keys in order of their numbers. The example prints the
+//! size of all tables of a store with zstd, and the size of the same entries in blocks of 4, 16 and 32 KiB,
+//! each compressed separately at the same level. Blocks share key prefixes with a restart at every sixteenth
+//! key; each has 5 B of checksum and codec, and a filter of ten bits per key. They have no index and no
+//! footer, which favours the blocks.
 
-#![allow(clippy::print_stdout, reason = "an example speaks")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::fs;
 
 use base::{Codec, Error, Result, Rng};
 use terracedb::Db;
 
-/// Records where no file is named.
+/// Records if no file is named.
 const RECORDS: u64 = 1_000_000;
-/// The level that a store uses by default.
+/// The default level of a store.
 const LEVEL: i32 = 3;
-/// Entries between two keys of a block that are whole.
+/// Entries between restarts, the keys of a block that are stored whole.
 const RESTART: usize = 16;
 
 fn main() -> Result<()> {
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let raw: usize = values.iter().map(|value| 16 + value.len()).sum();
     let directory = std::env::temp_dir().join(format!("terrace-structured-{}", std::process::id()));
     let stored = store(&directory, &values);
-    // Best effort: the system clears its temporary files too.
+    // Best effort: the operating system cleans its temporary directory too.
     drop(fs::remove_dir_all(&directory));
     let (stored, dictionaries) = stored?;
     println!("{} entries, {:.1} MB raw, zstd level {LEVEL}", values.len(), mb(raw as f64));
@@ -62,7 +62,7 @@ fn key(number: usize) -> String {
     format!("{number:016}")
 }
 
-/// An order of a shop: words that come again, numbers and names that do not.
+/// An order in JSON: words that repeat, numbers and names that do not.
 fn record(number: u64, rng: &mut Rng) -> String {
     const STATES: [&str; 5] = ["created", "paid", "packed", "shipped", "delivered"];
     const CITIES: [&str; 8] =
@@ -86,7 +86,7 @@ fn record(number: u64, rng: &mut Rng) -> String {
     )
 }
 
-/// What the tables of a settled store take, and its dictionaries, bytes.
+/// The size of the tables and dictionaries of a settled store, and of its dictionaries alone, bytes.
 fn store(directory: &std::path::Path, values: &[String]) -> Result<(f64, u64)> {
     let db =
         Db::builder(directory).memory(256 << 20).codec(Codec::Zstd).zstd_level(LEVEL).open()?;
@@ -113,7 +113,7 @@ fn store(directory: &std::path::Path, values: &[String]) -> Result<(f64, u64)> {
     Ok(((tables + dictionaries) as f64, dictionaries))
 }
 
-/// What the same takes in blocks of so many bytes, bytes.
+/// The size of the same entries in blocks of `block_bytes`, bytes.
 fn blocks(values: &[String], block_bytes: usize) -> Result<f64> {
     let mut sum = values.len() as f64 * 10.0 / 8.0;
     let (mut block, mut before, mut entries) = (Vec::new(), String::new(), 0);
@@ -131,7 +131,7 @@ fn blocks(values: &[String], block_bytes: usize) -> Result<f64> {
             0 => 0,
             _ => key.bytes().zip(before.bytes()).take_while(|(a, b)| a == b).count(),
         };
-        // Lengths, the rest of the key, eight bytes of version and kind, the value.
+        // Lengths, the key without the shared prefix, eight bytes of version and kind, the value.
         block.extend([
             shared as u8,
             (16 - shared) as u8,

@@ -1,21 +1,19 @@
-//! The bench driver: db_bench's workloads, YCSB's and some of production over any [`Store`], every
-//! read verified.
+//! The bench driver: runs the workloads of db_bench and YCSB and models of production stores on any
+//! [`Store`], and verifies every read.
 //!
-//! A [`Bench`] runs workloads one after the other on one store and remembers which keys it wrote,
-//! in which run. So a read is held against what must be there: a lost key, a stale version and a
-//! key that never was count as wrong, like a value that is not its key's.
+//! A [`Bench`] runs workloads one after the other on one store. Its ledger knows which run wrote each key
+//! last, so a lost key, a stale version, a key that was never written and a value of another key all count
+//! as wrong.
 //!
-//! Concurrency: the threads of a run start together behind a gate and share the store, the
-//! ledger and a flag that stops them all when one fails. The caller's thread only watches.
+//! Concurrency: the threads of a run start together behind a gate. They share the store, the ledger and a
+//! flag that stops all of them when one fails. The caller's thread only watches.
 //!
-//! Cost: one clock read, one histogram entry and the making or checking of one value for each
-//! operation; the ledger takes a bit for each key and unordered run of writes.
-
+//! Cost: each operation reads the clock once, adds one histogram entry, and makes or checks one value. The
+//! ledger takes one bit per key for each run that writes out of order.
 mod bits;
 mod chooser;
 mod draws;
 mod gate;
-mod kind;
 mod layout;
 mod ledger;
 mod mix;
@@ -26,6 +24,7 @@ mod pace;
 mod reads;
 mod report;
 mod run;
+mod threads;
 mod watch;
 mod writes;
 
@@ -33,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use base::{Error, Result, SystemClock};
 
-pub use kind::Kind;
+pub use crate::kind::Kind;
 pub use name::Name;
 pub use options::Options;
 pub use report::Report;
@@ -51,17 +50,17 @@ use pace::Pace;
 use run::Run;
 use watch::Progress;
 
-/// The most keys that a run of some duration can insert.
+/// The most keys that a run which ends by its duration can insert.
 const INSERTS_MAX: u64 = 1 << 32;
 
 /// Runs workloads on one store.
 pub struct Bench<'a> {
     store: &'a dyn Store,
     options: Options,
-    /// In place of the distribution.
+    /// Gives the keys of a run, instead of the distribution.
     trace: Option<Replayed>,
     keys: Keys,
-    /// Whether the store's keys are scattered, once that is known.
+    /// Whether the keys of the store are scattered; `None` until the first run.
     is_scattered: Option<bool>,
     values: Values,
     clock: SystemClock,
@@ -70,10 +69,10 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Runs on `store`, which is empty unless `options.existing`.
+    /// Makes a bench on `store`, which must be empty unless `options.existing` is set.
     ///
     /// # Errors
-    /// `Invalid` where an option is out of its range.
+    /// `Invalid` if an option is out of its range.
     pub fn new(store: &'a dyn Store, options: Options) -> Result<Self> {
         options.check()?;
         Ok(Self {
@@ -89,27 +88,29 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Has all runs from now on that draw keys ask for those of `trace` instead, one access after the
-    /// other, over and over; its key of number *n* is the store's.
+    /// From now on, runs that draw keys follow `trace` instead, access by access, and start over at its end.
+    /// Number *n* of the trace means key *n* of the store.
     pub fn replay(&mut self, trace: KeyTrace) {
         self.trace = Some(Replayed::new(trace));
     }
 
-    /// Checks that the workload `name` can do what `options` ask for, with the keys of `trace` where there
-    /// is one.
+    /// Checks that the workload `name` can run with `options`, and with the keys of `trace` if there is one.
     ///
     /// # Errors
-    /// `Invalid` where it cannot.
+    /// `Invalid` if it cannot.
     pub fn check(name: Name, options: &Options, trace: Option<&KeyTrace>) -> Result<()> {
         if let Some(trace) = trace {
             if trace.distinct() > options.num {
                 return Err(Error::invalid("number of keys")
-                    .expected(format_args!("as many as the trace names: {}", trace.distinct()))
+                    .expected(format_args!(
+                        "at least the {} distinct keys of the trace",
+                        trace.distinct()
+                    ))
                     .got(options.num));
             }
             if name.load().is_some() {
                 return Err(Error::invalid("trace")
-                    .expected("a workload that has no way of its own to pick keys")
+                    .expected("a workload without its own distribution of keys")
                     .got(format_args!("`{name}`")));
             }
         }
@@ -121,39 +122,40 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The workload that has to run before `name`, where the store is empty and `name` needs it
-    /// full.
+    /// The workload that must fill the store before `name` runs: `Some` if `name` has such a load and the
+    /// store is known to be empty.
     #[must_use]
     pub fn missing_load(&self, name: Name) -> Option<Name> {
         name.load().filter(|_| self.ledger.live() == Some(0))
     }
 
-    /// Changes how the next runs go; how many keys there are, and what they and their values look
-    /// like, stays.
+    /// Changes the options of the next runs. Number and size of keys, the compression ratio and `existing`
+    /// must stay the same.
     ///
     /// # Errors
-    /// `Invalid` where an option is out of its range, or would change what is in the store.
+    /// `Invalid` if an option is out of its range or one of these changes.
     pub fn set_options(&mut self, options: Options) -> Result<()> {
         options.check()?;
         let content = |options: &Options| {
             (options.num, options.key_bytes, options.compression_ratio.to_bits(), options.existing)
         };
         if content(&options) != content(&self.options) {
-            return Err(Error::invalid("options").expected("keys and values to stay alike"));
+            return Err(Error::invalid("options").expected("the same keys and compression ratio"));
         }
         self.options = options;
         Ok(())
     }
 
-    /// Takes the store to be as [`Bench::run`] of the fill in order `load`, the first run on an empty
-    /// store with the same options, left it: reads are held against that. For a store that another
-    /// process filled.
+    /// Assumes that another process filled the store: that [`Bench::run`] of `load`, a fill in order, was the
+    /// first run on an empty store with the same options. Reads are verified against that.
     ///
     /// # Errors
-    /// `Invalid` where `load` is no fill in order, or where something ran already.
+    /// `Invalid` if `load` is not a fill in order, or if a workload ran already.
     pub fn assume(&mut self, load: Name) -> Result<()> {
         if !load.is_fill_in_order() || self.runs > 0 {
-            return Err(Error::invalid("load").expected("a fill in order, first").got(load));
+            return Err(Error::invalid("load")
+                .expected("a fill in order, as the first run")
+                .got(load));
         }
         self.is_scattered = Some(load.layout().agree(None)?);
         self.runs = 1;
@@ -162,7 +164,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What the current run of `name` writes.
+    /// The epoch and size of the values that the current run of `name` writes.
     fn version(&self, name: Name) -> Version {
         Version { epoch: self.runs as u8, bytes: self.sizes(name).fixed() }
     }
@@ -172,12 +174,12 @@ impl<'a> Bench<'a> {
         self.options.value_bytes.map_or_else(|| name.values(), Sizes::Fixed)
     }
 
-    /// Runs the workload `name`, telling `hear` how it goes.
+    /// Runs the workload `name`, and calls `on_event` with its progress.
     ///
     /// # Errors
-    /// `Invalid` as [`Bench::check`], and where the store's keys are not as the workload needs
-    /// them; the store's first error, which stops all threads.
-    pub fn run(&mut self, name: Name, hear: &mut dyn FnMut(Event)) -> Result<Report> {
+    /// `Invalid` as from [`Bench::check`], or if the keys of the store have another layout than the workload
+    /// needs; otherwise the first error of the store, which stops all threads.
+    pub fn run(&mut self, name: Name, on_event: &mut dyn FnMut(Event)) -> Result<Report> {
         Self::check(name, &self.options, self.trace.as_ref().map(|trace| &trace.keys))?;
         let is_scattered = name.layout().agree(self.is_scattered)?;
         self.is_scattered = Some(is_scattered);
@@ -207,11 +209,11 @@ impl<'a> Bench<'a> {
             progress: (0..threads).map(|_| Progress::default()).collect(),
         };
         let meter = Meter::start(self.store, &self.clock);
-        let outcome = run.all_threads(hear);
+        let outcome = threads::run(&run, on_event);
         let (tally, elapsed) = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Which of the writes under way took effect is unknown.
+                // Nobody knows which of the unfinished writes took effect.
                 self.ledger.forget();
                 return Err(error);
             }
@@ -224,7 +226,7 @@ impl<'a> Bench<'a> {
         Ok(Report { bench: name, threads, figures })
     }
 
-    /// Where `name` has its keys from.
+    /// The source of the keys of `name`.
     fn source(&self, name: Name) -> Result<Source<'_>> {
         if let Some(trace) = self.trace.as_ref().filter(|_| name.takes_trace()) {
             return Ok(Source::Replayed(trace));
@@ -233,7 +235,7 @@ impl<'a> Bench<'a> {
         Sampler::new(name.distribution(distribution), num, seed).map(Source::Drawn)
     }
 
-    /// Makes room in the ledger for what the workload is going to write.
+    /// Opens the ledger's layer for the writes of the workload.
     fn open_layer(&mut self, name: Name, version: Version) -> Result<()> {
         let inserts = match self.options.duration {
             Some(_) => INSERTS_MAX,

@@ -1,5 +1,5 @@
-//! Every workload end to end on a map, and on maps that are broken in one way each: whatever a
-//! store does wrong, `wrong` counts it.
+//! Every workload end to end, on a map and on maps with one fault each: `wrong` counts whatever a store does
+//! wrong.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn run_all(store: &TestStore, options: Options, names: &[Name]) -> Vec<Report> {
     names.iter().map(|name| bench.run(*name, &mut |_| {}).unwrap()).collect()
 }
 
-/// The workloads that share one store of ordered keys and one size of values.
+/// The workloads that can share one store of ordered keys with values of one size.
 fn plain() -> Vec<Name> {
     Name::ALL.into_iter().filter(|name| name.mix().is_none()).collect()
 }
@@ -60,9 +60,9 @@ fn every_workload_runs_on_a_store_filled_in_order() {
     assert_eq!(store.synced(), 2000, "fillsync alone syncs");
 }
 
-/// With replacement about 1 - 1/e of the keys come to be; readers know which.
+/// A random fill draws with replacement, so about 1 - 1/e of the keys exist; readers know which.
 #[test]
-fn a_random_fill_leaves_keys_out_and_readers_know_which() {
+fn a_random_fill_skips_keys_and_readers_know_which() {
     let store = TestStore::new(Fault::None);
     let names = [
         Name::FillRandom,
@@ -87,10 +87,10 @@ fn a_random_fill_leaves_keys_out_and_readers_know_which() {
     assert!(reports[8].figures.found > reports[1].figures.found, "overwrites add keys");
 }
 
-/// Two stores filled by the same seed are the same, whatever the threads' turns; another seed
-/// makes another.
+/// Two stores filled with the same seed are equal, whatever the schedule of the threads; another seed gives
+/// another content.
 #[test]
-fn the_seed_chooses_the_keys() {
+fn the_seed_determines_the_keys() {
     let fill = |seed| {
         let store = TestStore::new(Fault::None);
         run_all(&store, Options { seed, ..options() }, &[Name::FillRandom]);
@@ -100,15 +100,15 @@ fn the_seed_chooses_the_keys() {
     assert_ne!(fill(1), fill(2));
 }
 
-/// Each fault, in each workload that can see it, counted exactly where it can be.
+/// Each fault is detected by each workload that can observe it, and counted exactly if that is possible.
 #[test]
-fn a_broken_store_is_caught() {
+fn every_fault_counts_as_wrong() {
     use Fault::{Cuts, Flips, Invents, Loses, Neighbour, Stale};
     let reads = [Name::ReadRandom, Name::MultiReadRandom, Name::SeekRandom, Name::ReadSeq];
     for fault in [Neighbour, Flips, Cuts, Loses, Stale] {
         let store = TestStore::new(fault);
         let mut bench = Bench::new(&store, options()).unwrap();
-        // The second fill makes the first one's values stale.
+        // The second fill makes the values of the first stale.
         for name in [Name::FillSeq, Name::FillSeq] {
             assert_eq!(bench.run(name, &mut |_| {}).unwrap().figures.wrong, 0);
         }
@@ -124,7 +124,7 @@ fn a_broken_store_is_caught() {
     assert!(found > 50 && found == wrong, "{found} {wrong}");
 }
 
-/// A store of unknown content: missing keys are no mistake, values are verified still.
+/// In a store of unknown content, missing keys do not count as wrong, and values are still verified.
 #[test]
 fn an_existing_store_is_read_without_a_ledger() {
     for (fault, wrong) in [(Fault::None, false), (Fault::Flips, true)] {
@@ -151,13 +151,13 @@ fn a_failing_store_ends_the_run() {
     let store = TestStore::new(Fault::Fails);
     let mut bench = Bench::new(&store, options()).unwrap();
     assert_eq!(bench.run(Name::FillSeq, &mut |_| {}).unwrap_err().kind(), ErrorKind::NoSpace);
-    // What the failed fill wrote is unknown from here on, and held against nobody.
+    // The writes of the failed fill are unknown from now on, so no answer about them counts as wrong.
     let report = bench.run(Name::ReadRandom, &mut |_| {}).unwrap();
     assert_eq!(report.figures.wrong, 0, "{report}");
 }
 
 #[test]
-fn duration_bounds_reads_and_not_fills() {
+fn duration_ends_reads_and_not_fills() {
     let store = TestStore::new(Fault::None);
     let duration = Some(Duration::from_millis(30));
     let options = Options { duration, distribution: Some(Distribution::Latest), ..options() };
@@ -172,10 +172,10 @@ fn duration_bounds_reads_and_not_fills() {
     assert_eq!(run_all(&store, none, &[Name::ReadRandom])[0].figures.ops, 3, "one for a thread");
 }
 
-/// The figures follow from the store's counters: device reads over lookups, bytes written over
-/// bytes put with the settling included, space over live bytes.
+/// The figures are those of the store's counters: device reads per lookup, bytes written per byte put with
+/// the settling included, space per live byte.
 #[test]
-fn figures_follow_from_the_counters() {
+fn figures_are_computed_from_the_counters() {
     let store = TestStore::new(Fault::None);
     let names = [Name::FillSeq, Name::ReadRandom];
     let reports = run_all(&store, Options { threads: 1, ..options() }, &names);
@@ -193,7 +193,7 @@ fn figures_follow_from_the_counters() {
     assert!(read.latency_us.p50 <= read.latency_us.max);
 }
 
-/// Scripts parse these names; every one of them is here.
+/// Scripts parse these field names; the list is complete.
 #[test]
 fn the_report_has_the_promised_fields() {
     let store = TestStore::new(Fault::None);
@@ -243,12 +243,12 @@ fn progress_ends_at_the_total() {
     let store = TestStore::new(Fault::None);
     let mut bench = Bench::new(&store, options()).unwrap();
     let mut ticks = Vec::new();
-    let hear = &mut |event| {
+    let on_event = &mut |event| {
         if let Event::Tick(tick) = event {
             ticks.push(tick);
         }
     };
-    bench.run(Name::FillRandom, hear).unwrap();
+    bench.run(Name::FillRandom, on_event).unwrap();
     let last = ticks.last().unwrap();
     assert_eq!((last.done, last.total), (2000, Some(2000)));
 }
@@ -276,7 +276,7 @@ fn names_and_options_are_checked() {
     }
 }
 
-/// Writes of several entries each leave what single ones do, and a fault in them is as visible.
+/// Batches write the same content as single puts, and a fault in them is detected too.
 #[test]
 fn batches_write_what_single_puts_do() {
     let fill = |batch, name| {
@@ -286,7 +286,7 @@ fn batches_write_what_single_puts_do() {
         store.entries()
     };
     for name in [Name::FillSeq, Name::FillRandom] {
-        // 7 divides no thread's share: the last batch of each is shorter.
+        // 7 does not divide the share of any thread, so the last batch of each is shorter.
         assert_eq!(fill(1, name), fill(7, name), "{name}");
     }
     let store = TestStore::new(Fault::Loses);
@@ -295,9 +295,9 @@ fn batches_write_what_single_puts_do() {
     assert!(reports[1].figures.wrong > 0);
 }
 
-/// A seek reads on, every entry is verified, and one left out or invented on the way is seen.
+/// A seek verifies every entry that it reads, and detects a missing or invented one.
 #[test]
-fn seeks_read_entries_and_miss_none() {
+fn seeks_verify_every_entry_and_detect_gaps() {
     let names = [Name::FillRandom, Name::SeekRandom];
     let options = Options { entries: 10, ..options() };
     let store = TestStore::new(Fault::None);
@@ -306,11 +306,11 @@ fn seeks_read_entries_and_miss_none() {
     assert!(figures.found > 19_000, "{}", figures.found);
     let store = TestStore::new(Fault::Loses);
     let figures = run_all(&store, options, &names).remove(1).figures;
-    // One key in sixteen is lost: of ten entries one is most often missing.
+    // One key in sixteen is lost, so a seek of ten entries most often misses one.
     assert!(figures.wrong > 500, "{}", figures.wrong);
 }
 
-/// What another process loaded is held against what it must be.
+/// Reads are verified against the load of another process.
 #[test]
 fn an_assumed_load_is_verified() {
     for fault in [Fault::None, Fault::Loses, Fault::Stale] {
@@ -329,7 +329,7 @@ fn an_assumed_load_is_verified() {
 }
 
 #[test]
-fn options_change_between_runs_and_content_does_not() {
+fn options_may_change_between_runs_but_not_the_content() {
     let store = TestStore::new(Fault::None);
     let mut bench = Bench::new(&store, options()).unwrap();
     bench.run(Name::FillSeq, &mut |_| {}).unwrap();

@@ -1,36 +1,34 @@
-//! The cases in which the engine stands beside others: what is loaded, what is measured, with how
-//! much memory. `docs/benchmarks.md` shows them row by row.
+//! The cases of the comparison with other engines: for each, the load, the measured workloads and the memory.
+//! `docs/benchmarks.md` shows them row by row.
 //!
-//! A case is data. The comparison harness runs each on every store in a process of its own; a test
-//! runs each, tiny, on this engine alone, so that none rots while nobody compares.
+//! A case is data. The comparison harness runs each case on every store in a process of its own. A test runs
+//! each case at a tiny scale on this engine alone, so that no case rots between comparisons.
 //!
-//! Where a load takes minutes it is *kept*: one process makes it, others open what it left and take
-//! it for granted ([`Bench::assume`]); a case that changes it runs on a copy.
+//! A load that takes minutes is *kept*: one process makes it, and others open the directory and assume its
+//! content ([`Bench::assume`]). A case that changes the load runs on a copy.
 
 mod list;
+mod scale;
 mod step;
-
-use std::time::Duration;
 
 use base::{Error, Result};
 
 use crate::Store;
 use crate::bench::{Bench, Name, Options, Report};
 pub use list::CASES;
+pub use scale::Scale;
+use scale::TINY;
 pub use step::{Length, Step};
 
-/// Entries in one write of a load.
+/// Entries per write of a load.
 const LOAD_BATCH: usize = 100;
 
-/// Keys and operations of a case run tiny.
-const TINY: u64 = 2000;
-
-/// What stored blocks are compressed with.
+/// The codec of stored blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// LZ4.
     Lz4,
-    /// Zstandard at its first level, with a dictionary where the store has them.
+    /// Zstandard at level 1, with a dictionary if the store supports one.
     Zstd,
 }
 
@@ -39,54 +37,43 @@ pub enum Compression {
 pub struct Case {
     /// The name on the command line and in results.
     pub name: &'static str,
-    /// The rows of the comparison that it fills.
+    /// The rows of the comparison that the case fills.
     pub rows: &'static [u8],
-    /// What it shows, for people.
+    /// A description for people.
     pub summary: &'static str,
-    /// Keys.
+    /// The number of keys.
     pub keys: u64,
-    /// The size of a value, bytes; the workload's own where none is given.
+    /// The size of a value, bytes; the workload's own sizes if `None`.
     pub value_bytes: Option<usize>,
-    /// Memory of the whole process, bytes: caches and buffers are sized so that it suffices.
+    /// The memory of the whole process, bytes. Caches and buffers are sized to stay within it.
     pub memory_bytes: u64,
-    /// Memory of this engine where it is to manage with less than the others, bytes.
+    /// The memory of this engine, bytes, in a case that gives it less than the others.
     pub own_memory_bytes: Option<u64>,
-    /// Whether the process, with its part of the page cache, is held to `memory_bytes` where the
-    /// system lets it be: the data is larger than that.
+    /// Whether a control group holds the process and its share of the page cache to `memory_bytes`, if the
+    /// system supports that. Set if the data is larger than the memory.
     pub is_held: bool,
     /// The codec.
     pub compression: Compression,
     /// The fill in order that is kept between runs.
     pub load: Option<Name>,
-    /// What runs, in this order, on one store.
+    /// The steps, which run in this order on one store.
     pub steps: &'static [Step],
 }
 
-/// Where a case is.
+/// The progress of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// The step begins.
     Begins(&'a Step),
-    /// The step ended, and this came of it.
+    /// The step ended with this report.
     Ended(&'a Step, &'a Report),
 }
 
-/// How large a case is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// As it is.
-    Full,
-    /// A look: an eighth of large data and of its memory, a fifth of the time.
-    Quick,
-    /// A test: a few thousand keys and operations.
-    Tiny,
-}
-
 impl Case {
-    /// The case of this name.
+    /// The case with this name.
     ///
     /// # Errors
-    /// `Invalid` where there is none.
+    /// `Invalid` if there is none.
     pub fn named(name: &str) -> Result<&'static Self> {
         CASES.iter().find(|case| case.name == name).ok_or_else(|| {
             let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
@@ -94,13 +81,13 @@ impl Case {
         })
     }
 
-    /// Whether a step writes, so that a kept load is no longer what it was.
+    /// Whether a step writes, which changes a kept load.
     #[must_use]
     pub fn changes_load(&self) -> bool {
         self.steps.iter().any(|step| step.bench.writes() || step.bench.is_mixed())
     }
 
-    /// Keys at `scale`.
+    /// The number of keys at `scale`.
     #[must_use]
     pub fn keys(&self, scale: Scale) -> u64 {
         match scale {
@@ -111,7 +98,7 @@ impl Case {
         }
     }
 
-    /// Memory of the whole process at `scale`, bytes; `is_own` for this engine.
+    /// The memory of the whole process at `scale`, bytes; that of this engine if `is_own`.
     #[must_use]
     pub fn memory(&self, scale: Scale, is_own: bool) -> u64 {
         let bytes = self.own_memory_bytes.filter(|_| is_own).unwrap_or(self.memory_bytes);
@@ -121,12 +108,12 @@ impl Case {
         }
     }
 
-    /// Whether a quick run takes less of it.
+    /// Whether a quick run uses less data and memory.
     const fn is_large(&self) -> bool {
         self.keys > 4_000_000
     }
 
-    /// Keys and values at `scale`, bytes; those of varying size are counted at a kibibyte.
+    /// Bytes of keys and values at `scale`, with values of varying size counted as 1 KiB.
     #[must_use]
     pub fn data_bytes(&self, scale: Scale) -> u64 {
         let options = self.options(scale, 0);
@@ -144,27 +131,28 @@ impl Case {
         }
     }
 
-    /// Fills `store`, which is empty, with what the case keeps between runs, and settles it.
+    /// Fills `store`, which must be empty, with the case's kept load, and settles it. `None` if the case has
+    /// no load.
     ///
     /// # Errors
-    /// As [`Bench::run`].
+    /// Those of [`Bench::run`].
     pub fn load(&self, store: &dyn Store, scale: Scale, seed: u64) -> Result<Option<Report>> {
         let Some(load) = self.load else { return Ok(None) };
         let options = Options { batch: LOAD_BATCH, settle: true, ..self.options(scale, seed) };
         Bench::new(store, options)?.run(load, &mut |_| {}).map(Some)
     }
 
-    /// Runs the steps on `store`, which is empty, or as [`Case::load`] left it; tells `hear` where
-    /// each begins and ends.
+    /// Runs the steps on `store`, which must be empty or as [`Case::load`] left it. Calls `on_progress` at
+    /// the begin and end of each step.
     ///
     /// # Errors
-    /// As [`Bench::run`].
+    /// Those of [`Bench::run`].
     pub fn run(
         &self,
         store: &dyn Store,
         scale: Scale,
         seed: u64,
-        hear: &mut dyn FnMut(Progress<'_>),
+        on_progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<()> {
         let options = Options { existing: store.may_drop(), ..self.options(scale, seed) };
         let mut bench = Bench::new(store, options)?;
@@ -173,42 +161,10 @@ impl Case {
         }
         for step in self.steps {
             bench.set_options(step.options(options, scale))?;
-            hear(Progress::Begins(step));
+            on_progress(Progress::Begins(step));
             let report = bench.run(step.bench, &mut |_| {})?;
-            hear(Progress::Ended(step, &report));
+            on_progress(Progress::Ended(step, &report));
         }
         Ok(())
-    }
-}
-
-impl Scale {
-    /// The scale of this name.
-    ///
-    /// # Errors
-    /// `Invalid` where there is none.
-    pub fn named(name: &str) -> Result<Self> {
-        match name {
-            "full" => Ok(Self::Full),
-            "quick" => Ok(Self::Quick),
-            "tiny" => Ok(Self::Tiny),
-            _ => Err(Error::invalid("scale").expected("full, quick or tiny").got(name)),
-        }
-    }
-
-    /// The name on the command line and in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Quick => "quick",
-            Self::Tiny => "tiny",
-        }
-    }
-
-    fn seconds(self, seconds: u64) -> Duration {
-        match self {
-            Self::Full => Duration::from_secs(seconds),
-            Self::Quick | Self::Tiny => Duration::from_secs(seconds.div_ceil(5)),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Which keys a run asks for.
+//! Distributions of the keys that a run accesses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,28 +7,28 @@ use base::{Error, Result, Rng};
 
 use crate::{Permutation, Zipf};
 
-/// The exponent that YCSB made customary.
+/// YCSB's default exponent of the zipfian distribution.
 pub const ZIPFIAN_THETA: f64 = 0.99;
 
-/// How often each of *n* keys is asked for.
+/// The probability of each of *n* keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Distribution {
-    /// Each equally often.
+    /// All keys equally likely.
     #[default]
     Uniform,
-    /// By Zipf's law, the hot keys scattered over the whole range.
+    /// By Zipf's law, with the hot keys scattered over the whole range.
     Zipfian {
         /// The exponent.
         theta: f64,
     },
-    /// By Zipf's law, the highest number hottest: what was written last in order.
+    /// By Zipf's law, with the highest number hottest: the last keys of a fill in order.
     Latest,
 }
 
 impl FromStr for Distribution {
     type Err = Error;
 
-    /// Reads `uniform`, `zipfian`, `zipfian:THETA` or `latest`.
+    /// Parses `uniform`, `zipfian`, `zipfian:THETA` or `latest`.
     fn from_str(text: &str) -> Result<Self> {
         let theta = |text: &str| text.parse().ok().filter(|theta| Zipf::new(1, *theta).is_ok());
         match text.split_once(':') {
@@ -56,7 +56,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Draws key numbers, with replacement. Shared by threads, each with its own generator.
+/// Draws key numbers with replacement. Threads share it, each with its own random generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     n: u64,
@@ -71,10 +71,10 @@ enum Law {
 }
 
 impl Sampler {
-    /// Draws from `0..n`. `seed` says which keys are the hot ones.
+    /// A sampler of `0..n`. `seed` chooses the hot keys.
     ///
     /// # Errors
-    /// `Invalid` where `n` is zero or the exponent is out of range.
+    /// `Invalid` if `n` is zero or the exponent is out of range.
     pub fn new(distribution: Distribution, n: u64, seed: u64) -> Result<Self> {
         if n == 0 {
             return Err(Error::invalid("number of keys to draw from")
@@ -91,7 +91,7 @@ impl Sampler {
         Ok(Self { n, law })
     }
 
-    /// The next key number.
+    /// Draws a key number.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match &self.law {
@@ -116,7 +116,7 @@ mod tests {
         counts
     }
 
-    /// With 99 degrees of freedom chi-square passes 180 less than once in a million runs.
+    /// With 99 degrees of freedom, chi-square exceeds 180 in less than one of a million runs.
     #[test]
     fn uniform_is_even() {
         let expected = 2000.0;
@@ -127,9 +127,9 @@ mod tests {
         assert!(chi_square < 180.0, "{chi_square}");
     }
 
-    /// Scattering moves the hot keys and changes none of the frequencies.
+    /// Scattering moves the hot keys and changes no frequency.
     #[test]
-    fn zipfian_is_zipf_scattered_by_the_seed() {
+    fn the_seed_scatters_the_zipfian_hot_keys() {
         let zipfian = Distribution::Zipfian { theta: ZIPFIAN_THETA };
         let (n, draws) = (1000, 200_000);
         let one = counts(zipfian, n, draws, 1);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back() {
+    fn distributions_parse_as_they_display() {
         for text in ["uniform", "zipfian", "zipfian:1.2", "latest"] {
             let distribution: Distribution = text.parse().unwrap();
             assert_eq!(distribution.to_string().parse::<Distribution>().unwrap(), distribution);

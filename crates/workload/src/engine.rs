@@ -1,10 +1,10 @@
-//! The engine as the drivers see it: one keyspace of an open store.
+//! This engine as a [`Store`] of the drivers: one keyspace of an open store.
 //!
-//! The `terrace` tool measures it, the comparison harness does beside other engines, and tests run
-//! the cases of both on it.
+//! The `terrace` tool measures it, the comparison harness measures it beside other engines, and tests run the
+//! cases of both on it.
 //!
-//! Concurrency: any number of threads; the list of idle read queues is locked while one is taken or
-//! given back.
+//! Concurrency: any number of threads. A mutex guards the list of idle read queues, and is held only while a
+//! queue is taken or given back.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use base::{broken_invariant, invariant};
 use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch};
 
 use crate::{
@@ -22,17 +23,17 @@ use crate::{
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
 
-/// How often, and with what pauses, a store is waited for whose merges lack memory.
+/// The number of tries to settle a store whose merges lack memory, and the pause between them.
 const SETTLE_TRIES: usize = 120;
 const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 
-/// A store of this engine.
+/// One keyspace of a store of this engine.
 pub struct Engine {
     db: Db,
     keyspace: Keyspace,
-    /// Of writes that nobody wants synced.
+    /// Durability of writes without `sync`.
     durability: Durability,
-    /// Read queues between calls, each with its depth: one call, one queue.
+    /// Idle read queues, of several depths. Each call takes a queue for itself.
     queues: Mutex<Vec<ReadQueue>>,
 }
 
@@ -40,13 +41,13 @@ impl Engine {
     /// The default keyspace of `db`, created if missing.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     pub fn new(db: Db) -> Result<Self> {
         let keyspace = db.keyspace(KEYSPACE)?;
         Ok(Self { db, keyspace, durability: Durability::None, queues: Mutex::default() })
     }
 
-    /// Has writes that nobody wants synced be this durable. [`Durability::None`] by default.
+    /// Sets the durability of writes without `sync`. The default is [`Durability::None`].
     #[must_use]
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -117,7 +118,7 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
     }
 }
 
-/// Lookups of pages by where they were found: what neither tier had came from flash.
+/// Page lookups by the tier that answered: pages found in neither cache tier came from flash.
 fn page_counts(statistics: &terracedb::Statistics) -> PageCounts {
     let below = statistics.scm.as_ref().map(|scm| scm.counts).unwrap_or_default();
     let (data, meta) = (statistics.cache.data, statistics.cache.meta);
@@ -166,7 +167,8 @@ impl Store for Engine {
             let rest = keys.get(next..).unwrap_or_default();
             next += self.keyspace.submit_many(&mut queue, rest, next as u64)?;
             queue.wait(1, &mut done)?;
-            left -= done.len();
+            invariant!(done.len() <= left, "a read queue completes each get once");
+            left = left.saturating_sub(done.len());
             for completed in done.drain(..) {
                 visit(completed.token as usize, completed.result?.as_deref());
             }
@@ -199,7 +201,9 @@ impl Store for Engine {
         };
         let mut shown = 0;
         while valid && shown < limit {
-            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else { break };
+            let (Some(key), Some(value)) = (cursor.key(), cursor.value()) else {
+                return Err(broken_invariant!("a valid cursor is at an entry"));
+            };
             shown += 1;
             if visit(key, value) == ControlFlow::Break(()) || shown == limit {
                 break;
@@ -216,8 +220,8 @@ impl Store for Engine {
         self.db.flush()
     }
 
-    /// A merge that lacked memory is tried again by the store, later; whoever measures how long it
-    /// takes to settle waits for that.
+    /// The store retries a merge that lacked memory later. The time to settle includes that, so this waits
+    /// for it.
     fn settle(&self) -> Result<()> {
         for _ in 0..SETTLE_TRIES {
             match self.db.wait_until_settled() {

@@ -1,15 +1,16 @@
-//! What a run is measured by: the figures every report carries, and the meter that takes them.
+//! The figures of a run, which every report carries, and the meter that takes them.
 //!
-//! Processor time, device traffic and space include the flush after a run that wrote, and on demand
-//! all background work that it left behind; seconds and rates do not, but for the rates that say so.
+//! Processor time, device traffic and space include the flush after a run that wrote and, if the options ask
+//! to settle, all background work that the run left. Seconds and rates exclude both, except for the ones that
+//! say otherwise.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::{Clock, Result};
+use base::{Clock, Result, invariant};
 use serde::Serialize;
 
-use crate::bench::Kind;
+use crate::kind::Kind;
 use crate::latency::{Latencies, LatencySummary};
 use crate::pages::PageCounts;
 use crate::process;
@@ -19,19 +20,19 @@ use crate::store::{Counters, Hits, Store, Traffic};
 /// Device traffic of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Device {
-    /// All of it.
+    /// Traffic of all purposes together.
     #[serde(flatten)]
     pub total: Traffic,
-    /// The same by purpose.
+    /// Traffic by purpose.
     pub by_purpose: BTreeMap<&'static str, Traffic>,
 }
 
 /// The figures of one kind of operation in a mixed run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Operations {
-    /// How many.
+    /// The number of operations.
     pub count: u64,
-    /// Of them per second of wall time.
+    /// These operations per second of wall time.
     pub ops_per_sec: f64,
     /// Latency, microseconds.
     pub latency_us: LatencySummary,
@@ -40,61 +41,60 @@ pub struct Operations {
 /// The figures of one run. Field names are an interface that scripts parse.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// Operations; a scan counts the entries it read.
+    /// Operations; in a scan of the whole store, entries read.
     pub ops: u64,
-    /// Wall time, from the first thread's start to the last one's end.
+    /// Wall time from the start of the first thread to the end of the last, seconds.
     pub seconds: f64,
     /// Operations per second of wall time.
     pub ops_per_sec: f64,
-    /// Lookups that gave a value.
+    /// Lookups that found a value.
     pub found: u64,
-    /// Lookups that gave none.
+    /// Lookups that found none.
     pub missing: u64,
-    /// Of the lookups and scans of keys that were not made to miss, the part that found its key: of a seek
-    /// or a scan, as its first entry. None without any.
+    /// The share of lookups and scans that found their key, of those whose key was not chosen to be missing.
+    /// A seek or scan must find it as its first entry. `None` if there were none of these.
     pub found_share: Option<f64>,
-    /// Answers that cannot be right: a value that is not its key's, a stale version, a key that
-    /// was written and is gone, or never written and there. Must be 0.
+    /// Wrong answers: a value of another key, a stale version, a written key that is missing, or a key that
+    /// was never written. Must be 0.
     pub wrong: u64,
     /// Latency of an operation, microseconds.
     pub latency_us: LatencySummary,
-    /// The same of each kind of operation, in a run of several.
+    /// Latency and rate of each kind of operation, in a run of several kinds.
     pub operations: BTreeMap<Kind, Operations>,
     /// Device traffic, settling included.
     pub device: Device,
-    /// Device reads that callers waited for, for each lookup.
+    /// Device reads that callers waited for, per lookup.
     pub device_reads_per_get: Option<f64>,
-    /// Bytes written to the device for each byte of key and value written, settling included, as the
-    /// store counts them, or the system where it does not.
+    /// Bytes written to the device per byte of keys and values written, settling included. Counted by the
+    /// store, or by the operating system if the store does not count.
     pub write_amplification: Option<f64>,
-    /// Device space taken at the end, settling included, bytes.
+    /// Device space used at the end, settling included, bytes.
     pub space_bytes: u64,
-    /// Device space for each byte of key and value in the store.
+    /// Device space per byte of keys and values in the store.
     pub space_amplification: Option<f64>,
     /// Processor time of the whole process, user and system, settling included.
     pub cpu_seconds: f64,
-    /// The part of its time, of all its processors, that the machine was idle and waited for a device,
+    /// The share of the machine's processor time, over all processors, that was idle waiting for a device,
     /// settling included.
     pub io_wait_share: f64,
-    /// Bytes that the process caused to be read from devices, settling included, as the system
-    /// counts them: the same for every store, mappings and the page cache included.
+    /// Bytes that the process caused to be read from devices, settling included, as the operating system
+    /// counts them, memory mappings and the page cache included: comparable between stores.
     pub process_read_bytes: u64,
-    /// The same, written.
+    /// As `process_read_bytes`, for bytes written.
     pub process_write_bytes: u64,
-    /// Resident memory at the end, without memory shared with files in memory, as storage-class memory is.
+    /// Resident memory at the end, bytes, without shared memory, which stands for storage-class memory.
     pub rss_bytes: u64,
-    /// The most resident memory during the run.
+    /// The peak of resident memory during the run, bytes.
     pub peak_rss_bytes: u64,
-    /// Memory charged to the store's budget at the end of the operations.
+    /// Memory charged against the store's memory limit at the end of the operations, bytes.
     pub memory_bytes: u64,
-    /// How long writers were held back, summed over writers.
+    /// Write stalls and delays, seconds, summed over writers.
     pub stall_seconds: f64,
-    /// The same by reason.
+    /// `stall_seconds` by reason.
     pub stalls: BTreeMap<&'static str, f64>,
-    /// How long the store took after the operations: to flush, and where `settled`, to do all the
-    /// background work that was left.
+    /// Time after the operations, seconds: the flush and, if `settled`, the background work that was left.
     pub settle_seconds: f64,
-    /// Whether no background work was left at the end.
+    /// Whether the run waited until no background work was left.
     pub settled: bool,
     /// Operations per second of wall time, `settle_seconds` included.
     pub ops_per_sec_settled: f64,
@@ -102,35 +102,36 @@ pub struct Figures {
     pub written_bytes: u64,
     /// Bytes of keys and values read.
     pub read_bytes: u64,
-    /// Where reads were answered.
+    /// Reads by the tier that answered them.
     pub hits: Hits,
-    /// Lookups of pages by tier and kind, where the store counts them.
+    /// Page lookups by tier and kind, if the store counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageCounts>,
-    /// What the tier of storage-class memory did, where there is one.
+    /// Counters of the SCM tier, if the store has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scm: Option<ScmCounts>,
-    /// What emulating it took.
+    /// The cost of emulating the SCM device, if it is emulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
 }
 
-/// What a thread counts while it runs.
+/// The counters of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub ops: u64,
-    /// Point lookups and seeks: what device reads are divided by.
+    /// Point lookups and seeks: the divisor of device reads.
     pub lookups: u64,
     pub found: u64,
     pub missing: u64,
-    /// Lookups and scans of keys that were not made to miss, and of those the ones that found the key.
+    /// Lookups and scans of keys that were not chosen to be missing.
     pub due: u64,
+    /// Those of them that found their key.
     pub met: u64,
     pub wrong: u64,
     pub written_bytes: u64,
     pub read_bytes: u64,
     pub latencies: Latencies,
-    /// Those of a run of several kinds of operations, by kind.
+    /// Latencies by kind, in a run of several kinds of operations.
     pub kinds: BTreeMap<Kind, Latencies>,
 }
 
@@ -151,7 +152,7 @@ impl Tally {
         })
     }
 
-    /// A tally of a run of these kinds of operations.
+    /// A tally for a run of these kinds of operations.
     pub(crate) fn of_kinds(kinds: &[Kind]) -> Result<Self> {
         let mut tally = Self::new()?;
         for kind in kinds {
@@ -160,19 +161,29 @@ impl Tally {
         Ok(tally)
     }
 
-    /// Counts a lookup of a key that was not made to miss.
+    /// Counts a lookup of a key that was not chosen to be missing.
     #[inline]
     pub(crate) fn count_due(&mut self, is_met: bool) {
         self.due += 1;
         self.met += u64::from(is_met);
     }
 
-    /// Counts an operation by its kind.
+    /// Counts an operation by its kind, which must be one that the tally was made for.
     #[inline]
     pub(crate) fn count_kind(&mut self, kind: Kind, took: Duration) {
-        if let Some(latencies) = self.kinds.get_mut(&kind) {
+        let latencies = self.kinds.get_mut(&kind);
+        debug_assert!(latencies.is_some(), "the tally has every kind of its run");
+        if let Some(latencies) = latencies {
             latencies.record(took);
         }
+    }
+
+    /// Checks the relations of the counters at the end of a run.
+    fn check(&self) {
+        invariant!(self.met <= self.due, "a key that was found is one that was looked for");
+        let of_kinds: u64 = self.kinds.values().map(Latencies::count).sum();
+        let is_complete = self.kinds.is_empty() || of_kinds == self.ops;
+        invariant!(is_complete, "each operation of a mixed run counts as one kind");
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -195,7 +206,7 @@ impl Tally {
     }
 }
 
-/// Takes the readings before and after a run.
+/// Reads the counters before and after a run, and makes figures of their difference.
 pub(crate) struct Meter<'a> {
     store: &'a dyn Store,
     clock: &'a dyn Clock,
@@ -213,9 +224,9 @@ impl<'a> Meter<'a> {
         Self { store, clock, before, cpu_before, io_before, processors_before }
     }
 
-    /// Flushes the store if anything was `tally`ed as written, waits for all of its background work
-    /// if it is to `settle`, and sums up. `live_bytes` is what
-    /// the driver knows the store to hold; where it does not know, the store is asked.
+    /// Flushes the store if `tally` has writes, waits for all background work if `settle` is set, and
+    /// computes the figures. `live_bytes` is the size of the content as the driver knows it; if it does not,
+    /// the store is asked.
     pub(crate) fn finish(
         self,
         tally: &Tally,
@@ -223,6 +234,7 @@ impl<'a> Meter<'a> {
         live_bytes: Option<u64>,
         settle: bool,
     ) -> Result<Figures> {
+        tally.check();
         let memory_bytes = self.store.counters().memory_bytes;
         let rss_bytes = process::resident().now;
         let settle_start = self.clock.monotonic();
@@ -286,7 +298,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// `part / whole`, or `None` where there is nothing to divide by.
+/// `part / whole`, or `None` if `whole` is 0.
 pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then_some(part / whole)
 }

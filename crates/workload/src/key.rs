@@ -1,9 +1,9 @@
 //! Keys made from numbers.
 //!
-//! Number *n* becomes the eight big-endian bytes of 2*n*, then `0` bytes up to the size asked
-//! for. So keys of one size sort as their numbers do, any key can be made again from its number
-//! and read back to it, and between each two neighbours lies one key that is never written: the
-//! keys a bench of missing lookups asks for, which no range check of a table can turn away.
+//! The key of number *n* is the eight big-endian bytes of 2*n*, then `0` characters up to the key size. So
+//! keys of one size sort like their numbers, and each key maps back to its number. Between any two neighbours
+//! lies one key that is never written: the bench of missing lookups asks for these, and no range check of a
+//! table can exclude them.
 
 use base::limits::KEY_BYTES_MAX;
 use base::{Error, Result};
@@ -11,7 +11,7 @@ use base::{Error, Result};
 /// The shortest key made from a number, bytes.
 pub const KEY_BYTES_MIN: usize = 8;
 
-/// The bound on numbers: twice any number fits a key's eight bytes.
+/// The bound on numbers: the double of any number fits the eight bytes.
 pub const KEY_NUMBER_MAX: u64 = 1 << 48;
 
 /// Makes keys of one size.
@@ -24,7 +24,7 @@ impl Keys {
     /// Keys of `bytes` bytes.
     ///
     /// # Errors
-    /// `Invalid` where `bytes` is below 8 or over the longest key.
+    /// `Invalid` if `bytes` is below 8 or above the longest key.
     pub fn new(bytes: usize) -> Result<Self> {
         if (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&bytes) {
             return Ok(Self { bytes });
@@ -40,12 +40,13 @@ impl Keys {
         self.bytes
     }
 
-    /// Replaces `out` by the key of `number`.
+    /// Replaces `out` with the key of `number`.
     pub fn write(self, number: u64, out: &mut Vec<u8>) {
+        debug_assert!(number <= KEY_NUMBER_MAX, "twice a key number fits 8 bytes");
         self.write_doubled(number << 1, out);
     }
 
-    /// Replaces `out` by the key that follows that of `number` and belongs to no number.
+    /// Replaces `out` with the key that follows that of `number` and belongs to no number.
     pub fn write_missing(self, number: u64, out: &mut Vec<u8>) {
         self.write_doubled(number << 1 | 1, out);
     }
@@ -56,7 +57,7 @@ impl Keys {
         out.resize(self.bytes, b'0');
     }
 
-    /// The number of `key`, or `None` where [`Keys::write`] never made it.
+    /// The number of `key`, or `None` if [`Keys::write`] does not make this key.
     #[must_use]
     pub fn number(self, key: &[u8]) -> Option<u64> {
         let (doubled, filler) = key.split_first_chunk()?;
@@ -72,7 +73,7 @@ mod tests {
     use base::Rng;
 
     #[test]
-    fn keys_sort_as_their_numbers_and_read_back() {
+    fn keys_sort_like_their_numbers_and_map_back() {
         let (mut rng, seed) = Rng::from_env();
         for bytes in [8, 9, 16, 20, 333] {
             let keys = Keys::new(bytes).unwrap();

@@ -1,30 +1,30 @@
-//! Keys by the heat of their range: the model of Cao et al. (Characterizing, Modeling, and
-//! Benchmarking RocksDB Key-Value Workloads at Facebook, FAST 2020).
+//! Keys drawn by the heat of their range: the model of Cao et al. (Characterizing, Modeling, and Benchmarking
+//! RocksDB Key-Value Workloads at Facebook, FAST 2020).
 //!
-//! The key space is cut into equal ranges. The *i*-th hottest is asked for with a weight of
-//! a e^(b i) + c e^(d i), a two-term exponential; inside a range, the *x* hottest of its *s* keys draw
-//! (x / s)^power of the range's accesses. Which range is how hot, and which key in it, follows
-//! from the seed. So hot keys are many, and near each other: what a block cache sees of production.
+//! The key space is cut into equal ranges. The *i*-th hottest range has the weight a e^(b i) + c e^(d i), a
+//! two-term exponential. Inside a range of *s* keys, the *x* hottest draw (x / s)^power of its accesses. The
+//! seed places the ranges by heat, and the keys inside them. So there are many hot keys, near each other, as
+//! a block cache sees them in production.
 
 use base::{Error, Result, Rng};
 
 use crate::Permutation;
 
-/// The two terms of a range's weight.
+/// The parameters of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RangeHeat {
-    /// Ranges.
+    /// The number of ranges.
     pub ranges: u64,
-    /// The first term's factor and rate.
+    /// Factor and rate of the first term, *a* and *b*.
     pub first: (f64, f64),
-    /// The second term's.
+    /// Factor and rate of the second term, *c* and *d*.
     pub second: (f64, f64),
-    /// The exponent inside a range, over 0; 1 is even.
+    /// The exponent inside a range, above 0; 1 is uniform.
     pub power: f64,
 }
 
 impl RangeHeat {
-    /// The figures published for `ZippyDB`.
+    /// The parameters published for `ZippyDB`.
     pub const ZIPPYDB: Self =
         Self { ranges: 30, first: (14.18, -2.917), second: (0.0164, -0.08082), power: 0.3467 };
 
@@ -35,23 +35,23 @@ impl RangeHeat {
     }
 }
 
-/// Draws key numbers, with replacement. Shared by threads, each with its own generator.
+/// Draws key numbers with replacement. Threads share it, each with its own random generator.
 #[derive(Clone, Debug)]
 pub struct KeyRanges {
     n: u64,
     power: f64,
-    /// For each range by heat, the chance of it or a hotter one.
+    /// Cumulative probability of the ranges, the hottest first.
     upto: Vec<f64>,
-    /// Where ranges lie, by heat.
+    /// From the rank of a range by heat to its place in the key space.
     places: Permutation,
     seed: u64,
 }
 
 impl KeyRanges {
-    /// Draws from `0..n`.
+    /// A sampler of `0..n`.
     ///
     /// # Errors
-    /// `Invalid` where `n` is below the number of ranges.
+    /// `Invalid` if `n` is below the number of ranges.
     pub fn new(heat: RangeHeat, n: u64, seed: u64) -> Result<Self> {
         if heat.ranges == 0 || n < heat.ranges {
             return Err(Error::invalid("number of keys in ranges")
@@ -67,7 +67,7 @@ impl KeyRanges {
         Ok(Self { n, power: heat.power, upto: upto.collect(), places, seed })
     }
 
-    /// The next key number.
+    /// Draws a key number.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let heat = rng.unit();
@@ -77,6 +77,7 @@ impl KeyRanges {
         let cut =
             |place: u64| (u128::from(self.n) * u128::from(place) / self.upto.len() as u128) as u64;
         let (first, size) = (cut(place), cut(place + 1) - cut(place));
+        debug_assert!(size > 0, "every range has a key");
         let rank = (size as f64 * rng.unit().powf(1.0 / self.power)) as u64;
         let scattered = Permutation::new(size, self.seed.wrapping_add(place + 1));
         first + scattered.apply(rank.min(size - 1))
@@ -87,8 +88,8 @@ impl KeyRanges {
 mod tests {
     use super::*;
 
-    /// Both laws against their formulas: ranges by chi-square, which with 29 degrees of freedom
-    /// passes 85 once in a million runs; the hottest part of a range to five standard deviations.
+    /// Compares both laws with their formulas: ranges by chi-square, which with 29 degrees of freedom exceeds
+    /// 85 once in a million runs; the hottest keys of a range to five standard deviations.
     #[test]
     fn draws_follow_the_formulas() {
         let heat = RangeHeat::ZIPPYDB;
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_places_the_heat_and_few_keys_are_refused() {
+    fn the_seed_places_the_hot_ranges_and_too_few_keys_are_refused() {
         let hottest = |seed| {
             let keys = KeyRanges::new(RangeHeat::ZIPPYDB, 3000, seed).unwrap();
             let mut rng = Rng::new(9);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{Error, Result};
+use base::{Error, Result, invariant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -12,15 +12,15 @@ const DIGITS: u8 = 3;
 /// Longer operations count as this long.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 
-/// How long each operation took. Takes about 200 KiB once it has seen a second-long operation.
+/// A histogram of latencies. Takes about 200 KiB of memory once it has a latency of a second.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for the buckets.
+    /// `Retry` if there is no memory for the buckets.
     pub fn new() -> Result<Self> {
         let highest = LATENCY_MAX.as_nanos() as u64;
         let histogram = Histogram::new_with_bounds(1, highest, DIGITS)
@@ -34,7 +34,7 @@ impl Latencies {
         self.record_many(took, 1);
     }
 
-    /// Counts `count` operations that took as long.
+    /// Counts `count` operations that took `took` each.
     #[inline]
     pub fn record_many(&mut self, took: Duration, count: u64) {
         self.0.saturating_record_n(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), count);
@@ -42,9 +42,9 @@ impl Latencies {
 
     /// Adds another thread's operations.
     pub fn merge(&mut self, other: &Self) {
-        // Equal bounds always add up.
+        // Fails only if the bounds differ, and all histograms have the same.
         let added = self.0.add(&other.0);
-        debug_assert!(added.is_ok());
+        invariant!(added.is_ok(), "all latency histograms have the same bounds");
     }
 
     /// Operations counted.
@@ -53,7 +53,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The figures that are reported.
+    /// The figures for reports.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;
@@ -68,20 +68,20 @@ impl Latencies {
     }
 }
 
-/// Latencies in microseconds with fractions; all zero where nothing was counted.
+/// Latencies, microseconds with fractions; all zero if no operation was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
     /// The mean.
     pub mean: f64,
-    /// Half took no longer.
+    /// The median.
     pub p50: f64,
-    /// 95 of 100 took no longer.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The longest latency.
     pub max: f64,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_merged_threads() {
+    fn merged_histograms_give_the_percentiles_of_all_threads() {
         let (mut one, mut two) = (Latencies::new().unwrap(), Latencies::new().unwrap());
         for micros in 1..=500u64 {
             one.record(Duration::from_nanos(micros * 1000 - 500));
@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(Latencies::new().unwrap().summary(), LatencySummary::default());
     }
 
-    /// Sub-microsecond operations keep their fractions.
+    /// Latencies below a microsecond keep their fraction.
     #[test]
-    fn nanoseconds_show() {
+    fn summaries_keep_nanoseconds() {
         let mut latencies = Latencies::new().unwrap();
         latencies.record(Duration::from_nanos(137));
         assert!((latencies.summary().p50 - 0.137).abs() < 1e-9);

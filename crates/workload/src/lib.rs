@@ -1,11 +1,11 @@
 //! TerraceDB internals: workload.
 //!
-//! Key and value generators, distributions, trace readers, latency histograms, and the bench and
-//! replay drivers over the [`Store`] trait. The `terrace` tool runs them on this engine, the
-//! comparison harness on others.
+//! Generators of keys and values, distributions, trace readers, latency histograms, and the drivers of
+//! benches and replays. The drivers run on anything that implements [`Store`]: the `terrace` tool runs them
+//! on this engine, the comparison harness on other engines too.
 //!
-//! Level 6 (docs/ARCHITECTURE.md): only [`Engine`] knows the engine, and [`plan`] the caches'
-//! policy; everything else `base` alone.
+//! Level 6 of docs/ARCHITECTURE.md. Only [`Engine`] depends on the engine, and [`plan`] on the policy of the
+//! caches; everything else depends on `base` alone.
 
 pub mod bench;
 pub mod cases;
@@ -14,6 +14,7 @@ mod engine;
 mod figures;
 mod key;
 mod key_ranges;
+mod kind;
 mod latency;
 mod pages;
 mod permutation;

@@ -1,13 +1,13 @@
-//! Where a store's lookups of pages were answered, by tier and by kind of page.
+//! Page lookups of a store, by the tier that answered and by kind of page.
 
 use serde::Serialize;
 
 /// Counts of lookups. Field names are an interface that scripts parse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ByKind {
-    /// Of keys and values.
+    /// Of data pages.
     pub data: u64,
-    /// Of separators and filters.
+    /// Of metadata pages: separators and filters.
     pub meta: u64,
 }
 
@@ -20,19 +20,19 @@ impl ByKind {
     }
 }
 
-/// Lookups of pages by where they were found.
+/// Page lookups by the tier that answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageCounts {
     /// In DRAM.
     pub dram: ByKind,
     /// In storage-class memory.
     pub scm: ByKind,
-    /// In neither: they were read from flash.
+    /// In neither: read from flash.
     pub flash: ByKind,
 }
 
 impl PageCounts {
-    /// What was added since `earlier`.
+    /// The difference to an `earlier` reading.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {

@@ -1,11 +1,11 @@
-//! A permutation of `0..n` that needs no memory: draws without replacement, and the scattering of
-//! a skewed distribution's hot ranks over all keys.
+//! A permutation of `0..n` that needs no memory. It draws without replacement, and scatters the hot ranks of
+//! a skewed distribution over all keys.
 
 /// A fixed, seeded bijection of `0..n` onto itself.
 ///
-/// Four Feistel rounds permute the smallest even-width power of two that holds `n`; a result
-/// outside `0..n` is permuted again until it lies inside, which keeps the map a bijection and
-/// takes fewer than four turns on average.
+/// Four Feistel rounds permute the smallest power of two of even width that holds `n`. A result outside
+/// `0..n` is permuted again until it lies inside (cycle walking), which keeps the map a bijection and takes
+/// fewer than four iterations on average.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     len: u64,
@@ -14,7 +14,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..len` that `seed` names.
+    /// The permutation of `0..len` for `seed`.
     #[must_use]
     pub fn new(len: u64, seed: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
@@ -26,7 +26,7 @@ impl Permutation {
         }
     }
 
-    /// Where `index` goes. An index past the end goes nowhere: it is taken modulo the length.
+    /// The image of `index`, which is taken modulo the length.
     #[inline]
     #[must_use]
     pub fn apply(&self, index: u64) -> u64 {
@@ -34,7 +34,7 @@ impl Permutation {
             return 0;
         }
         let mut index = index % self.len;
-        // Ends: the rounds are a bijection, so the walk comes back to its start, which is inside.
+        // Ends: the rounds are a bijection, so the walk returns to its start, which lies inside.
         loop {
             index = self.rounds(index);
             if index < self.len {
@@ -43,7 +43,7 @@ impl Permutation {
         }
     }
 
-    /// The index that goes to `place`.
+    /// The index with the image `place`.
     #[inline]
     #[must_use]
     pub fn invert(&self, place: u64) -> u64 {
@@ -51,7 +51,7 @@ impl Permutation {
             return 0;
         }
         let mut place = place % self.len;
-        // Ends as `apply` does: the walk back along the same cycle.
+        // Ends like `apply`: it walks back along the same cycle.
         loop {
             place = self.rounds_back(place);
             if place < self.len {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_comes_once() {
+    fn apply_is_a_bijection_and_invert_its_inverse() {
         for len in [1, 2, 3, 10, 64, 1000, 4097, 100_000] {
             let permutation = Permutation::new(len, 5);
             let mut seen = vec![false; len as usize];
@@ -106,16 +106,16 @@ mod tests {
         assert!(Permutation::new(u64::MAX, 1).apply(12_345) < u64::MAX);
     }
 
-    /// Neighbours are scattered: among the first hundred, hardly any two stay side by side.
+    /// Hardly any two neighbours stay close.
     #[test]
-    fn neighbours_part() {
+    fn neighbours_are_scattered() {
         let permutation = Permutation::new(1_000_000, 11);
         let close = (0..10_000u64)
             .filter(|index| {
                 permutation.apply(*index).abs_diff(permutation.apply(index + 1)) < 10_000
             })
             .count();
-        // Two independent places lie this near with chance 2 %.
+        // Two independent places are this close with a probability of 2 %.
         assert!((100..300).contains(&close), "{close} of 10000 neighbours stay near");
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::Zipf;
 use crate::trace::{Access, Format, Trace};
 
-/// The policy over every key, of pages or anything of one size.
+/// The cache policy run on every key exactly, for entries of one size.
 struct Exact {
     capacity: usize,
     new: VecDeque<u64>,
@@ -33,11 +33,11 @@ impl Exact {
     }
 
     fn ask(&mut self, key: u64) -> bool {
-        self.ask_telling(key, &mut |_, _| {})
+        self.ask_with(key, &mut |_, _| {})
     }
 
-    /// Tells of what goes, and from which queue.
-    fn ask_telling(&mut self, key: u64, gone: &mut dyn FnMut(u64, policy::Queue)) -> bool {
+    /// Looks up `key`, admits it if it misses, and calls `on_evict` with each evicted key and its queue.
+    fn ask_with(&mut self, key: u64, on_evict: &mut dyn FnMut(u64, policy::Queue)) -> bool {
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(3);
             return true;
@@ -54,7 +54,7 @@ impl Exact {
                 }
                 policy::Verdict::Evict { remember } => {
                     self.heat.remove(&oldest);
-                    gone(oldest, queue);
+                    on_evict(oldest, queue);
                     if remember {
                         self.ghost.remember(oldest);
                     }
@@ -71,12 +71,12 @@ impl Exact {
     }
 }
 
-/// What a sample says of caches of 1, 5, 10 and 25 % of the footprint, beside what they do.
+/// Compares the miss ratios from a sample with exact ones, for caches of 1, 5, 10 and 25 % of the footprint.
 fn compare(name: &str, stream: &[u64]) {
     let footprint = stream.iter().collect::<std::collections::HashSet<_>>().len();
     let sizes = [1, 5, 10, 25].map(|percent| (footprint * percent / 100).max(16));
     let bytes = sizes.map(|size| size as u64 * 4096);
-    // What a store with 512 MiB has for its pages.
+    // The memory that a store with 512 MiB gives its page simulations.
     let mut sampled = Simulations::new(Subject::Pages, &bytes, 1.0, (512 << 20) / 420);
     for key in stream {
         sampled.ask(*key, 4096, PageKind::Data);
@@ -100,7 +100,8 @@ fn a_sample_of_a_zipfian_stream_is_within_two_points() {
     compare("zipfian 0.99", &zipfian(200_000, 600_000));
 }
 
-/// The traces of `TERRACE_TRACES`, a directory; they are public, and not part of the repository.
+/// On the traces in the directory that `TERRACE_TRACES` names. They are public, and not part of the
+/// repository.
 #[test]
 fn a_sample_of_a_trace_is_within_two_points() {
     let Some(directory) = std::env::var_os("TERRACE_TRACES").map(PathBuf::from) else {
@@ -164,12 +165,12 @@ fn prices() -> Prices {
 }
 
 #[test]
-fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
+fn a_survey_gives_the_demand_at_each_size_of_the_row_cache() {
     let demand = survey(&mut trace(50_000, 400_000), &Layout::default()).unwrap();
     assert_eq!(demand.operations, 400_000);
     let [none, .., all] = &demand.behind[..] else { panic!("{demand:?}") };
     assert_eq!((none.row_bytes, none.row_misses), (0.0, 1.0));
-    // First reads alone miss where all rows fit: as many as there are keys, some 40,000.
+    // If all rows fit, only first reads miss: one per distinct key, about 40,000.
     assert!((0.05..0.12).contains(&all.row_misses), "{}", all.row_misses);
     let everything = all.reads(1e12, 0.0, false);
     assert_eq!(everything.ends[2], 0.0);
@@ -181,7 +182,7 @@ fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
         assert!((sum - 1.0).abs() < 1e-9, "{reads:?}");
         assert!((reads.dram + reads.scm + reads.flash - behind.lookups).abs() < 1e-6);
         let stay = behind.reads(demand.footprint / 20.0, demand.footprint / 5.0, true);
-        // No page lies in both: both hold more.
+        // No page is in both tiers, so together they hold more pages.
         assert_eq!(stay.dram, 0.0);
         assert!(stay.flash <= reads.flash && stay.flash > 0.0);
         let more = behind.reads(demand.footprint / 10.0, demand.footprint / 5.0, false);
@@ -198,7 +199,7 @@ fn a_survey_tells_rows_pages_and_what_lies_behind_rows() {
 }
 
 #[test]
-fn plans_are_by_price_and_the_cheapest_that_does_is_chosen() {
+fn mixes_are_ordered_by_price_and_the_cheapest_at_the_target_is_chosen() {
     let demand = survey(&mut trace(50_000, 200_000), &Layout::default()).unwrap().scaled(20_000.0);
     let question = |target| Question { target, ..Question::default() };
     let best = plan(&demand, &prices(), &question(None));
@@ -211,31 +212,31 @@ fn plans_are_by_price_and_the_cheapest_that_does_is_chosen() {
         let plan = plan(&demand, &prices(), &question(Some(target)));
         let chosen = plan.chosen.unwrap();
         for (place, mix) in plan.mixes.iter().enumerate() {
-            assert!(place >= chosen || !target.is_kept(&mix.outcome), "{target:?}");
+            assert!(place >= chosen || !target.is_reached(&mix.outcome), "{target:?}");
         }
-        assert!(target.is_kept(&plan.mixes[chosen].outcome));
+        assert!(target.is_reached(&plan.mixes[chosen].outcome));
     }
     assert_eq!(plan(&demand, &prices(), &question(Some(Target::Hit(1.0)))).chosen, None);
     let one = Question { dram: vec![1e9], scm: vec![0.0], target: None };
     assert_eq!(plan(&demand, &prices(), &one).mixes.len(), 2);
-    // 100 GiB of DRAM go into the larger server only.
+    // Only the larger server holds 100 GB of DRAM.
     let one = Question { dram: vec![1e11], scm: vec![0.0], target: None };
     assert_eq!(plan(&demand, &prices(), &one).mixes.len(), 1);
 }
 
 #[test]
-fn throughput_is_bounded_by_waits_cores_or_devices() {
+fn throughput_is_bounded_by_latency_cores_or_devices() {
     let miss = |ratio: f64| MissCurve {
         accesses: 1000,
         points: vec![Point { bytes: 1 << 30, misses: 1000.0 * ratio }],
     };
     let demand = |ratio| Demand {
         operations: 1000,
-        behind: vec![Behind {
+        behind: vec![BehindRowCache {
             row_misses: 1.0,
             lookups: 1.0,
             pages: miss(ratio),
-            ..Behind::default()
+            ..BehindRowCache::default()
         }],
         ..Demand::default()
     };
@@ -257,7 +258,7 @@ fn throughput_is_bounded_by_waits_cores_or_devices() {
 }
 
 #[test]
-fn what_a_store_measured_is_a_demand() {
+fn the_curves_of_a_store_give_its_demand() {
     let points = |misses: [f64; 2]| {
         let sizes = [1 << 20, 1 << 24].into_iter().zip(misses);
         sizes.map(|(bytes, misses)| Point { bytes, misses }).collect()
@@ -284,14 +285,15 @@ fn a_trace_without_reads_is_refused() {
     assert!(survey(&mut open, &Layout::default()).is_err());
 }
 
-/// Rows in DRAM and in the tier below, as `cache::scm` keeps them: those that leave DRAM go below, those that
-/// are found below come up and stay, and a hand passes for what goes for those that were asked for twice.
+/// Misses of rows in DRAM and SCM with the policy of `cache::scm`, in the second half of `stream`: DRAM
+/// demotes evicted rows, hits in SCM are promoted and stay in SCM, and a clock hand spares rows that were
+/// used twice.
 fn misses_of_both(stream: &[u64], dram: usize, scm: usize) -> usize {
     let (mut above, mut below) = (Exact::new(dram), HashMap::<u64, u8>::new());
     let (mut order, mut misses) = (VecDeque::new(), 0);
     for (at, key) in stream.iter().enumerate() {
         let mut left = Vec::new();
-        if above.ask_telling(*key, &mut |gone, queue| left.push((gone, queue))) {
+        if above.ask_with(*key, &mut |gone, queue| left.push((gone, queue))) {
             continue;
         }
         match below.get_mut(key) {
@@ -299,7 +301,7 @@ fn misses_of_both(stream: &[u64], dram: usize, scm: usize) -> usize {
             None => misses += usize::from(at >= stream.len() / 2),
         }
         for (key, queue) in left {
-            // What was asked for once takes the place of nothing.
+            // A row that was used once evicts no other.
             let is_cold = queue == policy::Queue::New && below.len() >= scm;
             if is_cold || below.contains_key(&key) {
                 continue;
@@ -322,7 +324,7 @@ fn misses_of_both(stream: &[u64], dram: usize, scm: usize) -> usize {
 }
 
 #[test]
-fn rows_above_and_below_find_what_one_cache_does() {
+fn rows_of_both_tiers_hit_like_one_cache() {
     for skew in [0.99, 0.8] {
         let (zipf, mut rng) = (Zipf::new(40_000, skew).unwrap(), Rng::new(5));
         let stream: Vec<_> =
@@ -352,7 +354,7 @@ fn curve(misses: [f64; 5]) -> MissCurve {
 const MIB: f64 = (1u64 << 20) as f64;
 
 #[test]
-fn rows_below_spare_reads_of_flash_where_they_find_more_than_pages() {
+fn rows_in_scm_save_flash_reads_if_they_hit_more_than_pages() {
     let rows = curve([500.0, 350.0, 200.0, 100.0, 50.0]);
     let pages = curve([990.0, 980.0, 960.0, 900.0, 700.0]);
     let demand = Demand::measured(1000, &rows, &pages, 0);
@@ -372,14 +374,13 @@ fn rows_below_spare_reads_of_flash_where_they_find_more_than_pages() {
         );
         assert!(reads.ends[2] >= reads.scm_rows && reads.scm_rows >= 0.0, "{reads:?}");
     }
-    // 16 MiB of rows in DRAM, and 56 of the tier:
-    // as good as 60.8 MiB of rows, nearly all the way from 16 to 64.
+    // 16 MiB of rows in DRAM and 56 MiB of SCM hit like 60.8 MiB of rows, nearly all the way from 16 to 64.
     let most = demand.splits(dram, scm, true).find(|it| it.row_bytes == dram).unwrap();
     assert_eq!(most.scm_row_bytes, 56.0 * MIB);
     let part = 0.93 * 0.86 * 56.0 / 48.0;
     assert!((most.scm_rows - 0.1 * part).abs() < 1e-9, "{most:?}");
     assert!((most.scm + most.flash - (0.2 - 0.1 * part)).abs() < 1e-9, "{most:?}");
-    // The plan takes them, and does more with them.
+    // The chosen split has rows in SCM.
     let planned = Mix { dram, scm }.outcome(&demand, &prices(), &prices().servers[0]).unwrap();
     assert!(planned.reads.scm_row_bytes > 0.0);
     let blocks = Prices { scm: Tier { stalls: false, ..prices().scm }, ..prices() };
@@ -388,7 +389,7 @@ fn rows_below_spare_reads_of_flash_where_they_find_more_than_pages() {
 }
 
 #[test]
-fn rows_lie_below_only_in_memory_and_only_where_there_are_rows() {
+fn scm_has_rows_only_if_it_is_memory_and_the_workload_has_rows() {
     let (dram, scm) = (16.0 * MIB, 64.0 * MIB);
     let pages = curve([990.0, 950.0, 850.0, 600.0, 200.0]);
     let demand = Demand::measured(1000, &curve([500.0, 350.0, 200.0, 100.0, 50.0]), &pages, 0);
@@ -407,26 +408,26 @@ fn rows_lie_below_only_in_memory_and_only_where_there_are_rows() {
 }
 
 #[test]
-fn a_row_below_costs_the_processor_a_row_and_waits_for_less_than_a_page() {
-    let behind = |mib: f64, row_misses: f64| Behind {
+fn a_row_in_scm_costs_the_processor_a_row_and_waits_less_than_a_page() {
+    let behind = |mib: f64, row_misses: f64| BehindRowCache {
         row_bytes: mib * MIB,
         row_misses,
         lookups: row_misses,
         pages: curve([0.0; 5]),
     };
-    // Rows answer half in 16 MiB of DRAM, and the other half with 32 of the tier.
+    // Rows answer half of the lookups in 16 MiB of DRAM, and the other half in 32 MiB of SCM.
     let behind = vec![behind(16.0, 0.5), behind(16.0 + 32.0 * 0.86 * 0.93, 0.0)];
     let demand = Demand { operations: 1000, behind, ..Demand::default() };
     let mix = Mix { dram: 16.0 * MIB, scm: 64.0 * MIB };
     let mut cheap = prices();
     cheap.scm.cpu = 0.0;
     let outcome = mix.outcome(&demand, &cheap, &cheap.servers[0]).unwrap();
-    // Of all that answer as much, the one with the fewest rows below.
+    // Of all splits with the same answers, the one with the fewest rows in SCM wins.
     assert_eq!(outcome.reads.scm_row_bytes, 32.0 * MIB);
     assert!((outcome.reads.scm_rows - 0.5).abs() < 1e-9);
     assert!((outcome.reads.ends[2] - 0.5).abs() < 1e-9);
     assert!((outcome.cpu - (0.6 + 0.5 * 0.4 / 2.0)).abs() < 1e-9, "{outcome:?}");
-    // As far as the tier's pages a second go, it is a page.
+    // In the pages per second of the tier, a row counts as a page.
     cheap.scm.pages = 1000.0;
     let bound = mix.outcome(&demand, &cheap, &cheap.servers[0]).unwrap();
     assert_eq!((bound.limit, bound.throughput.round()), (Limit::Scm, 2000.0));

@@ -1,6 +1,5 @@
-//! What this process takes, processor time, resident memory and device traffic, and how long the machine
-//! waits for devices, as Linux tells them. Elsewhere, or where `/proc` is not mounted, all but processor
-//! time reads as zero.
+//! Processor time, resident memory and device traffic of this process, and the I/O wait of the machine, as
+//! Linux reports them. On other systems, or without `/proc`, all but processor time read as zero.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ pub(crate) fn cpu_time() -> Duration {
 pub(crate) struct Resident {
     /// Now.
     pub now: u64,
-    /// The most since [`reset_peak`], or since the process began where that was refused.
+    /// The peak since [`reset_peak`], or since the start of the process if the kernel refused that.
     pub peak: u64,
 }
 
@@ -27,8 +26,8 @@ pub(crate) fn resident() -> Resident {
     parse_status(&status)
 }
 
-/// Bytes that this process caused to be read from and written to devices, page cache and mappings
-/// included; what was written and dropped before it reached a device does not count.
+/// Bytes that this process caused to be read from and written to devices, page cache and memory mappings
+/// included. Bytes that were written and then dropped before they reached a device do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Io {
     pub read_bytes: u64,
@@ -57,19 +56,19 @@ fn parse_io(io: &str) -> Io {
     Io { read_bytes: field("read_bytes:"), write_bytes }
 }
 
-/// How the machine's processors spent their time since it began, all of them together, clock ticks.
+/// Processor time of the machine since its start, over all processors, clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processors {
     all: u64,
-    /// Idle, while somebody on them waited for a device.
+    /// Idle while a thread waited for a device.
     io_wait: u64,
 }
 
 impl Processors {
-    /// The part of the time since `earlier` that was spent idle, waiting for a device.
+    /// The share of the time since `earlier` that was idle waiting for a device.
     pub(crate) fn io_wait_since(self, earlier: Self) -> f64 {
         let all = self.all.saturating_sub(earlier.all).max(1);
-        // The kernel says of this count that it may go back.
+        // The kernel documents that this counter may decrease.
         self.io_wait.saturating_sub(earlier.io_wait) as f64 / all as f64
     }
 }
@@ -80,13 +79,13 @@ pub(crate) fn processors() -> Processors {
 
 fn parse_stat(stat: &str) -> Processors {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests count among users.
+    // user, nice, system, idle, iowait, irq, softirq, steal. The guest fields are included in user.
     let ticks = line.split_whitespace().take(8).map(|field| field.parse::<u64>().unwrap_or(0));
     let ticks: Vec<u64> = ticks.collect();
     Processors { all: ticks.iter().sum(), io_wait: ticks.get(4).copied().unwrap_or(0) }
 }
 
-/// Starts the peak anew from what is resident now. A system that refuses leaves the old peak.
+/// Resets the peak to the current resident memory. If the kernel refuses, the old peak stays.
 pub(crate) fn reset_peak() {
     let _refused_in_some_containers = std::fs::write("/proc/self/clear_refs", "5");
 }
@@ -97,7 +96,7 @@ fn parse_status(status: &str) -> Resident {
         let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         kib.map_or(0, |kib| kib << 10)
     };
-    // Memory shared with files in memory is another tier, and only grows.
+    // Shared memory holds the emulated SCM tier, and only grows.
     let shared = field("RssShmem:");
     let [now, peak] = ["VmRSS:", "VmHWM:"].map(|name| field(name).saturating_sub(shared));
     Resident { now, peak }
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_lines_are_read() {
+    fn resident_memory_excludes_shared_memory() {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t     512 kB\n";
         assert_eq!(parse_status(status), Resident { now: 512 << 10, peak: 2 << 20 });
         let shared = format!("{status}RssShmem:\t     256 kB\n");
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn io_lines_are_read() {
+    fn io_subtracts_cancelled_writes() {
         let io = "rchar: 9\nsyscr: 8\nread_bytes: 4096\nwrite_bytes: 8192\n\
                   cancelled_write_bytes: 1024\n";
         let read = parse_io(io);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_devices_is_a_part_of_all_time() {
+    fn io_wait_is_a_share_of_all_time() {
         let stat = "cpu  10 0 20 50 15 1 2 2 7 0\ncpu0 5 0 10 25 8 0 1 1 3 0\n";
         let (before, after) = (Processors { all: 80, io_wait: 10 }, parse_stat(stat));
         assert_eq!(after, Processors { all: 100, io_wait: 15 });
@@ -138,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn work_takes_processor_time_and_memory() {
+    fn work_uses_processor_time_and_memory() {
         let before = cpu_time();
         let mut sum = 0u64;
-        // Bounded by the clock it waits for: processor time moves while this runs.
+        // Ends, because processor time advances while this runs.
         while cpu_time() == before {
             sum = std::hint::black_box(sum + 1);
         }

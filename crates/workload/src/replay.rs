@@ -1,18 +1,17 @@
-//! The replay driver: a trace's accesses, one after the other, on any [`Store`].
+//! The replay driver: performs the accesses of a trace on any [`Store`], one after the other.
 //!
-//! A read that finds nothing puts what the trace says was there (a cache's life), with a value
-//! made for the key; every value read is verified. A workload with a load phase is loaded and
-//! settled before anything is measured.
+//! A read of [`Op::GetOrPut`] that misses puts the recorded entry, as a cache's user does, with a value made
+//! for the key. Every value read is verified. A workload with a load phase is loaded and settled before the
+//! measurement.
 //!
-//! Concurrency: one thread, so that accesses keep the trace's order. Cost: as the bench's.
-
+//! Concurrency: one thread, so that accesses keep the order of the trace. Cost: that of the bench driver.
 mod report;
-
-use base::limits::VALUE_BYTES_MAX;
-use base::{Clock, Error, ErrorKind, Result, SystemClock};
 
 use std::ops::ControlFlow;
 use std::time::Duration;
+
+use base::limits::VALUE_BYTES_MAX;
+use base::{Clock, Error, ErrorKind, Result, SystemClock, invariant};
 
 pub use report::{HitRatio, Report};
 
@@ -24,17 +23,17 @@ use crate::{Direction, Store, Values};
 /// Accesses between two reports of progress.
 const TICK_ACCESSES: u64 = 4096;
 
-/// The least time between two reports of progress.
+/// The shortest time between two reports of progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The settings of a replay.
+/// The options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The size of every value, bytes, whatever the trace records.
+    /// The size of every value, bytes; overrides the sizes in the trace.
     pub value_bytes: Option<usize>,
-    /// The size of a value where neither the trace nor `value_bytes` says one, bytes.
+    /// The size of a value if neither the trace nor `value_bytes` gives one, bytes.
     pub default_value_bytes: usize,
-    /// What a codec makes of a value's size.
+    /// The size of a compressed value as a fraction of its size.
     pub compression_ratio: f64,
     /// Every write is synced.
     pub sync: bool,
@@ -54,7 +53,7 @@ impl Default for Options {
     }
 }
 
-/// What a replay did, beside the figures.
+/// The number of operations of a replay, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     gets: u64,
@@ -64,18 +63,18 @@ struct Counts {
     refused: u64,
 }
 
-/// Replays `trace` on `store`, telling `tick` of the progress in the trace's own unit.
+/// Replays `trace` on `store`, and calls `on_tick` with the progress in the trace's own unit.
 ///
-/// Values are cut to the store's greatest length; a put the store refuses as the caller's mistake
-/// (over its memory's part, say) is counted and left out.
+/// Values longer than the store's limit are cut. A put that the store refuses as invalid, for example because
+/// it exceeds the write buffers, is counted and skipped.
 ///
 /// # Errors
-/// The store's or the trace's first error; `Invalid` where the trace asks for nothing.
+/// The first error of the store or the trace; `Invalid` if the trace has no accesses.
 pub fn run(
     store: &dyn Store,
     trace: &mut dyn Trace,
     options: &Options,
-    tick: &mut dyn FnMut(Tick),
+    on_tick: &mut dyn FnMut(Tick),
 ) -> Result<Report> {
     let clock = SystemClock::new();
     let mut replay = Replay {
@@ -86,7 +85,7 @@ pub fn run(
         tally: Tally::new()?,
         counts: Counts::default(),
     };
-    let mut progress = Progress { began: clock.monotonic(), last: clock.monotonic(), tick };
+    let mut progress = Progress { began: clock.monotonic(), last: clock.monotonic(), on_tick };
     let mut access = Access::default();
     let mut loaded = 0u64;
     while trace.load(&mut access)? {
@@ -117,18 +116,20 @@ pub fn run(
         }
     }
     let Replay { tally, counts, .. } = replay;
+    let is_complete = tally.found + tally.missing == tally.lookups;
+    invariant!(is_complete, "each lookup counts as found or missing");
     if tally.ops == 0 && limit > 0 {
-        return Err(Error::invalid("trace").expected("an access at least").got("none"));
+        return Err(Error::invalid("trace").expected("at least one access").got("none"));
     }
     let figures = meter.finish(&tally, last.saturating_sub(start), None, false)?;
     Ok(Report::new(counts, figures))
 }
 
-/// Tells of the progress, not too often.
+/// Reports progress, at most once per [`TICK`].
 struct Progress<'a> {
     began: Duration,
     last: Duration,
-    tick: &'a mut dyn FnMut(Tick),
+    on_tick: &'a mut dyn FnMut(Tick),
 }
 
 impl Progress<'_> {
@@ -140,7 +141,7 @@ impl Progress<'_> {
         let position = trace.position();
         let elapsed = now.saturating_sub(self.began);
         let total = Some(position.total).filter(|total| *total > 0);
-        (self.tick)(Tick { done: position.done, total, elapsed });
+        (self.on_tick)(Tick { done: position.done, total, elapsed });
     }
 }
 
@@ -199,7 +200,7 @@ impl Replay<'_> {
         let options = self.options;
         let recorded = access.value_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let bytes = options.value_bytes.or(recorded).unwrap_or(options.default_value_bytes);
-        // The epoch makes a rewrite differ from what it replaces.
+        // The epoch makes a new version differ from the one it replaces.
         let epoch = self.tally.ops as u8;
         self.values.write(&access.key, epoch, bytes.min(VALUE_BYTES_MAX), &mut self.value);
         match self.store.put(&access.key, &self.value, options.sync) {

@@ -1,5 +1,4 @@
-//! Replays on a map: what is done for each access, what is counted, and what a broken store is
-//! caught at.
+//! Replays on a map: the operations and counts of each access, and the faults that a replay detects.
 
 use base::Error;
 
@@ -48,7 +47,7 @@ fn value_len(store: &TestStore, key: &str) -> Option<usize> {
 }
 
 #[test]
-fn each_access_does_what_it_says() {
+fn each_access_does_its_operations_and_is_counted() {
     let store = TestStore::new(Fault::None);
     let run_accesses = vec![
         access(Op::GetOrPut, "a", Some(50)), // miss, put
@@ -80,7 +79,7 @@ fn each_access_does_what_it_says() {
 }
 
 #[test]
-fn a_size_asked_for_overrides_the_trace() {
+fn the_value_size_of_the_options_overrides_the_trace() {
     let store = TestStore::new(Fault::None);
     let run_accesses = vec![access(Op::Put, "a", Some(1 << 40)), access(Op::Put, "b", None)];
     let options = Options { value_bytes: Some(77), limit: Some(1), ..Options::default() };
@@ -90,7 +89,7 @@ fn a_size_asked_for_overrides_the_trace() {
 }
 
 #[test]
-fn a_broken_store_is_caught() {
+fn a_broken_store_counts_as_wrong() {
     let keys: Vec<String> = (0..1000).map(|number| format!("key {number}")).collect();
     let faulty = keys.iter().filter(|key| TestStore::is_faulty(key.as_bytes())).count() as u64;
     assert!(faulty > 20);
@@ -130,7 +129,7 @@ fn refused_puts_are_counted_and_other_errors_end_the_replay() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
-/// Scripts parse these names.
+/// Scripts parse these field names.
 #[test]
 fn the_report_has_the_promised_fields() {
     let store = TestStore::new(Fault::None);
@@ -145,7 +144,7 @@ fn the_report_has_the_promised_fields() {
     assert!(report.to_string().contains("50.00 %"), "{report}");
 }
 
-/// A real trace against a store that forgets nothing: misses are the first accesses, exactly.
+/// With a real trace on a store that evicts nothing, exactly the first access of each object misses.
 #[test]
 fn a_real_trace_misses_each_object_once() {
     let Some(data) = std::env::var_os("TERRACE_DATA").map(std::path::PathBuf::from) else {

@@ -1,84 +1,86 @@
-//! What a store's tier of storage-class memory did in a run.
+//! Counters of a store's tier of storage-class memory (SCM) in a run.
 
 use serde::Serialize;
 
-/// Counts of pages, unless something else is said. Field names are an interface that scripts parse.
+/// Counters of the SCM tier, in pages unless stated otherwise. Field names are an interface that scripts
+/// parse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScmCounts {
     /// Lookups that found a page.
     pub hits: u64,
-    /// Of them, of metadata.
+    /// Hits of metadata pages, included in `hits`.
     pub hits_meta: u64,
-    /// Lookups that did not.
+    /// Lookups that found no page.
     pub misses: u64,
     /// Lookups that found a row.
     pub hits_rows: u64,
-    /// Rows written, and not let in.
+    /// Rows that were demoted to the tier.
     pub rows_demoted: u64,
-    /// See `rows_demoted`.
+    /// Rows that were refused.
     pub rows_refused: u64,
-    /// Of them since they were asked for once and others would have had to go, since too many waited, and
-    /// since their keys were written on the way.
+    /// Rows refused because they had been used only once and would have replaced others.
     pub rows_refused_cold: u64,
-    /// See `rows_refused_cold`.
+    /// Rows refused because too many waited to be written, or because the tier was off or slower than flash.
     pub rows_refused_busy: u64,
-    /// See `rows_refused_cold`.
+    /// Rows refused because their key was written meanwhile.
     pub rows_refused_written: u64,
-    /// Rows that went for others, or with slots that pages took.
+    /// Rows evicted for other rows, or removed with slots that were returned to pages.
     pub rows_dropped: u64,
-    /// Rows, and pages of as much room, that were read from flash soon after they went.
+    /// Rows read from flash soon after they were evicted, or refused for lack of room.
     pub rows_missed: u64,
-    /// See `rows_missed`.
+    /// Pages read from flash soon after they were evicted, of a ghost list that covers the same bytes as that
+    /// of rows.
     pub pages_missed: u64,
-    /// Rows held at the end, and the bytes of their slots, now and at most.
+    /// Rows in the tier at the end.
     pub rows: u64,
-    /// See `rows`.
+    /// Bytes of the slots that hold rows, at the end.
     pub rows_bytes: u64,
-    /// See `rows`.
+    /// The most bytes of slots that rows may have.
     pub rows_bytes_max: u64,
-    /// Pages that were offered and let in, or not by their warmth, the budget or churn: without admission
-    /// all of them would have been written, or fewer, as more would have lain below still.
+    /// Pages offered for admission: admitted, or refused for their heat, the write budget or churn. Without
+    /// admission control at most these would have been written; fewer, as more of them would still be in the
+    /// tier.
     pub offered: u64,
-    /// Let in.
+    /// Pages admitted.
     pub admitted: u64,
-    /// Not let in.
+    /// Pages refused.
     pub refused: u64,
-    /// Of them since they had not left DRAM before, as far back as that is remembered.
+    /// Pages refused because they were not in the ghost list.
     pub refused_cold: u64,
-    /// Of them since what may be written was.
+    /// Pages refused because the write budget was used up.
     pub refused_budget: u64,
-    /// Of them since merges would have put too much below.
+    /// Warm outputs refused beyond the share of lookups that they may cost.
     pub refused_churn: u64,
-    /// Of them since too much waited to be written.
+    /// Pages refused because too many waited to be written.
     pub refused_busy: u64,
-    /// Of them, let in, since their file was gone before they were written.
+    /// Pages admitted and then refused because their file was removed before they were written.
     pub refused_dead: u64,
-    /// Of them since their kind does not go below.
+    /// Pages refused because their kind is not cached in SCM.
     pub refused_kind: u64,
-    /// Of them since the pages that they take over from left no slot.
+    /// Warm outputs refused because the merge's input pages freed no slot.
     pub refused_place: u64,
-    /// Of them since flash answered sooner.
+    /// Pages refused because the tier was slower than flash.
     pub refused_slow: u64,
-    /// Found, and read from flash all the same, which answered sooner.
+    /// Pages found but read from flash, which answered sooner (tier bypass).
     pub passed: u64,
-    /// Pushed out.
+    /// Pages evicted for others, or removed with an obsolete file.
     pub dropped: u64,
-    /// Copied to DRAM.
+    /// Pages promoted: copied to DRAM.
     pub promoted: u64,
-    /// Written on leaving DRAM.
+    /// Pages demoted: written when DRAM evicted them.
     pub demoted: u64,
-    /// Written by way of a merge, of keys that were asked for.
+    /// Pages of merge outputs that cover hot ranges (warm outputs).
     pub carried: u64,
-    /// Left DRAM and lay below still.
+    /// Pages that DRAM evicted while the tier still held them.
     pub kept: u64,
-    /// Written, bytes, the map included.
+    /// Bytes written, the stored map included.
     pub bytes_written: u64,
-    /// Pages held at the end, bytes.
+    /// Bytes of pages in the tier at the end.
     pub resident_bytes: u64,
 }
 
 impl ScmCounts {
-    /// What was added since `earlier`, and what is held now.
+    /// The difference to an `earlier` reading; current values stay as they are in `self`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -122,17 +124,17 @@ impl ScmCounts {
     }
 }
 
-/// What emulating a device took.
+/// The cost of emulating a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Emulation {
     /// The device's profile.
     pub profile: &'static str,
-    /// Processor time burnt in waiting, seconds, all threads together; part of the run's.
+    /// Processor time spent waiting for the emulated latencies, seconds, over all threads; part of the run's.
     pub wait_cpu_seconds: f64,
 }
 
 impl Emulation {
-    /// What was added since `earlier`.
+    /// The difference to an `earlier` reading.
     #[must_use]
     pub fn since(self, earlier: Option<Self>) -> Self {
         let before = earlier.map_or(0.0, |earlier| earlier.wait_cpu_seconds);

@@ -1,50 +1,50 @@
-//! How long things are: values, and scans.
+//! Distributions of sizes: value lengths, and entries per scan.
 
 use base::Rng;
 
-/// Draws of a bounded distribution before its bound is taken: a law that lies outside its bounds
-/// all but once in a thousand draws still follows them.
+/// The most draws from a bounded distribution until one lies in the bounds; then the lower bound is used. A
+/// law that puts one draw in a thousand into its bounds is still followed.
 const DRAWS_MAX: usize = 4096;
 
-/// A law of lengths.
+/// A distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sizes {
-    /// Always this.
+    /// Always this size.
     Fixed(usize),
-    /// Each of these equally often.
+    /// Every size from `min` to `max` with equal probability.
     Uniform {
-        /// The shortest.
+        /// The smallest size.
         min: usize,
-        /// The longest.
+        /// The largest size.
         max: usize,
     },
-    /// Generalized Pareto: longer than *x* with chance (1 + shape x / scale)^(-1 / shape), rounded
-    /// up, given that it lies in the bounds.
+    /// Generalized Pareto: P(size > x) = (1 + shape x / scale)^(-1 / shape), rounded up, conditional on the
+    /// bounds.
     Pareto {
-        /// The shape, over 0; from 1 on the law has no mean but for its bound.
+        /// The shape, above 0. From 1 on, the unbounded law has no mean.
         shape: f64,
         /// The scale.
         scale: f64,
-        /// The shortest.
+        /// The smallest size.
         min: usize,
-        /// The longest.
+        /// The largest size.
         max: usize,
     },
-    /// A length whose logarithm is normal, rounded up, given that it lies in the bounds.
+    /// Log-normal, rounded up, conditional on the bounds.
     LogNormal {
-        /// Half are longer.
+        /// The median.
         median: f64,
         /// The standard deviation of the logarithm.
         sigma: f64,
-        /// The shortest.
+        /// The smallest size.
         min: usize,
-        /// The longest.
+        /// The largest size.
         max: usize,
     },
 }
 
 impl Sizes {
-    /// The length, where there is but one.
+    /// The size, if the distribution has only one.
     #[must_use]
     pub const fn fixed(self) -> Option<usize> {
         match self {
@@ -53,14 +53,14 @@ impl Sizes {
         }
     }
 
-    /// The next length.
+    /// Draws a size.
     #[inline]
     pub fn draw(self, rng: &mut Rng) -> usize {
         match self {
             Self::Fixed(bytes) => bytes,
             Self::Uniform { min, max } => min + rng.below((max - min) as u64 + 1) as usize,
             Self::Pareto { shape, scale, min, max } => within(min, max, || {
-                // By inversion; the unit is below 1, so that the power stays finite.
+                // By inversion. `unit` is below 1, so the power is finite.
                 scale * ((1.0 - rng.unit()).powf(-shape) - 1.0) / shape
             }),
             Self::LogNormal { median, sigma, min, max } => {
@@ -80,7 +80,7 @@ fn within(min: usize, max: usize, mut draw: impl FnMut() -> f64) -> usize {
     min
 }
 
-/// A normal draw (Box and Muller, 1958).
+/// A draw from the standard normal distribution (Box and Muller, 1958).
 fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.unit()).cos()
@@ -92,7 +92,7 @@ mod tests {
 
     const DRAWS: usize = 200_000;
 
-    /// Checks how often lengths are at most `x` against `law`, to five standard deviations.
+    /// Compares the fraction of sizes up to each point with `law`, to five standard deviations.
     fn check(sizes: Sizes, seed: u64, points: &[usize], law: impl Fn(f64) -> f64) {
         let mut rng = Rng::new(seed);
         let drawn: Vec<usize> = (0..DRAWS).map(|_| sizes.draw(&mut rng)).collect();
@@ -104,8 +104,8 @@ mod tests {
         }
     }
 
-    /// The chance of at most `x`, given bounds, from the one without; a length of `min` stands for
-    /// all that round up to it.
+    /// The distribution function conditional on the bounds, from the unbounded one. `min` stands for
+    /// everything that rounds up to it.
     fn given(min: usize, max: usize, law: impl Fn(f64) -> f64) -> impl Fn(f64) -> f64 {
         let (low, high) = (law(min as f64 - 1.0), law(max as f64));
         move |x| (law(x) - low) / (high - low)
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// The normal law's quantiles, from tables.
+    /// The quantiles of the normal distribution, from tables.
     #[test]
     fn lognormal_follows_its_law() {
         let sizes = Sizes::LogNormal { median: 1e6, sigma: 0.8, min: 1, max: usize::MAX };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_has_both_ends_and_bounds_hold() {
+    fn uniform_reaches_both_ends_and_bounds_hold() {
         check(Sizes::Uniform { min: 1, max: 100 }, 4, &[1, 50, 99, 100], |x| x / 100.0);
         let mut rng = Rng::new(5);
         let far = Sizes::LogNormal { median: 1e9, sigma: 0.1, min: 3, max: 5 };

@@ -1,9 +1,8 @@
-//! The seam between the drivers and whatever they measure: the engine here, other engines in the
-//! comparison harness, a map in tests.
+//! The interface between the drivers and the store that they measure: this engine, another engine in the
+//! comparison harness, or a map in tests.
 //!
-//! An implementation hands values to a visitor instead of returning them, so that an engine whose
-//! values live in a cache or a mapping is measured without a copy it would not make for its own
-//! callers.
+//! An implementation passes values to a visitor instead of returning them. So an engine whose values lie in a
+//! cache or a memory mapping is measured without a copy that it would not make for its own callers.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, ControlFlow};
@@ -14,7 +13,7 @@ use serde::Serialize;
 
 use crate::{Emulation, PageCounts, ScmCounts};
 
-/// The way a scan walks.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Keys ascend.
@@ -23,42 +22,41 @@ pub enum Direction {
     Reverse,
 }
 
-/// Sees one entry of a scan, key and value, and says whether to go on.
+/// Receives one entry of a scan, key and value, and decides whether the scan goes on.
 pub type ScanVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// What the drivers ask of a key-value store. Any number of threads call it at once.
+/// A key-value store as the drivers use it. Any number of threads call it at once.
 ///
 /// Errors are the store's own and end a run; the drivers never retry.
 pub trait Store: Send + Sync {
-    /// Writes `value` under `key`. With `sync`, returns once the write survives a power cut;
-    /// without, once it survives the death of the process, or as near to that as the store gets.
+    /// Writes `value` under `key`. With `sync`, the write survives a power cut once this returns. Without, it
+    /// survives the death of the process, or comes as close to that as the store can.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
 
-    /// Writes entries, keys and values, as one write that takes effect whole where the store has
-    /// such writes; `sync` as for [`Store::put`].
+    /// Writes entries of key and value as one write, atomically if the store has write batches; `sync` as for
+    /// [`Store::put`].
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn put_batch(&self, entries: &[(&[u8], &[u8])], sync: bool) -> Result<()> {
         entries.iter().try_for_each(|(key, value)| self.put(key, value, sync))
     }
 
-    /// Shows the value of `key` to `visit`, once, if there is one; says whether there is.
+    /// Passes the value of `key` to `visit`, once, if the key exists. Returns whether it exists.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Looks `keys` up with at most `depth` lookups in flight, starting the next as soon as one
-    /// ends. Calls `visit` once for each key, in any order and preferably as each lookup ends,
-    /// with the key's place in `keys` and its value, or `None` where it has none. A store that has
-    /// no such lookups gets one key after the other.
+    /// Looks up `keys` with at most `depth` lookups in flight, and starts the next one as soon as one ends.
+    /// Calls `visit` once per key with its index in `keys` and its value or `None`, in any order, preferably
+    /// as soon as each lookup ends. By default, looks up one key after the other.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn multi_get(
         &self,
         keys: &[&[u8]],
@@ -73,19 +71,19 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Removes `key`; `sync` as for [`Store::put`]. No error where there is none.
+    /// Deletes `key`; `sync` as for [`Store::put`]. A key that does not exist is no error.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn delete(&self, key: &[u8], sync: bool) -> Result<()>;
 
-    /// Shows entries to `visit` in key order, from `from` on (that key included) or from the
-    /// first in `direction`, until the visitor breaks, `limit` entries were shown, or none is
-    /// left. One open iterator serves the whole call. `limit` also tells how far it pays to read
-    /// ahead: 1 is a seek, `usize::MAX` a walk over everything. Returns the entries shown.
+    /// Passes entries to `visit` in key order, from `from` (inclusive) or from the first in `direction`,
+    /// until the visitor breaks, `limit` entries were passed, or no entry is left. One iterator serves the
+    /// whole call. `limit` also tells the store how much read-ahead pays: 1 is a seek, `usize::MAX` a scan of
+    /// everything. Returns the number of entries passed.
     ///
     /// # Errors
-    /// As the store's.
+    /// Those of the store.
     fn scan(
         &self,
         from: Option<&[u8]>,
@@ -94,34 +92,35 @@ pub trait Store: Send + Sync {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<usize>;
 
-    /// Moves what is buffered in memory to the device.
+    /// Flushes all memtables.
     ///
     /// # Errors
-    /// As the store's, background work's included.
+    /// Those of the store and of its background work.
     fn flush(&self) -> Result<()>;
 
-    /// Waits until no background work is due, as if nobody wrote.
+    /// Waits until no background work is due, assuming that nobody writes.
     ///
     /// # Errors
-    /// As the store's, background work's included.
+    /// Those of the store and of its background work.
     fn settle(&self) -> Result<()>;
 
-    /// Merges everything into as few files as hold it, and waits for it.
+    /// Compacts everything into as few files as possible, and waits for it.
     ///
     /// # Errors
-    /// As the store's, background work's included.
+    /// Those of the store and of its background work.
     fn compact(&self) -> Result<()>;
 
-    /// Whether it is a cache: what was put may be gone again, so that a missing key is no mistake.
+    /// Whether the store is a cache, which may evict what was put: a missing key then does not count as
+    /// wrong.
     fn may_drop(&self) -> bool {
         false
     }
 
-    /// The counters as they stand. Cheap enough to call before and after every run.
+    /// The current counters. Cheap enough to call before and after every run.
     fn counters(&self) -> Counters;
 }
 
-/// Operations and bytes at a device.
+/// Operations and bytes of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Reads.
@@ -135,7 +134,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What was added since `earlier`.
+    /// The difference to an `earlier` reading.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -156,11 +155,11 @@ impl AddAssign for Traffic {
     }
 }
 
-/// Where reads were answered, fastest first. A lookup that no tier answered because the key does
-/// not exist counts nowhere.
+/// Reads by the tier that answered them, the fastest first. A lookup of a key that does not exist counts
+/// nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hits {
-    /// From a single cached row, or a memtable: no page was looked at.
+    /// From a cached row or a memtable, without a page.
     pub row: u64,
     /// From a page cached in DRAM.
     pub page: u64,
@@ -171,7 +170,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// What was added since `earlier`.
+    /// The difference to an `earlier` reading.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -183,31 +182,30 @@ impl Hits {
     }
 }
 
-/// What a store counts. The first four only grow, and a run reports their difference; the last
-/// three are the state of the moment. A store that does not count something leaves it zero or
-/// `None`.
+/// The counters of a store. Those from `device` to `emulation` only grow, and a run reports their difference;
+/// the last three, `memory_bytes` to `logical_bytes`, are current values. A store leaves what it does not
+/// count at zero or `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Device traffic by purpose; the names are the engine's (`log`, `data`, `flush`, ..).
     pub device: BTreeMap<&'static str, Traffic>,
-    /// Device reads some caller waited for, metadata included, background work excluded.
+    /// Device reads that a caller waited for: metadata included, background work excluded.
     pub foreground_read_ops: u64,
-    /// Where reads were answered.
+    /// Reads by the tier that answered them.
     pub hits: Hits,
-    /// How long writers were made to wait for background work, summed over writers, by reason; the
-    /// names are the engine's.
+    /// Write stalls and delays by reason, summed over writers; the names are the engine's.
     pub stalls: BTreeMap<&'static str, Duration>,
-    /// Lookups of pages, where the store counts them.
+    /// Page lookups, if the store counts them.
     pub pages: Option<PageCounts>,
-    /// What the tier of storage-class memory did, where there is one.
+    /// Counters of the SCM tier, if the store has one.
     pub scm: Option<ScmCounts>,
-    /// What emulating it took.
+    /// The cost of emulating the SCM device, if it is emulated.
     pub emulation: Option<Emulation>,
     /// Memory charged now, bytes.
     pub memory_bytes: u64,
-    /// Device space taken now, bytes: logs, tables, everything.
+    /// Device space used now by logs, tables and all other files, bytes.
     pub space_bytes: u64,
-    /// Keys and values a full scan would show now, bytes, where the store knows it.
+    /// Bytes of all live keys and values, if the store knows it.
     pub logical_bytes: Option<u64>,
 }
 
@@ -222,13 +220,13 @@ impl Counters {
         total
     }
 
-    /// How long writers were made to wait, for all reasons.
+    /// Write stalls and delays of all reasons together.
     #[must_use]
     pub fn stall(&self) -> Duration {
         self.stalls.values().sum()
     }
 
-    /// What was counted since `earlier`; the state of the moment stays as it is here.
+    /// The difference to an `earlier` reading; current values stay as they are in `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let none = Traffic::default();

@@ -1,4 +1,4 @@
-//! A store for tests of the drivers: a sorted map, with faults to order.
+//! A store for tests of the drivers: a sorted map that injects one fault.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -10,29 +10,29 @@ use base::{Error, Result};
 
 use crate::{Counters, Direction, Hits, ScanVisitor, Store, Traffic};
 
-/// What the store does wrong, to every key whose last bytes say so.
+/// The fault of the store, applied to one key in sixteen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// Gives the value of the key before.
+    /// Returns the value of the key before.
     Neighbour,
-    /// Keeps the first value a key ever had.
+    /// Keeps the first value that a key ever had.
     Stale,
-    /// Does not keep it.
+    /// Loses the write.
     Loses,
-    /// Turns the last bit over.
+    /// Flips the last bit of the value.
     Flips,
-    /// Cuts the last byte off.
+    /// Truncates the value by a byte.
     Cuts,
-    /// Finds every key, written or not.
+    /// Returns a value for every key, written or not.
     Invents,
     /// Fails the put.
     Fails,
-    /// Keeps what is deleted.
+    /// Ignores deletes.
     KeepsDeleted,
     /// Takes 50 ms for the twentieth put.
     PausesOnce,
-    /// Refuses the put as too large.
+    /// Refuses the put as invalid.
     Refuses,
 }
 
@@ -85,7 +85,7 @@ impl TestStore {
         self.synced.load(SeqCst)
     }
 
-    /// Flushes, settlings and compactions so far.
+    /// The numbers of flushes, settles and compactions so far.
     pub(crate) fn work(&self) -> [u64; 3] {
         [&self.flushed, &self.settled, &self.compacted].map(|count| count.load(SeqCst))
     }
@@ -163,7 +163,7 @@ impl Store for TestStore {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         assert!(depth > 0);
-        // Last first: the order is the store's own.
+        // In reverse, because a store may answer in any order.
         for (at, key) in keys.iter().enumerate().rev() {
             self.asked.lock().unwrap().push(key.to_vec());
             let value = self.seen(&self.map.lock().unwrap(), key);
@@ -211,7 +211,7 @@ impl Store for TestStore {
 
     fn flush(&self) -> Result<()> {
         self.flushed.fetch_add(1, SeqCst);
-        // Background work: every byte once more.
+        // Background work writes every byte once more.
         self.written.fetch_add(self.written.load(SeqCst) / 2, SeqCst);
         Ok(())
     }

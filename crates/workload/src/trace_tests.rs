@@ -1,5 +1,5 @@
-//! Every reader on small files made here, on damaged ones, and on the real traces where a folder
-//! of them is named by `TERRACE_DATA`.
+//! Every reader on small generated files, on damaged ones, and on the real traces in the folder that
+//! `TERRACE_DATA` names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -47,7 +47,7 @@ fn record(key: u64, size: u32) -> [u8; 24] {
 }
 
 #[test]
-fn oracle_general_gives_objects_and_sizes() {
+fn oracle_general_reads_objects_and_sizes() {
     let bytes = [record(1, 512), record(u64::MAX, 0), record(1, 70_000)].concat();
     let (_folder, path) = file("t.bin", &bytes);
     let all = read_all(Format::OracleGeneral, &path).unwrap();
@@ -95,9 +95,9 @@ fn twitter_operations_become_accesses() {
     );
 }
 
-/// The ending says how a file is compressed; concatenated streams read as one.
+/// The extension names the compression; concatenated streams read as one.
 #[test]
-fn compressed_files_read_as_plain_ones() {
+fn compressed_files_read_like_plain_ones() {
     let (mut rng, seed) = Rng::from_env();
     let mut bytes = vec![0; 400_000];
     rng.fill(&mut bytes);
@@ -118,7 +118,7 @@ fn compressed_files_read_as_plain_ones() {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn an_error_names_the_place_of_damage() {
     for (format, bytes, place) in [
         (Format::OracleGeneral, &record(1, 1)[..23], "byte 0 of"),
         (Format::U64Be, &[0; 15][..], "byte 8 of"),
@@ -147,7 +147,7 @@ fn damage_is_named_with_its_place() {
 }
 
 /// Whatever the bytes, a reader ends with accesses or an error. Compressed input is damaged after
-/// compression, so that the decoders meet it.
+/// compression, so that the damage reaches the decoders.
 #[test]
 fn garbage_never_panics() {
     let (mut rng, seed) = Rng::from_env();
@@ -203,10 +203,10 @@ fn ycsb(text: &str, size: YcsbSize) -> (Vec<Access>, Vec<Access>) {
     (loaded, run)
 }
 
-/// The mix is the file's, records exist before they are asked for, and the load phase puts each
-/// record once.
+/// The mix is that of the file, records exist before they are accessed, and the load phase puts each record
+/// once.
 #[test]
-fn ycsb_makes_the_mix_its_file_names() {
+fn ycsb_generates_the_mix_of_its_file() {
     let text = "recordcount=500\noperationcount=20000\nreadproportion=0.4\nupdateproportion=0.2\n\
                 insertproportion=0.1\nscanproportion=0.2\nreadmodifywriteproportion=0.1\n\
                 requestdistribution=zipfian\nmaxscanlength=10\nfieldlength=7\n";
@@ -248,7 +248,7 @@ fn ycsb_keys_and_sizes_are_those_of_ycsb() {
     let (loaded, run) = ycsb("recordcount=9\nreadproportion=1\nupdateproportion=0\n", size);
     assert_eq!((loaded.len(), run.len()), (3, 5));
     assert_eq!(loaded[0].value_bytes, Some(1000));
-    // The first record of every YCSB load with hashed inserts.
+    // The key of the first record of every YCSB load with hashed inserts.
     assert_eq!(loaded[0].key, b"user6284781860667377211");
     let (ordered, _) = ycsb("insertorder=ordered\nzeropadding=5\n", size);
     assert_eq!(ordered[2].key, b"user00002");
@@ -267,7 +267,7 @@ fn ycsb_latest_follows_the_inserts() {
 }
 
 #[test]
-fn a_name_may_say_the_format() {
+fn the_extension_names_the_format() {
     for (name, format) in [
         ("OLTP.lis.zst", Format::Lis),
         ("a/cloudPhysicsIO.oracleGeneral.bin", Format::OracleGeneral),
@@ -286,7 +286,7 @@ fn a_name_may_say_the_format() {
 }
 
 #[test]
-fn ycsb_refuses_what_it_cannot_run() {
+fn ycsb_refuses_workloads_that_it_cannot_run() {
     for text in [
         "requestdistribution=hotspot\n",
         "recordcount=many\n",
@@ -302,7 +302,7 @@ fn ycsb_refuses_what_it_cannot_run() {
     }
 }
 
-/// The public traces, whole: counts and sizes as counted by other means.
+/// The public traces as a whole, against counts and sizes from other tools.
 #[test]
 fn real_traces_read_to_their_end() {
     let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {

@@ -1,4 +1,4 @@
-//! Values that follow from their key, so that every read can be checked against it.
+//! Values that are a function of their key, so that every read can be verified.
 //!
 //! ```text
 //! value = unit unit .. unit            1024 bytes each, the last one shorter
@@ -7,20 +7,20 @@
 //! first 8 bytes of a value = epoch u8, compression ratio u8 (percent), 6 bytes of hash(key)
 //! ```
 //!
-//! The random bytes follow from key, epoch, ratio and length. The epoch says which run wrote a value, so
-//! that a stale version is told from the current one. A value carries all that is needed to check
-//! every byte of it: a reader need not know by which settings it was written. Repetition is local,
-//! so a codec that sees one page at a time reaches the ratio, and nothing repeats between values,
-//! so that a dictionary has nothing to gain.
+//! The random bytes are a function of key, epoch, ratio and length. The epoch says which run wrote a value,
+//! which tells a stale version from the current one. A value carries everything that is needed to check each
+//! of its bytes, so a reader need not know the settings it was written with. Repetition is local: a codec
+//! that compresses one page at a time reaches the ratio. Nothing repeats between values, so a dictionary
+//! gains nothing.
 //!
 //! Cost: about 1 ns for 8 random bytes, a `memcpy` (or `memcmp`) for the rest.
 
 use base::{Error, Result, hash64};
 
-/// The stretch within which a value repeats itself, bytes.
+/// The length within which a value repeats itself, bytes.
 const UNIT_BYTES: usize = 1024;
 
-/// The least length of a piece, bytes: one random word.
+/// The smallest piece, bytes: one random word.
 const PIECE_BYTES_MIN: usize = 8;
 
 /// Makes values of one compression ratio.
@@ -30,11 +30,11 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values that a codec brings down to about `ratio` of their size: 0.5 halves them, 1.0 cannot
-    /// be compressed. Kept to a hundredth.
+    /// Values that a codec compresses to about `ratio` of their size: 0.5 halves them, 1.0 cannot be
+    /// compressed. `ratio` is rounded to a hundredth.
     ///
     /// # Errors
-    /// `Invalid` where `ratio` is not in `0.0..=1.0`.
+    /// `Invalid` if `ratio` is not in `0.0..=1.0`.
     pub fn new(ratio: f64) -> Result<Self> {
         if (0.0..=1.0).contains(&ratio) {
             return Ok(Self { percent: (ratio * 100.0).round() as u8 });
@@ -42,7 +42,7 @@ impl Values {
         Err(Error::invalid("compression ratio").expected("0.0..=1.0").got(ratio))
     }
 
-    /// Replaces `out` by the value of `len` bytes that `key` has in `epoch`.
+    /// Replaces `out` with the value of `key` in `epoch`, `len` bytes.
     pub fn write(self, key: &[u8], epoch: u8, len: usize, out: &mut Vec<u8>) {
         out.clear();
         out.reserve(len);
@@ -60,10 +60,11 @@ impl Values {
                 out.extend_from_within(start..start + more);
             }
         }
+        debug_assert_eq!(out.len(), len, "a value has the length asked for");
     }
 
-    /// True where `value` is, byte for byte, one that [`Values::write`] makes for `key`, in any
-    /// epoch and of any ratio and length. A value below 8 bytes proves accordingly less.
+    /// Whether `value` is, byte for byte, one that [`Values::write`] makes for `key`, in any epoch, ratio and
+    /// length. A value shorter than 8 bytes proves less: it carries only the first bytes of the stamp.
     #[must_use]
     pub fn verify(key: &[u8], value: &[u8]) -> bool {
         let (epoch, percent) = match value {
@@ -81,13 +82,13 @@ impl Values {
             let (whole, tail) = piece.as_chunks::<8>();
             whole.iter().all(|word| u64::from_le_bytes(*word) == words.next())
                 && (tail.is_empty() || words.next().to_le_bytes().starts_with(tail))
-                // Each byte equals the one a period before it.
+                // Each byte equals the byte one period before it.
                 && unit.starts_with(rest.get(..period.min(rest.len())).unwrap_or_default())
                 && rest.get(period..).is_none_or(|later| rest.starts_with(later))
         })
     }
 
-    /// The epoch in which a value was written; `None` for an empty one.
+    /// The epoch of a value; `None` for an empty one.
     #[must_use]
     pub fn epoch(value: &[u8]) -> Option<u8> {
         value.first().copied()

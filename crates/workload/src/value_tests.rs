@@ -7,10 +7,10 @@ fn made(ratio: f64, key: &[u8], epoch: u8, len: usize) -> Vec<u8> {
     value
 }
 
-/// Values of every small length, and of lengths around the unit, verify against their own key and
-/// against no other, whatever the ratio.
+/// Values of every small length, and of lengths around the unit, verify against their own key and no other,
+/// at every ratio.
 #[test]
-fn a_value_verifies_against_its_key_alone() {
+fn a_value_verifies_against_its_own_key_only() {
     for ratio in [0.0, 0.01, 0.33, 0.5, 0.99, 1.0] {
         for len in (0..300).chain(1000..1060).chain([2047, 2048, 2049, 100_000]) {
             let value = made(ratio, b"key", 3, len);
@@ -27,10 +27,9 @@ fn a_value_verifies_against_its_key_alone() {
     assert!(Values::new(f64::NAN).is_err());
 }
 
-/// No changed byte goes unseen, wherever it lies: in the stamp, a piece, a repetition or the last
-/// unit.
+/// A changed byte is detected wherever it lies: in the stamp, a piece, a repetition or the last unit.
 #[test]
-fn every_flipped_bit_is_seen() {
+fn every_flipped_bit_is_detected() {
     let (mut rng, seed) = Rng::from_env();
     for ratio in [0.0, 0.3, 0.5, 0.7, 1.0] {
         for len in [8, 9, 100, 400, 1024, 1500, 4000] {
@@ -46,17 +45,17 @@ fn every_flipped_bit_is_seen() {
 }
 
 #[test]
-fn a_shifted_or_cut_value_is_seen() {
+fn a_shifted_or_truncated_value_is_detected() {
     let value = made(0.5, b"k", 1, 400);
     assert!(!Values::verify(b"k", &value[1..]));
     assert!(!Values::verify(b"k", &value[..399]));
     assert_ne!(value, made(0.5, b"k", 2, 400), "epochs differ");
 }
 
-/// A page full of values comes down to the ratio asked for, within what framing costs.
+/// A page full of values compresses to the given ratio, up to the overhead of framing.
 #[cfg(feature = "zstd")]
 #[test]
-fn a_codec_reaches_the_ratio() {
+fn a_codec_reaches_the_compression_ratio() {
     for (ratio, len) in [(0.25, 400), (0.5, 100), (0.5, 400), (0.5, 4000), (0.75, 1000), (1.0, 400)]
     {
         let mut page = Vec::new();

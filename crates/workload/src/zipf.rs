@@ -1,22 +1,22 @@
-//! Zipf's law by rejection-inversion (Hörmann and Derflinger, 1996): exact for any exponent above
-//! zero, constant setup and about one draw and a half per sample however large `n` is.
+//! Zipf's law by rejection-inversion (Hörmann and Derflinger, 1996): exact for any exponent above zero, with
+//! constant setup and about 1.5 draws per sample however large `n` is.
 //!
-//! The sum over ranks is bounded by the integral of x^-exponent. A uniform draw under the integral
-//! is inverted to a real x; its nearest rank is taken, and refused where the draw fell in the
-//! sliver by which the integral overshoots that rank's own mass.
+//! The integral of x^-exponent bounds the sum over ranks. A uniform draw under the integral is inverted to a
+//! real x and rounded to the nearest rank. The draw is rejected if it fell into the sliver by which the
+//! integral exceeds the mass of that rank.
 
 use base::{Error, Result, Rng};
 
-/// Ranks `0..n`, where rank *k* comes with a chance proportional to 1 / (k + 1)^exponent.
+/// A distribution of ranks `0..n`: rank *k* has a probability proportional to 1 / (k + 1)^exponent.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     n: u64,
     exponent: f64,
-    /// The integral up to the middle between ranks 1 and 2, less the mass of rank 1.
+    /// The integral up to the middle between ranks 1 and 2, minus the mass of rank 1.
     low: f64,
-    /// The integral up to half past the last rank.
+    /// The integral up to half a rank past the last.
     high: f64,
-    /// A rank this close above x is accepted without computing anything.
+    /// A rank at most this far above x is accepted without computing the integral.
     sure: f64,
 }
 
@@ -24,7 +24,7 @@ impl Zipf {
     /// The law over `n` ranks.
     ///
     /// # Errors
-    /// `Invalid` where `n` is zero or `exponent` is not in `0.0 < exponent <= 10.0`.
+    /// `Invalid` if `n` is zero or `exponent` is not in `0.0 < exponent <= 10.0`.
     pub fn new(n: u64, exponent: f64) -> Result<Self> {
         if n == 0 {
             return Err(Error::invalid("zipfian over no keys"));
@@ -41,15 +41,16 @@ impl Zipf {
         Ok(zipf)
     }
 
-    /// A rank; 0 is the most frequent.
+    /// Draws a rank; 0 is the most frequent.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
-        // Accepts at least two draws in three, so the bound is never met; rank 0 would answer.
+        // At least two draws in three are accepted, so the loop never reaches its bound.
         for _ in 0..128 {
             let area = self.high + rng.unit() * (self.low - self.high);
             let x = self.inverse(area);
             let rank = x.round().clamp(1.0, self.n as f64);
             if rank - x <= self.sure || area >= self.integral(rank + 0.5) - self.mass(rank) {
+                debug_assert!(rank >= 1.0 && rank <= self.n as f64, "a rank is one of 1..=n");
                 return rank as u64 - 1;
             }
         }
@@ -60,8 +61,8 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of t^-exponent from 1 to x, also at and near exponent 1, where the closed form
-    /// divides zero by zero.
+    /// The integral of t^-exponent from 1 to x. Correct also at and near exponent 1, for which the closed
+    /// form divides zero by zero.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let scaled = (1.0 - self.exponent) * log;
@@ -79,10 +80,10 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    /// How many draws are the first of their rank, and how many are of few ranks: what docs/performance.md
-    /// and the cases of the comparison say of caches that are filled by what is asked for.
+    /// The share of draws that are the first of their rank, and the share that goes to the most frequent
+    /// ranks. The cases of the comparison rely on both to fill caches.
     #[test]
-    fn first_draws_and_the_few_that_most_are_of() {
+    fn shares_of_first_draws_and_of_the_most_frequent_ranks() {
         let (n, few) = (20_000_000, 976_000);
         let zipf = Zipf::new(n, 0.99).unwrap();
         let (mut rng, mut seen, mut of_few) = (Rng::new(7), vec![false; n as usize], 0);
@@ -106,8 +107,8 @@ mod tests {
         assert!((of_few as f64 / 14e6 - 0.814).abs() < 0.002, "{of_few}");
     }
 
-    /// Counts of ranks against the law itself. With 49 degrees of freedom chi-square passes 110
-    /// once in a million runs.
+    /// Compares counts of ranks with the law. With 49 degrees of freedom, chi-square exceeds 110 once in a
+    /// million runs.
     #[test]
     fn ranks_follow_the_law() {
         for (exponent, seed) in
@@ -130,9 +131,9 @@ mod tests {
         }
     }
 
-    /// Over 20 million keys at 0.99, the mass of the first ranks is what the harmonic sum says.
+    /// Over 20 million keys at exponent 0.99, the first ranks have the mass that the harmonic sum gives.
     #[test]
-    fn the_head_of_a_large_law_is_right() {
+    fn the_first_ranks_of_many_have_their_mass() {
         let (n, draws) = (20_000_000u64, 1_000_000);
         let harmonic = |upto: u64| (1..=upto).map(|rank| (rank as f64).powf(-0.99)).sum::<f64>();
         let total = harmonic(n);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn one_rank_is_accepted_and_bad_parameters_are_refused() {
         let mut rng = Rng::new(1);
         assert_eq!(Zipf::new(1, 0.99).unwrap().draw(&mut rng), 0);
         assert!(Zipf::new(0, 0.99).is_err());

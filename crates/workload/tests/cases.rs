@@ -1,5 +1,5 @@
-//! Every case of the comparison, tiny, on this engine: loads are kept, reopened and taken for
-//! granted, and every value that is read is verified.
+//! Runs every case of the comparison at the tiny scale on this engine. Loads are kept, reopened and assumed,
+//! and every value that is read is verified.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,7 +40,7 @@ fn every_case_runs_and_every_value_is_right() {
                 return;
             }
             labels.push(step.label);
-            // Each key of a kept load is there: a store that lost it would show few, none wrong.
+            // Every key of a kept load exists: a store that lost some would find few, and none of them wrong.
             let expects_hits = case.load.is_some() && !report.bench.writes();
             let lookups = figures.found + figures.missing;
             assert!(!expects_hits || figures.found * 10 > lookups * 3, "{report}");

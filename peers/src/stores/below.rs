@@ -1,16 +1,17 @@
-//! What lies below this engine's DRAM where a case gives it a second tier.
+//! The emulated second tier that a case may give this engine below DRAM.
 
-/// An emulated device, as `emulated:PROFILE` names it; its content lies in the system's memory.
+/// A profile of an emulated device, named as in `emulated:PROFILE`. Its content lies in the memory of the
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Below {
-    /// Blocks: 10 us a read.
+    /// A block device: 10 us per read.
     OptaneSsd,
-    /// Memory behind a link: 250 ns.
+    /// Memory behind a link: 250 ns per read.
     CxlDram,
 }
 
 impl Below {
-    /// The profile's name.
+    /// The name of the profile.
     pub(crate) const fn profile(self) -> &'static str {
         match self {
             Self::OptaneSsd => "optane-ssd",
@@ -18,7 +19,7 @@ impl Below {
         }
     }
 
-    /// Its size where the data takes so many bytes: three eighths, 2.9 GiB of 7.7.
+    /// The size of the tier for `data_bytes` of data: three eighths, for example 2.9 GiB for 7.7 GiB.
     pub(crate) fn bytes(data_bytes: u64) -> u64 {
         (data_bytes / 8 * 3).max(1 << 20)
     }

@@ -1,4 +1,4 @@
-//! fjall: its defaults, memory to its block cache, LZ4.
+//! fjall with its defaults, memory for its block cache, and LZ4.
 
 use std::ops::{Bound, ControlFlow};
 use std::thread;
@@ -13,12 +13,12 @@ use super::{Foreign, Opened, Setup, option};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory beside the block cache, bytes: two memtables of 64 MiB, what they are flushed into,
-/// filters and indexes of the upper levels, which are pinned.
+/// Memory besides the block cache, bytes: two memtables of 64 MiB, the buffers of their flushes, and the
+/// pinned filters and indexes of the upper levels.
 const BESIDE_CACHE: u64 = 256 * MIB;
 
-/// How often, and how many times in a row, nothing must be under way before it counts as settled:
-/// fjall tells what runs, not what is due.
+/// The polling interval, and the number of idle polls in a row after which the store counts as settled. fjall
+/// reports the running compactions but not the pending ones.
 const QUIET_EVERY: Duration = Duration::from_millis(20);
 const QUIET_TIMES: usize = 10;
 

@@ -1,7 +1,7 @@
-//! foyer's hybrid cache: entries in memory, and behind them on disk in blocks.
+//! foyer's hybrid cache: entries in memory, over blocks of entries on disk.
 //!
-//! A cache may drop what it is given, so what it misses is no mistake; what it shows is verified as
-//! everywhere. The rate of hits stands beside its figures.
+//! A cache may evict entries, so a miss does not count as wrong. Its answers are verified like those of every
+//! store, and its hit ratio is reported beside its figures.
 
 use base::{Error, Result};
 use foyer::{
@@ -16,10 +16,10 @@ use super::{Foreign, Opened, Setup, option};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory beside the entries, bytes: write buffers, regions under way.
+/// Memory besides the entries, bytes: write buffers, and regions that are being written.
 const BESIDE_ENTRIES: u64 = 128 * MIB;
 
-/// Entries on disk, for each byte of data: each is rounded up to whole pages.
+/// Disk space per byte of data, because each entry is rounded up to whole pages.
 const DISK_FACTOR: u64 = 12;
 
 struct Foyer {
@@ -111,7 +111,7 @@ impl Store for Foyer {
 }
 
 impl Drop for Foyer {
-    /// What is in memory alone goes to disk, for the next process.
+    /// Writes the entries that are only in memory to disk, for the next process.
     fn drop(&mut self) {
         let closed = self.runtime.block_on(self.cache.close());
         if let Err(error) = closed {

@@ -1,5 +1,5 @@
-//! Plain hybrid caches: objects of one page in DRAM, and behind them in a file; whatever neither has is
-//! read from the backing file, one page, and inserted. Nothing else of a store is in the way.
+//! Plain hybrid caches: objects of one page in DRAM, over a file. A page that misses in both is read from the
+//! backing file and inserted. No other part of a store is involved.
 
 mod backing;
 pub(super) mod foyer;
@@ -15,10 +15,10 @@ use workload::{Counters, Direction, Hits, Keys, ScanVisitor, Store};
 use super::Setup;
 use backing::Backing;
 
-/// The file behind DRAM, for each byte of the backing file: room for what is asked for most.
+/// Size of the file below DRAM per byte of the backing file: room for the hottest objects.
 const BELOW_PART: f64 = 0.3;
 
-/// Where an object was.
+/// The tier that answered a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Dram,
@@ -26,9 +26,9 @@ enum Found {
     Backing,
 }
 
-/// A cache of objects of one page, by number.
+/// A cache of one-page objects with numbers as keys.
 trait PageObjects: Send + Sync {
-    /// Shows the object to `visit`; where it has none, `read` gives its page, which is inserted.
+    /// Passes the object to `visit`. On a miss, `read` returns its page, which is inserted.
     fn get(
         &self,
         number: u32,
@@ -37,12 +37,12 @@ trait PageObjects: Send + Sync {
     ) -> Result<Found>;
 }
 
-/// A cache in front of its backing file, as the driver sees it.
+/// A cache over its backing file, as a store of the driver.
 struct Hybrid<C> {
     cache: C,
     backing: Backing,
     keys: Keys,
-    /// Gets by [`Found`].
+    /// Numbers of gets by [`Found`].
     found: [AtomicU64; 3],
 }
 
@@ -57,14 +57,14 @@ impl<C: PageObjects> Hybrid<C> {
     }
 }
 
-/// What lies behind DRAM at most, bytes.
+/// The size of the file below DRAM, bytes.
 fn below_bytes(setup: &Setup<'_>) -> u64 {
     let pages = setup.data_bytes as f64 * BELOW_PART / 4096.0;
     (pages as u64 * 4096).max(64 << 20)
 }
 
 impl<C: PageObjects> Store for Hybrid<C> {
-    /// Only ever before the first get: nothing is cached yet that this would change.
+    /// Called only before the first get, when the cache is empty, so it need not be invalidated.
     fn put(&self, key: &[u8], value: &[u8], _sync: bool) -> Result<()> {
         self.backing.write(self.number(key)?, value)
     }

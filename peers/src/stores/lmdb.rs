@@ -1,5 +1,5 @@
-//! LMDB through heed: a writable map and no syncs unless asked for, so that an unsynced write survives
-//! the process, as elsewhere.
+//! LMDB through heed: a writable map without syncs unless asked for, so that an unsynced write survives the
+//! process, as in the other stores.
 
 #![allow(
     unsafe_code,
@@ -15,10 +15,10 @@ use workload::{Counters, Direction, ScanVisitor, Store};
 
 use super::{Foreign, Opened, Setup, option};
 
-/// Threads that read at once.
+/// The most concurrent readers.
 const READERS_MAX: u32 = 256;
 
-/// Address space for each byte of data: pages half full, and old versions of pages.
+/// Address space per byte of data, for half-full pages and old versions of pages.
 const MAP_FACTOR: u64 = 4;
 
 struct Lmdb {
@@ -32,7 +32,7 @@ pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
     let map = (setup.data_bytes * MAP_FACTOR).max(1 << 30).next_multiple_of(page);
     let mut flags = EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT;
     if setup.data_bytes > setup.memory_bytes {
-        // Its documentation: where the data is larger than memory, read-ahead hurts random reads.
+        // From its documentation: read-ahead hurts random reads if the data is larger than memory.
         flags |= EnvFlags::NO_READ_AHEAD;
     }
     option(&mut options, "map_size", map);
@@ -40,8 +40,8 @@ pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
     option(&mut options, "synced writes", "mdb_env_sync after the commit");
     let mut builder = EnvOpenOptions::new();
     builder.map_size(map as usize).max_readers(READERS_MAX);
-    // SAFETY: the directory is this process's alone, on a local file system, and syncs are made where
-    // they are asked for.
+    // SAFETY: only this process uses the directory, which lies on a local file system, and a write that asks
+    // for it is synced after its commit.
     let env = unsafe { builder.flags(flags).open(setup.dir) }.of("lmdb")?;
     let txn = env.write_txn().of("lmdb write_txn")?;
     let made = env.create_databases_and_commit(txn, |opener, txn| {
@@ -97,7 +97,7 @@ impl Store for Lmdb {
         Ok(value.is_some())
     }
 
-    /// It has no batched lookups, but one transaction serves as many as are asked for at once.
+    /// LMDB has no batched lookups, but one transaction serves all lookups of a batch.
     fn multi_get(
         &self,
         keys: &[&[u8]],
@@ -150,7 +150,7 @@ impl Store for Lmdb {
         Ok(())
     }
 
-    /// Pages are in place; there is nothing to merge.
+    /// Pages are updated in a B-tree, so there is nothing to merge.
     fn compact(&self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! redb: memory to its cache; commits without durability, but for every so many.
+//! redb: memory for its cache; commits without durability, except one in a fixed number.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,11 +12,11 @@ use super::{Foreign, Opened, Setup, option};
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> =
     TableDefinition::new("default");
 
-/// Its documentation: pages freed by commits without durability come back only with a durable one,
-/// so that one has to be made from time to time.
+/// From its documentation: pages freed by commits without durability are reused only after a durable commit,
+/// so one is needed from time to time.
 const COMMITS_BETWEEN_SYNCS: u64 = 4096;
 
-/// Memory beside the cache, bytes.
+/// Memory besides the cache, bytes.
 const BESIDE_CACHE: u64 = 64 << 20;
 
 struct Redb {
@@ -26,8 +26,8 @@ struct Redb {
 
 pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
     let mut options = Vec::new();
-    // Beside its own cache it reads and writes through the page cache, which the bound on memory
-    // covers too.
+    // Besides its own cache, redb reads and writes through the page cache of the operating system, which the
+    // memory bound includes.
     let cache = setup.memory_bytes.saturating_sub(BESIDE_CACHE).max(setup.memory_bytes / 2);
     option(&mut options, "cache_size", cache);
     option(&mut options, "durability", format!("None, Immediate every {COMMITS_BETWEEN_SYNCS}"));
@@ -84,7 +84,7 @@ impl Store for Redb {
         Ok(value.is_some())
     }
 
-    /// It has no batched lookups, but one transaction serves as many as are asked for at once.
+    /// redb has no batched lookups, but one transaction serves all lookups of a batch.
     fn multi_get(
         &self,
         keys: &[&[u8]],
@@ -144,7 +144,7 @@ impl Store for Redb {
         Ok(())
     }
 
-    /// Its compaction needs the store for itself; there is nothing to merge.
+    /// redb has nothing to merge, and its compaction needs exclusive access to the store.
     fn compact(&self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! RocksDB through the crate `rocksdb`: pinned reads, `MultiGet` in batches of the depth asked for.
+//! RocksDB through the crate `rocksdb`: pinned reads, and `MultiGet` in batches of the given depth.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ const COLUMN_FAMILY: &str = "default";
 
 struct Rocks {
     db: DB,
-    /// Reads with an iterator do not wait for what they read ahead.
+    /// Scans prefetch asynchronously.
     is_async: bool,
     reads: ReadOptions,
     unsynced: WriteOptions,
@@ -94,7 +94,8 @@ impl Store for Rocks {
         let mut reads = ReadOptions::default();
         reads.set_async_io(self.is_async || limit == usize::MAX);
         if limit == usize::MAX {
-            // The wiki on iterators: a long scan neither fills the cache nor grows its read-ahead.
+            // From the wiki on iterators: a long scan should not fill the cache, and should not grow its
+            // read-ahead.
             reads.fill_cache(false);
             reads.set_readahead_size(1 << 20);
         }
@@ -132,14 +133,14 @@ impl Store for Rocks {
     fn compact(&self) -> Result<()> {
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(true);
-        // Without it data that is in the last level already stays as it is.
+        // Without this option, data that is already in the last level is not compacted.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
         self.db.flush().of("rocksdb flush")?;
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         self.settle()
     }
 
-    /// Device traffic is the system's count: RocksDB's own costs it some of its speed.
+    /// Device traffic comes from the operating system: RocksDB's own counters cost some of its speed.
     fn counters(&self) -> Counters {
         Counters::default()
     }

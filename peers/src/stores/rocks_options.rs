@@ -1,4 +1,4 @@
-//! RocksDB's options, profile by profile. Every option is noted where it is set.
+//! RocksDB's options by profile. Every option is recorded when it is set.
 //!
 //! Sources: the comments of `options.h`, `table.h` and `cache.h` of RocksDB 11.8, and the pages of
 //! its wiki on basic tuning, memory use, partitioned index and filters, write-ahead log performance
@@ -13,18 +13,19 @@ use super::{Profile, Setup, option};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory beside the block cache, bytes: write buffers, table readers, the allocator's slack. With
-/// 341 MiB of block cache the process takes 550 MiB, with 2 GiB 2.4 GiB: a sixth of all where that is more.
+/// Memory besides the block cache, bytes: write buffers, table readers, allocator slack. With 341 MiB of
+/// block cache the process takes 550 MiB, with 2 GiB 2.4 GiB: a sixth of the whole memory if that is more
+/// than this.
 const BESIDE_CACHE: u64 = 209 * MIB;
 const BESIDE_CACHE_PART: u64 = 6;
-/// What direct reads take beyond that: a buffer for each, and what the allocator cannot use of the gaps
-/// between them. With 32 reads in flight a process of 341 MiB of block cache took 631 MiB.
+/// Memory of direct reads beyond that: a buffer for each, and gaps between them that the allocator cannot
+/// use. With 32 reads in flight, a process with 341 MiB of block cache took 631 MiB.
 const BESIDE_DIRECT: u64 = 96 * MIB;
 
-/// The part of the cache that single rows get, where there are any.
+/// The share of the cache for single rows, in the profile that has them.
 const ROW_PART: f64 = 0.5;
 
-/// The options of `profile`, and what they are.
+/// The options of `profile`, and a record of their values.
 pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<String>) {
     let mut notes = Vec::new();
     let (mut options, mut table) = (Options::default(), BlockBasedOptions::default());
@@ -33,7 +34,7 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
             $on.$call($value);
             option(&mut notes, stringify!($call).trim_start_matches("set_"), $value);
         }};
-        // Where the value's type does not print.
+        // For values whose type does not print.
         ($on:ident.$call:ident($value:path) named) => {{
             $on.$call($value);
             let name = stringify!($call).trim_start_matches("set_");
@@ -41,7 +42,7 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
         }};
     }
     set!(options.create_if_missing(true));
-    // Tables stay open: what is read is bounded by the block cache, not by the table cache.
+    // Tables stay open: the block cache bounds the memory of reads, not the table cache.
     let direct = if profile == Profile::Read { BESIDE_DIRECT } else { 0 };
     let beside = BESIDE_CACHE.max(setup.memory_bytes / BESIDE_CACHE_PART) + direct;
     let cache_bytes = setup.memory_bytes.saturating_sub(beside).max(setup.memory_bytes / 2);
@@ -62,12 +63,12 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     }
     table.set_bloom_filter(10.0, false);
     option(&mut notes, "bloom_filter, bits a key", 10.0);
-    // Index and filters count against the memory that was given.
+    // Index and filter blocks count against the block cache.
     set!(table.set_cache_index_and_filter_blocks(true));
     set!(table.set_pin_l0_filter_and_index_blocks_in_cache(true));
     compress(&mut options, &mut notes, setup.compression, profile);
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as i32;
-    // The wiki: as many background jobs as cores, at least.
+    // From the wiki: at least as many background jobs as cores.
     set!(options.set_max_background_jobs(threads.max(2)));
     set!(options.set_bytes_per_sync(MIB));
     match profile {
@@ -81,8 +82,8 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
             set!(table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash) named);
             set!(table.set_data_block_hash_ratio(0.75));
             set!(table.set_optimize_filters_for_memory(true));
-            // Data in memory is served from the block cache either way; larger data is not cached
-            // twice, and a read is one read of the device.
+            // Data that fits in memory is served from the block cache in either case. Larger data is not
+            // cached twice, and each read is a read of the device.
             set!(options.set_use_direct_reads(true));
             set!(options.set_use_direct_io_for_flush_and_compaction(true));
         }
@@ -97,7 +98,7 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
             set!(options.set_max_subcompactions(threads.max(1) as u32));
             set!(options.set_enable_pipelined_write(true));
             set!(options.set_compaction_readahead_size(2 << 20));
-            // Upper levels are rewritten soon.
+            // Upper levels are soon rewritten.
             if setup.compression == Compression::Lz4 {
                 let (none, lz4) = (DBCompressionType::None, DBCompressionType::Lz4);
                 let levels = [none, none, lz4, lz4, lz4, lz4, lz4];
@@ -107,7 +108,7 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
         }
     }
     options.set_block_based_table_factory(&table);
-    // A report of all counters every ten minutes is no part of a store's work.
+    // The report of all counters every ten minutes is not part of the store's work.
     set!(options.set_stats_dump_period_sec(0));
     set!(options.set_stats_persist_period_sec(0));
     (options, notes)
@@ -126,14 +127,14 @@ fn compress(
         }
         Compression::Zstd => {
             options.set_compression_type(DBCompressionType::Zstd);
-            // Training and using a dictionary costs a merge more than anything else here.
+            // Training and using a dictionary costs a compaction more than anything else here.
             if profile == Profile::Write {
                 options.set_compression_options(-14, 1, 0, 0);
                 option(notes, "compression", "zstd level 1");
                 return;
             }
-            // Window bits as the library chooses, level 1, 16 KiB of dictionary trained on 100 times
-            // as much, as the wiki advises.
+            // Window bits chosen by the library, level 1, a dictionary of 16 KiB trained on 100 times as much
+            // data, as the wiki recommends.
             options.set_compression_options(-14, 1, 0, 16 << 10);
             options.set_zstd_max_train_bytes(100 * (16 << 10));
             option(notes, "compression", "zstd level 1, dictionary 16 KiB, trained on 1600 KiB");

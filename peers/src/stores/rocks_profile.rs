@@ -1,15 +1,15 @@
-//! What RocksDB can be tuned for.
+//! The profiles of RocksDB's options.
 
-/// What RocksDB is tuned for.
+/// A profile of RocksDB's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Its defaults, with Bloom filters and a block cache, as its wiki asks of everyone; the cache by
-    /// LRU, which was faster here than the clock on two cores, and slower on sixteen.
+    /// The defaults with Bloom filters and a block cache, as the wiki recommends to everyone. The cache is
+    /// LRU, which was faster here than the clock cache on two cores, and slower on sixteen.
     Default,
-    /// Reads: the clock cache, a hash in each block, partitioned index and filters, direct I/O.
+    /// For reads: the clock cache, a hash index in each block, partitioned index and filters, direct I/O.
     Read,
-    /// As `Default`, half of the cache for single rows.
+    /// As `Default`, with half of the cache for single rows.
     Row,
-    /// Writes: large write buffers, a pipeline between log and memtable, wide upper levels.
+    /// For writes: large write buffers, pipelined writes to log and memtable, wide upper levels.
     Write,
 }

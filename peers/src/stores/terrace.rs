@@ -1,5 +1,4 @@
-//! This engine: one number for memory, the codec, a second tier where the case gives it one, and nothing
-//! else.
+//! This engine. Only the memory limit, the codec and, if the case asks for one, a second tier are set.
 
 use base::Result;
 use terracedb::{Codec, Db, Scm};
@@ -9,7 +8,7 @@ use workload::cases::Compression;
 use super::below::Below;
 use super::{Opened, Setup, option};
 
-/// The process takes up to a tenth more than the number it is given.
+/// The memory limit as a share of the memory of the process, which uses up to a tenth more than its limit.
 const PART_OF_MEMORY: f64 = 1.0 / 1.075;
 
 pub(super) fn open(setup: &Setup<'_>, below: Option<Below>) -> Result<Opened> {

@@ -1,4 +1,4 @@
-//! Every store on every case it runs in, tiny, every value verified.
+//! Every store on every case that it supports, at the tiny scale, with every value verified.
 
 use super::*;
 use workload::cases::{CASES, Progress, Scale};

@@ -1,10 +1,10 @@
-//! Hit ratios of the cache's policy beside well-known ones, at the same bytes:
+//! Hit ratios of the cache's policy and of well-known ones, at equal memory:
 //! `cargo run --release -p terrace-workload --example policies [-- TRACES]`.
 //!
-//! The policy is the code that the cache runs (`cache::rows::policy`), with its memory of what
-//! went; the others are reference implementations (`yardsticks.rs`). Entries are of one size; the
-//! capacity is 1, 5, 10 and 25 % of the footprint. Zipfian streams, one with scans in between, and
-//! the traces of the directory TRACES where it is there. Figures: docs/performance.md.
+//! The policy is the code that the cache runs (`cache::rows::policy`), with its ghost list; the others are
+//! reference implementations (`yardsticks.rs`). Entries have one size; the capacity is 1, 5, 10 and 25 % of
+//! the footprint. The streams are zipfian ones, one of them with scans in between, and the traces in the
+//! directory TRACES if it is given. docs/performance.md has the figures.
 
 mod own;
 mod streams;
@@ -16,9 +16,9 @@ use own::Own;
 use streams::Stream;
 use yardsticks::{Lru, S3Fifo, Sieve, WTinyLfu};
 
-/// Something that decides what is kept.
+/// A cache policy over keys.
 pub trait Policy {
-    /// Asks for a key and keeps it, or not; whether it was there.
+    /// Looks up a key, and admits or refuses it if it misses. Returns whether it was a hit.
     fn ask(&mut self, key: u64) -> bool;
 }
 
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One line of the table.
+/// One row of the table.
 fn row(stream: &Stream, percent: usize, capacity: usize) {
     let mut policies: [Box<dyn Policy>; 5] = [
         Box::new(Lru::new(capacity)),

@@ -1,4 +1,4 @@
-//! The cache's own policy over keys alone.
+//! The policy of TerraceDB's caches, over keys alone.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use cache::rows::policy::{self, Admission, Queue, Verdict};
 
 use crate::Policy;
 
-/// Most warm an entry gets.
+/// The greatest heat of an entry.
 const HEAT_MAX: u8 = 3;
 
 pub(crate) struct Own {

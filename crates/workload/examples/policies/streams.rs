@@ -1,5 +1,5 @@
-//! Streams of keys to try policies on: zipfian ones, one with scans in between, and the traces of a
-//! directory.
+//! Streams of keys to compare policies on: zipfian ones, one of them with scans in between, and the traces in
+//! a directory.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Different keys.
+    /// The number of distinct keys.
     pub(crate) fn footprint(&self) -> usize {
         self.keys.iter().collect::<HashSet<_>>().len()
     }
 }
 
-/// The public traces, where they are.
+/// The files of the public traces.
 const TRACES: [(&str, Format); 5] = [
     ("OLTP.lis.zst", Format::Lis),
     ("P3.lis.zst", Format::Lis),
@@ -30,7 +30,7 @@ const TRACES: [(&str, Format); 5] = [
     ("cloudPhysicsIO.oracleGeneral.bin", Format::OracleGeneral),
 ];
 
-/// All of them; the traces are in the directory that the first argument names.
+/// All streams. The first argument names the directory of the traces.
 pub(crate) fn all() -> Result<Vec<Stream>> {
     let directory = std::env::args_os().nth(1).map(PathBuf::from);
     let mut streams = Vec::new();
@@ -58,7 +58,7 @@ fn zipfian(skew: f64) -> Result<Vec<u64>> {
     Ok((0..2_000_000).map(|_| key_hash(&zipf.draw(&mut rng).to_le_bytes())).collect())
 }
 
-/// As many keys that are read once, 20,000 at a time.
+/// `keys`, mixed with as many keys that are read once, in scans of 20,000.
 fn with_scans(keys: Vec<u64>) -> Vec<u64> {
     let mut scanned = 0u64;
     let mut scan = || {

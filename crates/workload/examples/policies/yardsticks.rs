@@ -1,4 +1,4 @@
-//! Well-known policies, as their papers have them, over keys alone.
+//! Well-known policies as in their papers, over keys alone.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,7 +6,7 @@ use base::{Rng, key_hash};
 
 use crate::Policy;
 
-/// Keys in an order, found by key.
+/// An ordered list of keys with lookup by key.
 #[derive(Default)]
 struct Ordered {
     clock: u64,
@@ -41,7 +41,7 @@ impl Ordered {
     }
 }
 
-/// The least recently used goes.
+/// LRU: evicts the least recently used key.
 pub(crate) struct Lru {
     capacity: usize,
     keys: Ordered,
@@ -64,12 +64,12 @@ impl Policy for Lru {
     }
 }
 
-/// SIEVE (Zhang et al., NSDI 2024): a hand from the oldest to the newest takes marks off and evicts
-/// the first without one; nothing moves.
+/// SIEVE (Zhang et al., NSDI 2024): a hand moves from the oldest to the newest key, clears marks, and evicts
+/// the first key without one. No key moves.
 pub(crate) struct Sieve {
     capacity: usize,
     clock: u64,
-    /// When a key came, and its mark.
+    /// Admission time and mark of each key.
     keys: HashMap<u64, (u64, bool)>,
     order: BTreeMap<u64, u64>,
     hand: u64,
@@ -115,8 +115,8 @@ impl Policy for Sieve {
     }
 }
 
-/// S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth, a main one, and a ghost as large as
-/// the main one.
+/// S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth of the capacity, a main queue, and a ghost list
+/// as large as the main queue.
 pub(crate) struct S3Fifo {
     capacity: usize,
     small_max: usize,
@@ -188,8 +188,8 @@ impl Policy for S3Fifo {
     }
 }
 
-/// W-TinyLFU (Einziger et al., 2017): a window of 1 %, behind it a segmented list that a newcomer
-/// enters where a sketch has seen it more often than who would go.
+/// W-TinyLFU (Einziger et al., 2017): a window of 1 %, and behind it a segmented LRU list. The list admits a
+/// key from the window if a sketch has counted it more often than the key that it would evict.
 pub(crate) struct WTinyLfu {
     window_max: usize,
     main_max: usize,
@@ -209,7 +209,7 @@ impl WTinyLfu {
         Self { window_max, main_max, protected_max, window, probation, protected, sketch }
     }
 
-    /// A key leaves the window.
+    /// Moves a key from the window into the list, or refuses it.
     fn admit(&mut self, key: u64) {
         if self.probation.len() + self.protected.len() < self.main_max {
             return self.probation.push(key);
@@ -250,7 +250,7 @@ impl Policy for WTinyLfu {
     }
 }
 
-/// A count-min sketch of small counters, halved every ten capacities.
+/// A count-min sketch of small counters, which are halved every ten capacities of accesses.
 struct Sketch {
     counters: Vec<u8>,
     seeds: [u64; 4],

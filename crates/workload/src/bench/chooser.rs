@@ -1,4 +1,4 @@
-//! Which keys a mixed workload asks for, in a store that grows while it runs.
+//! Draws the keys of a mixed workload, from a store that grows during the run.
 
 use base::{Result, Rng};
 
@@ -6,20 +6,20 @@ use super::mix::{Heat, Mix};
 use super::{Kind, Options};
 use crate::{Distribution, KeyRanges, Sampler, ZIPFIAN_THETA, Zipf};
 
-/// Draws of a key that is not there yet before any is taken.
+/// The most draws until one gives a key that already exists.
 const DRAWS_MAX: usize = 64;
 
 /// Draws key numbers. Shared by threads, each with its own generator.
 #[derive(Clone, Debug)]
 pub(super) enum Chooser {
-    /// From the keys there will be at the end of the run.
+    /// From the keys that are expected at the end of the run.
     Drawn(Sampler),
     Latest,
     Ranges(KeyRanges),
 }
 
 impl Chooser {
-    /// For a store of `end` keys now. What the options ask for goes before what the mix has.
+    /// A chooser for a store of `end` keys. The distribution of the options overrides that of the mix.
     pub(super) fn new(mix: &Mix, options: &Options, end: u64) -> Result<Self> {
         let heat = match options.distribution {
             None => mix.heat,
@@ -34,7 +34,8 @@ impl Chooser {
             Heat::Latest => Ok(Self::Latest),
             Heat::Ranges(heat) => KeyRanges::new(heat, end, options.seed).map(Self::Ranges),
             Heat::Zipfian(theta) => {
-                // As YCSB: over twice the inserts expected, so that they do not move the hot keys.
+                // As in YCSB: the law covers twice the expected inserts, so that inserts do not move the hot
+                // keys.
                 let inserts = 2.0 * options.ops() as f64 * mix.part(Kind::Insert);
                 let n = end.saturating_add(inserts as u64);
                 Sampler::new(Distribution::Zipfian { theta }, n, options.seed).map(Self::Drawn)
@@ -42,10 +43,10 @@ impl Chooser {
         }
     }
 
-    /// The number of a key below `end`.
+    /// Draws the number of a key below `end`.
     #[inline]
     pub(super) fn draw(&self, end: u64, rng: &mut Rng) -> u64 {
-        match self {
+        let number = match self {
             Self::Drawn(sampler) => {
                 let mut draws = (0..DRAWS_MAX).map(|_| sampler.draw(rng));
                 draws.find(|number| *number < end).unwrap_or(0)
@@ -55,7 +56,9 @@ impl Chooser {
                 end.saturating_sub(1 + rank)
             }
             Self::Ranges(ranges) => ranges.draw(rng).min(end.saturating_sub(1)),
-        }
+        };
+        debug_assert!(number < end.max(1), "a mix reads keys that exist");
+        number
     }
 }
 
@@ -70,7 +73,7 @@ mod tests {
 
     /// Inserts neither move the hot keys of a zipfian mix nor escape `latest`.
     #[test]
-    fn growth_is_followed() {
+    fn inserts_keep_zipfian_hot_keys_and_move_the_latest() {
         let options = Options { num: 1000, ..Options::default() };
         let mut rng = Rng::new(1);
         let latest = chooser(Name::YcsbD, options);
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_asked_for_goes_first() {
+    fn the_distribution_of_the_options_overrides_the_mix() {
         let uniform = Options { distribution: Some(Distribution::Uniform), ..Options::default() };
         assert!(matches!(chooser(Name::Mixgraph, uniform), Chooser::Drawn(_)));
         assert!(matches!(chooser(Name::Mixgraph, Options::default()), Chooser::Ranges(_)));

@@ -1,8 +1,8 @@
-//! Which key each operation of a run is for: drawn by a law, or the next of a trace.
+//! The keys of the operations of a run: drawn from a distribution, or the next ones of a trace.
 //!
-//! Concurrency: the threads of a run share a trace. Each takes a few accesses at a time, so accesses keep
-//! the trace's order but for the few that all threads hold. Cost: a draw; of a trace a look-up, and an
-//! addition to a shared counter every [`CHUNK`] accesses.
+//! Concurrency: the threads of a run share a trace. Each thread takes [`CHUNK`] accesses at a time, so the
+//! trace's order holds except among the chunks in use. Cost: a draw; with a trace, an array access, and an
+//! addition to a shared counter per chunk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,8 +14,8 @@ use crate::trace::KeyTrace;
 /// Accesses of a trace that a thread takes at a time.
 const CHUNK: u64 = 16;
 
-/// A trace, and how far its runs have come: each goes on where the one before it ended, so that short runs
-/// see all of a long trace.
+/// A trace and the position of its runs. Each run goes on where the last one ended, so that short runs cover
+/// a long trace.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) keys: KeyTrace,
@@ -28,7 +28,7 @@ impl Replayed {
     }
 }
 
-/// Where the threads of a run have key numbers from.
+/// The source of key numbers for the threads of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'a> {
     Drawn(Sampler),
@@ -39,7 +39,7 @@ pub(super) enum Source<'a> {
 #[derive(Debug)]
 pub(super) struct Draws<'a> {
     source: &'a Source<'a>,
-    /// Of a trace, the accesses taken and not used yet.
+    /// Accesses of the trace that this thread has taken and not used.
     taken: std::ops::Range<u64>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Draws<'a> {
         Self { source, taken: 0..0 }
     }
 
-    /// The next key's number.
+    /// The number of the next key.
     #[inline]
     pub(super) fn draw(&mut self, rng: &mut Rng) -> u64 {
         match self.source {

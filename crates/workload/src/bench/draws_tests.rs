@@ -1,4 +1,4 @@
-//! Keys of a trace in place of drawn ones.
+//! Runs with keys from a trace.
 
 use super::*;
 use crate::test_store::{Fault, TestStore};
@@ -11,16 +11,16 @@ fn trace(blocks: &[u64]) -> KeyTrace {
     KeyTrace::read(&mut *Format::U64Be.read("test", source).unwrap()).unwrap()
 }
 
-/// The numbers of the keys that `store` was asked for since `from`.
+/// The numbers of the keys looked up in `store` since lookup `from`.
 fn asked(store: &TestStore, from: usize) -> Vec<u64> {
     let keys = Keys::new(16).unwrap();
     store.asked()[from..].iter().map(|key| keys.number(key).unwrap()).collect()
 }
 
-/// Every workload that draws keys asks for the trace's, and finds each; runs go on where the last one ended,
-/// and start over at the end.
+/// Every workload that draws keys follows the trace, and finds each key. A run goes on where the last one
+/// ended, and starts over at the end of the trace.
 #[test]
-fn one_thread_asks_in_the_traces_order() {
+fn one_thread_follows_the_order_of_the_trace() {
     let blocks: Vec<u64> = (0..48).map(|at| 1000 * (at * at % 37)).collect();
     let keys = trace(&blocks);
     let expected: Vec<_> = (0..48).map(|turn| keys.number(turn)).collect();
@@ -29,7 +29,7 @@ fn one_thread_asks_in_the_traces_order() {
     let mut bench = Bench::new(&store, options).unwrap();
     bench.replay(keys);
     bench.run(Name::FillSeq, &mut |_| {}).unwrap();
-    assert_eq!(store.len() as u64, options.num, "a fill is its own");
+    assert_eq!(store.len() as u64, options.num, "a fill ignores the trace");
     for name in [Name::ReadRandom, Name::ReadRandom] {
         let from = store.asked().len();
         let report = bench.run(name, &mut |_| {}).unwrap();
@@ -43,7 +43,7 @@ fn one_thread_asks_in_the_traces_order() {
         let turns = part.map(|turn| expected[turn % 48]);
         assert_eq!(asked(&store, from), turns.collect::<Vec<_>>());
     }
-    // What many in flight are asked for is the same, in an order of the store's own.
+    // With many lookups in flight the keys are the same, in an order that the store chooses.
     let from = store.asked().len();
     bench.set_options(Options { ops: Some(48), ..options }).unwrap();
     bench.run(Name::MultiReadRandom, &mut |_| {}).unwrap();
@@ -56,9 +56,9 @@ fn one_thread_asks_in_the_traces_order() {
     }
 }
 
-/// Threads take turns: together they ask for each access once.
+/// Threads share the trace: together they look up each access once.
 #[test]
-fn threads_share_a_trace() {
+fn threads_do_each_access_of_a_trace_once() {
     let blocks: Vec<u64> = (0..512).map(|at| at * at % 101).collect();
     let keys = trace(&blocks);
     let mut expected: Vec<_> = (0..512).map(|turn| keys.number(turn)).collect();
@@ -75,13 +75,13 @@ fn threads_share_a_trace() {
 }
 
 #[test]
-fn what_a_trace_does_not_fit_is_refused() {
+fn a_trace_is_refused_by_workloads_that_it_does_not_fit() {
     let keys = trace(&[1, 5, 7]);
     let check = |name, num| Bench::check(name, &Options { num, ..Options::default() }, Some(&keys));
     check(Name::ReadRandom, 3).unwrap();
     check(Name::FillSeq, 4).unwrap();
     let few = check(Name::ReadRandom, 2).unwrap_err().to_string();
-    assert!(few.contains("the trace names: 3"), "{few}");
+    assert!(few.contains("at least the 3 distinct keys"), "{few}");
     let mix = check(Name::YcsbA, 3).unwrap_err().to_string();
     assert!(mix.contains("`ycsb-a`"), "{mix}");
 }

@@ -1,46 +1,49 @@
-//! Where the threads of a run wait for each other, so that all begin at once, or none.
+//! A barrier for the threads of a run: all begin at once, or none does.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use base::invariant;
+
 #[derive(Debug)]
 pub(super) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
-    /// Threads that are still to come.
+struct GateState {
+    /// Threads that have not arrived.
     missing: usize,
     is_given_up: bool,
 }
 
 impl Gate {
-    /// One that opens when `threads` have come.
+    /// A gate that opens when `threads` threads have arrived.
     pub(super) const fn new(threads: usize) -> Self {
-        let state = State { missing: threads, is_given_up: false };
+        let state = GateState { missing: threads, is_given_up: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits until all have come; false where the run was given up.
+    /// Waits until all threads have arrived. Returns false if the run was given up.
     pub(super) fn pass(&self) -> bool {
         let mut state = self.state();
+        invariant!(state.missing > 0, "each thread passes the gate once");
         state.missing = state.missing.saturating_sub(1);
         if state.missing == 0 {
             self.changed.notify_all();
         }
-        let waits = |state: &mut State| state.missing > 0 && !state.is_given_up;
+        let waits = |state: &mut GateState| state.missing > 0 && !state.is_given_up;
         let state = self.changed.wait_while(state, waits);
         !state.unwrap_or_else(PoisonError::into_inner).is_given_up
     }
 
-    /// Lets everybody go home: those who wait, and those who come.
+    /// Makes [`Gate::pass`] return false, for the threads that wait and those that arrive later.
     pub(super) fn give_up(&self) {
         self.state().is_given_up = true;
         self.changed.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_begin_when_the_last_has_come() {
+    fn all_pass_when_the_last_has_arrived() {
         let (gate, came) = (Gate::new(3), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -67,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_threads_that_never_come() {
+    fn giving_up_releases_threads_that_wait_and_that_arrive() {
         let gate = Gate::new(3);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| gate.pass());

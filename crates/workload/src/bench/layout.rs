@@ -1,14 +1,14 @@
-//! Which keys the numbers of a store have: their own, in order, or scattered ones.
+//! The mapping of key numbers to the keys of a store: in order, or scattered.
 //!
-//! Scattered keys are those of a fixed bijection of all key numbers, whatever the seed and however
-//! many keys there are: a store grows by inserts all over its key space, and another process finds
-//! the same keys again.
+//! Scattered keys follow a fixed bijection of all key numbers that depends on neither seed nor number of
+//! keys. So inserts spread over the whole key space of a store, and another process finds the same keys
+//! again.
 
 use base::Result;
 
 use crate::{KEY_NUMBER_MAX, Keys, Permutation};
 
-/// Names the bijection. Stores filled by earlier processes rely on it.
+/// The seed of the bijection. Stores filled by earlier processes rely on it.
 const SCATTER: u64 = 0x7e55_ace0;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ impl Layout {
         Self { keys, scatter: is_scattered.then(|| Permutation::new(KEY_NUMBER_MAX, SCATTER)) }
     }
 
-    /// Whether keys sort as their numbers do.
+    /// Whether keys sort like their numbers.
     pub(super) const fn is_ordered(&self) -> bool {
         self.scatter.is_none()
     }
@@ -35,19 +35,19 @@ impl Layout {
         self.scatter.map_or(number, |scatter| scatter.apply(number))
     }
 
-    /// Replaces `out` by the key of `number`.
+    /// Replaces `out` with the key of `number`.
     #[inline]
     pub(super) fn write(&self, number: u64, out: &mut Vec<u8>) {
         self.keys.write(self.place(number), out);
     }
 
-    /// Replaces `out` by a key of no number, beside that of `number`.
+    /// Replaces `out` with a key that is never written, next to that of `number`.
     #[inline]
     pub(super) fn write_missing(&self, number: u64, out: &mut Vec<u8>) {
         self.keys.write_missing(self.place(number), out);
     }
 
-    /// The number of `key`, if it is one of these keys.
+    /// The number of `key`, or `None` if it belongs to no number.
     #[inline]
     pub(super) fn number(&self, key: &[u8]) -> Option<u64> {
         let place = self.keys.number(key)?;
@@ -55,10 +55,10 @@ impl Layout {
     }
 }
 
-/// The layouts a workload can be run on.
+/// The layouts that a workload can run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Whichever the store has.
+    /// The layout that the store has, or in order if that is unknown.
     Any,
     /// Keys in order.
     Ordered,
@@ -67,7 +67,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Whether keys are to be scattered in a store whose keys are, are not, or may be either.
+    /// Whether the keys of the run are scattered. `is_scattered` is the layout of the store, if known.
     pub(super) fn agree(self, is_scattered: Option<bool>) -> Result<bool> {
         let wanted = match self {
             Self::Any => return Ok(is_scattered.unwrap_or(false)),
@@ -76,7 +76,7 @@ impl Wanted {
         };
         match is_scattered {
             Some(other) if other != wanted => Err(base::Error::invalid("workload")
-                .expected("those of one store to keep their keys alike: ordered or scattered")
+                .expected("the layout of keys that the store has")
                 .got(if wanted {
                     "scattered keys in a store of ordered ones"
                 } else {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scattered_keys_read_back_and_lie_apart() {
+    fn scattered_keys_map_back_to_numbers_and_lie_apart() {
         let keys = Keys::new(16).unwrap();
         let (ordered, scattered) = (Layout::new(keys, false), Layout::new(keys, true));
         let (mut rng, seed) = base::Rng::from_env();
@@ -112,9 +112,9 @@ mod tests {
         assert!((400..600).contains(&ascending), "{ascending}, TERRACE_SEED={seed}");
     }
 
-    /// The keys of a store outlive the process that wrote them.
+    /// A store outlives the process that filled it.
     #[test]
-    fn the_scatter_is_fixed() {
+    fn the_bijection_is_fixed() {
         let layout = Layout::new(Keys::new(8).unwrap(), true);
         let mut key = Vec::new();
         layout.write(1, &mut key);

@@ -1,57 +1,60 @@
-//! What the driver knows to be in the store: for each key number, the run that wrote it last.
+//! The content that the driver expects in the store: for each key number, the run that wrote it last.
 //!
-//! A stack of layers, newest on top, one for each run of writes or deletes: all keys below a number,
-//! or a bit for each key touched. An ordered fill hides what is below it, so the common
-//! fill-then-read sequence keeps nothing at all. Below the layers lies an empty store, or an unknown
-//! one.
+//! The ledger is a stack of layers, the newest on top, one per run of writes or deletes. A layer covers all
+//! keys below a number, or has a bit for each key that its run touched. A fill in order hides all layers
+//! below it, so a store that was filled in order and then read needs no bits. Below the layers lies an empty
+//! store, or one of unknown content.
 //!
-//! Concurrency: writers set bits in the top layer while a run lasts; layers change only between
-//! runs, by `&mut`. A run that reads what it writes also notes each write before it begins: a reader
-//! that looked before the write ended may find the key as it was, or as it is being written.
+//! Concurrency: during a run, its threads set bits of the top layer. Layers change only between runs, through
+//! `&mut`. A run that reads the keys it writes also notes the beginning of each write: a read that overlaps
+//! the write may find the old version or the new one.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use base::Result;
+use base::{Result, invariant};
 
 use super::bits::Bits;
 
-/// The most layers kept. An older one is given up, and what lies below becomes unknown.
+/// The most layers. One layer more drops the oldest, and the content below becomes unknown.
 const LAYERS_MAX: usize = 16;
 
-/// What must be found under a key.
+// Epochs have 8 bits, and must differ among the runs of the layers.
+const _: () = assert!(LAYERS_MAX <= u8::MAX as usize);
+
+/// The expected answer for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// Anything, or nothing.
+    /// Any value, or none.
     Unknown,
-    /// Nothing.
+    /// No value.
     Absent,
     /// This value.
     Written(Version),
 }
 
-/// What a run writes under every key it writes.
+/// The version that a run gives to every key it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
-    /// The run, as values name it.
+    /// The run's epoch, which its values carry.
     pub(super) epoch: u8,
-    /// The size of all its values, bytes, where they have one size.
+    /// The size of its values, bytes; `None` if sizes vary.
     pub(super) bytes: Option<usize>,
 }
 
-/// What a run does to the keys of its layer.
+/// The effect of a run on the keys of its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Writes them.
+    /// It writes them.
     Put(Version),
-    /// Removes them.
+    /// It deletes them.
     Delete,
 }
 
 pub(super) struct Ledger {
-    /// Keys a fill writes.
+    /// The number of keys that a fill writes.
     num: u64,
-    /// One past the last key that is there: `num` and the inserts that ended, up to the first one
-    /// under way.
+    /// One past the last key that readers expect: `num` plus the completed inserts before the first one that
+    /// is still under way.
     end: AtomicU64,
     /// The next key to insert.
     next_insert: AtomicU64,
@@ -62,12 +65,12 @@ pub(super) struct Ledger {
 struct Layer {
     effect: Effect,
     touched: Touched,
-    /// Which keys' writes began, where the run reads too.
+    /// Keys that the run began to write; only in a run that also reads.
     begun: Option<Bits>,
 }
 
 enum Touched {
-    /// Every key below this.
+    /// Every key below this number.
     Below(u64),
     Some(Bits),
 }
@@ -97,8 +100,8 @@ impl Ledger {
         Self { num, end, next_insert, layers: Vec::new(), below_is_unknown: existing }
     }
 
-    /// Opens the layer of a run that makes at most `inserts` new keys; `reads_too` where it reads
-    /// what it writes.
+    /// Opens the layer of a run that inserts at most `inserts` new keys. `reads_too` if the run also reads
+    /// the keys that it writes.
     pub(super) fn begin(&mut self, effect: Effect, reads_too: bool, inserts: u64) -> Result<()> {
         let end = self.end();
         self.next_insert.store(end, SeqCst);
@@ -125,8 +128,11 @@ impl Ledger {
         self.layers.push(layer);
     }
 
-    /// Ends a run that wrote every key: the layers below are hidden, unless keys were inserted.
+    /// Ends a run that wrote every key below `num`: the layers below are hidden, unless keys were inserted.
     pub(super) fn complete(&mut self) {
+        let touched = self.layers.last().map(|layer| &layer.touched);
+        let wrote_all = matches!(touched, Some(Touched::Below(end)) if *end == self.num);
+        invariant!(wrote_all, "a completed run is a fill of every key");
         if self.end() > self.num {
             return;
         }
@@ -134,13 +140,13 @@ impl Ledger {
         self.layers.drain(..hidden);
     }
 
-    /// Gives everything up, after a run that failed half way.
+    /// Makes all content unknown, after a run that failed half way.
     pub(super) fn forget(&mut self) {
         self.layers.clear();
         self.below_is_unknown = true;
     }
 
-    /// Notes that the current run is about to write a key.
+    /// Notes that the current run begins to write a key.
     #[inline]
     pub(super) fn writing(&self, number: u64) {
         if let Some(begun) = self.layers.last().and_then(|layer| layer.begun.as_ref()) {
@@ -148,45 +154,46 @@ impl Ledger {
         }
     }
 
-    /// Notes a write or delete of the current run, done.
+    /// Notes that the current run has written or deleted a key.
     #[inline]
     pub(super) fn wrote(&self, number: u64) {
         if let Some(Layer { touched: Touched::Some(bits), .. }) = self.layers.last() {
             bits.set(number);
+            debug_assert!(bits.has(number), "a layer has room for every key of its run");
         }
     }
 
-    /// One past the last key that is there.
+    /// One past the last key that readers expect.
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.end.load(SeqCst)
     }
 
-    /// A number for a new key, which the caller notes as any other it writes.
+    /// The number of a new key. The caller notes its write as any other.
     pub(super) fn insert(&self) -> u64 {
         self.next_insert.fetch_add(1, SeqCst)
     }
 
-    /// Lets readers know of the inserts that ended, in order.
+    /// Advances [`Ledger::end`] over all completed inserts, in order.
     pub(super) fn inserted(&self) {
         let Some(Layer { touched: Touched::Some(bits), .. }) = self.layers.last() else { return };
         let mut end = self.end();
-        // Whoever ends the first insert under way passes all that ended behind it: each sets its
-        // bit before it looks at the end, so that one of two neighbours sees the other's.
+        // The thread that completes the first unfinished insert also passes those that completed behind it.
+        // Each thread sets its bit before it looks at the end, so one of two neighbours sees the other's bit.
         while bits.has(end) {
             let advanced = self.end.compare_exchange(end, end + 1, SeqCst, SeqCst);
             end = advanced.map_or_else(|other| other, |old| old + 1);
         }
     }
 
-    /// What must be under the key of `number`, or under a key of no number.
+    /// The expected answer for the key of `number`; `None` stands for a key that is never written.
     #[inline]
     pub(super) fn expected(&self, number: Option<u64>) -> Expected {
         self.expected_of(&self.layers, number)
     }
 
-    /// What was under the key of `number` before the current run, which reads too: what a reader
-    /// may find that began before the key was written.
+    /// The answer expected before the current run, if that run also reads: a reader that began before the key
+    /// was written may find it.
     #[inline]
     pub(super) fn expected_before(&self, number: Option<u64>) -> Expected {
         match self.layers.split_last() {
@@ -208,8 +215,8 @@ impl Ledger {
         }
     }
 
-    /// What the current run may by now have put under the key of `number`, beside what was expected
-    /// there before.
+    /// The version that the current run may already have written to the key of `number`, besides the one
+    /// expected before.
     #[inline]
     pub(super) fn under_way(&self, number: u64) -> Option<Version> {
         let top = self.layers.last()?;
@@ -219,7 +226,7 @@ impl Ledger {
         }
     }
 
-    /// Which of the 64 keys around `number` there must be.
+    /// The expected keys among the 64 around `number`, a bit each.
     fn word(&self, number: u64) -> u64 {
         self.layers.iter().fold(0, |there, layer| {
             let touched = layer.touched.word(number);
@@ -230,8 +237,8 @@ impl Ledger {
         })
     }
 
-    /// The first key there must be from `number` on; `None` past the last. Only where the whole
-    /// store is known ([`Ledger::live`] is some).
+    /// The first expected key from `number` on; `None` past the last. Valid only if the whole content is
+    /// known, that is if [`Ledger::live`] is some.
     pub(super) fn next(&self, number: u64) -> Option<u64> {
         let mut at = number;
         let end = self.end();
@@ -245,7 +252,7 @@ impl Ledger {
         None
     }
 
-    /// How many keys there must be; `None` where that is unknown.
+    /// The number of expected keys; `None` if that is unknown.
     pub(super) fn live(&self) -> Option<u64> {
         if self.below_is_unknown {
             return None;
@@ -257,7 +264,7 @@ impl Ledger {
         Some(words.map(u64::from).sum())
     }
 
-    /// Keys and values there must be, bytes, with keys of `key_bytes`; `None` where that is unknown.
+    /// Bytes of all expected keys and values, with keys of `key_bytes`; `None` if that is unknown.
     pub(super) fn live_bytes(&self, key_bytes: usize) -> Option<u64> {
         let mut value_bytes = None;
         for layer in &self.layers {
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_layer_with_the_key_counts() {
+    fn the_newest_layer_that_has_a_key_decides() {
         let mut ledger = Ledger::new(200, false);
         assert_eq!(ledger.expected(Some(5)), Expected::Absent);
         assert_eq!((ledger.live(), ledger.next(0)), (Some(0), None));
@@ -316,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_keys_are_gone_until_they_are_written_again() {
+    fn deleted_keys_are_absent_until_they_are_written_again() {
         let mut ledger = Ledger::new(70, false);
         ledger.begin_all(version(1));
         ledger.complete();
@@ -330,9 +337,9 @@ mod tests {
         assert_eq!((ledger.live(), ledger.next(60), ledger.next(66)), (Some(61), Some(65), None));
     }
 
-    /// From its beginning to its end, a write may be seen or not; afterwards it must be.
+    /// While a write is under way, readers may find the old version or the new; afterwards only the new.
     #[test]
-    fn a_write_under_way_may_be_found() {
+    fn a_write_under_way_may_be_seen() {
         let mut ledger = Ledger::new(10, false);
         ledger.begin(put(1), true, 0).unwrap();
         assert_eq!(ledger.under_way(3), None);
@@ -344,12 +351,12 @@ mod tests {
         assert_eq!(ledger.expected_before(Some(3)), Expected::Absent);
         ledger.begin(put(2), false, 0).unwrap();
         ledger.writing(3);
-        assert_eq!(ledger.under_way(3), None, "nobody reads in a run of writes alone");
+        assert_eq!(ledger.under_way(3), None, "a run that only writes has no readers");
     }
 
-    /// New keys come to be in order, whatever the order their writes end in.
+    /// New keys become visible in order, whatever the order in which their writes end.
     #[test]
-    fn inserts_show_once_all_before_them_ended() {
+    fn an_insert_is_expected_once_all_earlier_ones_ended() {
         let mut ledger = Ledger::new(100, false);
         ledger.begin_all(version(1));
         ledger.complete();
@@ -369,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_store_is_unknown_but_for_what_was_written() {
+    fn an_existing_store_is_unknown_except_for_what_was_written() {
         let mut ledger = Ledger::new(100, true);
         ledger.begin(put(1), false, 0).unwrap();
         ledger.wrote(3);

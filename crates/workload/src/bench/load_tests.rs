@@ -1,4 +1,4 @@
-//! Runs at a rate, over time, with readers beside a writer, and with settling.
+//! Runs at a given rate, for a duration, with a writer beside the readers, and with settling.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ fn run(store: &TestStore, options: Options, names: &[Name]) -> Vec<Report> {
     names.iter().map(|name| bench.run(*name, &mut |_| {}).unwrap()).collect()
 }
 
-/// Figures of both sides, nothing wrong while they race, and a writer that ends with the readers.
+/// Readers and writer both have figures, no answer is wrong while they race, and the writer ends with the
+/// readers.
 #[test]
-fn readers_beside_a_writer_accept_old_and_new_values_alone() {
+fn readers_beside_a_writer_accept_only_the_old_and_the_new_version() {
     let store = TestStore::new(Fault::None);
     let names = [Name::FillRandom, Name::ReadWhileWriting, Name::ReadRandom, Name::Verify];
     let reports = run(&store, Options { num: 50_000, ..options() }, &names);
@@ -37,9 +38,9 @@ fn readers_beside_a_writer_accept_old_and_new_values_alone() {
     }
 }
 
-/// A store that keeps deleted keys is caught by readers and by walks.
+/// Lookups and scans detect a store that ignores deletes.
 #[test]
-fn a_delete_that_is_lost_is_caught() {
+fn a_lost_delete_is_detected() {
     let store = TestStore::new(Fault::KeepsDeleted);
     let names = [Name::FillSeq, Name::DeleteRandom, Name::ReadRandom, Name::Verify];
     let reports = run(&store, options(), &names);
@@ -57,15 +58,15 @@ fn overwrites_run_for_a_duration_and_report_intervals() {
     };
     let mut bench = Bench::new(&store, options).unwrap();
     let mut intervals = Vec::new();
-    let mut hear = |event| {
+    let mut on_event = |event| {
         if let Event::Interval(interval) = event {
             intervals.push(interval);
         }
     };
     bench.run(Name::FillSeq, &mut |_| {}).unwrap();
-    let report = bench.run(Name::Overwrite, &mut hear).unwrap();
+    let report = bench.run(Name::Overwrite, &mut on_event).unwrap();
     assert!(report.figures.seconds >= 0.12 && report.figures.ops > 0);
-    // They begin before the threads do, which a busy machine may keep waiting.
+    // Intervals begin before the threads start, and a busy machine may delay the threads.
     let most = (intervals.last().unwrap().at_seconds / 0.02) as usize + 1;
     assert!(intervals.len() <= most, "{} of {most}", intervals.len());
     let ops: u64 = intervals.iter().map(|interval| interval.ops).sum();
@@ -96,9 +97,9 @@ fn overwrites_run_for_a_duration_and_report_intervals() {
     }
 }
 
-/// At a rate the store could exceed, the rate is what comes out, from all threads together.
+/// Below the store's own speed, all threads together do the given rate.
 #[test]
-fn a_rate_is_kept() {
+fn threads_together_keep_the_rate() {
     let store = TestStore::new(Fault::None);
     let options = Options { num: 200, rate: Some(2000.0), threads: 4, ..options() };
     let reports = run(&store, options, &[Name::FillSeq, Name::ReadRandom]);
@@ -115,7 +116,7 @@ fn a_rate_is_kept() {
     }
 }
 
-/// A batch is as many operations as it has entries.
+/// Each entry of a batch counts as one operation.
 #[test]
 fn batches_keep_the_rate() {
     let store = TestStore::new(Fault::None);
@@ -125,21 +126,21 @@ fn batches_keep_the_rate() {
     assert!(figures.ops == 2000 && figures.seconds >= 0.9, "{figures:?}");
 }
 
-/// One slow operation delays those behind it, and each of them is charged with its own wait.
+/// One slow operation delays those after it, and the latency of each includes its own wait.
 #[test]
-fn latency_counts_from_the_intended_start() {
+fn latency_counts_from_the_scheduled_begin() {
     let store = TestStore::new(Fault::PausesOnce);
     let options = Options { num: 200, rate: Some(2000.0), threads: 1, ..options() };
     let report = run(&store, options, &[Name::FillSeq]).remove(0);
-    // 50 ms at 2000 a second: the hundredth behind it still waits, so that a fifth of all took over
-    // 10 ms; counted from when they were sent, one would have.
+    // At 2000 operations per second, a pause of 50 ms delays the next hundred, so a fifth of all take over 10
+    // ms. Counted from the actual begin, one would.
     assert!(report.figures.latency_us.max >= 50_000.0, "{report}");
     let latencies = report.figures.latency_us;
     assert!(latencies.p95 > 10_000.0 && latencies.mean > 2000.0, "{report}");
 }
 
 #[test]
-fn settling_is_waited_for_on_demand_and_counted() {
+fn settling_is_done_on_demand_and_counted() {
     let store = TestStore::new(Fault::None);
     let names = [Name::FillSeq, Name::ReadRandom, Name::Compact];
     let figures: Vec<_> = run(&store, Options { settle: true, ..options() }, &names)

@@ -1,16 +1,16 @@
-//! The mixed workloads, as data: which operations, on which keys, of what sizes. Where the figures
-//! come from, and which of them are assumed, is in docs/benchmarks.md.
+//! The mixed workloads as data: kinds of operations, distribution of keys, sizes. docs/benchmarks.md says
+//! where the figures come from and which of them are assumed.
 
 use super::layout::Wanted;
 use super::{Kind, Name};
 use crate::{RangeHeat, Sizes, ZIPFIAN_THETA};
 
-/// How a mixed workload picks keys.
+/// The distribution of the keys of a mixed workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Heat {
-    /// By Zipf's law, hot keys scattered.
+    /// By Zipf's law, with the hot keys scattered.
     Zipfian(f64),
-    /// By Zipf's law, what was inserted last hottest.
+    /// By Zipf's law, with the last inserted keys hottest.
     Latest,
     /// By the heat of their range.
     Ranges(RangeHeat),
@@ -18,20 +18,20 @@ pub(super) enum Heat {
 
 #[derive(Debug)]
 pub(super) struct Mix {
-    /// The kinds of operations, with the part each has; together 1.
+    /// The kinds of operations, each with its share of all operations; the shares add up to 1.
     pub(super) kinds: &'static [(Kind, f64)],
     pub(super) heat: Heat,
-    /// The part of the reads that ask for keys that are not there.
+    /// The share of the reads that look up keys that do not exist.
     pub(super) absent: f64,
     pub(super) values: Sizes,
-    /// Entries of a scan.
+    /// Entries per scan.
     pub(super) scans: Sizes,
     pub(super) layout: Wanted,
     pub(super) key_bytes: usize,
 }
 
 impl Mix {
-    /// The part that operations of `kind` have.
+    /// The share of operations of `kind`.
     pub(super) fn part(&self, kind: Kind) -> f64 {
         self.kinds.iter().filter(|(other, _)| *other == kind).map(|(_, part)| part).sum()
     }
@@ -69,7 +69,7 @@ static CHAT: Mix = Mix {
     kinds: &[(Kind::Read, 0.6), (Kind::Update, 0.3), (Kind::Insert, 0.1)],
     heat: Heat::Zipfian(0.9),
     absent: 0.0,
-    // A mean of 127 B.
+    // The mean is 127 B.
     values: Sizes::LogNormal { median: 92.0, sigma: 0.8, min: 8, max: 4096 },
     scans: Sizes::Fixed(1),
     layout: Wanted::Scattered,
@@ -80,7 +80,7 @@ static BLOB_META: Mix = Mix {
     kinds: &[(Kind::Read, 0.83), (Kind::Update, 0.14), (Kind::Scan, 0.03)],
     heat: Heat::Ranges(RangeHeat::ZIPPYDB),
     absent: 0.0,
-    // A mean of 43 B.
+    // The mean is 43 B.
     values: Sizes::Pareto { shape: 0.2615, scale: 24.4, min: 8, max: 1024 },
     scans: Sizes::Uniform { min: 1, max: 100 },
     layout: Wanted::Ordered,
@@ -91,7 +91,7 @@ static HIVE_CACHE: Mix = Mix {
     kinds: &[(Kind::Read, 0.95), (Kind::Update, 0.05)],
     heat: Heat::Zipfian(ZIPFIAN_THETA),
     absent: 0.1,
-    // A mean of 495 B.
+    // The mean is 495 B.
     values: Sizes::LogNormal { median: 300.0, sigma: 1.0, min: 8, max: 16 << 10 },
     scans: Sizes::Fixed(1),
     layout: Wanted::Scattered,
@@ -99,7 +99,7 @@ static HIVE_CACHE: Mix = Mix {
 };
 
 impl Name {
-    /// What a mixed workload does, or loads.
+    /// The mix of a mixed workload, or of the workload that it loads.
     pub(super) fn mix(self) -> Option<&'static Mix> {
         match self {
             Self::YcsbLoad | Self::YcsbC => Some(&YCSB_C),
@@ -116,7 +116,7 @@ impl Name {
         }
     }
 
-    /// The workload that fills the store for this one, where it needs a full store of its own.
+    /// The workload that fills the store for this one; `None` if this one needs no store of its own.
     #[must_use]
     pub const fn load(self) -> Option<Self> {
         match self {
@@ -131,13 +131,13 @@ impl Name {
         }
     }
 
-    /// The size of its keys where none is asked for, bytes.
+    /// The size of its keys if the options give none, bytes.
     #[must_use]
     pub fn key_bytes(self) -> usize {
         self.mix().map_or(16, |mix| mix.key_bytes)
     }
 
-    /// The sizes of its values where none is asked for.
+    /// The sizes of its values if the options give none.
     pub(super) fn values(self) -> Sizes {
         self.mix().map_or(Sizes::Fixed(100), |mix| mix.values)
     }
@@ -149,7 +149,7 @@ impl Name {
         }
     }
 
-    /// The kinds of operations that are told apart, where there are several.
+    /// The kinds of operations that reports list separately; empty if the workload has only one.
     pub(super) fn kinds(self) -> Vec<Kind> {
         match (self, self.load(), self.mix()) {
             (Self::ReadWhileWriting, ..) => vec![Kind::Read, Kind::Update],
@@ -176,9 +176,9 @@ mod tests {
         }
     }
 
-    /// The means that the sizes were chosen for.
+    /// The parameters of the sizes were chosen for these means.
     #[test]
-    fn values_have_their_means() {
+    fn value_sizes_have_their_means() {
         for (mix, mean) in [(&CHAT, 127.0), (&BLOB_META, 43.0), (&HIVE_CACHE, 495.0)] {
             let mut rng = Rng::new(1);
             let sum: usize = (0..200_000).map(|_| mix.values.draw(&mut rng)).sum();

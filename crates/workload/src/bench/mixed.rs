@@ -1,9 +1,9 @@
-//! One thread of a mixed workload. Each operation draws its kind, its key, and the size of what it
-//! writes or scans independently of each other.
+//! One thread of a mixed workload. Each operation draws its kind, its key and its size independently of one
+//! another.
 
 use std::ops::ControlFlow;
 
-use base::{Result, Rng};
+use base::{Result, Rng, broken_invariant};
 
 use super::ledger::Expected;
 use super::mix::Mix;
@@ -17,9 +17,11 @@ pub(super) fn run(
     rng: Rng,
     pace: &mut Pace<'_>,
 ) -> Result<()> {
-    let Some(chooser) = &run.chooser else { return Ok(()) };
+    let Some(chooser) = &run.chooser else {
+        return Err(broken_invariant!("a mixed run has a chooser of keys"));
+    };
     let mut mixed = Mixed { run, mix, chooser, rng, key: Vec::new(), value: Vec::new() };
-    for _ in 0..run.turns(thread) {
+    for _ in run.share(thread) {
         let kind = mixed.kind();
         match kind {
             Kind::Read => mixed.read(pace)?,
@@ -64,7 +66,7 @@ impl Mixed<'_> {
             }
             at -= part;
         }
-        // The parts' sum may be a rounding below 1.
+        // Rounding may leave the sum of the shares just below 1.
         self.mix.kinds.first().map_or(Kind::Read, |(kind, _)| *kind)
     }
 
@@ -91,8 +93,8 @@ impl Mixed<'_> {
         Ok(())
     }
 
-    /// Reads entries from a key on. That key must come first where it is there; the order must be
-    /// right, and where keys sort as their numbers, none may be left out.
+    /// Scans from a key on. If that key is expected, it must come first. The order must be right, and if keys
+    /// sort like their numbers, no expected key may be missing.
     fn scan(&mut self, pace: &mut Pace<'_>) -> Result<()> {
         let run = self.run;
         let number = self.number();
@@ -100,7 +102,7 @@ impl Mixed<'_> {
         run.layout.write(number, &mut self.key);
         let from = self.key.as_slice();
         let first = run.ledger.expected(Some(number));
-        // The next number there must be, as far as it can be told.
+        // The next expected number, in a store of known content whose keys sort like their numbers.
         let mut due = (run.is_known && run.layout.is_ordered()).then_some(number);
         let last = &mut self.value;
         last.clear();
@@ -118,7 +120,7 @@ impl Mixed<'_> {
             };
             is_met |= last.is_empty() && key == from;
             due = due.and(there).map(|number| number + 1);
-            // The scan may be older than a write that ended meanwhile.
+            // The scan's read view may be older than a write that has ended since.
             let before = run.ledger.expected_before(there);
             let right = run.value_is_right(there, before, key, value);
             wrong += u64::from(!placed || !right);
@@ -138,13 +140,5 @@ impl Mixed<'_> {
         pace.tally.missing += u64::from(shown == 0);
         pace.tally.count_due(is_met);
         Ok(())
-    }
-}
-
-impl Run<'_> {
-    /// The operations of `thread`, unless the run ends by its duration.
-    pub(super) fn turns(&self, thread: usize) -> u64 {
-        let (first, end) = self.share(thread);
-        if self.deadline().is_none() { end - first } else { u64::MAX }
     }
 }

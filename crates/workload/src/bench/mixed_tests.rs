@@ -1,4 +1,4 @@
-//! Every mixed workload end to end on a map, and on broken ones.
+//! Every mixed workload end to end, on a map and on maps with a fault.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn options(name: Name) -> Options {
     }
 }
 
-/// Loads what `name` needs, runs it, and checks the whole store.
+/// Runs the load of `name`, then `name`, then verifies the whole store.
 fn run(store: &TestStore, options: Options, name: Name) -> [Report; 3] {
     let mut bench = Bench::new(store, options).unwrap();
     let load = bench.missing_load(name).expect("an empty store needs its load");
@@ -38,10 +38,10 @@ fn run(store: &TestStore, options: Options, name: Name) -> [Report; 3] {
     [loaded, report, bench.run(Name::Verify, &mut |_| {}).unwrap()]
 }
 
-/// Each kind has its part, to five standard deviations; nothing is wrong, in the runs and at the
-/// end; and what was inserted is there.
+/// Each kind of operation has its share, to five standard deviations; no answer is wrong, in the runs and in
+/// the verification; and all inserted keys exist.
 #[test]
-fn every_mix_runs_as_it_says() {
+fn every_mix_has_its_shares_and_no_wrong_answer() {
     for name in MIXED {
         let store = TestStore::new(Fault::None);
         let [loaded, report, verified] = run(&store, options(name), name);
@@ -72,7 +72,7 @@ fn every_mix_runs_as_it_says() {
 }
 
 #[test]
-fn every_mix_catches_a_broken_store() {
+fn every_mix_detects_a_faulty_store() {
     for name in MIXED {
         for fault in [Fault::Flips, Fault::Neighbour, Fault::Loses] {
             let store = TestStore::new(fault);
@@ -87,9 +87,9 @@ fn every_mix_catches_a_broken_store() {
     }
 }
 
-/// One thread's operations follow from the seed: two runs leave the same store.
+/// The seed determines the operations of one thread: two runs leave the same content.
 #[test]
-fn the_seed_chooses_every_operation() {
+fn the_seed_determines_every_operation() {
     let left = |name, seed| {
         let store = TestStore::new(Fault::None);
         let [_, report, _] = run(&store, Options { seed, threads: 1, ..options(name) }, name);
@@ -101,10 +101,10 @@ fn the_seed_chooses_every_operation() {
     }
 }
 
-/// Runs follow each other on one grown store, with or without the ledger of the load; a store of
-/// other keys is refused.
+/// Runs follow one another on one growing store, with the ledger of the load or without; a workload with
+/// another layout of keys is refused.
 #[test]
-fn mixes_share_a_store_of_their_layout() {
+fn mixes_of_one_layout_share_a_store() {
     let store = TestStore::new(Fault::None);
     let options = options(Name::YcsbA);
     let mut bench = Bench::new(&store, options).unwrap();
@@ -124,9 +124,9 @@ fn mixes_share_a_store_of_their_layout() {
     }
 }
 
-/// Options go before the workload's own sizes and keys.
+/// The options override the workload's own sizes and distribution.
 #[test]
-fn sizes_and_keys_can_be_chosen() {
+fn options_override_the_sizes_and_distribution_of_a_mix() {
     let store = TestStore::new(Fault::None);
     let distribution = Some(crate::Distribution::Uniform);
     let value_bytes = Some(10);
@@ -134,12 +134,16 @@ fn sizes_and_keys_can_be_chosen() {
     let [loaded, report, verified] = run(&store, options, Name::Chat);
     assert_eq!(loaded.figures.written_bytes, 2000 * 37);
     assert_eq!((report.figures.wrong, verified.figures.wrong), (0, 0));
-    assert_eq!(verified.figures.space_amplification, Some(3.0), "one size: live bytes are known");
+    assert_eq!(
+        verified.figures.space_amplification,
+        Some(3.0),
+        "with one size, live bytes are known"
+    );
 }
 
-/// A duration ends a growing run too.
+/// A duration also ends a run that inserts.
 #[test]
-fn inserts_end_with_the_duration() {
+fn a_duration_ends_a_run_that_inserts() {
     let store = TestStore::new(Fault::None);
     let duration = Some(std::time::Duration::from_millis(50));
     let [_, report, verified] =

@@ -1,4 +1,4 @@
-//! The workloads, by db_bench's names.
+//! The workloads, named as in db_bench.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,32 +11,32 @@ use crate::Distribution;
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
-    /// Writes every key once, in order; each thread a contiguous part.
+    /// Writes every key once, in order; each thread writes a contiguous part.
     FillSeq,
-    /// Writes keys drawn uniformly with replacement, as db_bench does: of *n* keys, about 63 %
-    /// exist after *n* writes.
+    /// Writes keys drawn uniformly with replacement, as db_bench does: after *n* writes, about 63 % of *n*
+    /// keys exist.
     FillRandom,
-    /// As `FillRandom`, every write synced.
+    /// As `FillRandom`, with every write synced.
     FillSync,
-    /// Writes keys drawn by the distribution, over what is there.
+    /// Overwrites keys drawn by the distribution.
     Overwrite,
-    /// Removes keys drawn by the distribution, whether they are there or not.
+    /// Deletes keys drawn by the distribution, whether they exist or not.
     DeleteRandom,
     /// Reads keys drawn by the distribution.
     ReadRandom,
-    /// Looks up keys that were never written and lie between those that were.
+    /// Looks up keys that were never written and sort between written ones.
     ReadMissing,
-    /// Reads all entries in order; each thread all of them.
+    /// Reads all entries in order, in each thread.
     ReadSeq,
-    /// Reads all entries in reverse order; each thread all of them.
+    /// Reads all entries in reverse order, in each thread.
     ReadReverse,
-    /// Seeks to keys drawn by the distribution and reads the entry there.
+    /// Seeks to keys drawn by the distribution and reads the entries from there.
     SeekRandom,
-    /// Reads keys drawn by the distribution, many in flight from each thread.
+    /// Reads keys drawn by the distribution, with many lookups in flight per thread.
     MultiReadRandom,
-    /// Reads keys drawn by the distribution, while one thread more overwrites such keys.
+    /// Reads keys drawn by the distribution, while one extra thread overwrites such keys.
     ReadWhileWriting,
-    /// As `ReadSeq`, by one thread, whatever the duration: the check of a whole store.
+    /// As `ReadSeq`, in one thread and without regard to the duration: verifies the whole store.
     Verify,
     /// Writes YCSB's records: fixed-size values under scattered keys.
     YcsbLoad,
@@ -54,11 +54,11 @@ pub enum Name {
     YcsbF,
     /// Fills the store for `Mixgraph`.
     MixgraphLoad,
-    /// The published model of a `ZippyDB`, with independent draws and hot key ranges.
+    /// The published model of a `ZippyDB` store, with independent draws and hot key ranges.
     Mixgraph,
     /// Fills the store for `Chat`.
     ChatLoad,
-    /// A messenger's state.
+    /// The state of a messenger.
     Chat,
     /// Fills the store for `BlobMeta`.
     BlobMetaLoad,
@@ -68,7 +68,7 @@ pub enum Name {
     HiveCacheLoad,
     /// A cache before a data warehouse.
     HiveCache,
-    /// Merges everything into as few files as hold it: one operation.
+    /// Compacts the whole store into as few files as possible: one operation.
     Compact,
 }
 
@@ -142,19 +142,20 @@ impl Name {
         }
     }
 
-    /// True where each of its operations writes or deletes.
+    /// Whether each of its operations writes or deletes.
     #[must_use]
     pub const fn writes(self) -> bool {
         self.is_fill() || matches!(self, Self::Overwrite | Self::DeleteRandom)
     }
 
-    /// True where it reads and writes.
+    /// Whether it both reads and writes.
     #[must_use]
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::ReadWhileWriting) || self.load().is_some()
     }
 
-    /// True where it always writes `num` keys; others run for the duration, if there is one.
+    /// Whether it writes `num` keys whatever the duration. Other workloads run for the duration, if there is
+    /// one.
     pub(super) const fn is_fill(self) -> bool {
         self.is_fill_in_order() || matches!(self, Self::FillRandom | Self::FillSync)
     }
@@ -171,17 +172,17 @@ impl Name {
         )
     }
 
-    /// The threads whose end is the run's, of `asked` threads.
+    /// The number of leaders, the threads whose end is the end of the run, if `asked` threads were asked for.
     pub(super) const fn leaders(self, asked: usize) -> usize {
         if matches!(self, Self::Compact | Self::Verify) { 1 } else { asked }
     }
 
-    /// All threads of a run, of `asked` threads.
+    /// The number of all threads of a run, if `asked` threads were asked for.
     pub(super) const fn threads(self, asked: usize) -> usize {
         self.leaders(asked) + if matches!(self, Self::ReadWhileWriting) { 1 } else { 0 }
     }
 
-    /// Whether operations follow a schedule where a rate is asked for.
+    /// Whether its operations can follow a schedule at a given rate.
     pub(super) const fn is_paced(self) -> bool {
         !matches!(
             self,
@@ -197,7 +198,7 @@ impl Name {
         matches!(self, Self::ReadSeq | Self::ReadReverse | Self::Verify)
     }
 
-    /// Whether its keys can be those of a trace: it draws them, from a store that does not grow.
+    /// Whether a trace can give its keys: it draws keys of a filled store, and inserts no new ones.
     pub(super) const fn takes_trace(self) -> bool {
         matches!(
             self,
@@ -211,8 +212,8 @@ impl Name {
         )
     }
 
-    /// Random fills are uniform whatever the distribution asked for, which is that of accesses to
-    /// a filled store.
+    /// The distribution of its keys. Random fills are always uniform, because the distribution asked for is
+    /// that of accesses to a filled store.
     pub(super) fn distribution(self, asked: Option<Distribution>) -> Distribution {
         match self {
             Self::FillRandom | Self::FillSync => Distribution::Uniform,

@@ -1,4 +1,4 @@
-//! The settings of a bench.
+//! The options of a bench.
 
 use std::time::Duration;
 
@@ -10,57 +10,57 @@ use crate::{Distribution, KEY_NUMBER_MAX, Keys, Values};
 /// The most threads of a run.
 const THREADS_MAX: usize = 4096;
 
-/// The most lookups in flight from one thread.
+/// The most lookups in flight per thread.
 const DEPTH_MAX: usize = 4096;
 
-/// The most entries of one seek, and of one write.
+/// The most entries per seek, and per write.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// The least and most operations per second that can be asked for.
+/// The range of rates, operations per second.
 const RATE_MIN: f64 = 0.001;
 const RATE_MAX: f64 = 1e9;
 
-/// The shortest interval to report: taking the counters takes time.
+/// The shortest report interval, because reading the counters takes time.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The settings of a bench, with the defaults of the command line.
+/// The options of a bench. Its defaults are those of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Keys that a fill writes, and others expect.
+    /// The number of keys that a fill writes and that other workloads draw from.
     pub num: u64,
-    /// Operations of all but fills, over all threads; `num` where none is given.
+    /// Operations of all threads together, except in fills; `num` if `None`.
     pub ops: Option<u64>,
     /// The size of a key, bytes.
     pub key_bytes: usize,
-    /// The size of a value, bytes; the workload's own sizes where none is given.
+    /// The size of a value, bytes; the workload's own sizes if `None`.
     pub value_bytes: Option<usize>,
-    /// What a codec makes of a value's size.
+    /// The size of a compressed value as a fraction of its size.
     pub compression_ratio: f64,
-    /// Threads.
+    /// Threads. Some workloads add a background thread, or use one thread only.
     pub threads: usize,
-    /// Lookups in flight from each thread in `multireadrandom`.
+    /// Lookups in flight per thread in `multireadrandom`.
     pub depth: usize,
-    /// Entries read after each seek of `seekrandom`.
+    /// Entries read per seek of `seekrandom`.
     pub entries: usize,
-    /// Entries put together in one write, in fills and `overwrite`.
+    /// Entries per write, in fills and `overwrite`.
     pub batch: usize,
-    /// How long all but fills run, instead of a number of operations.
+    /// Ends the run after this time instead of after a number of operations, except in fills.
     pub duration: Option<Duration>,
-    /// Operations per second to offer, over all threads, instead of as many as the store takes.
+    /// Offered load of all threads together, operations per second; full speed if `None`.
     pub rate: Option<f64>,
-    /// The same for the writer beside the readers of `readwhilewriting`.
+    /// `rate` of the writer in `readwhilewriting`.
     pub write_rate: Option<f64>,
-    /// How often figures are taken while a run lasts.
+    /// The interval between figures during a run; none are taken if `None`.
     pub report_interval: Option<Duration>,
-    /// Every run waits at its end until no background work is due.
+    /// Each run ends only when no background work is due.
     pub settle: bool,
-    /// Which keys are asked for; the workload's own way where none is given, or uniformly.
+    /// The distribution of keys; the workload's own or uniform if `None`.
     pub distribution: Option<Distribution>,
     /// Every write is synced.
     pub sync: bool,
-    /// The store is not empty: what it holds is unknown, so a missing key is no mistake.
+    /// The store is not empty and its content is unknown, so a missing key does not count as wrong.
     pub existing: bool,
-    /// Chooses the random keys. The same seed asks for the same keys.
+    /// Seed of the random keys. The same seed draws the same keys.
     pub seed: u64,
 }
 
@@ -90,15 +90,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Operations of all but fills.
+    /// Operations of all threads together, except in fills.
     pub(super) fn ops(&self) -> u64 {
         self.ops.unwrap_or(self.num)
     }
 
-    /// Checks every setting, before a store is opened for them.
+    /// Checks the range of every option, before a store is opened.
     ///
     /// # Errors
-    /// `Invalid` for the first one out of range.
+    /// `Invalid` for the first option out of range.
     pub fn check(&self) -> Result<()> {
         let within = |what: &'static str, got: u64, least: u64, most: u64| {
             if (least..=most).contains(&got) {

@@ -1,44 +1,48 @@
-//! One thread's clock and counters: an operation ends where the next begins, so that one clock
-//! read serves both. At a given rate the next begins at its time on the schedule instead, and its
-//! latency is counted from there, however late the last one ended: a store that stalls is charged
-//! for every operation it kept waiting. Who waits sleeps: looking at the clock until a time that is
-//! microseconds away would take a core from the store.
+//! One thread's clock, schedule and counters.
+//!
+//! At full speed, an operation ends where the next one begins, so one clock read serves both. At a given
+//! rate, an operation begins at its time on the schedule, and its latency counts from that time however late
+//! the operation before it ended: a stalled store is charged for every operation that it delays (no
+//! coordinated omission). A thread that waits sleeps, because spinning for microseconds would take a core
+//! from the store.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use base::invariant;
+
+use super::Kind;
+use super::run::{RateShare, Run};
 use super::watch::Progress;
-use super::{Kind, Run};
 use crate::figures::Tally;
 
-/// The longest sleep without a look at the stop flag.
+/// The longest sleep between two looks at the stop flag.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A sleeper wakes up late by about this, which is not charged to the store; what it is later than
-/// that is.
+/// A sleeping thread wakes up about this late. This much is not charged to the store; a longer delay is.
 const WAKE: Duration = Duration::from_micros(80);
 
-/// Operations that lie closer than this begin in bunches as far apart: a sleep for each would cost
-/// more than they do.
+/// Operations closer together than this begin in groups this far apart: a sleep per operation would cost more
+/// than the operation.
 const BUNCH: Duration = Duration::from_millis(1);
 
 pub(super) struct Pace<'a> {
     run: &'a Run<'a>,
-    /// When the last operation ended.
+    /// End of the last operation.
     last: Duration,
-    /// When the current one began, or was to begin.
+    /// Actual or scheduled begin of the current operation.
     begins: Duration,
     deadline: Duration,
-    /// When the last sleep ended, at most [`WAKE`] behind its time; no operation that was due by then begins
-    /// before.
+    /// End of the last sleep, at most [`WAKE`] after the time it was for. No operation that was due by then
+    /// begins earlier.
     woke: Duration,
     schedule: Option<Schedule>,
     progress: Option<&'a Progress>,
     pub(super) tally: Tally,
 }
 
-/// When operations are to begin: evenly spaced, or in bunches that are.
+/// The times at which operations begin: evenly spaced, or in evenly spaced groups.
 struct Schedule {
     first: Duration,
     nanos_apart: f64,
@@ -46,16 +50,17 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The part of `rate` operations a second, from `now` on, of which each of `turns` threads does
-    /// as many: they take turns, so that the whole load is even too.
-    fn new(now: Duration, (rate, turn, turns): (f64, usize, usize)) -> Self {
-        let nanos_apart = turns as f64 * 1e9 / rate;
+    /// The schedule of one of `turns` threads that offer a rate together, from `now` on. Each does an equal
+    /// share, and they rotate, so that the sum of their loads is even too.
+    fn new(now: Duration, share: RateShare) -> Self {
+        let RateShare { ops_per_sec, turn, turns } = share;
+        let nanos_apart = turns as f64 * 1e9 / ops_per_sec;
         let bunches_apart = nanos_apart.max(BUNCH.as_nanos() as f64);
         let first = Duration::from_nanos((bunches_apart * turn as f64 / turns as f64) as u64);
         Self { first: now.saturating_add(first), nanos_apart, count: 0 }
     }
 
-    /// When the operation behind `count` more of them is to begin.
+    /// The begin of the next operation, after `count` more have ended.
     fn next(&mut self, count: u64) -> Duration {
         self.count += count;
         let mut nanos = (self.count as f64 * self.nanos_apart) as u64;
@@ -68,13 +73,13 @@ impl Schedule {
 }
 
 impl<'a> Pace<'a> {
-    /// Starts the clock of `thread`, which does its part of `rate` operations per second, or all it
-    /// can.
+    /// Starts the clock of `thread`, which follows its share of the offered rate or runs at full speed.
     pub(super) fn start(run: &'a Run<'a>, thread: usize, tally: Tally) -> Self {
         let now = run.clock.monotonic();
         let deadline = run.deadline().map_or(Duration::MAX, |bound| now.saturating_add(bound));
-        let schedule = run.rate(thread).map(|part| Schedule::new(now, part));
+        let schedule = run.rate(thread).map(|share| Schedule::new(now, share));
         let progress = run.progress(thread);
+        invariant!(progress.is_some(), "every thread of a run has its progress");
         let (last, begins, woke) = (now, now, now);
         let mut pace = Self { run, last, begins, deadline, woke, schedule, progress, tally };
         if let Some(first) = pace.schedule.as_ref().map(|schedule| schedule.first) {
@@ -83,18 +88,18 @@ impl<'a> Pace<'a> {
         pace
     }
 
-    /// When the last operation ended.
+    /// End of the last operation.
     pub(super) const fn now(&self) -> Duration {
         self.last
     }
 
-    /// Ends an operation that began when the last one ended; says whether to go on.
+    /// Ends an operation that began at the end of the last one or at its time. Returns whether to go on.
     #[inline]
     pub(super) fn lap(&mut self) -> bool {
         self.lap_since(self.begins)
     }
 
-    /// As [`Pace::lap`], counted by its kind too.
+    /// As [`Pace::lap`], and counts the operation by its kind.
     #[inline]
     pub(super) fn lap_as(&mut self, kind: Kind) -> bool {
         let began = self.begins;
@@ -103,13 +108,13 @@ impl<'a> Pace<'a> {
         go_on
     }
 
-    /// Ends an operation that began at `began`; says whether to go on.
+    /// Ends an operation that began at `began`. Returns whether to go on.
     #[inline]
     pub(super) fn lap_since(&mut self, began: Duration) -> bool {
         self.end(began, 1)
     }
 
-    /// Ends `count` operations that were one to the store; says whether to go on.
+    /// Ends `count` operations that were one call of the store. Returns whether to go on.
     #[inline]
     pub(super) fn lap_many(&mut self, count: u64) -> bool {
         self.end(self.begins, count)
@@ -131,7 +136,7 @@ impl<'a> Pace<'a> {
         self.last < self.deadline && !self.run.stop.load(Relaxed)
     }
 
-    /// Waits until `time`, unless the run ends before.
+    /// Waits until `time`, or until the run ends.
     fn wait_for(&mut self, time: Duration) {
         let until = time.min(self.deadline);
         let mut now = self.run.clock.monotonic();
@@ -144,7 +149,7 @@ impl<'a> Pace<'a> {
         }
         self.begins = time.max(self.woke);
         if until < time {
-            // The operation would begin after the end.
+            // The next operation would begin after the end of the run.
             self.last = self.last.max(until);
         }
     }
@@ -158,16 +163,17 @@ impl<'a> Pace<'a> {
 mod tests {
     use super::*;
 
-    /// The times of the first `count` operations, and how far they are apart in the mean.
+    /// Begins of the first `count` operations of one of 4 threads.
     fn times(rate: f64, turn: usize, count: usize) -> Vec<Duration> {
-        let mut schedule = Schedule::new(Duration::ZERO, (rate, turn, 4));
+        let share = RateShare { ops_per_sec: rate, turn, turns: 4 };
+        let mut schedule = Schedule::new(Duration::ZERO, share);
         let mut times = vec![schedule.first];
         times.extend((1..count).map(|_| schedule.next(1)));
         times
     }
 
     #[test]
-    fn what_lies_close_begins_in_bunches_and_the_rate_is_kept() {
+    fn close_operations_begin_in_groups_and_the_rate_is_kept() {
         for rate in [1000.0, 3999.0, 4001.0, 80_000.0, 3_000_000.0] {
             for turn in 0..4 {
                 let times = times(rate, turn, 10_000);
@@ -181,7 +187,7 @@ mod tests {
                 let waits = times.windows(2).filter(|pair| pair[0] < pair[1]);
                 assert!(waits.into_iter().all(|pair| pair[1] - pair[0] >= BUNCH), "{rate} {turn}");
             }
-            // They take turns.
+            // The threads rotate.
             assert!(times(rate, 1, 1)[0] - times(rate, 0, 1)[0] >= BUNCH / 5, "{rate}");
         }
     }

@@ -1,4 +1,4 @@
-//! The workloads that read, and the judgement of what they read.
+//! The workloads that read, and the verification of their answers.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,29 +10,29 @@ use super::{Draws, Kind, Name, Pace, Run};
 use crate::figures::Tally;
 use crate::{Direction, Values};
 
-/// Keys handed over in one `multi_get`, as a multiple of the depth. Lookups in flight run dry at the
-/// end of a call, and a device's slowest reads last many times its median: calls are so long that
-/// their ends weigh little.
+/// Keys per `multi_get`, as a multiple of the depth. At the end of a call the lookups in flight run out, and
+/// the slowest reads of a device take many times the median. Calls are long so that their ends weigh little.
 const CALL_DEPTHS: usize = 128;
 
-/// The most key bytes in one `multi_get`, depth permitting.
+/// The most key bytes per `multi_get`, except that a call has at least `depth` keys.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
-    let turns = run.turns(thread);
+    let operations = run.share(thread);
+    let count = operations.end - operations.start;
     match run.name {
         Name::ReadSeq | Name::Verify => walk(run, Direction::Forward, pace),
         Name::ReadReverse => walk(run, Direction::Reverse, pace),
-        Name::SeekRandom => seek(run, turns, rng, pace),
-        Name::MultiReadRandom => multi_read(run, turns, rng, pace),
-        _ => read(run, turns, rng, pace),
+        Name::SeekRandom => seek(run, count, rng, pace),
+        Name::MultiReadRandom => multi_read(run, count, rng, pace),
+        _ => read(run, count, rng, pace),
     }
 }
 
-/// Point lookups, of keys that may be there or of keys that never are.
-fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+/// Point lookups of keys that may exist, or in `readmissing` of keys that never exist.
+fn read(run: &Run<'_>, count: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let (mut draws, mut key) = (Draws::new(&run.source), Vec::new());
-    for _ in 0..turns {
+    for _ in 0..count {
         let number = draws.draw(&mut rng);
         if run.name == Name::ReadMissing {
             run.look_up_missing(number, &mut key, pace)?;
@@ -46,16 +46,16 @@ fn read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
     Ok(())
 }
 
-/// Many lookups in flight. With `depth` of them under way, a lookup begins when the one `depth`
-/// places before it ends; its latency is counted from there.
-fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+/// Lookups with `depth` of them in flight. A lookup begins when the one `depth` places before it ends; its
+/// latency counts from there.
+fn multi_read(run: &Run<'_>, count: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let depth = run.options.depth;
     let call = (depth * CALL_DEPTHS).min(CALL_BYTES_MAX / run.layout.key_bytes()).max(depth);
     let mut draws = Draws::new(&run.source);
     let mut numbers = vec![0; call];
     let mut keys = vec![Vec::new(); call];
     let mut ends = VecDeque::with_capacity(depth + 1);
-    let mut left = turns;
+    let mut left = count;
     let mut go_on = true;
     while go_on && left > 0 {
         let count = usize::try_from(left).unwrap_or(call).min(call);
@@ -90,15 +90,15 @@ fn multi_read(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> R
     Ok(())
 }
 
-/// Seeks; the entries there must be the first ones written from the key on, none left out.
-fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
+/// Seeks. The entries returned must be the first expected ones from the key on, without a gap.
+fn seek(run: &Run<'_>, count: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let known = run.is_known;
     let entries = run.options.entries;
     let (mut draws, mut from) = (Draws::new(&run.source), Vec::new());
-    for _ in 0..turns {
+    for _ in 0..count {
         let number = draws.draw(&mut rng);
         run.layout.write(number, &mut from);
-        // A ledger that knows nothing would look for the next key to its end.
+        // With unknown content, the search for the next expected key would go through the whole ledger.
         let mut next = known.then(|| run.ledger.next(number)).flatten();
         let (mut shown, mut is_met) = (0, false);
         run.store.scan(Some(&from), Direction::Forward, entries, &mut |key, value| {
@@ -129,7 +129,7 @@ fn seek(run: &Run<'_>, turns: u64, mut rng: Rng, pace: &mut Pace<'_>) -> Result<
     Ok(())
 }
 
-/// One walk over the whole store. Order is checked at each step, completeness at the end.
+/// One scan of the whole store. Each step checks the order; the end checks that no key is missing.
 fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> {
     let mut last: Vec<u8> = Vec::new();
     let mut cut_short = false;
@@ -160,7 +160,7 @@ fn walk(run: &Run<'_>, direction: Direction, pace: &mut Pace<'_>) -> Result<()> 
 }
 
 impl Run<'_> {
-    /// Looks up the key of `number`, written into `key`.
+    /// Looks up the key of `number`. `key` is a buffer.
     pub(super) fn look_up(
         &self,
         number: u64,
@@ -173,7 +173,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks up a key that is not there, beside that of `number`.
+    /// Looks up a key that is never written, next to that of `number`. `key` is a buffer.
     pub(super) fn look_up_missing(
         &self,
         number: u64,
@@ -184,7 +184,7 @@ impl Run<'_> {
         self.get(None, key, pace).map(drop)
     }
 
-    /// Whether there is a value.
+    /// Looks up `key`, checks the answer, and returns whether a value was shown.
     #[inline]
     fn get(&self, number: Option<u64>, key: &[u8], pace: &mut Pace<'_>) -> Result<bool> {
         let expected = self.ledger.expected(number);
@@ -193,14 +193,14 @@ impl Run<'_> {
             answer = Some((value.len(), self.value_is_right(number, expected, key, value)));
         })?;
         self.count(&mut pace.tally, expected, key.len(), answer);
-        // A store that says one thing and shows another is wrong too.
+        // A return value that contradicts the call of the visitor is wrong too.
         pace.tally.wrong += u64::from(found != answer.is_some());
         pace.tally.lookups += 1;
         Ok(answer.is_some())
     }
 
-    /// True where `value` may stand under `key`, which is that of `number`: `expected` there before
-    /// it was asked for, or written meanwhile.
+    /// Whether `value` may be the value of `key`, the key of `number`: it is the version `expected` before
+    /// the lookup, or one that the run may have written since.
     #[inline]
     pub(super) fn value_is_right(
         &self,
@@ -223,7 +223,7 @@ impl Run<'_> {
         known && Values::verify(key, value)
     }
 
-    /// Counts one answer: the bytes of a value and whether it is right, or that there was none.
+    /// Counts one answer: the length of the value and whether it is right, or that there was none.
     #[inline]
     fn count(
         &self,

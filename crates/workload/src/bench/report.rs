@@ -1,4 +1,4 @@
-//! The result of one run: a line or a few for people, one JSON object for scripts.
+//! The result of one run: one or more lines of text for people, one JSON object for scripts.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use super::Name;
 use crate::LatencySummary;
 use crate::figures::{Figures, Operations};
 
-/// The result of one run. Serialized, the object that scripts parse; displayed, one line in the
-/// form of db_bench's, and one for each kind of operation where there are several.
+/// The result of one run. It serializes to the object that scripts parse. It displays as one line in the form
+/// of db_bench's, and one more line for each kind of operation if there are several.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The workload.
@@ -25,7 +25,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bench, threads, figures } = self;
         let Figures { ops, seconds, ops_per_sec, found, missing, wrong, latency_us, .. } = figures;
-        // As db_bench: the time of one thread for one of its operations.
+        // As in db_bench: the time that one thread takes for one of its operations.
         let micros = if *ops == 0 { 0.0 } else { seconds * 1e6 * *threads as f64 / *ops as f64 };
         write!(
             f,

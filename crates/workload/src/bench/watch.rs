@@ -1,36 +1,37 @@
-//! What is seen of a run while it lasts: its progress, and figures for each interval.
+//! Progress of a run while it lasts, and figures for each interval of it.
 //!
-//! Concurrency: each thread counts on a cache line of its own; the watching thread only reads, but
-//! for the worst latency, which it takes and clears.
+//! Concurrency: each thread counts on its own cache line. The watching thread reads the counters, and swaps
+//! the worst latency of the interval with zero.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
+use base::invariant;
 use serde::Serialize;
 
 use super::Name;
 use crate::figures::ratio;
 use crate::store::{Counters, Store};
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Done, in operations (a replay: in the trace's own unit).
+    /// Operations that ended; in a replay, the trace's own unit.
     pub done: u64,
-    /// To do in all, where that is known beforehand.
+    /// All operations of the run, if that is known in advance.
     pub total: Option<u64>,
-    /// Since the start.
+    /// Time since the start of the run.
     pub elapsed: Duration,
 }
 
-/// What a caller hears of a run while it lasts.
+/// An event of a run, for the caller.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// How far it is, several times a second.
+    /// Progress, several times a second.
     Tick(Tick),
-    /// What happened since the last one, as often as the options ask.
+    /// The figures of the last interval, as often as the options ask for.
     Interval(Interval),
 }
 
@@ -39,25 +40,25 @@ pub enum Event {
 pub struct Interval {
     /// The workload.
     pub bench: Name,
-    /// Where it ends, seconds since the run's start. No other kind of line has this field.
+    /// Its end, seconds since the start of the run. No other kind of line has this field.
     pub at_seconds: f64,
-    /// Its length.
+    /// Its length, seconds.
     pub seconds: f64,
-    /// Operations that ended in it, all threads'.
+    /// Operations of all threads that ended in it.
     pub ops: u64,
     /// Operations per second.
     pub ops_per_sec: f64,
     /// The longest operation that ended in it, microseconds.
     pub worst_us: f64,
-    /// How long writers were held back, summed over writers.
+    /// Write stalls and delays in it, seconds, summed over writers.
     pub stall_seconds: f64,
-    /// The same by reason.
+    /// `stall_seconds` by reason.
     pub stalls: BTreeMap<&'static str, f64>,
     /// Bytes written to the device.
     pub device_write_bytes: u64,
     /// Bytes read from the device.
     pub device_read_bytes: u64,
-    /// Device space taken at its end, bytes.
+    /// Device space used at its end, bytes.
     pub space_bytes: u64,
     /// Memory charged at its end, bytes.
     pub memory_bytes: u64,
@@ -80,7 +81,7 @@ impl std::fmt::Display for Interval {
     }
 }
 
-/// One thread's progress. On lines of its own: it is written after every operation.
+/// One thread's progress, on cache lines of its own because the thread writes it after every operation.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Progress {
@@ -95,7 +96,8 @@ impl Progress {
         if nanos > self.worst_nanos.load(Relaxed) {
             self.worst_nanos.fetch_max(nanos, Relaxed);
         }
-        // Last: whoever sees the operation counted sees all that it did.
+        // The store comes last: a reader that sees the operation counted also sees its worst latency and
+        // effects.
         self.ops.store(ops, Release);
     }
 
@@ -104,7 +106,7 @@ impl Progress {
     }
 }
 
-/// Takes an interval's figures each time one has passed.
+/// Cuts a run into intervals and takes their figures.
 pub(super) struct Intervals<'a> {
     name: Name,
     store: &'a dyn Store,
@@ -127,7 +129,7 @@ impl<'a> Intervals<'a> {
         Self { name, store, threads, every, began: Duration::ZERO, ends: every, ops: 0, counters }
     }
 
-    /// How long the current interval has yet to go.
+    /// The time left of the current interval.
     pub(super) fn left(&self, elapsed: Duration) -> Duration {
         self.ends.saturating_sub(elapsed)
     }
@@ -137,15 +139,16 @@ impl<'a> Intervals<'a> {
         (elapsed >= self.ends).then(|| self.cut(elapsed))
     }
 
-    /// What is left at the end of the run, unless that is nothing.
+    /// The last, incomplete interval of the run; `None` if no operation ended in it.
     pub(super) fn last(&mut self, elapsed: Duration) -> Option<Interval> {
         Some(self.cut(elapsed)).filter(|interval| interval.ops > 0)
     }
 
     fn cut(&mut self, elapsed: Duration) -> Interval {
-        // Operations first: what those counted here did is in what is read after, so that a last
-        // interval without operations has nothing else of theirs either.
+        // Operations are read before the counters, so the counters include every effect of an operation
+        // counted here. A last interval without operations then has no other figures of theirs either.
         let ops: u64 = self.threads.iter().map(Progress::ops).sum();
+        invariant!(ops >= self.ops, "the count of operations only grows");
         let counters = self.store.counters();
         let since = counters.since(&self.counters);
         let worst = self.threads.iter().map(|thread| thread.worst_nanos.swap(0, Relaxed)).max();
@@ -183,8 +186,8 @@ mod tests {
     use crate::{Direction, ScanVisitor};
     use base::Result;
 
-    /// Stalls a millisecond for each operation of its one thread, which does one more just after
-    /// the counters were asked for the second time.
+    /// A store that stalls for a millisecond in each operation of its one thread. The thread does one more
+    /// operation just after the counters were read for the second time.
     struct Racing<'a> {
         thread: &'a Progress,
         asked: AtomicU64,
@@ -234,9 +237,9 @@ mod tests {
         }
     }
 
-    /// An operation that ends while an interval is cut is in the next one, with all that it did.
+    /// An operation that ends while an interval is cut belongs to the next one, with all of its effects.
     #[test]
-    fn nothing_is_lost_between_intervals() {
+    fn intervals_lose_no_operation_between_them() {
         let second = Duration::from_secs(1);
         let threads = [Progress::default()];
         let store = Racing { thread: &threads[0], asked: AtomicU64::new(0) };

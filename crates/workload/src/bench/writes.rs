@@ -1,12 +1,10 @@
 //! The workloads that write.
 
-use std::ops::Range;
-
 use base::{Result, Rng};
 
 use super::{Draws, Kind, Name, Pace, Run};
 
-/// Writes or deletes the keys of `thread`, or for as long as the run lasts.
+/// Writes or deletes the keys of `thread`, until its share or the run ends.
 pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     if run.options.batch > 1 && run.name != Name::DeleteRandom {
         return in_batches(run, thread, rng, pace);
@@ -14,18 +12,12 @@ pub(super) fn run(run: &Run<'_>, thread: usize, rng: Rng, pace: &mut Pace<'_>) -
     one_by_one(run, thread, rng, pace)
 }
 
-/// The turns of `thread`: numbers, in a fill in order.
-fn turns(run: &Run<'_>, thread: usize) -> Range<u64> {
-    let (first, end) = run.share(thread);
-    first..if run.deadline().is_none() { end } else { u64::MAX }
-}
-
 fn one_by_one(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let sync = run.options.sync || run.name == Name::FillSync;
     let mut draws = Draws::new(&run.source);
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    for turn in turns(run, thread) {
-        let number = if run.name.is_fill_in_order() { turn } else { draws.draw(&mut rng) };
+    for operation in run.share(thread) {
+        let number = if run.name.is_fill_in_order() { operation } else { draws.draw(&mut rng) };
         run.layout.write(number, &mut key);
         if run.name == Name::DeleteRandom {
             value.clear();
@@ -43,18 +35,18 @@ fn one_by_one(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -
     Ok(())
 }
 
-/// As [`one_by_one`], several entries in each write. An operation is an entry; a latency is that of
-/// the write it was part of.
+/// As [`one_by_one`], with several entries per write. Each entry counts as one operation, with the latency of
+/// its write.
 fn in_batches(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let sync = run.options.sync || run.name == Name::FillSync;
     let mut draws = Draws::new(&run.source);
     let mut entries = vec![(0, Vec::new(), Vec::new()); run.options.batch];
-    let mut turns = turns(run, thread);
+    let mut operations = run.share(thread);
     loop {
         let mut count = 0;
-        for (entry, turn) in entries.iter_mut().zip(&mut turns) {
+        for (entry, operation) in entries.iter_mut().zip(&mut operations) {
             let (number, key, value) = entry;
-            *number = if run.name.is_fill_in_order() { turn } else { draws.draw(&mut rng) };
+            *number = if run.name.is_fill_in_order() { operation } else { draws.draw(&mut rng) };
             run.layout.write(*number, key);
             run.values.write(key, run.epoch, run.sizes.draw(&mut rng), value);
             count += 1;
@@ -75,7 +67,7 @@ fn in_batches(run: &Run<'_>, thread: usize, mut rng: Rng, pace: &mut Pace<'_>) -
     }
 }
 
-/// Overwrites keys until the readers beside it are done.
+/// Overwrites keys until the readers of the run are done.
 pub(super) fn beside_readers(run: &Run<'_>, mut rng: Rng, pace: &mut Pace<'_>) -> Result<()> {
     let mut draws = Draws::new(&run.source);
     let (mut key, mut value) = (Vec::new(), Vec::new());

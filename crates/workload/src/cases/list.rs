@@ -1,4 +1,4 @@
-//! The cases themselves. The rows are those of the comparison in `docs/benchmarks.md`.
+//! The list of cases. Their rows are those of the comparison in `docs/benchmarks.md`.
 
 use super::{Case, Compression, Step};
 use crate::bench::Name;
@@ -36,8 +36,8 @@ pub const CASES: &[Case] = &[
         name: "memory-reads",
         rows: &[1, 2, 3],
         summary: "gets, batches of 32, seeks with 100 entries and missing keys, all in memory",
-        // Every key twice, so that what is read lies in several places of a merge tree. One pass of
-        // reads warms what caches there are.
+        // Every key is written twice, so that reads find versions in several runs of an LSM tree. One pass of
+        // reads fills the caches.
         steps: &[
             Step::prepare(Name::FillSeq).batch(100),
             Step::prepare(Name::Overwrite).settled(),
@@ -61,7 +61,7 @@ pub const CASES: &[Case] = &[
         name: "scaling",
         rows: &[15],
         summary: "gets and overwrites of 1 to 16 threads, all in memory: on a machine with the cores",
-        // Overwrites come last: they leave a tree that is not settled.
+        // Overwrites come last, because they leave a tree that is not settled.
         steps: &[
             Step::prepare(Name::FillSeq).batch(100),
             Step::prepare(Name::Overwrite).settled(),
@@ -185,7 +185,7 @@ pub const CASES: &[Case] = &[
         summary: "zipfian gets, this engine with 367 MiB over an emulated 2.9 GiB, the others with 2.4 GiB",
         memory_bytes: 2458 * MIB,
         own_memory_bytes: Some(367 * MIB),
-        // The tier takes as long to fill.
+        // The SCM tier takes as long to fill as the others' caches.
         steps: &[
             Step::prepare(Name::ReadRandom).zipfian().threads(8).seconds(WARM),
             Step::new("zipfian, 8 threads", Name::ReadRandom).zipfian().threads(8).seconds(20),
@@ -207,8 +207,8 @@ pub const CASES: &[Case] = &[
         name: "readwhilewriting",
         rows: &[10, 12],
         summary: "uniform gets of eight threads beside one that overwrites, 550 MiB",
-        // At full speed the store whose writer is faster is read less. The second step offers all the same
-        // writes, a third of what RocksDB takes in the first.
+        // At full speed, a store with a faster writer serves fewer reads. The second step offers the same
+        // writes to every store: a third of the rate that RocksDB reaches in the first.
         steps: &[
             Step::new("read while writing", Name::ReadWhileWriting).threads(8).seconds(30),
             Step::new("read beside 20,000 writes a second", Name::ReadWhileWriting)
@@ -256,11 +256,11 @@ const COMPACTION: &[Step] = &[
     VERIFY,
 ];
 
-/// Reads all that was written, and is not measured: a store that is fast since it lost something is none.
+/// Verifies everything that was written, unmeasured: the speed of a store that lost something does not count.
 const VERIFY: Step = Step::prepare(Name::Verify);
 
-/// How long caches are filled before anything is measured, seconds: the three millionth zipfian get asks
-/// for a key that nobody asked for before with a probability of a quarter, the ten millionth of 18 %.
+/// Time to fill caches before a measurement, seconds. The three millionth zipfian get has a probability of a
+/// quarter to ask for a key that no get asked for before, the ten millionth one of 18 %.
 const WARM: u64 = 100;
 
 const ZIPFIAN: &[Step] = &[
@@ -276,7 +276,7 @@ mod tests {
     use crate::cases::Scale;
 
     #[test]
-    fn every_row_has_a_case_and_every_figure_a_name() {
+    fn every_row_has_a_case_and_labels_are_unique() {
         for row in 1..=16 {
             assert!(CASES.iter().any(|case| case.rows.contains(&row)), "row {row}");
         }
@@ -291,7 +291,7 @@ mod tests {
         assert!(Case::named("no such case").is_err());
     }
 
-    /// A quick or tiny run stays one that the driver accepts, and a kept load is one it can assume.
+    /// The driver accepts every step at every scale, and can assume every kept load.
     #[test]
     fn every_step_can_run_at_every_scale() {
         for (case, scale) in CASES

@@ -1,41 +1,41 @@
-//! One workload of a case, and how it is run.
+//! One step of a case: a workload and its options.
 
-use super::{Scale, TINY};
+use super::scale::{Scale, TINY};
 use crate::Distribution;
 use crate::bench::{Name, Options};
 
-/// How much of a step is done.
+/// The length of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// One operation a key of the case.
+    /// One operation per key of the case.
     EveryKey,
-    /// This long, seconds.
+    /// This many seconds.
     Seconds(u64),
 }
 
-/// One workload of a case. Its label is unique in the case; one without a label prepares the next, or checks
-/// the one before, and is not reported unless it finds something wrong.
+/// One workload of a case. Its label is unique in the case. A step without a label prepares the next one or
+/// verifies the one before, and is reported only if it finds something wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The name in results.
     pub label: &'static str,
-    /// What runs.
+    /// The workload.
     pub bench: Name,
-    /// How much of it; fills write every key in any case.
+    /// Its length; fills always write every key.
     pub length: Length,
     /// Threads.
     pub threads: usize,
-    /// Which keys; the workload's own way where none is given.
+    /// The distribution of keys; the workload's own if `None`.
     pub distribution: Option<Distribution>,
-    /// Lookups in flight, or in one call where a store has such calls.
+    /// Lookups in flight, or lookups per call for a store with batched lookups.
     pub depth: usize,
-    /// Entries read after a seek.
+    /// Entries per seek.
     pub entries: usize,
-    /// Entries in one write.
+    /// Entries per write.
     pub batch: usize,
-    /// Whether background work is waited for, as part of the step.
+    /// Whether the step includes waiting for background work.
     pub settle: bool,
-    /// Writes a second that the writer of a mix offers; as many as the store takes where none is given.
+    /// Writes per second of the background writer of a mix; full speed if `None`.
     pub write_rate: Option<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// A step that only prepares the next, or checks the one before.
+    /// A step that prepares the next one or verifies the one before.
     pub(super) const fn prepare(bench: Name) -> Self {
         Self::new("", bench)
     }
@@ -101,7 +101,7 @@ impl Step {
         !self.label.is_empty()
     }
 
-    /// The options of the case with those of the step.
+    /// The options of the case, overridden by those of the step.
     pub(super) fn options(&self, case: Options, scale: Scale) -> Options {
         let duration = match (self.length, scale) {
             (Length::EveryKey, _) | (_, Scale::Tiny) => None,

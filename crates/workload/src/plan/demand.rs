@@ -1,98 +1,98 @@
-//! What a workload asks of memory.
+//! The demand of a workload: its hits as a function of the memory for rows and pages.
 //!
-//! DRAM holds rows and pages, the tier below it pages, and rows, too, where it is memory. Pages of both are
-//! as good as one cache of some size (`cache::curve::equivalent_sizes`), so the curve of pages, taken at two
-//! sizes, tells the hits of each; and so are rows of both (`held_rows`). docs/planning.md says how far that
-//! holds.
+//! DRAM caches rows and pages. The SCM tier caches pages, and rows too if it is memory. The pages of both
+//! tiers together hit like one cache of some size (`cache::curve::equivalent_sizes`), so the miss-ratio curve
+//! of pages, taken at two sizes, gives the hits of each tier. The same holds for the rows of both tiers
+//! (`held_rows`). docs/planning.md says how accurate that is.
 
 use cache::curve::{MissCurve, equivalent_sizes};
 
-/// What a page takes in DRAM beside its own 4 KiB, as a part of it: its slot, and its place in the index.
+/// Overhead of a page in DRAM, its frame and its index entry, as a fraction of its 4 KiB.
 const PAGE_OVERHEAD: f64 = 0.03;
 
-/// Of a page of rows in the tier, the part that rows take: the rest are entries of 8 B, and room that no row
-/// fits into.
+/// The share of a row slot in the SCM tier that rows fill. The rest are entries of 8 B, and gaps that no row
+/// fits.
 const FILL: f64 = 0.86;
 
-/// Slots of each set of the tier, and how many of them rows may have (`cache::scm`).
+/// Slots per set of the SCM tier, and the most of them that rows may have (`cache::scm`).
 const SLOTS: u32 = 16;
 const ROW_SLOTS_MAX: u32 = 14;
 
-/// What rows in the tier add to those in DRAM, as a part of what they take: those that were found and came up
-/// lie in both. Fitted to a simulation (the test `rows_above_and_below_find_what_one_cache_does`).
+/// The fraction of the bytes of rows in SCM that adds to those in DRAM. The rest is duplicates: rows that
+/// were found in SCM and promoted. Fitted to a simulation (the test `rows_of_both_tiers_hit_like_one_cache`).
 const ADDED: f64 = 0.93;
 
-/// The size of one cache that finds as many rows as do `dram` bytes of them with `scm` below.
+/// The size of one row cache with as many hits as `dram` bytes of rows in DRAM over `scm` bytes in SCM.
 pub(super) fn held_rows(dram: f64, scm: f64) -> f64 {
     dram + ADDED * scm
 }
 
-/// The same workload behind row caches of several sizes.
+/// A workload, described behind row caches of several sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Lookups of keys that the curves are of.
+    /// The key lookups that the curves were made from.
     pub operations: u64,
-    /// By the memory of rows, the least first.
-    pub behind: Vec<Behind>,
-    /// What all that was asked for takes as pages, bytes: more memory is of no use.
+    /// By size of the row cache, the smallest first.
+    pub behind: Vec<BehindRowCache>,
+    /// The size of all accessed entries as pages, bytes. More memory than this is of no use.
     pub footprint: f64,
-    /// What DRAM holds before rows and pages, bytes: metadata that the curves of pages are without.
+    /// Metadata in DRAM, bytes, which comes before rows and pages; the curves of pages exclude it.
     pub meta_bytes: f64,
 }
 
 /// A workload behind a row cache of one size.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Behind {
-    /// The memory of rows and their index, bytes.
+pub struct BehindRowCache {
+    /// The memory of the row cache and its index, bytes.
     pub row_bytes: f64,
-    /// Of an operation, the part that no row answers.
+    /// The share of operations that no row answers.
     pub row_misses: f64,
-    /// Pages looked up by an operation, those answered by rows included.
+    /// Page lookups per operation, averaged over all operations, those answered by rows included.
     pub lookups: f64,
-    /// Of these.
+    /// The miss-ratio curve of these page lookups.
     pub pages: MissCurve,
 }
 
-/// Where an operation's pages come from, and where it ends.
+/// The tiers that answer the operations and their page lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// The memory of rows, bytes; the rest of DRAM is for pages.
+    /// The memory of rows in DRAM, bytes; the rest of DRAM is for pages.
     pub row_bytes: f64,
-    /// What rows take of the tier below, bytes; the rest of it is for pages.
+    /// The memory of rows in SCM, bytes; the rest of SCM is for pages.
     pub scm_row_bytes: f64,
-    /// Operations that a row in the tier below answers, as a part of 1.
+    /// The share of operations that a row in SCM answers.
     pub scm_rows: f64,
-    /// Pages used in DRAM, by an operation.
+    /// Page hits in DRAM per operation.
     pub dram: f64,
-    /// Pages used or read below.
+    /// Page hits in SCM per operation.
     pub scm: f64,
-    /// Pages read from flash.
+    /// Pages read from flash per operation.
     pub flash: f64,
-    /// Operations by the farthest place they go to, as parts of 1: a row in DRAM, pages in DRAM, the tier
-    /// below, its rows or pages, flash.
+    /// Shares of the operations by the lowest tier that they reach: a row in DRAM, pages in DRAM, rows or
+    /// pages in SCM, flash.
     pub ends: [f64; 4],
 }
 
-impl Behind {
-    /// With so much memory for pages in DRAM and below, bytes. Where pages stay below, as on memory, whose
-    /// hits cost little more than DRAM's, DRAM serves those that are not there.
+impl BehindRowCache {
+    /// The reads with `dram` and `scm` bytes for pages. With `stay_below`, pages that are found in SCM are
+    /// not promoted, because a hit there costs little more than in DRAM, and DRAM serves the pages that SCM
+    /// does not hold.
     #[must_use]
     pub fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
-        Between { less: self, more: self, part: 0.0 }.reads(dram, scm, stay_below)
+        Interpolation { less: self, more: self, part: 0.0 }.reads(dram, scm, stay_below)
     }
 }
 
-/// A workload behind rows of a size between two that are known: everything changes evenly from one to the
-/// other, as on a curve.
-struct Between<'a> {
-    less: &'a Behind,
-    more: &'a Behind,
-    /// Of the way from `less` to `more`.
+/// A workload behind a row cache of a size between two known ones, by linear interpolation, as on a curve.
+struct Interpolation<'a> {
+    less: &'a BehindRowCache,
+    more: &'a BehindRowCache,
+    /// The position between `less` and `more`, 0 to 1.
     part: f64,
 }
 
-impl Between<'_> {
-    fn of(&self, what: impl Fn(&Behind) -> f64) -> f64 {
+impl Interpolation<'_> {
+    fn of(&self, what: impl Fn(&BehindRowCache) -> f64) -> f64 {
         let less = what(self.less);
         less + (what(self.more) - less) * self.part
     }
@@ -101,7 +101,7 @@ impl Between<'_> {
         self.of(|it| it.row_misses.clamp(0.0, 1.0))
     }
 
-    /// As [`Behind::reads`].
+    /// As [`BehindRowCache::reads`].
     fn reads(&self, dram: f64, scm: f64, stay_below: bool) -> Reads {
         let misses = |bytes: f64| self.of(|it| it.lookups * it.pages.miss_ratio(bytes));
         let sizes = equivalent_sizes(dram / (1.0 + PAGE_OVERHEAD), scm, stay_below);
@@ -109,12 +109,13 @@ impl Between<'_> {
         let lookups = self.of(|it| it.lookups);
         let past_dram = if stay_below && scm > 0.0 { lookups } else { past_dram };
         let scm = (past_dram - flash).max(0.0);
-        // An operation that reads two pages from one place ends there once, which is rare: the second is
-        // metadata of a hundred data pages.
+        // An operation that reads two pages of one tier is counted once for each, though it ends there once.
+        // That is rare, because the second page is metadata that a hundred data pages share.
         let searched = self.row_misses();
         let ends_flash = flash.min(searched);
         let ends_scm = scm.min(searched - ends_flash);
         let ends_dram = searched - ends_flash - ends_scm;
+        debug_assert!(ends_dram >= -1e-9, "every operation ends in one tier");
         Reads {
             row_bytes: self.of(|it| it.row_bytes),
             dram: (lookups - past_dram).max(0.0),
@@ -127,7 +128,7 @@ impl Between<'_> {
 }
 
 impl Reads {
-    /// The part of operations that flash has no part in.
+    /// The share of operations that read nothing from flash.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         1.0 - self.ends.last().copied().unwrap_or_default()
@@ -135,11 +136,11 @@ impl Reads {
 }
 
 impl Demand {
-    /// Every way to split `dram` bytes between rows and pages, with `scm` bytes below; and where pages stay
-    /// below, every way to split these, too, by slots of a set, most rows first.
+    /// All splits of `dram` bytes between rows and pages, with `scm` bytes of SCM. With `stay_below`, also
+    /// all splits of SCM, by slots per set, most rows first.
     pub fn splits(&self, dram: f64, scm: f64, stay_below: bool) -> impl Iterator<Item = Reads> {
         let dram = (dram - self.meta_bytes).max(0.0);
-        let fits = move |behind: &&Behind| behind.row_bytes <= dram;
+        let fits = move |behind: &&BehindRowCache| behind.row_bytes <= dram;
         let row_slots = if stay_below && scm > 0.0 { ROW_SLOTS_MAX } else { 0 };
         self.behind.iter().filter(fits).flat_map(move |rows| {
             let with_rows = (1..=row_slots).rev().filter_map(move |slots| {
@@ -150,11 +151,11 @@ impl Demand {
         })
     }
 
-    /// With `rows` in DRAM, `dram` bytes of pages there, and so many bytes below for rows and for pages,
-    /// which stay there; none where these rows would answer nothing.
+    /// The reads with `rows` and `dram` bytes of pages in DRAM, and the given bytes for rows and for pages in
+    /// SCM, whose pages are not promoted. `None` if the rows in SCM would answer nothing.
     fn with_rows_below(
         &self,
-        rows: &Behind,
+        rows: &BehindRowCache,
         dram: f64,
         [scm_row_bytes, scm]: [f64; 2],
     ) -> Option<Reads> {
@@ -170,20 +171,21 @@ impl Demand {
         Some(Reads { row_bytes: rows.row_bytes, scm_row_bytes, scm_rows, ends, ..reads })
     }
 
-    /// Behind `row_bytes` of rows; more than are known are of no use.
-    fn between(&self, row_bytes: f64) -> Option<Between<'_>> {
+    /// The workload behind a row cache of `row_bytes`. Beyond the largest known size, more memory has no
+    /// effect.
+    fn between(&self, row_bytes: f64) -> Option<Interpolation<'_>> {
         let at = self.behind.partition_point(|it| it.row_bytes <= row_bytes);
         let less = self.behind.get(at.saturating_sub(1))?;
         let more = self.behind.get(at).unwrap_or(less);
         let step = more.row_bytes - less.row_bytes;
         let part = if step > 0.0 { ((row_bytes - less.row_bytes) / step).max(0.0) } else { 0.0 };
-        Some(Between { less, more, part })
+        Some(Interpolation { less, more, part })
     }
 
-    /// Of an open store: the curves of its rows and of its pages. Of `operations` lookups that memtables did
-    /// not answer, `rows.accesses` were of rows that are kept or may be, and rows, in DRAM or below, answered
-    /// `row_hits`. With another size of rows as many pages more or fewer are asked for as lookups pass the
-    /// rows, and these are found as often as the others.
+    /// The demand of an open store, from its miss-ratio curves of rows and pages. Of `operations` lookups
+    /// that no memtable answered, `rows.accesses` were of entries that may be cached as rows, and rows in
+    /// DRAM or SCM answered `row_hits`. Behind a row cache of another size, page lookups are assumed to
+    /// change in proportion to the operations that miss the rows, at an unchanged miss ratio.
     #[must_use]
     pub fn measured(operations: u64, rows: &MissCurve, pages: &MissCurve, row_hits: u64) -> Self {
         let all = operations.max(1) as f64;
@@ -194,13 +196,13 @@ impl Demand {
         let behind = sizes.map(|bytes| {
             let row_misses = (1.0 - by_rows) + by_rows * rows.miss_ratio(bytes as f64);
             let lookups = page_lookups * row_misses / searched;
-            Behind { row_bytes: bytes as f64, row_misses, lookups, pages: pages.clone() }
+            BehindRowCache { row_bytes: bytes as f64, row_misses, lookups, pages: pages.clone() }
         });
         let largest = pages.points.last().map_or(0.0, |point| point.bytes as f64);
         Self { operations, behind: behind.collect(), footprint: largest, meta_bytes: 0.0 }
     }
 
-    /// The same workload over data `times` as large.
+    /// The same workload on data that is `times` as large.
     #[must_use]
     pub fn scaled(mut self, times: f64) -> Self {
         let scale = |bytes: u64| (bytes as f64 * times) as u64;

@@ -1,45 +1,45 @@
-//! One mix of DRAM and SCM in one server, and what comes of it: a pure function.
+//! One mix of DRAM and SCM in one server, and its performance and price: a pure function.
 //!
-//! The model. A lookup takes the processor's work and waits for its pages, one after the other. A server
-//! with so many lookups in flight does as many a second as their latency allows (Little's law), and no more
-//! than its cores can work off, or the devices can give. Nothing waits in queues before one of these is
-//! reached: the true throughput is somewhat lower near the corner, the true latency higher.
+//! The model: a lookup takes processor time and waits for its pages, one after the other. A server with a
+//! given number of lookups in flight completes them as fast as their latency allows (Little's law), but no
+//! faster than its cores or its devices can. No queueing is modelled below these limits, so near them the
+//! true throughput is somewhat lower and the true latency higher.
 
 use super::demand::{Demand, Reads};
 use super::prices::{Prices, Server, Tier};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Of the wait for a page below, the part that a look for a row there waits: for the entries of a page of
-/// rows, one read where the search of a page takes four, as the prices' sources have it. A row that is found
-/// is one read more.
+/// The wait for a look at the row slots of SCM, as a fraction of the wait for a page there. The look reads
+/// the entries of a slot, once; the search of a page reads four times, by the sources of the prices. A row
+/// that is found takes one more read.
 const ROW_LOOK: f64 = 0.25;
 
 /// DRAM and SCM for caches, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
-    /// Rows, pages, and what finds them.
+    /// For rows, pages and their indexes.
     pub dram: f64,
-    /// Pages, and where they stay below, rows.
+    /// For pages, and for rows if pages are not promoted.
     pub scm: f64,
 }
 
-/// What bounds the throughput.
+/// The bound of the throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
-    /// Waiting, with so many lookups in flight.
+    /// The latency of the lookups in flight.
     #[default]
     Latency,
-    /// The cores.
+    /// The processor cores.
     Processor,
-    /// What the SCM gives.
+    /// The pages per second of SCM.
     Scm,
-    /// What flash gives.
+    /// The pages per second of flash.
     Flash,
 }
 
 impl Limit {
-    /// Its name in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,32 +51,32 @@ impl Limit {
     }
 }
 
-/// What is to be expected of a mix.
+/// The expected performance and price of a mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Where pages come from.
+    /// The tiers that answer the reads.
     pub reads: Reads,
-    /// Of a lookup, mean, microseconds.
+    /// Mean latency of a lookup, microseconds.
     pub latency: f64,
-    /// Of it, the processor's.
+    /// Processor time in it, microseconds.
     pub cpu: f64,
-    /// Lookups a second.
+    /// Lookups per second.
     pub throughput: f64,
-    /// What bounds it.
+    /// The bound of the throughput.
     pub limit: Limit,
-    /// Dollars and watts of the memory of both tiers.
+    /// Price of the memory of both tiers, dollars.
     pub cache_dollars: f64,
-    /// See `cache_dollars`.
+    /// Power of the memory of both tiers, watts.
     pub cache_watts: f64,
-    /// Those of the whole server.
+    /// Price of the whole server, dollars.
     pub dollars: f64,
-    /// See `dollars`.
+    /// Power of the whole server, watts.
     pub watts: f64,
 }
 
 impl Mix {
-    /// What comes of it in `server`, with DRAM split between rows and pages as is fastest; none where the
-    /// server does not take so much DRAM.
+    /// The outcome of the mix in `server`, with the fastest split of DRAM between rows and pages. `None` if
+    /// the server does not hold that much DRAM.
     #[must_use]
     pub fn outcome(self, demand: &Demand, prices: &Prices, server: &Server) -> Option<Outcome> {
         if self.dram > server.dram_max * GIB {
@@ -101,9 +101,9 @@ fn speed(reads: Reads, prices: &Prices, server: &Server) -> Outcome {
     let [row, ..] = reads.ends;
     let answered = row + reads.scm_rows;
     let (mut cpu, mut waits) = (answered * processor.row + (1.0 - answered) * processor.page, 0.0);
-    // Whatever no row in DRAM answers looks for one below, where there are any.
+    // A lookup that no row in DRAM answers looks for a row in SCM, if SCM holds any.
     let looks = if reads.scm_row_bytes > 0.0 { 1.0 - row } else { 0.0 };
-    // The price of a tier is that of its pages: a row costs the processor and the tier as much as one.
+    // A tier's costs are per page. A row is assumed to cost processor and tier as much as a page.
     let scm_accesses = reads.scm + reads.scm_rows;
     let scm_waits = reads.scm + ROW_LOOK * (looks + reads.scm_rows);
     let tiers = [

@@ -1,8 +1,8 @@
-//! What DRAM and storage-class memory would buy: mixes of both, weighed by a workload's miss-ratio curves.
+//! Capacity planning: mixes of DRAM and storage-class memory, rated by a workload's miss-ratio curves.
 //!
-//! Three steps, each without the others' knowledge: a [`Demand`] says what a workload asks of memory (from
-//! a trace by [`survey()`], or made of what an open store measured), [`Prices`] say what things cost and how
-//! fast they are, [`plan()`] puts both together. docs/planning.md tells users what it assumes.
+//! There are three independent parts. A [`Demand`] describes the workload, and comes from a trace by
+//! [`survey()`] or from the statistics of an open store. [`Prices`] give cost and speed of the hardware.
+//! [`plan()`] combines both. docs/planning.md tells users the assumptions.
 
 mod demand;
 mod mix;
@@ -10,7 +10,7 @@ mod planner;
 mod prices;
 mod survey;
 
-pub use demand::{Behind, Demand, Reads};
+pub use demand::{BehindRowCache, Demand, Reads};
 pub use mix::{Limit, Mix, Outcome};
 pub use planner::{Plan, Planned, Question, Target, plan};
 pub use prices::{Prices, Processor, Server, Tier};

@@ -1,24 +1,24 @@
-//! All mixes, which of them are worth their price, and the cheapest that does what is asked.
+//! Rates all mixes: which of them are efficient, and which is the cheapest that reaches the target.
 
 use super::demand::Demand;
 use super::mix::{Mix, Outcome};
 use super::prices::Prices;
 
-/// What is to be kept.
+/// The target of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// The part of lookups, at least, that flash has no part in.
+    /// The least share of lookups that read nothing from flash.
     Hit(f64),
-    /// The mean latency of a lookup, at most, microseconds.
+    /// The greatest mean latency of a lookup, microseconds.
     Latency(f64),
-    /// Lookups a second, at least.
+    /// The least number of lookups per second.
     Throughput(f64),
 }
 
 impl Target {
-    /// Whether the outcome keeps it.
+    /// Whether `outcome` reaches the target.
     #[must_use]
-    pub fn is_kept(self, outcome: &Outcome) -> bool {
+    pub fn is_reached(self, outcome: &Outcome) -> bool {
         match self {
             Self::Hit(least) => outcome.reads.hit_ratio() >= least,
             Self::Latency(most) => outcome.latency <= most,
@@ -27,45 +27,45 @@ impl Target {
     }
 }
 
-/// What is asked.
+/// The input of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// Sizes of DRAM and of SCM to combine, bytes; from the footprint where there are none.
+    /// Sizes of DRAM, bytes; fractions of the footprint if empty.
     pub dram: Vec<f64>,
-    /// See `dram`.
+    /// Sizes of SCM, bytes; none and fractions of the footprint if empty.
     pub scm: Vec<f64>,
-    /// What is to be kept.
+    /// The target, if there is one.
     pub target: Option<Target>,
 }
 
 /// A mix in a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The server, by its place in the prices.
+    /// The index of the server in the prices.
     pub server: usize,
     /// The mix.
     pub mix: Mix,
-    /// What comes of it.
+    /// Its performance and price.
     pub outcome: Outcome,
-    /// No other costs no more and does more.
+    /// Whether no other mix has a higher throughput at the same price or less.
     pub is_efficient: bool,
 }
 
-/// Every mix.
+/// All mixes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// By price.
+    /// In order of price.
     pub mixes: Vec<Planned>,
-    /// The cheapest that keeps the target; where there is none, the one that does most for a dollar. A
-    /// place in `mixes`.
+    /// The index in `mixes` of the cheapest mix that reaches the target or, without a target, of the mix with
+    /// the most throughput per dollar. `None` if no mix reaches the target.
     pub chosen: Option<usize>,
 }
 
-/// Sizes of DRAM and of SCM that are combined where none are named, as parts of the footprint.
+/// Sizes that are combined by default, as fractions of the footprint.
 const SHARES: [f64; 9] =
     [1.0 / 128.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 0.125, 0.25, 0.5, 0.75, 1.0];
 
-/// Weighs all mixes of `question` for `demand` at `prices`.
+/// Rates all mixes of `question` for `demand` at `prices`.
 #[must_use]
 pub fn plan(demand: &Demand, prices: &Prices, question: &Question) -> Plan {
     let shares = || SHARES.iter().map(|share| share * demand.footprint);
@@ -88,7 +88,7 @@ pub fn plan(demand: &Demand, prices: &Prices, question: &Question) -> Plan {
             }
         }
     }
-    // At one price, what does most comes first.
+    // At the same price, the higher throughput comes first.
     mixes.sort_by(|one, other| {
         let (one, other) = (&one.outcome, &other.outcome);
         one.dollars.total_cmp(&other.dollars).then(other.throughput.total_cmp(&one.throughput))
@@ -99,7 +99,7 @@ pub fn plan(demand: &Demand, prices: &Prices, question: &Question) -> Plan {
         most = planned.outcome.throughput.max(most);
     }
     let chosen = match question.target {
-        Some(target) => mixes.iter().position(|it| target.is_kept(&it.outcome)),
+        Some(target) => mixes.iter().position(|it| target.is_reached(&it.outcome)),
         None => {
             let worth = |it: &Planned| it.outcome.throughput / it.outcome.dollars;
             let best = mixes.iter().enumerate().max_by(|a, b| worth(a.1).total_cmp(&worth(b.1)));

@@ -1,62 +1,62 @@
-//! What memory and servers cost, and how fast they are.
+//! Prices and speeds of memory and servers.
 
-/// All of it, with where it is from.
+/// A set of prices with their sources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prices {
-    /// What it is called, and when it was true.
+    /// Its name and date.
     pub name: String,
-    /// Memory of the caches' first tier.
+    /// The first tier of the caches.
     pub dram: Tier,
-    /// Of the second.
+    /// The second tier of the caches.
     pub scm: Tier,
-    /// What is read when neither has it; its price is the server's.
+    /// The device that is read if both tiers miss; its price is part of the server's.
     pub flash: Tier,
-    /// What the processor does.
+    /// The processor time of lookups.
     pub processor: Processor,
-    /// Servers to put memory into.
+    /// The servers to choose from.
     pub servers: Vec<Server>,
-    /// Each figure's source, as the file has it: by its key.
+    /// Pairs of a key of the price file and the source of its figure.
     pub sources: Vec<(String, String)>,
 }
 
 /// A kind of memory or device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tier {
-    /// Dollars for a GiB.
+    /// Price, dollars per GiB.
     pub dollars: f64,
-    /// Watts for a GiB, in use.
+    /// Power in use, watts per GiB.
     pub watts: f64,
     /// The wait for a page, microseconds.
     pub latency: f64,
-    /// The core waits for it, as for memory, and does nothing else meanwhile.
+    /// Whether the core stalls during the wait, as it does for memory, and can do nothing else.
     pub stalls: bool,
-    /// The processor's work for a page of it beside what any page takes, microseconds.
+    /// Processor time per page of this tier beyond that of a page in DRAM, microseconds.
     pub cpu: f64,
-    /// Pages a second that it gives, at most.
+    /// The most pages per second.
     pub pages: f64,
 }
 
-/// The processor's work, microseconds.
+/// Processor times, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Processor {
     /// A lookup that a row answers.
     pub row: f64,
-    /// One that pages in DRAM answer.
+    /// A lookup that pages in DRAM answer.
     pub page: f64,
-    /// Lookups in flight for each core: of other threads, or of one that asks for many.
+    /// Lookups in flight per core, by several threads or by one thread with batched lookups.
     pub in_flight: f64,
 }
 
-/// A server without the memory of its caches.
+/// A server without the memory of the caches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Server {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its cores.
+    /// Cores.
     pub cores: f64,
-    /// Its price.
+    /// Price, dollars.
     pub dollars: f64,
-    /// What it draws, in use.
+    /// Power in use, watts.
     pub watts: f64,
     /// The most DRAM for caches, GiB.
     pub dram_max: f64,

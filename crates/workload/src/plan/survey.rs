@@ -1,50 +1,51 @@
-//! What a trace asks of memory: its keys laid out in pages as a settled store has them, and a sample of the
-//! pages, with all their rows, looked up in caches of many sizes.
+//! Derives the demand of a trace. The keys of the trace are laid out in pages like those of a settled store,
+//! and the accesses to a sample of the pages are simulated in caches of many sizes.
 //!
-//! A page is sampled with every row on it, so that a page's lookups behind a row cache are exactly those
-//! that miss its rows, at each size of the row cache. The trace is read twice: for its keys, which give the
-//! layout, and for the accesses. Cost: some 100 B of memory for each distinct key.
+//! A page is sampled together with all its rows, so the lookups of a page behind a row cache are exactly
+//! those that miss its rows, at each size of the row cache. The trace is read twice, for its keys and for its
+//! accesses. Cost: about 100 B of memory per distinct key.
 
 use std::collections::HashMap;
 
-use base::{Error, Result, key_hash};
+use base::{Error, Result, invariant, key_hash};
 use cache::PageKind;
 use cache::curve::{Simulations, Subject};
 use cache::rows::{ROW_BYTES_MAX, row_bytes};
 
-use super::demand::{Behind, Demand};
+use super::demand::{BehindRowCache, Demand};
 use crate::trace::{KEYS_MAX, Op, Trace, for_each};
 
-/// Keys on sampled pages, about.
+/// The approximate number of keys on sampled pages.
 const SAMPLED_KEYS: f64 = 50_000.0;
 
-/// Memory of each set of simulated caches, bytes: enough for all that is sampled.
+/// Memory of each set of simulated caches, bytes: enough for the whole sample.
 const SIMULATION_BYTES: usize = 64 << 20;
 
-/// What an entry takes in a page beside its key and value, bytes.
+/// Overhead of an entry in a page besides its key and value, bytes.
 const ENTRY_OVERHEAD: u64 = 8;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What finds a row, bytes of memory beside the row's own.
+/// Memory of the index entry of a row, bytes.
 const ROW_INDEX_BYTES: usize = 26;
 
-/// Separators and filters, as a part of what is stored. A page of them serves a hundred others and outlives
-/// them: DRAM holds all of them before it holds anything else.
+/// Metadata pages as a fraction of all pages. A metadata page serves a hundred data pages and is hotter than
+/// each of them, so DRAM is assumed to hold all metadata before anything else.
 const META_PART: f64 = 0.012;
 
-/// Sizes of caches, as parts of the footprint: halves of it, and halves by 1.41.
+/// The number of simulated cache sizes. Row caches halve from one size to the next; page caches shrink by a
+/// factor of 1.41.
 const ROW_SIZES: i32 = 11;
 const PAGE_SIZES: i32 = 21;
 
-/// How keys and values lie in pages.
+/// The layout of entries in pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layout {
-    /// The size of every value, bytes, whatever the trace records.
+    /// The size of every value, bytes; overrides the sizes in the trace.
     pub value_bytes: Option<usize>,
-    /// The size of a value where neither the trace nor `value_bytes` says one, bytes.
+    /// The size of a value if neither the trace nor `value_bytes` gives one, bytes.
     pub default_value_bytes: usize,
-    /// What a codec makes of an entry's size.
+    /// The size of a compressed entry as a fraction of its size.
     pub compression_ratio: f64,
     /// Ends the survey after this many accesses.
     pub limit: Option<u64>,
@@ -56,36 +57,39 @@ impl Default for Layout {
     }
 }
 
-/// Where a key lies.
+/// The pages of an entry, and its size as a row (0 if it is too large for a row).
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct EntryLocation {
     page: u64,
     pages: u32,
     row_bytes: u32,
 }
 
-/// Reads a trace twice, opened by `open`. Reads are looked up, and the first one of a key misses; only a
-/// delete makes its key's row go, since that of a put comes back with its flush; scans pass by, though pages
-/// of short ones that come again are cached.
+/// Derives the demand of the trace that `open` opens, which is read twice.
+///
+/// Reads are looked up, and the first read of a key misses. Only a delete removes the row of its key: the row
+/// of a put returns with the flush of its memtable. Scans are ignored, although a store caches the pages of
+/// short scans that repeat.
 ///
 /// # Errors
-/// `Invalid` where the trace has more than 16 M distinct keys or no reads; those of the trace.
+/// `Invalid` if the trace has more than 16 M distinct keys or no reads; those of the trace.
 pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout) -> Result<Demand> {
-    let places = lay_out(&mut *open()?, layout)?;
-    let pages = places.values().map(|it| it.page + u64::from(it.pages)).max().unwrap_or_default();
-    let mut caches = Caches::new(&places, pages);
+    let locations = lay_out(&mut *open()?, layout)?;
+    let pages =
+        locations.values().map(|it| it.page + u64::from(it.pages)).max().unwrap_or_default();
+    let mut caches = Caches::new(&locations, pages);
     let mut operations = 0u64;
     let mut pages_asked = 0u64;
     for_each(&mut *open()?, layout.limit, &mut |access| {
-        let Some(place) = places.get(&key_hash(&access.key)) else { return Ok(()) };
+        let Some(location) = locations.get(&key_hash(&access.key)) else { return Ok(()) };
         match access.op {
             Op::Get | Op::GetOrPut | Op::Update => {
                 operations += 1;
-                pages_asked += u64::from(place.pages);
-                caches.read(key_hash(&access.key), *place);
+                pages_asked += u64::from(location.pages);
+                caches.read(key_hash(&access.key), *location);
             }
             Op::Delete => caches.forget(key_hash(&access.key)),
-            // Of what is put a flush renews the row.
+            // The flush after a put renews the row.
             Op::Put | Op::Scan(_) => {}
         }
         Ok(())
@@ -96,8 +100,8 @@ pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout)
     Ok(caches.demand(operations, pages_asked as f64 / operations as f64))
 }
 
-/// By the hash of each key, where it lies: in the order of keys, as many on a page as fit.
-fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>> {
+/// Lays out all keys in key order, as many entries per page as fit. Returns the location by hash of the key.
+fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, EntryLocation>> {
     let mut keys: HashMap<Vec<u8>, u64> = HashMap::new();
     for_each(trace, layout.limit, &mut |access| {
         let recorded = access.value_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -117,7 +121,7 @@ fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>
     })?;
     let mut keys: Vec<_> = keys.into_iter().collect();
     keys.sort_unstable();
-    let mut places = HashMap::with_capacity(keys.len());
+    let mut locations = HashMap::with_capacity(keys.len());
     let (mut page, mut used) = (0u64, 0u64);
     for (key, value) in keys {
         let raw = (key.len() as u64 + value + ENTRY_OVERHEAD) as f64;
@@ -128,39 +132,39 @@ fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, Place>
         }
         let row = row_bytes(key.len(), value as usize, false);
         let row_bytes = if row <= ROW_BYTES_MAX { (row + ROW_INDEX_BYTES) as u32 } else { 0 };
-        places.insert(key_hash(&key), Place { page, pages: pages as u32, row_bytes });
+        locations.insert(key_hash(&key), EntryLocation { page, pages: pages as u32, row_bytes });
         used += bytes;
         if pages > 1 {
             (page, used) = (page + pages, 0);
         }
     }
-    Ok(places)
+    Ok(locations)
 }
 
-/// Caches of rows, and behind each size of them caches of pages.
+/// Simulated row caches, and behind each size of them simulated page caches.
 struct Caches {
-    /// Pages whose hash is not above are sampled.
+    /// Pages with a hash up to this are sampled.
     threshold: u64,
     rows: Simulations,
     row_sizes: Vec<u64>,
-    /// The first behind no rows, the others behind those of each size.
+    /// The first without a row cache, the others behind a row cache of each size.
     pages: Vec<Simulations>,
-    /// Reads of keys that are no rows, sampled or not.
+    /// Reads of entries too large for a row, sampled or not.
     no_rows: u64,
     footprint: f64,
 }
 
-/// Sizes up to `bytes`, each `step` times the one before.
+/// `count` sizes up to `bytes`, each `step` times the one before.
 fn sizes(bytes: f64, step: f64, count: i32) -> Vec<u64> {
     (0..count).rev().map(|at| (bytes * step.powi(-at)) as u64).collect()
 }
 
 impl Caches {
-    fn new(places: &HashMap<u64, Place>, pages: u64) -> Self {
+    fn new(locations: &HashMap<u64, EntryLocation>, pages: u64) -> Self {
         let footprint = (pages * PAGE_BYTES) as f64;
-        let all_rows: f64 = places.values().map(|place| f64::from(place.row_bytes)).sum();
-        let rate = (SAMPLED_KEYS / places.len().max(1) as f64).min(1.0);
-        // Of all hashes as many as the rate says, and all of them at 1.
+        let all_rows: f64 = locations.values().map(|location| f64::from(location.row_bytes)).sum();
+        let rate = (SAMPLED_KEYS / locations.len().max(1) as f64).min(1.0);
+        // The share `rate` of all hashes; all of them at 1.
         let threshold = (rate * u64::MAX as f64) as u64;
         let row_sizes =
             if all_rows > 0.0 { sizes(all_rows * 1.02, 2.0, ROW_SIZES) } else { vec![] };
@@ -172,13 +176,13 @@ impl Caches {
         Self { threshold, rows, row_sizes, pages, no_rows: 0, footprint }
     }
 
-    fn read(&mut self, key: u64, place: Place) {
-        self.no_rows += u64::from(place.row_bytes == 0);
+    fn read(&mut self, key: u64, location: EntryLocation) {
+        self.no_rows += u64::from(location.row_bytes == 0);
         let hash = |page: u64| key_hash(&page.to_le_bytes());
-        if hash(place.page) > self.threshold {
+        if hash(location.page) > self.threshold {
             return;
         }
-        let missed = match place.row_bytes {
+        let missed = match location.row_bytes {
             0 => u64::MAX,
             bytes => {
                 let asked = self.rows.ask(key, bytes, PageKind::Data);
@@ -189,7 +193,7 @@ impl Caches {
             if at > 0 && missed >> (at - 1) & 1 == 0 {
                 continue;
             }
-            for page in place.page..place.page + u64::from(place.pages) {
+            for page in location.page..location.page + u64::from(location.pages) {
                 pages.ask(hash(page), PAGE_BYTES as u32, PageKind::Data);
             }
         }
@@ -200,6 +204,14 @@ impl Caches {
     }
 
     fn demand(self, operations: u64, pages_asked: f64) -> Demand {
+        invariant!(
+            self.no_rows <= operations,
+            "reads of entries too large for a row are operations"
+        );
+        invariant!(
+            self.pages.len() == self.row_sizes.len() + 1,
+            "page caches are simulated without a row cache and behind each size of it"
+        );
         let all = operations as f64;
         let no_rows = self.no_rows as f64 / all;
         let rows = self.rows.curve(operations - self.no_rows);
@@ -208,7 +220,7 @@ impl Caches {
             let row_misses = no_rows + (1.0 - no_rows) * rows.miss_ratio(bytes as f64);
             let lookups = pages_asked * row_misses;
             let pages = pages.curve((lookups * all) as u64);
-            Behind { row_bytes: bytes as f64, row_misses, lookups, pages }
+            BehindRowCache { row_bytes: bytes as f64, row_misses, lookups, pages }
         });
         let (footprint, meta_bytes) = (self.footprint, self.footprint * META_PART);
         Demand { operations, behind: behind.collect(), footprint, meta_bytes }

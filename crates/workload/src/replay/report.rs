@@ -1,4 +1,4 @@
-//! The result of a replay: lines for people, one JSON object for scripts.
+//! The result of a replay: lines of text for people, one JSON object for scripts.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::Counts;
 use crate::figures::{Figures, ratio};
 
-/// Parts of the lookups that each tier found a value for; null where there were none.
+/// Hits by tier as a share of all lookups; null without lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HitRatio {
-    /// By the store at all: the key existed.
+    /// Lookups of keys that exist, in any tier.
     pub store: Option<f64>,
-    /// From a single cached row, or a memtable.
+    /// From a cached row or a memtable.
     pub row: Option<f64>,
     /// From a page cached in DRAM.
     pub page: Option<f64>,
@@ -22,22 +22,22 @@ pub struct HitRatio {
     pub flash: Option<f64>,
 }
 
-/// The result of a replay. Serialized, the object that scripts parse; displayed, three lines.
+/// The result of a replay. It serializes to the object that scripts parse, and displays as three lines.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Always `replay`.
     pub bench: &'static str,
-    /// Threads: one, so that accesses keep their order.
+    /// Threads: always 1, so that accesses keep their order.
     pub threads: usize,
     /// Reads.
     pub gets: u64,
-    /// Writes, those after a miss included.
+    /// Writes, including those after a miss.
     pub puts: u64,
     /// Deletes.
     pub deletes: u64,
-    /// Range reads.
+    /// Range scans.
     pub scans: u64,
-    /// Writes the store refused as too large, and the replay left out.
+    /// Writes that the store refused as too large; the replay skipped them.
     pub refused: u64,
     /// Hits by tier.
     pub hit_ratio: HitRatio,

@@ -1,18 +1,18 @@
-//! Traces of records of one size: oracleGeneral, u64be, u32.
+//! Traces of fixed-size records: oracleGeneral, u64be, u32.
 
 use base::Result;
 
+use super::access::{Access, Op, Position, Trace};
 use super::input::Input;
-use super::{Access, Op, Position, Trace};
 
-/// Cuts a file into records of one layout.
+/// Reads records of one layout.
 pub(super) struct Fixed {
     input: Input,
-    layout: Layout,
+    layout: RecordLayout,
 }
 
 #[derive(Clone, Copy)]
-enum Layout {
+enum RecordLayout {
     OracleGeneral,
     U64Be,
     U32Be,
@@ -20,31 +20,31 @@ enum Layout {
 
 impl Fixed {
     pub(super) fn oracle_general(input: Input) -> Self {
-        Self { input, layout: Layout::OracleGeneral }
+        Self { input, layout: RecordLayout::OracleGeneral }
     }
 
     pub(super) fn u64be(input: Input) -> Self {
-        Self { input, layout: Layout::U64Be }
+        Self { input, layout: RecordLayout::U64Be }
     }
 
     pub(super) fn u32be(input: Input) -> Self {
-        Self { input, layout: Layout::U32Be }
+        Self { input, layout: RecordLayout::U32Be }
     }
 
-    /// The next record's key and the size it records.
+    /// The key of the next record, and the value size if the format records it.
     fn record(&mut self) -> Result<Option<(u64, Option<u64>)>> {
         Ok(match self.layout {
-            Layout::OracleGeneral => self.input.record::<24>()?.map(|record| {
-                // Time and the next access do not matter to a store.
+            RecordLayout::OracleGeneral => self.input.record::<24>()?.map(|record| {
+                // The time and the next access do not matter to a store.
                 let [_, _, _, _, k0, k1, k2, k3, k4, k5, k6, k7, s0, s1, s2, s3, ..] = record;
                 let key = u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]);
                 (key, Some(u64::from(u32::from_le_bytes([s0, s1, s2, s3]))))
             }),
-            Layout::U64Be => {
+            RecordLayout::U64Be => {
                 self.input.record::<8>()?.map(|record| (u64::from_be_bytes(record), None))
             }
-            // Web07's keys count up from zero with the last byte moving fastest.
-            Layout::U32Be => self
+            // In the trace Web07, keys count up from zero with the last byte moving fastest.
+            RecordLayout::U32Be => self
                 .input
                 .record::<4>()?
                 .map(|record| (u64::from(u32::from_be_bytes(record)), None)),

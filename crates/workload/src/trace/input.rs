@@ -1,4 +1,4 @@
-//! The bytes of a trace file: decompressed, counted, cut into records or lines.
+//! The input of the trace readers: decompresses a file, counts its bytes, cuts it into records or lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::{Error, Result};
 
-use super::Position;
+use super::access::Position;
 
-/// What an xz or zstd decoder may take, bytes. `xz -9` and `zstd --ultra` need 64 MiB and 128 MiB.
+/// The memory limit of an xz or zstd decoder, bytes. `xz -9` needs 64 MiB, `zstd --ultra` 128 MiB.
 const DECODER_BYTES_MAX: u32 = 160 << 20;
 
-/// The longest line, bytes: a key of the greatest length and room for the rest.
+/// The longest line, bytes: the longest key and room for the other fields.
 const LINE_BYTES_MAX: usize = base::limits::KEY_BYTES_MAX + 4096;
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -21,16 +21,16 @@ const BUFFER_BYTES: usize = 128 << 10;
 pub(super) struct Input {
     reader: BufReader<Box<dyn Read + Send>>,
     name: String,
-    /// Decompressed bytes handed out.
+    /// Decompressed bytes read so far.
     offset: u64,
-    /// Lines handed out.
+    /// Lines read so far.
     line: u64,
     text: Vec<u8>,
     file_bytes_read: Arc<AtomicU64>,
     file_bytes: u64,
 }
 
-/// Counts what is read from the source, under any decompressor.
+/// Counts the bytes read from the source, before decompression.
 struct Counted {
     source: Box<dyn Read + Send>,
     bytes: Arc<AtomicU64>,
@@ -99,11 +99,11 @@ impl Input {
         Ok(Some(record))
     }
 
-    /// Moves on to the next line, read by [`Input::text`]; false at the end. Lines end with LF or
-    /// CR LF, the last one with either or the file's end.
+    /// Reads the next line, which [`Input::text`] returns; false at the end. Lines end with LF or CR LF; the
+    /// last one may end with the file.
     pub(super) fn next_line(&mut self) -> Result<bool> {
         self.text.clear();
-        // One byte more than allowed is enough to see that a line is too long.
+        // One byte over the limit is enough to detect that a line is too long.
         let mut limited = (&mut self.reader).take(LINE_BYTES_MAX as u64 + 1);
         let read = match limited.read_until(b'\n', &mut self.text) {
             Ok(read) => read,
@@ -125,12 +125,12 @@ impl Input {
         Ok(true)
     }
 
-    /// The line's bytes, without its end.
+    /// The bytes of the line, without its end.
     pub(super) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// The error of a line that is not what was `expected`.
+    /// The error for a line that is not as `expected`.
     #[cold]
     pub(super) fn bad_line(&self, expected: impl std::fmt::Display) -> Error {
         const SHOWN: usize = 80;
@@ -154,7 +154,7 @@ impl Input {
 
 fn decompressed(name: &str, source: Counted) -> Result<Box<dyn Read + Send>> {
     match name.rsplit_once('.') {
-        // Nobody's trace: its bytes would be taken for keys.
+        // Without this error, compressed bytes would be read as keys.
         Some((_, other @ ("gz" | "bz2" | "lz4" | "lzma" | "zip" | "br" | "Z"))) => {
             let error = Error::invalid("trace").at(name).expected("a plain file, .xz or .zst");
             Err(error.got(format_args!(".{other}")))

@@ -1,20 +1,20 @@
-//! The keys of a trace as numbers, held in memory, so that any store of numbered keys can be asked for them
-//! in the trace's order, again and again.
+//! The keys of a trace as numbers, in memory, so that any store of numbered keys can be accessed in the order
+//! of the trace, again and again.
 //!
-//! The number of a key is its rank among the trace's distinct keys in their order, as [`crate::plan`] lays
-//! them out: keys that are neighbours in the trace are neighbours in a store filled in order. Cost: 4 bytes
-//! for each access; while it is read, some 100 for each distinct key too.
+//! The number of a key is its rank among the distinct keys in key order, as [`crate::plan`] lays them out:
+//! keys that are neighbours in the trace are neighbours in a store filled in order. Cost: 4 bytes per access,
+//! and during reading about 100 bytes per distinct key.
 
 use std::collections::HashMap;
 
-use base::{Error, Result};
+use base::{Error, Result, broken_invariant};
 
-use super::{Access, KEYS_MAX, Trace, for_each};
+use super::access::{Access, KEYS_MAX, Trace, for_each};
 
-/// The most accesses that are held: 1 GiB of memory.
+/// The most accesses: 1 GiB of memory.
 const ACCESSES_MAX: usize = 1 << 28;
 
-/// The key of each access, whatever the trace does with it: reads, writes, the starts of scans.
+/// The key of each access, whatever the operation: of a scan, its first key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTrace {
     numbers: Box<[u32]>,
@@ -25,7 +25,7 @@ impl KeyTrace {
     /// Reads `trace` to its end.
     ///
     /// # Errors
-    /// `Invalid` where it has no accesses, or more accesses or distinct keys than are held; its own.
+    /// `Invalid` if the trace has no accesses or too many accesses or distinct keys; those of the trace.
     pub fn read(trace: &mut dyn Trace) -> Result<Self> {
         let too_many = |what: &str, most: usize| {
             Error::invalid("trace").expected(format_args!("at most {most} {what}")).got("more")
@@ -54,29 +54,35 @@ impl KeyTrace {
         sorted.sort_unstable();
         let mut ranks = vec![0; sorted.len()];
         for (rank, (_, number)) in sorted.iter().enumerate() {
-            if let Some(place) = ranks.get_mut(*number as usize) {
-                *place = rank as u32;
-            }
+            let Some(slot) = ranks.get_mut(*number as usize) else {
+                return Err(broken_invariant!("distinct keys are numbered without a gap"));
+            };
+            *slot = rank as u32;
         }
         for number in &mut numbers {
-            *number = ranks.get(*number as usize).copied().unwrap_or_default();
+            let Some(rank) = ranks.get(*number as usize) else {
+                return Err(broken_invariant!(
+                    "every access is of a distinct key that was numbered"
+                ));
+            };
+            *number = *rank;
         }
         Ok(Self { numbers: numbers.into_boxed_slice(), distinct: ranks.len() as u32 })
     }
 
-    /// Accesses; at least one.
+    /// The number of accesses, at least one.
     #[must_use]
     pub const fn accesses(&self) -> u64 {
         self.numbers.len() as u64
     }
 
-    /// Distinct keys: numbers are below this, and each is there.
+    /// The number of distinct keys. The key numbers are all numbers below it.
     #[must_use]
     pub const fn distinct(&self) -> u64 {
         self.distinct as u64
     }
 
-    /// The number of the key of access `turn`; past the end the trace starts over.
+    /// The key number of access `turn`. Past its end the trace starts over.
     #[inline]
     pub(crate) fn number(&self, turn: u64) -> u64 {
         let at = (turn % self.accesses()) as usize;
@@ -103,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_of_nothing_or_with_an_error_is_refused() {
+    fn an_empty_or_damaged_trace_is_refused() {
         let errors = [(vec![], base::ErrorKind::Invalid), (vec![0; 9], base::ErrorKind::Corrupt)];
         for (bytes, kind) in errors {
             assert_eq!(read(Format::U64Be, bytes).unwrap_err().kind(), kind);

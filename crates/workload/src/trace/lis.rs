@@ -2,14 +2,14 @@
 
 use base::Result;
 
+use super::access::{Access, Op, Position, Trace};
 use super::input::Input;
-use super::{Access, Op, Position, Trace};
 
-/// The most blocks one line may stand for. The traces' longest ranges are in the thousands; a
-/// number far beyond is a damaged line, not a day's worth of accesses.
+/// The most blocks per line. The longest ranges of the traces have thousands of blocks; a far larger number
+/// means a damaged line.
 const RANGE_BLOCKS_MAX: u64 = 1 << 24;
 
-/// Reads a line, then gives its blocks one by one.
+/// Reads a line, then returns its blocks one by one.
 pub(super) struct Lis {
     input: Input,
     next_block: u64,
@@ -24,7 +24,7 @@ impl Lis {
 
 impl Trace for Lis {
     fn next(&mut self, access: &mut Access) -> Result<bool> {
-        // Ends: each turn takes a line of a finite file.
+        // Ends: each iteration reads a line of a finite file.
         while self.next_block == self.end_block {
             if !self.input.next_line()? {
                 return Ok(false);

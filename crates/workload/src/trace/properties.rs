@@ -1,4 +1,4 @@
-//! Property files as YCSB writes them: lines `name=value`, `#` or `!` before a comment.
+//! Property files in YCSB's format: lines `name=value`, with `#` or `!` before a comment.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use base::{Error, Result};
 
 use super::input::Input;
 
-/// The most properties in a file: workload files have a few dozen.
+/// The most properties per file. Workload files have a few dozen.
 const PROPERTIES_MAX: usize = 4096;
 
-/// The properties of one file; a name's last value counts.
+/// The properties of one file. The last value of a name counts.
 pub(super) struct Properties(BTreeMap<String, String>);
 
 impl Properties {
@@ -35,7 +35,7 @@ impl Properties {
         Ok(Self(properties))
     }
 
-    /// The value of `name`, or `default` where the file does not set it.
+    /// The value of `name`, or `default` if the file does not set it.
     pub(super) fn get<T: FromStr>(&self, name: &'static str, default: T) -> Result<T> {
         let Some(text) = self.0.get(name) else { return Ok(default) };
         text.parse().map_err(|_| {
@@ -46,7 +46,7 @@ impl Properties {
         })
     }
 
-    /// The value of `name` among `allowed`, or the first of them.
+    /// The value of `name`, which must be one of `allowed`, or the first of them if the file does not set it.
     pub(super) fn choice(
         &self,
         name: &'static str,

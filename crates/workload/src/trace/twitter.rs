@@ -1,16 +1,16 @@
 //! Twitter's production cache traces: text lines
 //! `time,key,key size,value size,client,operation,ttl`.
 //!
-//! Reads (`get`, `gets`) put what they miss, with the recorded size. Whole writes (`set`, `add`,
-//! `replace`, `cas`) are puts, partial ones (`append`, `prepend`, `incr`, `decr`) read and write,
-//! `delete` deletes: the store has no conditional write, so each is taken to succeed. The recorded
-//! client and time to live are not replayed.
+//! Reads (`get`, `gets`) that miss put the recorded size. Whole writes (`set`, `add`, `replace`, `cas`) are
+//! puts; partial writes (`append`, `prepend`, `incr`, `decr`) read and write; `delete` deletes. The store has
+//! no conditional write, so each of them is assumed to succeed. The recorded client and time to live are
+//! ignored.
 
 use base::Result;
 use base::limits::KEY_BYTES_MAX;
 
+use super::access::{Access, Op, Position, Trace};
 use super::input::Input;
-use super::{Access, Op, Position, Trace};
 
 pub(super) struct Twitter {
     input: Input,
@@ -24,7 +24,7 @@ impl Twitter {
 
 impl Trace for Twitter {
     fn next(&mut self, access: &mut Access) -> Result<bool> {
-        // Ends: each turn takes a line of a finite file.
+        // Ends: each iteration reads a line of a finite file.
         while self.input.next_line()? {
             if self.input.text().is_empty() {
                 continue;
@@ -54,7 +54,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let number = |field: &[u8]| std::str::from_utf8(field).ok()?.trim().parse::<u64>().ok();
-        // From the right: a key may hold commas, no other field does.
+        // Split from the right, because only the key may contain commas.
         let mut fields = line.rsplitn(6, |byte| *byte == b',');
         let _ttl = number(fields.next()?)?;
         let op = op(fields.next()?)?;
@@ -68,7 +68,7 @@ impl<'a> Line<'a> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return None;
         }
-        // A read that missed in production records no size.
+        // For a read that missed in production, the trace records size 0.
         let value_bytes = Some(value_bytes).filter(|bytes| *bytes > 0 || op == Op::Put);
         Some(Self { op, key, value_bytes })
     }

@@ -1,26 +1,25 @@
-//! YCSB's core workload, made natively from its property file: the load phase, then the mix of
-//! reads, updates, inserts, scans and read-modify-writes.
+//! YCSB's core workload, generated from its property file: the load phase, then the mix of reads, updates,
+//! inserts, scans and read-modify-writes.
 //!
-//! As YCSB does: records are `user` and the FNV-1a hash of their number (or the number itself
-//! where `insertorder=ordered`), so hashed inserts are spread over the key space; the zipfian law
-//! runs over the records expected at the end, so that inserts do not move the hot set; `latest`
-//! follows the inserts. A record is one value as large as its fields together; an update replaces
-//! it whole.
+//! As in YCSB, a key is `user` and the FNV-1a hash of its record number (or the number itself if
+//! `insertorder=ordered`), so hashed inserts spread over the key space. The zipfian law covers the records
+//! expected at the end, so inserts do not move the hot set. `latest` follows the inserts. A record is one
+//! value as large as all its fields, and an update replaces the whole value.
 
 use base::limits::VALUE_BYTES_MAX;
 use base::{Error, Result, Rng};
 
+use super::access::{Access, Op, Position, Trace};
 use super::input::Input;
 use super::properties::Properties;
-use super::{Access, Op, Position, Trace};
 use crate::{Distribution, KEY_NUMBER_MAX, Sampler, ZIPFIAN_THETA};
 
-/// Sizes to run a workload with instead of those in its file.
+/// Sizes of a workload that override those in its file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct YcsbSize {
-    /// Records loaded before the run.
+    /// Records of the load phase.
     pub records: Option<u64>,
-    /// Operations in the run.
+    /// Operations of the run.
     pub operations: Option<u64>,
 }
 
@@ -32,14 +31,14 @@ pub(super) struct Ycsb {
     operations: u64,
     loaded: u64,
     done: u64,
-    /// Records there are: loaded ones and inserts so far.
+    /// Records that exist: those of the load phase and the inserts so far.
     inserted: u64,
     request: Request,
     scan: ScanLength,
     rng: Rng,
 }
 
-/// The parts of the operations, each the upper end of its stretch of `0.0..1.0`.
+/// The shares of the operations, each as the upper end of its interval of `0.0..1.0`.
 struct Mix {
     read: f64,
     update: f64,
@@ -82,7 +81,7 @@ impl Ycsb {
             }
         }
         let (mix, insert_part) = Mix::read(&properties)?;
-        // Twice the expected inserts, so that hardly any draw has to be repeated or cut.
+        // Twice the expected inserts, so that the range of the law hardly ever ends before the inserts do.
         let expected = records + (operations as f64 * insert_part * 2.0) as u64;
         let request =
             match properties.choice("requestdistribution", &["uniform", "zipfian", "latest"])? {
@@ -108,13 +107,13 @@ impl Ycsb {
         })
     }
 
-    /// A record that exists, by the workload's distribution.
+    /// Draws a record that exists, by the workload's distribution.
     fn draw(&mut self) -> Result<u64> {
         let Request::Drawn(sampler) = &self.request else {
             return Ok(Sampler::new(Distribution::Latest, self.inserted, 0)?.draw(&mut self.rng));
         };
-        // The law reaches past what is inserted so far. Loaded records are at least a third of
-        // its range unless inserts dwarf them; after 64 misses any record will do.
+        // The law covers records that are not inserted yet. The existing ones are at least a third of its
+        // range, unless inserts far outnumber them; after 64 misses, any existing record is drawn uniformly.
         for _ in 0..64 {
             let number = sampler.draw(&mut self.rng);
             if number < self.inserted {
@@ -160,6 +159,7 @@ impl Trace for Ycsb {
             };
             self.draw()?
         };
+        debug_assert!(number < self.inserted, "an operation is on a record that exists");
         self.keys.write(number, &mut access.key);
         Ok(true)
     }
@@ -170,7 +170,7 @@ impl Trace for Ycsb {
 }
 
 impl Mix {
-    /// The mix, and the part of inserts in it.
+    /// The mix, and its share of inserts.
     fn read(properties: &Properties) -> Result<(Self, f64)> {
         let defaults = [
             ("readproportion", 0.95),

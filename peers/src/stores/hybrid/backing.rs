@@ -1,4 +1,4 @@
-//! The file that a cache stands before: an object a page, read and written past the system's cache.
+//! The backing file of a hybrid cache: one object per page, read and written with direct I/O.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use base::{Error, Result, hash64};
 use media::{Access, Buf, File, FileMedium, FileOptions, Medium, Purpose};
 
-/// Bytes of a page.
+/// Bytes per page.
 const PAGE_BYTES: usize = 4096;
 
-/// Checksum of the rest, length of the object.
+/// Header of a page: checksum of the rest, length of the object.
 const HEADER_BYTES: usize = 10;
 
 const NAME: &str = "backing";
@@ -20,7 +20,7 @@ pub(super) struct Backing {
 }
 
 impl Backing {
-    /// The one in `dir`, or a new one of at most `bytes`.
+    /// Opens the backing file in `dir`, or creates one of at most `bytes`.
     pub(super) fn open(dir: &Path, bytes: u64) -> Result<Self> {
         let medium = FileMedium::open(dir, FileOptions::default())?;
         let is_there = medium.list()?.iter().any(|file| file.name == NAME);
@@ -61,12 +61,12 @@ fn checksum(number: u32, page: &[u8]) -> u64 {
     hash64(u64::from(number), &page[8..])
 }
 
-/// Whether `page` is what was written as object `number`.
+/// Whether `page` is intact and holds object `number`.
 pub(super) fn is_right(number: u32, page: &[u8]) -> bool {
     page.first_chunk() == Some(&checksum(number, page).to_le_bytes())
 }
 
-/// The object that `page` holds.
+/// The object in `page`.
 pub(super) fn object(page: &[u8]) -> &[u8] {
     let length = u16::from_le_bytes([page[8], page[9]]);
     &page[HEADER_BYTES..HEADER_BYTES + usize::from(length)]

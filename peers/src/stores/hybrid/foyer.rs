@@ -1,4 +1,4 @@
-//! foyer: entries in memory, and behind them in blocks of a file.
+//! foyer: entries in memory, over blocks of entries in a file.
 
 use base::Result;
 use foyer::{
@@ -14,11 +14,11 @@ use crate::stores::{Foreign, Opened, Setup, option};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory beside the entries, bytes: write buffers, the index of the file, what the allocator keeps. With
-/// 160 MiB it passes the memory it is held to and is killed.
+/// Memory besides the entries, bytes: write buffers, the index of the file, allocator slack. With 160 MiB,
+/// foyer exceeds its memory bound and is killed.
 const BESIDE_ENTRIES: u64 = 200 * MIB;
 
-/// What an entry takes beside its value, bytes: key, handles, the record that holds them.
+/// Overhead of an entry besides its value, bytes: the key, handles, and the record that holds them.
 const BESIDE_VALUE: usize = 200;
 
 struct Foyer {
@@ -40,7 +40,7 @@ pub(in crate::stores) fn open(setup: &Setup<'_>) -> Result<Opened> {
         .with_direct(true)
         .build();
     let device = device.of("foyer device")?;
-    // With io_uring it took 1.3 times the processor time a get, and gave 0.8 times the gets.
+    // With io_uring, a get took 1.3 times the processor time, and throughput was 0.8 times as high.
     option(&mut options, "io", "psync");
     let cache = runtime.block_on(async {
         HybridCacheBuilder::new()
@@ -68,7 +68,7 @@ impl PageObjects for Foyer {
         read: &dyn Fn() -> Result<Buf>,
         visit: &mut dyn FnMut(&[u8]),
     ) -> Result<Found> {
-        // What memory has takes no task and no wait.
+        // A hit in memory needs no task and does not wait.
         if let Some(entry) = self.cache.memory().get(&number) {
             visit(entry.value());
             return Ok(Found::Dram);

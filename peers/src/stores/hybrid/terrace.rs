@@ -1,4 +1,4 @@
-//! This engine's cache, alone: frames in DRAM, the tier below on a file.
+//! This engine's cache alone: frames in DRAM, over an SCM tier in a file.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use super::backing::{self, Backing};
 use super::{Found, Hybrid, PageObjects, below_bytes};
 use crate::stores::{Opened, Setup, option};
 
-/// Memory beside the cache, bytes: code, threads, buffers.
+/// Memory besides the cache, bytes: code, threads, buffers.
 const BESIDE: u64 = 24 << 20;
 
 struct Terrace {

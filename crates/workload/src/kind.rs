@@ -1,4 +1,4 @@
-//! What an operation of a mixed workload does.
+//! The kinds of operations of a mixed workload.
 
 use serde::{Serialize, Serializer};
 
@@ -7,13 +7,13 @@ use serde::{Serialize, Serializer};
 pub enum Kind {
     /// A point lookup.
     Read,
-    /// A write of a key that is there, or may be.
+    /// A write of a key that exists or may exist.
     Update,
     /// A write of a new key.
     Insert,
-    /// A read of some entries in order.
+    /// A read of consecutive entries.
     Scan,
-    /// A point lookup, then a write of the same key: one operation, both latencies.
+    /// A point lookup and a write of the same key, counted as one operation with the time of both.
     ReadModifyWrite,
 }
 
