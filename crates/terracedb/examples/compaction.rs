@@ -48,6 +48,10 @@ fn run(directory: &std::path::Path) -> Result<()> {
     compaction.wait()?;
     assert_eq!(events.iter()?.count(), 15_000);
     assert!(table_bytes() < before);
-    println!("compaction shrank the tables from {} to {}", format_bytes(before), format_bytes(table_bytes()));
+    println!(
+        "compaction shrank the tables from {} to {}",
+        format_bytes(before),
+        format_bytes(table_bytes())
+    );
     Ok(())
 }

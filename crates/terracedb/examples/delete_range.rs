@@ -34,7 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     assert_eq!(events.get("2025-09/00007")?, None);
     assert_eq!(events.iter()?.count(), 6000);
-    assert!(snapshot.get(&events, "2025-09/00007")?.is_some(), "a snapshot still reads deleted events");
+    assert!(
+        snapshot.get(&events, "2025-09/00007")?.is_some(),
+        "a snapshot still reads deleted events"
+    );
     // A range delete does not affect later writes.
     events.put("2025-01/late", "an event that arrived late")?;
     assert_eq!(events.iter()?.count(), 6001);
@@ -44,7 +47,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     events.delete_range("2025-02".."2026")?;
     db.compact()?;
     assert_eq!(events.iter()?.count(), 1);
-    println!("compaction shrank the tables from {} to {}", format_bytes(before), format_bytes(space(&db)));
+    println!(
+        "compaction shrank the tables from {} to {}",
+        format_bytes(before),
+        format_bytes(space(&db))
+    );
     assert!(space(&db) < before / 2);
     Ok(())
 }

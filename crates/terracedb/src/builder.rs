@@ -40,7 +40,16 @@ impl Builder {
         let settings = Settings::default();
         let (own, resources, merge_operators, listeners) = Default::default();
         let identity = None;
-        Self { location, create: true, identity, own, resources, settings, merge_operators, listeners }
+        Self {
+            location,
+            create: true,
+            identity,
+            own,
+            resources,
+            settings,
+            merge_operators,
+            listeners,
+        }
     }
 
     /// Whether to create a store if there is none; true by default.

@@ -102,7 +102,10 @@ impl Keyspace {
         let mut store_results = |done: &mut Vec<Completed>| {
             for Completed { token, result } in done.drain(..) {
                 let slot = results.get_mut(token as usize);
-                base::invariant!(slot.is_some(), "a read queue returns only tokens that were submitted");
+                base::invariant!(
+                    slot.is_some(),
+                    "a read queue returns only tokens that were submitted"
+                );
                 if let Some(slot) = slot {
                     *slot = result;
                 }

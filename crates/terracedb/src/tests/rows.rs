@@ -135,7 +135,11 @@ fn a_multi_get_uses_a_view_that_is_at_least_as_new_as_any_row() {
         values.into_iter().map(|value| value.unwrap().unwrap()).collect()
     };
     let (view, at) = tree.read_view(visible);
-    assert_eq!(read(&view, at), ["new", "old"], "the read view of a single get is too old for two keys");
+    assert_eq!(
+        read(&view, at),
+        ["new", "old"],
+        "the read view of a single get is too old for two keys"
+    );
     written.set(false);
     write("old");
     let (view, at) = tree.batch_read_view(visible);

@@ -18,9 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use base::{DeleteRange, Durability, Key, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{
-    KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor, unix_millis,
-};
+use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor, unix_millis};
 use parking_lot::Mutex;
 use tree::reads::after_prefix;
 

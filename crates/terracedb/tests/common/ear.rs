@@ -1,4 +1,4 @@
-//! A listener that keeps what it is told.
+//! A listener that records events.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use terracedb::{Event, Listener};
 
 use super::until;
 
-/// Keeps every event until it is taken.
+/// Records every event until a test takes it.
 #[derive(Debug, Default)]
 pub(crate) struct Ear(Mutex<Vec<Event>>);
 
@@ -17,7 +17,7 @@ impl Listener for Ear {
 }
 
 impl Ear {
-    /// Takes those that `are` of a kind, as lines; the others stay.
+    /// Removes the events for which `are` is true, and returns them as lines; the others stay.
     pub(crate) fn take(&self, are: impl Fn(&Event) -> bool) -> Vec<String> {
         let mut heard = self.0.lock().unwrap();
         let (taken, kept) = heard.drain(..).partition::<Vec<_>, _>(are);
@@ -25,7 +25,7 @@ impl Ear {
         taken.iter().map(ToString::to_string).collect()
     }
 
-    /// Waits until it is told of one that `is` of a kind; takes it, and others of the kind.
+    /// Waits for an event for which `is` is true, then takes all such events.
     pub(crate) fn wait(&self, is: impl Fn(&Event) -> bool) -> Vec<String> {
         until("an event", || Some(self.take(&is)).filter(|taken| !taken.is_empty()))
     }

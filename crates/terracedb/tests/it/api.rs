@@ -1,18 +1,9 @@
-//! The public API as a new user would try it, on a directory.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! The public API as a new user would call it, on a real directory.
 
 use base::ErrorKind;
-use common::memory;
 use terracedb::{Codec, Db, Durability, Resources, WriteBatch};
+
+use crate::common::{self, memory};
 
 fn open(dir: &tempfile::TempDir) -> Db {
     Db::builder(dir.path()).memory(common::MEMORY).open().unwrap()
@@ -55,7 +46,7 @@ fn keys_and_values_are_bounded_at_the_edge() {
     let long_key = vec![7; 65_536];
     ks.put(&long_key, "v").unwrap();
     assert_eq!(ks.get(&long_key).unwrap().as_deref(), Some(&b"v"[..]));
-    // An eighth of the memory, to the byte.
+    // An eighth of the memory number, exactly.
     let largest = vec![1; (common::MEMORY / 8) as usize];
     ks.put("large", &largest).unwrap();
     let mut too_large = largest.clone();

@@ -1,34 +1,25 @@
-//! Backups: each is the store as it was, shares what it can with the others, and is never damaged
-//! without a word.
+//! Backups: each restores the store as it was, shares files with the others, and never contains damage
+//! without an error.
 //!
-//! I8: whatever is copied is verified. I3: a backup exists when everything that it names is durable.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I8: all copied data is verified. I3: a backup exists only when every file that it names is durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::{
-    Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty, fill, open,
-};
 use media::{Faulty, Freeze, Medium, MemoryMedium};
 use terracedb::{Backup, Db};
+
+use crate::common::{
+    self, Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty, fill, open,
+};
 
 fn used(medium: &dyn Medium) -> u64 {
     medium.list().unwrap().iter().map(|file| file.len).sum()
 }
 
 #[test]
-fn each_backup_is_the_store_as_it_was() {
+fn each_backup_restores_the_store_of_its_time() {
     let (_, seed) = Rng::from_env();
     let why = format!("TERRACE_SEED={seed}");
     let mut source = Source::new(seed);
@@ -50,7 +41,7 @@ fn each_backup_is_the_store_as_it_was() {
     let labels: Vec<_> = list.backups.iter().map(|backup| backup.label.as_str()).collect();
     assert_eq!(labels, ["round 0", "round 1", "round 2", "round 3", "round 4"], "{why}");
 
-    // What only one backup has goes with it, and nothing else.
+    // Deleting a backup removes exactly the files that no other backup needs.
     let middle = &list.backups[2];
     let before = used(&*medium);
     let deleted = repository.delete(middle.id).unwrap();
@@ -71,7 +62,7 @@ fn each_backup_is_the_store_as_it_was() {
 
 /// Tables that the repository has are neither copied nor read again.
 #[test]
-fn a_second_backup_copies_what_is_new() {
+fn a_second_backup_copies_only_new_files() {
     let mut source = Source::new(5);
     source.grow(1500);
     let medium = common::memory();
@@ -85,7 +76,7 @@ fn a_second_backup_copies_what_is_new() {
     assert!(second.bytes > first.bytes - first.log_bytes, "{second:?}");
     let copied = second.bytes_copied - second.log_bytes;
     assert!(copied * 4 < second.bytes - second.log_bytes, "{first:?} {second:?}");
-    // The last page of every table, and what was copied.
+    // The last page of every table, and the copied bytes.
     let read = read(&source.db) - before.0;
     assert!(read <= second.bytes_copied + 20 * 4096, "{read} bytes read, {second:?}");
     let third = repository.create(&source.db, "").unwrap();
@@ -101,10 +92,10 @@ fn a_second_backup_copies_what_is_new() {
     assert_restores(&repository, third.id, &source.model, "the third");
 }
 
-/// Scenario: a restored store goes its own way, uses the numbers of tables that the first one uses
-/// too, and is backed up beside it.
+/// Scenario: a restored store diverges, uses table numbers that the first store uses too, and both back up
+/// to one repository.
 #[test]
-fn stores_that_parted_share_a_repository() {
+fn diverged_stores_share_a_repository() {
     let mut source = Source::new(6);
     let repository = Backup::on_medium(common::memory());
     let base = repository.create(&source.db, "base").unwrap();
@@ -123,7 +114,7 @@ fn stores_that_parted_share_a_repository() {
         drop(other);
         other = open(&medium, round);
     }
-    // Another store altogether.
+    // An unrelated store.
     let stranger = Source::new(60);
     let third = repository.create(&stranger.db, "stranger").unwrap();
     assert_restores(&repository, third.id, &stranger.model, "stranger");
@@ -132,9 +123,9 @@ fn stores_that_parted_share_a_repository() {
     assert_ne!(stores[0], stores[7]);
 }
 
-/// Scenario: the power fails at any sync, or any change, of making a backup.
+/// Scenario: the power fails at any sync or any change while a backup is made.
 #[test]
-fn a_backup_that_is_cut_off_is_whole_or_not_there_and_the_next_goes_on_from_it() {
+fn an_interrupted_backup_is_whole_or_absent_and_the_next_one_resumes_it() {
     let mut source = Source::new(11);
     let prepared = {
         let (device, medium) = faulty(1);
@@ -183,9 +174,9 @@ fn a_backup_that_is_cut_off_is_whole_or_not_there_and_the_next_goes_on_from_it()
     assert!(there > 0 && taken_up > there, "{there} there, {taken_up} taken up");
 }
 
-/// Scenario: the power fails at any point of restoring.
+/// Scenario: the power fails at any point of a restore.
 #[test]
-fn a_restored_store_that_is_cut_off_is_whole_or_no_store() {
+fn an_interrupted_restore_leaves_a_whole_store_or_none() {
     let source = Source::new(12);
     let repository = Backup::on_medium(common::memory());
     let backup = repository.create(&source.db, "").unwrap();
@@ -217,9 +208,9 @@ fn a_restored_store_that_is_cut_off_is_whole_or_no_store() {
     assert!(whole > 0 && none > 0, "{whole} whole, {none} none");
 }
 
-/// Scenario: a page of the store rots before it is backed up.
+/// Scenario: a page of the store rots before the backup.
 #[test]
-fn nothing_damaged_is_backed_up() {
+fn a_damaged_page_is_not_backed_up() {
     let mut source = Source::new(14);
     let repository = Backup::on_medium(common::memory());
     let good = repository.create(&source.db, "good").unwrap();
@@ -239,13 +230,13 @@ fn nothing_damaged_is_backed_up() {
     );
     assert_eq!(repository.list().unwrap().backups.len(), 1);
     assert_restores(&repository, good.id, &old, "the older one");
-    // Well again, as after a repair.
+    // Undo the damage, as a repair would.
     source.device.flip(&newest.name, newest.len / 3, 0x10).unwrap();
     let mended = repository.create(&source.db, "mended").unwrap();
     assert_restores(&repository, mended.id, &source.model, "mended");
 }
 
-/// Scenario: one byte of the repository rots, anywhere.
+/// Scenario: any one byte of the repository rots.
 #[test]
 fn any_flipped_byte_of_a_repository_is_found_and_refused_or_harmless() {
     let (mut rng, seed) = Rng::from_env();
@@ -299,10 +290,10 @@ fn any_flipped_byte_of_a_repository_is_found_and_refused_or_harmless() {
     }
 }
 
-/// Scenario: a file of the repository rots, is found, and is removed: the next backup brings it back,
-/// for the older ones too.
+/// Scenario: a file of the repository rots, is found and removed. The next backup copies it again, which
+/// also restores the older backups.
 #[test]
-fn a_damaged_file_that_is_removed_comes_back_with_the_next_backup() {
+fn a_removed_damaged_file_is_copied_again_by_the_next_backup() {
     let source = Source::new(18);
     let medium = Arc::new(MemoryMedium::new());
     let repository = Backup::on_medium(Arc::clone(&medium) as _);
@@ -322,7 +313,7 @@ fn a_damaged_file_that_is_removed_comes_back_with_the_next_backup() {
     }
 }
 
-/// While an index cannot be read, nobody knows what it needs: nothing is removed.
+/// The needs of an unreadable index are unknown, so nothing is removed while it exists.
 #[test]
 fn a_damaged_index_keeps_its_files_until_it_is_deleted() {
     let mut source = Source::new(16);
@@ -349,7 +340,7 @@ fn a_damaged_index_keeps_its_files_until_it_is_deleted() {
 }
 
 #[test]
-fn directories_and_numbers_that_do_not_fit_are_refused() {
+fn wrong_directories_and_backup_numbers_are_refused() {
     let source = Source::new(17);
     let directory = tempfile::tempdir().unwrap();
     let repository = Backup::open(directory.path().join("repository")).unwrap();
@@ -374,7 +365,7 @@ fn directories_and_numbers_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_backup_is_told_with_its_number_and_what_was_copied() {
+fn a_backup_event_has_the_number_and_the_bytes_copied() {
     let (stepped, ear) = (Stepped::new(1), Arc::new(common::Ear::default()));
     let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
     db.keyspace("k").unwrap().put("key", "value").unwrap();

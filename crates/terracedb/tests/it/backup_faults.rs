@@ -1,23 +1,16 @@
-//! Backups on devices of which any operation fails, and whose power goes afterwards.
+//! Backups on devices on which any operation may fail and the power fails afterwards.
 //!
-//! I3: a backup exists when everything that it names is durable, whatever failed before it was made.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I3: a backup exists only when every file that it names is durable, whatever failed before.
 
 use std::sync::Arc;
 
 use base::{Error, ErrorKind};
-use common::{Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::Backup;
+
+use crate::common::{
+    self, Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty,
+};
 
 const FAULTS: [(OpKind, Fault); 6] = [
     (OpKind::Read, Fault::Io),
@@ -28,13 +21,13 @@ const FAULTS: [(OpKind, Fault); 6] = [
     (OpKind::Names, Fault::NoSpace),
 ];
 
-/// Runs `scenario` with each operation of each kind failing in turn, told which and a seed, until it says
-/// that none failed; how often one did.
+/// Runs `scenario` once per operation of each kind, with a rule that makes this operation fail, a seed and
+/// a description, until the scenario returns false (no operation failed). Returns the number of failures.
 fn each_fails(scenario: impl Fn(Rule, u64, &str) -> bool) -> u64 {
     let mut failures = 0;
     for (on, fault) in FAULTS {
         for nth in 0.. {
-            // What a failed sync of names loses is drawn.
+            // Which names a failed sync of names loses is random, so try more seeds.
             let draws = if (on, &fault) == (OpKind::Names, &Fault::Io) { 3 } else { 1 };
             let struck = (0..draws).all(|draw| {
                 let why = format!("{on:?} {nth}, {fault:?}, draw {draw}");
@@ -54,7 +47,7 @@ fn allowed(error: &Error, why: &str) {
     assert!(kinds.contains(&error.kind()), "{why}: {error}");
 }
 
-/// A store that grew since it was backed up, and the repository.
+/// A store that grew since its last backup, and the repository.
 struct Backed {
     source: Source,
     old: Model,
@@ -78,7 +71,7 @@ impl Backed {
         (Arc::clone(&device), Backup::on_medium(device))
     }
 
-    /// Asserts that what `repository` lists is whole.
+    /// Asserts that every backup that `repository` lists is whole.
     fn check(&self, repository: &Backup, why: &str) -> Vec<String> {
         let list = repository.list().unwrap();
         assert!(list.damaged.is_empty(), "{why}: {:?}", list.damaged);
@@ -91,10 +84,10 @@ impl Backed {
     }
 }
 
-/// Scenario: each operation on the repository fails in turn, while a backup is made; then one is made,
-/// and the power goes.
+/// Scenario: each operation on the repository fails in turn during a backup. Then another backup is made,
+/// and the power fails.
 #[test]
-fn a_backup_that_fails_costs_no_other_and_is_made_again() {
+fn a_failed_backup_damages_no_other_and_can_be_repeated() {
     let backed = Backed::new(13);
     let failures = each_fails(|rule, seed, why| {
         let (device, repository) = backed.on_device(seed);
@@ -119,10 +112,10 @@ fn a_backup_that_fails_costs_no_other_and_is_made_again() {
     assert!(backed.source.db.statistics().poisoned.is_none());
 }
 
-/// Scenario: from some operation on names on, all fail, while a backup is made: what it copied can neither be
-/// made durable nor be removed. Then the device is well again, a backup is made, and the power goes.
+/// Scenario: from some operation on names on, all of them fail during a backup, so its files can neither
+/// become durable nor be removed. Then the device works again, a backup is made, and the power fails.
 #[test]
-fn what_a_failed_backup_could_not_remove_is_named_anew() {
+fn files_that_a_failed_backup_could_not_remove_are_synced_by_the_next() {
     let (backed, mut failures) = (Backed::new(16), 0);
     'all: for nth in 0.. {
         for draw in 0..4 {
@@ -136,7 +129,8 @@ fn what_a_failed_backup_could_not_remove_is_named_anew() {
                 break 'all;
             }
             device.heal();
-            // One that is shown all the same: only its own name may be lost, as its maker was told.
+            // If the failed backup is listed all the same, only its own name may be lost, as its caller was
+            // told.
             if repository.list().unwrap().backups.len() > 1 {
                 continue;
             }
@@ -152,10 +146,10 @@ fn what_a_failed_backup_could_not_remove_is_named_anew() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Scenario: each operation on the repository fails in turn, while a backup is deleted; then one is made,
-/// and the power goes.
+/// Scenario: each operation on the repository fails in turn while a backup is deleted. Then a backup is
+/// made, and the power fails.
 #[test]
-fn a_backup_that_is_not_deleted_for_sure_is_whole() {
+fn a_backup_whose_deletion_failed_is_whole() {
     let backed = Backed::new(14);
     let failures = each_fails(|rule, seed, why| {
         let (device, repository) = backed.on_device(seed);
@@ -177,9 +171,9 @@ fn a_backup_that_is_not_deleted_for_sure_is_whole() {
     assert!(failures > 3, "{failures}");
 }
 
-/// Scenario: each operation on the place that is restored to fails in turn.
+/// Scenario: each operation on the target of a restore fails in turn.
 #[test]
-fn a_restore_that_fails_leaves_nothing_and_is_begun_again() {
+fn a_failed_restore_leaves_nothing_and_can_be_repeated() {
     let backed = Backed::new(15);
     let (_, repository) = backed.on_device(1);
     let failures = each_fails(|rule, seed, why| {
@@ -201,10 +195,10 @@ fn a_restore_that_fails_leaves_nothing_and_is_begun_again() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Scenario: the store's log cannot be synced, and the device drops what it could not sync, or some of it,
-/// or nothing, as seen from then on or by a power cut alone. A backup has what readers see, or is refused.
+/// Scenario: the sync of the store's log fails, and the device drops all, some or none of the unsynced
+/// data, at once or only at a power cut. A backup has the state that readers see, or is refused.
 #[test]
-fn a_backup_has_what_a_failed_sync_left_to_readers_or_is_refused() {
+fn a_backup_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..20 {
         let why = format!("seed {seed}");

@@ -1,37 +1,29 @@
-//! Checkpoints: a store of its own as of one moment, whatever goes on meanwhile and whatever fails.
+//! Checkpoints: an independent store with one consistent state, whatever runs or fails meanwhile.
 //!
-//! I3: what becomes a store by its manifest is all there. I11: everything acknowledged before the
-//! call is in it, and batches are whole.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I3: a store that has a manifest has all its files. I11: a checkpoint holds every write acknowledged
+//! before the call, and whole batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::{
-    MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded, until,
-};
 use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{CheckpointOptions, Db, Resources};
 
+use crate::common::{
+    self, MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded,
+    until,
+};
+
 #[test]
-fn a_checkpoint_is_a_store_of_its_own() {
+fn a_checkpoint_is_an_independent_store() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..4 {
         let why = format!("TERRACE_SEED={seed}, round {round}");
         let directory = tempfile::tempdir().unwrap();
         let (source, place) = (directory.path().join("store"), directory.path().join("copy"));
-        // One cache serves both: it must tell their pages apart.
+        // Both stores share one cache, which must tell their pages apart.
         let resources = Resources::builder().memory(2 * MEMORY).build().unwrap();
         let db = Db::builder(&source).resources(&resources).open().unwrap();
         let mut model = Model::new();
@@ -45,7 +37,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
         assert!(copy.recovery().log_torn.is_none(), "{why}");
         assert!(round % 2 == 0 || copy.recovery().log_records == 0, "{why}");
         assert_same(&copy.keyspace("k").unwrap(), &model, &why);
-        // Each goes its own way.
+        // Later writes to one store do not appear in the other.
         let mut copied = model.clone();
         fill(&db, &mut rng, &mut model, 1000, true);
         fill(&copy, &mut rng, &mut copied, 1000, true);
@@ -65,7 +57,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     }
 }
 
-/// Stops the threads of a test when it is dropped: a test that fails ends too.
+/// Stops the threads of a test when it is dropped, so that a failing test ends too.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -74,16 +66,15 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Scenario: writers, flushes, merges and keyspaces that come and go never stop while checkpoints are
-/// made.
+/// Scenario: writes, flushes, merges, and creation and drops of keyspaces go on while checkpoints are made.
 #[test]
-fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
+fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write() {
     let (_, seed) = Rng::from_env();
     let medium = common::memory();
     let db = threaded(&medium).open().unwrap();
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
     let (stop, next) = (AtomicBool::new(false), AtomicU64::new(0));
-    // Numbers are given out up to here, so that the test's length does not depend on the machine.
+    // Numbers are handed out up to this limit, so the length of the test does not depend on the machine.
     let limit = AtomicU64::new(0);
     let acknowledged: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
@@ -98,7 +89,7 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
                         continue;
                     }
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    // All numbers below this one of this thread are acknowledged.
+                    // All of this thread's numbers below this one are acknowledged.
                     acknowledged.store(number, Ordering::SeqCst);
                     put_pair(db, number, rng.below(2000) as usize);
                 }
@@ -125,7 +116,7 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
             }
         });
         for round in 0..12 {
-            // Each checkpoint is taken while numbers are written, however late threads begin to run.
+            // Each checkpoint is taken while numbers are written, however late the threads start.
             let half = limit.fetch_add(1500, Ordering::Relaxed) + 750;
             until("half of the numbers", || (next.load(Ordering::Relaxed) >= half).then_some(()));
             let lowest = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).min();
@@ -139,12 +130,12 @@ fn a_checkpoint_under_way_holds_whole_batches_and_all_that_was_acknowledged() {
     });
     assert_eq!(acknowledged.iter().filter(|n| n.load(Ordering::SeqCst) == u64::MAX).count(), 3);
     drop((db, one, two));
-    // Whatever was held is let go.
+    // Files held for the checkpoint are released.
     let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
     assert!(checked.is_clean() && checked.unowned.is_empty(), "{checked:?}");
 }
 
-/// A store with some tables and some log.
+/// A store with some tables and some log records.
 fn source(seed: u64) -> (Db, Model, Arc<dyn Medium>) {
     let (_, medium) = faulty(seed);
     let db = Stepped::new(seed).on(Arc::clone(&medium)).open().unwrap();
@@ -157,7 +148,7 @@ fn source(seed: u64) -> (Db, Model, Arc<dyn Medium>) {
     (db, model, medium)
 }
 
-/// Opens what is at the place of a checkpoint; `None` where that is no store.
+/// Opens the store at the checkpoint's target; `None` if there is no store.
 fn open_if_whole(image: MemoryMedium, seed: u64, why: &str) -> Option<Db> {
     let image = Arc::new(image) as Arc<dyn Medium>;
     match Stepped::new(seed).on(image).create_if_missing(false).open() {
@@ -170,9 +161,9 @@ fn open_if_whole(image: MemoryMedium, seed: u64, why: &str) -> Option<Db> {
     }
 }
 
-/// Scenario: the power fails at any sync, or any change, of making a checkpoint.
+/// Scenario: the power fails at any sync or any change of a checkpoint.
 #[test]
-fn a_checkpoint_that_is_cut_off_is_whole_or_no_store() {
+fn an_interrupted_checkpoint_is_whole_or_no_store() {
     let (db, model, _medium) = source(7);
     let (device, medium) = faulty(8);
     db.checkpoint_on(&medium, CheckpointOptions::default()).unwrap();
@@ -201,9 +192,9 @@ fn a_checkpoint_that_is_cut_off_is_whole_or_no_store() {
     assert_same(&copy.keyspace("k").unwrap(), &model, "when it is done");
 }
 
-/// Scenario: each operation at the checkpoint's place fails in turn.
+/// Scenario: each operation on the target of a checkpoint fails in turn.
 #[test]
-fn a_checkpoint_that_fails_is_no_store_and_costs_the_store_nothing() {
+fn a_failed_checkpoint_is_no_store_and_leaves_the_source_intact() {
     let (db, model, _medium) = source(9);
     let mut failures = 0;
     for on in [OpKind::Write, OpKind::Sync, OpKind::Names] {
@@ -224,7 +215,7 @@ fn a_checkpoint_that_fails_is_no_store_and_costs_the_store_nothing() {
                 let kinds = [ErrorKind::NoSpace, ErrorKind::Corrupt];
                 assert!(kinds.contains(&error.kind()), "{why}: {error}");
                 failures += 1;
-                // Only the last sync of names may be lost on a whole one.
+                // A whole store after an error is possible only if the last sync of names failed.
                 if let Some(copy) = open_if_whole(device.crash_image(nth).unwrap(), nth, &why) {
                     assert_same(&copy.keyspace("k").unwrap(), &model, &why);
                 }
@@ -236,7 +227,7 @@ fn a_checkpoint_that_fails_is_no_store_and_costs_the_store_nothing() {
     assert!(db.statistics().poisoned.is_none());
 }
 
-/// Another kind of device: nothing can be shared, and what is copied is verified.
+/// A device of another kind: files cannot be linked, and copied files are verified.
 #[test]
 fn a_checkpoint_on_another_device_is_a_verified_copy() {
     let (device, medium) = faulty(3);
@@ -263,10 +254,10 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     assert!(error.to_string().contains(&table.name), "{error}");
 }
 
-/// Scenario: the store's log cannot be synced, and the device drops what it could not sync, or some of it,
-/// or nothing. A checkpoint has what readers see, or is no store.
+/// Scenario: the sync of the store's log fails, and the device drops all, some or none of the unsynced
+/// data. A checkpoint has the state that readers see, or is no store.
 #[test]
-fn a_checkpoint_has_what_a_failed_sync_left_to_readers_or_is_refused() {
+fn a_checkpoint_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..20 {
         let why = format!("seed {seed}");

@@ -1,24 +1,15 @@
-//! Merges: what they keep, what they give back, and that nobody notices them.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Compaction: which versions merges keep, the space they free, and their effect on readers and writers.
 
 use std::sync::Arc;
 
 use base::{Codec, ErrorKind, Rng};
-use common::{Model, Stepped, assert_same, key, value};
 use compact::plan::Options;
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{CompactionStatistics, Db, Keyspace, Snapshot};
 
-/// Merges come early and are small.
+use crate::common::{self, Model, Stepped, assert_same, key, value};
+
+/// Options with early and small merges.
 fn tiny() -> Options {
     Options { fanout: 3, settled_runs: 2, slice_bytes: 128 << 10, ..Options::default() }
 }
@@ -44,7 +35,7 @@ fn fill(keyspace: &Keyspace, model: &mut Model, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// Two stores share the least memory there is: each merge waits for the other's, none fails.
+/// Two stores share the smallest memory: their merges wait for each other, and none fails.
 #[test]
 fn stores_that_share_memory_merge_in_turns() {
     let (mut rng, seed) = Rng::from_env();
@@ -53,7 +44,7 @@ fn stores_that_share_memory_merge_in_turns() {
         let mut stores: Vec<_> = (0..2)
             .map(|_| {
                 let builder = stepped.on(common::memory()).codec(Codec::Zstd);
-                // Whatever is merged is merged when it is asked for.
+                // A merge runs only on request.
                 let options = Options { fanout: 1000, space_max: 1000.0, ..Options::default() };
                 let db = builder.compaction_options(options).open().unwrap();
                 let keyspace = db.keyspace("fruit").unwrap();
@@ -75,14 +66,14 @@ fn stores_that_share_memory_merge_in_turns() {
     }
 }
 
-/// Memory is taken away while merges run that were promised more: they give way to each other, begin
-/// again with less, and whoever waits for them hears of no failure.
+/// The memory number shrinks while merges run that were promised more memory: they yield to each other and
+/// restart with less, and their callers see no error.
 #[test]
-fn merges_under_way_bear_that_memory_is_taken_away() {
+fn running_merges_survive_a_lower_memory_number() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..6 {
         let stepped = Stepped::new(seed + round);
-        // Whatever is merged is merged when it is asked for.
+        // A merge runs only on request.
         let options = Options { fanout: 1000, space_max: 1000.0, ..Options::default() };
         let builder = stepped.on(common::memory()).compaction_options(options);
         let db = builder.open().unwrap();
@@ -105,7 +96,7 @@ fn merges_under_way_bear_that_memory_is_taken_away() {
 }
 
 #[test]
-fn a_settled_tree_is_low_and_holds_what_was_written() {
+fn a_settled_tree_has_few_runs_and_all_its_data() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let medium = common::memory();
@@ -125,10 +116,10 @@ fn a_settled_tree_is_low_and_holds_what_was_written() {
         db.compact().unwrap();
         assert_same(&keyspace, &model, "compacted");
         let statistics = db.statistics();
-        // Runs that lie beside each other, not over each other, may stay.
+        // Runs that are disjoint may stay side by side.
         assert!(statistics.keyspaces[0].runs <= 3, "{:?}", statistics.keyspaces);
-        // A cut table is written anew once a third as much as is left of it is dead: it counts whole, and how
-        // much of so few pages is left is a guess.
+        // A partly merged table is rewritten once its dead part is a third of its live part. Until then it
+        // counts in full, and the live part of so few pages is estimated.
         let versions = versions(&db);
         assert!(versions <= model.len() as u64 * 5 / 3, "{versions} of {}", model.len());
         common::assert_tidy(&db, &*medium, "compacted");
@@ -144,7 +135,7 @@ fn tables(medium: &dyn Medium) -> Vec<String> {
     listed.filter(|name| name.ends_with(".table")).collect()
 }
 
-/// About the versions in the first keyspace's tables, those aside that were merged out of a part.
+/// About the versions in the first keyspace's tables, without those already merged out of pieces.
 fn versions(db: &Db) -> u64 {
     db.statistics().keyspaces[0].levels.iter().map(|level| level.entries).sum()
 }
@@ -154,7 +145,7 @@ fn contents(snapshot: &Snapshot, keyspace: &Keyspace) -> Model {
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// I5: what a snapshot reads stays, what nobody reads goes.
+/// I5: versions that a snapshot reads stay; versions that no snapshot reads are dropped.
 #[test]
 fn merges_keep_what_snapshots_read() {
     let (mut rng, seed) = Rng::from_env();
@@ -184,14 +175,14 @@ fn merges_keep_what_snapshots_read() {
     }
     assert_same(&keyspace, &model, "without snapshots");
     let kept = versions(&db);
-    // None but the newest, most of the time; how much of a cut table is dead is a guess, as above. More than
-    // two of each key were there with the snapshots.
+    // Mostly only the newest version is left; the dead part of a table is estimated, as above. With the
+    // snapshots there were more than two versions per key.
     assert!(kept <= model.len() as u64 * 5 / 3, "{kept} of {}", model.len());
 }
 
-/// All data is deleted: all of it goes, and nothing else does.
+/// All data is deleted: all of its space is freed, and nothing else.
 #[test]
-fn what_is_deleted_gives_its_space_back() {
+fn compaction_frees_the_space_of_deleted_data() {
     let medium = common::memory();
     let db = open(&medium);
     let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
@@ -211,9 +202,9 @@ fn what_is_deleted_gives_its_space_back() {
     assert_eq!(listed, statistics.keyspaces[1].tables);
 }
 
-/// Part of a table is deleted: a compaction gives its space back too, not only that of whole tables.
+/// Part of a table is deleted: compaction frees this space too, not only that of whole tables.
 #[test]
-fn what_is_deleted_of_one_table_gives_its_space_back() {
+fn compaction_frees_the_space_of_data_deleted_within_one_table() {
     let db = open(&common::memory());
     let fruit = db.keyspace("fruit").unwrap();
     let mut ingest = fruit.ingest().unwrap();
@@ -229,13 +220,13 @@ fn what_is_deleted_of_one_table_gives_its_space_back() {
     assert!(bytes() < before / 2, "{} of {before}", bytes());
 }
 
-/// A merge that fails, wherever it fails: nothing is lost, its space is given back, writes and reads
-/// go on, and the next one succeeds.
+/// A merge that fails at any operation loses nothing, frees its files, and does not stop reads and writes;
+/// the next merge succeeds.
 #[test]
-fn a_failed_merge_is_told_and_leaves_nothing() {
+fn a_failed_merge_is_reported_and_leaves_no_file() {
     let on = |on| Rule::new(on, Fault::Io);
     let rules = [
-        // As often as it is read again.
+        // Once per retry of the read.
         on(OpKind::Read).purpose(Purpose::Compaction).times(3),
         on(OpKind::Write).purpose(Purpose::Compaction),
         on(OpKind::Sync).purpose(Purpose::Compaction),
@@ -275,7 +266,7 @@ fn a_failed_merge_is_told_and_leaves_nothing() {
                 assert_eq!(db.statistics().compaction.failing, None, "{why}");
             }
             assert_same(&keyspace, &model, &why);
-            // A file that could not be removed when nobody used it any more goes at the next open.
+            // A file that could not be removed when its last user dropped it is removed at the next open.
             let may_stay = number >= 3;
             if !may_stay {
                 common::assert_tidy(&db, &*medium, &why);
@@ -290,8 +281,8 @@ fn a_failed_merge_is_told_and_leaves_nothing() {
     assert!(struck > 12, "{struck} merges failed");
 }
 
-/// A device that cannot read once, or reads a wrong bit once, costs no table its place in merges;
-/// neither when its pages are read nor when it is opened for the merge.
+/// A read that fails once, or returns a wrong bit once, does not quarantine a table, neither when its pages
+/// are read nor when a merge opens it.
 #[test]
 fn a_read_that_fails_once_is_no_damage() {
     let rules = [(Purpose::Compaction, Fault::Io), (Purpose::Compaction, Fault::Flip)];
@@ -306,7 +297,7 @@ fn a_read_that_fails_once_is_no_damage() {
             let keyspace = db.keyspace("fruit").unwrap();
             let mut model = Model::new();
             fill(&keyspace, &mut model, &mut Rng::new(after), 2);
-            // Only of what is merged: an output that cannot be read is written again.
+            // Only reads of merge inputs: an output that cannot be read back is written again.
             let input = tables(&*medium).remove(0);
             let rule = Rule::new(OpKind::Read, fault.clone()).purpose(purpose).name(input);
             device.inject(rule.after(after).times(2)).unwrap();
@@ -321,7 +312,7 @@ fn a_read_that_fails_once_is_no_damage() {
     }
 }
 
-/// Who asks for a settled tree is not told of a failure of long ago: what failed is tried again.
+/// `wait_until_settled` does not report an old failure: the failed merge is tried again.
 #[test]
 fn settling_does_not_wait_out_the_pause_after_a_failure() {
     let device = Arc::new(Faulty::new(3));
@@ -336,16 +327,16 @@ fn settling_does_not_wait_out_the_pause_after_a_failure() {
         assert_eq!(db.wait_until_settled().unwrap_err().kind(), ErrorKind::NoSpace);
     }
     device.heal();
-    // No time passed: the clock stands still.
+    // The clock stands still, so no retry pause has passed.
     db.wait_until_settled().unwrap();
     assert_eq!(db.statistics().compaction.failing, None);
     assert_same(&keyspace, &model, "settled");
 }
 
-/// A merge meets a bad page: the keys of that page are lost, as they were before, and no others; the
-/// table is kept, and out of other merges; everything else is merged, and writes go on.
+/// A merge meets a bad page: only the keys of that page are unreadable, as before. The table is kept and
+/// left out of other merges; everything else is merged, and writes go on.
 #[test]
-fn a_bad_page_costs_its_keys_and_no_other_merge() {
+fn a_bad_page_costs_its_keys_and_stops_no_other_merge() {
     let device = Arc::new(MemoryMedium::new());
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = open(&medium);
@@ -380,7 +371,7 @@ fn a_bad_page_costs_its_keys_and_no_other_merge() {
             None if lost.contains(key) => {
                 assert!(got.as_ref().is_ok_and(|it| it.is_none()) || got.is_err(), "{got:?}");
             }
-            // It may have been deleted since.
+            // The key may have been deleted since.
             None => assert!(got.unwrap().is_none_or(|got| got == value[..])),
         }
     }
@@ -389,7 +380,7 @@ fn a_bad_page_costs_its_keys_and_no_other_merge() {
     assert_eq!(fruit.get("after").unwrap().as_deref(), Some(&b"the damage"[..]));
 }
 
-/// A keyspace is dropped, or the store closed, while a merge is under way.
+/// A keyspace is dropped, or the store closed, while a merge runs.
 #[test]
 fn an_interrupted_merge_leaves_no_file() {
     for seed in 0..8 {
@@ -419,9 +410,9 @@ fn an_interrupted_merge_leaves_no_file() {
     }
 }
 
-/// Merges called off go no further, and what they did stays.
+/// A cancelled compaction stops, and its finished merges stay.
 #[test]
-fn a_compaction_reports_its_progress_and_can_be_called_off() {
+fn a_compaction_reports_its_progress_and_can_be_cancelled() {
     let medium = common::memory();
     let stepped = Stepped::new(3);
     let db = stepped.on(Arc::clone(&medium)).compaction_options(tiny()).open().unwrap();
@@ -446,9 +437,9 @@ fn a_compaction_reports_its_progress_and_can_be_called_off() {
     assert_same(&keyspace, &model, "done");
 }
 
-/// Writers, readers and merges at once, by real threads.
+/// Writers, readers and merges run at the same time on real threads.
 #[test]
-fn merges_run_beside_writers_and_readers() {
+fn merges_run_concurrently_with_writers_and_readers() {
     let medium = common::memory();
     let db = common::threaded(&medium).compaction_options(tiny()).open().unwrap();
     let keyspace = db.keyspace("fruit").unwrap();
@@ -480,8 +471,8 @@ fn merges_run_beside_writers_and_readers() {
     db.compact().unwrap();
     let statistics = db.statistics();
     assert!(statistics.compaction.done > 0, "{:?}", statistics.compaction);
-    // How many versions tables hold that were cut is only estimated, and these are of a few pages; runs that
-    // lie beside each other, not over each other, may stay.
+    // The versions in partly merged tables of a few pages are only estimated, and disjoint runs may stay
+    // side by side.
     assert!(statistics.keyspaces[0].runs <= 3, "{:?}", statistics.keyspaces);
     for thread in 0..2 {
         for number in 0..400 {

@@ -1,31 +1,22 @@
-//! Merges on a device that is nearly full.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Compaction on a device that is nearly full.
 
 use std::sync::Arc;
 
 use base::Rng;
-use common::{Model, assert_same, key};
 use compact::plan::Options;
 use media::{Faulty, Medium};
 use terracedb::Db;
 
-/// Merges come early and are small.
+use crate::common::{self, Model, assert_same, key};
+
+/// A store with early and small merges.
 fn open(medium: &Arc<dyn Medium>) -> Db {
     let tiny = Options { fanout: 3, settled_runs: 2, slice_bytes: 128 << 10, ..Options::default() };
     common::stepped(medium, 7).compaction_options(tiny).open().unwrap()
 }
 
-/// A device with less free space than a quarter of the tree's oldest level: slice by slice all of it
-/// is merged, and what a slice takes comes back before it is needed again.
+/// The device has less free space than a quarter of the tree's oldest level: slice by slice everything is
+/// merged, and the space of a slice is freed before the next one needs it.
 #[test]
 fn a_tree_is_merged_in_less_space_than_a_level_takes() {
     let device = Arc::new(Faulty::new(9));
@@ -44,7 +35,7 @@ fn a_tree_is_merged_in_less_space_than_a_level_takes() {
         }
         keyspace.flush().unwrap();
     };
-    // What merges write is cut into short tables; what a flush writes comes back as a whole.
+    // Merges write short tables; the space of a flush's table is freed as a whole.
     put(&mut (0..8000));
     put(&mut (0..8000));
     db.compact().unwrap();

@@ -1,23 +1,14 @@
-//! Writers, readers, flushes and snapshots on threads of their own.
+//! Concurrent writers, readers, flushes and snapshots.
 //!
-//! I2: a batch becomes visible whole, and what is visible only grows. A snapshot stays as it was.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I2: a batch becomes visible as a whole, and the visible state only advances. A snapshot does not change.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Durability, ErrorKind, Rng};
-use common::{assert_tidy_soon, memory, threaded};
 use terracedb::{Db, Keyspace, WriteBatch};
+
+use crate::common::{assert_tidy_soon, memory, threaded};
 
 const WRITERS: u64 = 3;
 const PAIRS: u64 = 50;
@@ -43,9 +34,9 @@ struct Shared {
     left: Keyspace,
     right: Keyspace,
     stop: AtomicBool,
-    /// What each writer had acknowledged last.
+    /// The last number that each writer had acknowledged.
     acknowledged: [AtomicU64; WRITERS as usize],
-    /// How often snapshots were checked, and reads of now.
+    /// Counts of checks by snapshots and by reads of the latest state.
     checked: [AtomicU64; 2],
 }
 
@@ -54,7 +45,7 @@ impl Shared {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Writes pairs that are always equal, one side to each keyspace, numbered upwards.
+    /// Writes pairs of equal values with ascending numbers, one to each keyspace.
     fn write(&self, writer: u64, mut rng: Rng) {
         for number in 1.. {
             if !self.running() {
@@ -74,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Snapshots see batches whole over both keyspaces, and go on seeing the same.
+    /// Snapshots see whole batches over both keyspaces, and always the same state.
     fn watch_snapshots(&self, mut rng: Rng) {
         while self.running() {
             let before = self.acknowledged.each_ref().map(|at| at.load(Ordering::Acquire));
@@ -108,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Gets, many gets and iterators of now never go back, and what was acknowledged is visible.
+    /// Gets, multi-gets and iterators never go back, and see every acknowledged write.
     fn watch_now(&self, mut rng: Rng) {
         let mut seen = [0; WRITERS as usize];
         while self.running() {
@@ -125,7 +116,7 @@ impl Shared {
                 assert!(last >= floor, "{last} after {floor}");
                 seen[writer as usize] = last;
             }
-            // Of one moment within one keyspace: no pair is newer than its writer's last batch.
+            // An iterator over one keyspace reads one state: no pair is newer than its writer's last batch.
             let entries: Vec<_> = self.left.iter().unwrap().map(Result::unwrap).collect();
             let mut last = [0; WRITERS as usize];
             for (key, value) in &entries {
@@ -142,11 +133,11 @@ impl Shared {
 }
 
 #[test]
-fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
+fn many_threads_see_whole_batches_and_unchanging_snapshots() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let long = std::env::var_os("TERRACE_LONG").is_some();
-    // Tables are not merged yet, and a cursor takes a block for each: more memory than the least.
+    // No merge runs, and a cursor takes a block per table, which needs more than the smallest memory.
     let db = threaded(&memory()).memory(512 << 20).open().unwrap();
     let shared = Shared {
         left: db.keyspace("left").unwrap(),
@@ -167,7 +158,7 @@ fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
         scope.spawn(move || stopping(shared, || shared.watch_snapshots(one)));
         scope.spawn(move || stopping(shared, || shared.watch_now(two)));
         let end = Instant::now() + Duration::from_secs(if long { 120 } else { 5 });
-        // On a busy machine it takes longer until enough was looked at.
+        // On a busy machine it takes longer until enough checks were made.
         let is_enough = || {
             let looks = checked().iter().all(|checked| *checked > 2);
             looks && shared.db.statistics().flushes > 2 && Instant::now() >= end
@@ -193,7 +184,7 @@ fn batches_are_seen_whole_and_snapshots_stay_by_many_threads() {
     assert_eq!(statistics.snapshots, 0);
 }
 
-/// Stops everyone where `work` panics, so that the test ends.
+/// Stops all threads if `work` panics, so that the test ends.
 fn stopping<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a Shared);
     impl Drop for Stop<'_> {
@@ -207,8 +198,8 @@ fn stopping<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// A keyspace goes while it is written and flushed: writers hear `Closed`, whoever waits for a
-/// flush hears nothing bad, and no file stays behind.
+/// A keyspace is dropped while it is written and flushed: writers get `Closed`, callers of a flush get no
+/// other error, and no file is left.
 #[test]
 fn keyspaces_are_dropped_while_they_are_flushed() {
     let medium = memory();
@@ -229,7 +220,7 @@ fn keyspaces_are_dropped_while_they_are_flushed() {
                 }
                 (done, scratch.put(b"more", b"v").unwrap_err().kind())
             });
-            // From before the flush begins to after it ended.
+            // Sleeps of different length: the drop comes at any time from before to after the flush.
             std::thread::sleep(Duration::from_micros(round * 37 % 3000));
             assert!(db.drop_keyspace("scratch").unwrap());
             flushing.join().unwrap().unwrap_or_else(|error| panic!("round {round}: {error}"));
@@ -238,6 +229,6 @@ fn keyspaces_are_dropped_while_they_are_flushed() {
     }
     assert_eq!(db.keyspace("kept").unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]));
     assert_eq!(db.statistics().flush_failures, 0);
-    // A flush that the last drop met gives its file up in its own time.
+    // A flush during the last drop removes its file later.
     assert_tidy_soon(&db, &*medium, "after the drops");
 }

@@ -1,29 +1,20 @@
-//! Power cuts and process deaths at every moment of a scripted run.
+//! Power cuts and process deaths at every point of a scripted run.
 //!
-//! A script lives on a simulated flash device that is frozen at a chosen moment. What a power cut
-//! leaves is opened and compared with the history, the script goes on from there, and the power
-//! goes again: early, so that recovery itself is cut. I11: what was acknowledged as synced is
-//! there, and every batch is whole or absent over all its keyspaces. I2: no batch is missing before
-//! one that is there. I3: no table is missing, and none is left over.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! A script runs on a simulated flash device that freezes at a chosen point. The image left by the power
+//! cut is opened and compared with the history, the script goes on, and the power fails again early, so
+//! that it also cuts recovery. I11: every write acknowledged as synced is present, and every batch is whole
+//! or absent over all its keyspaces. I2: no batch is missing before one that is present. I3: no table is
+//! missing, and no table is an orphan.
 
 use base::{Durability, Rng};
-use common::{Left, Script};
 use media::{Fault, Freeze, OpKind, Purpose, Rule};
+
+use crate::common::{Left, Script};
 
 /// Steps of a script before its first crash.
 const STEPS: u32 = 45;
 
-/// Runs the script until the power goes, or for `steps`.
+/// Runs the script until the power fails, or for `steps`.
 fn live(script: &mut Script, steps: u32) {
     script.begin().unwrap();
     for _ in 0..steps {
@@ -38,7 +29,7 @@ fn open(script: &mut Script, left: Left) {
     script.open(left).unwrap_or_else(|error| panic!("{}: {error}", script.context));
 }
 
-/// A script of two lives that are cut off at `first` and `second`, and an end that is not.
+/// A script of two lives cut off at `first` and `second`, and a third life that ends normally.
 fn lives(seed: u64, first: Freeze, second: Freeze) {
     let mut script = Script::new(seed);
     for (life, moment) in [first, second].into_iter().enumerate() {
@@ -54,7 +45,7 @@ fn lives(seed: u64, first: Freeze, second: Freeze) {
     script.reopen().unwrap();
 }
 
-/// How many syncs and changes the script's first life has.
+/// The numbers of syncs and changes in the script's first life.
 fn moments(seed: u64) -> (u64, u64) {
     let mut script = Script::new(seed);
     open(&mut script, Left::Power);
@@ -62,8 +53,8 @@ fn moments(seed: u64) -> (u64, u64) {
     (script.device.syncs(), script.device.changes())
 }
 
-/// Runs `test` with the seed that is asked for, or with `count` random ones, each with a generator
-/// that follows from it: a failure prints its seed, which is enough to see it again.
+/// Runs `test` with the seed of the environment, or with `count` random seeds, each with a generator
+/// derived from it. A failure prints the seed, which reproduces it.
 fn with_seeds(count: u64, mut test: impl FnMut(u64, &mut Rng)) {
     let (mut rng, seed) = Rng::from_env();
     if std::env::var_os("TERRACE_SEED").is_some() {
@@ -77,7 +68,7 @@ fn with_seeds(count: u64, mut test: impl FnMut(u64, &mut Rng)) {
 }
 
 #[test]
-fn every_sync_point_can_be_the_last() {
+fn a_power_cut_at_any_sync_is_recovered() {
     with_seeds(2, |seed, rng| {
         let (syncs, _) = moments(seed);
         assert!(syncs > 5, "TERRACE_SEED={seed}: {syncs} syncs");
@@ -92,7 +83,7 @@ fn every_sync_point_can_be_the_last() {
 }
 
 #[test]
-fn any_change_can_be_the_last() {
+fn a_power_cut_at_any_change_is_recovered() {
     with_seeds(18, |seed, rng| {
         let (_, changes) = moments(seed);
         let first = Freeze::AtChange(rng.below(changes));
@@ -102,7 +93,7 @@ fn any_change_can_be_the_last() {
 }
 
 #[test]
-fn the_death_of_the_process_loses_nothing_acknowledged() {
+fn the_death_of_the_process_loses_no_acknowledged_write() {
     with_seeds(18, |seed, rng| {
         let (_, changes) = moments(seed);
         let mut script = Script::new(seed);
@@ -118,10 +109,9 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
     });
 }
 
-/// Processes die, others take over, and nothing of what they left was synced by that when the
-/// power goes at last.
+/// Processes die one after another, which syncs nothing, and finally the power fails.
 #[test]
-fn the_power_goes_after_processes_died() {
+fn a_power_cut_after_process_deaths_is_recovered() {
     with_seeds(18, |seed, rng| {
         let mut script = Script::new(seed);
         open(&mut script, Left::Power);
@@ -145,17 +135,17 @@ fn the_power_goes_after_processes_died() {
     });
 }
 
-/// A recovery that writes tables, because what it replays outgrows its memory, is cut off after
-/// some of them. The log it replays was never synced, or its sync failed and the system shows it all the
-/// same: the tables must not outlive it.
+/// Recovery writes tables because the replayed records exceed its memory, and is cut off after some of
+/// them. The replayed log was never synced, or its sync failed and the system still shows it: the tables
+/// must not outlive it.
 #[test]
-fn a_recovery_that_flushes_can_be_cut() {
+fn an_interrupted_recovery_that_flushes_is_recovered() {
     with_seeds(16, |seed, rng| {
         let mut script = Script::new(seed);
         script.context = format!("TERRACE_SEED={seed}");
         open(&mut script, Left::Power);
         script.begin().unwrap();
-        // 5.9 MB in three keyspaces: nothing is flushed, because no background task gets a step.
+        // 5.9 MB in three keyspaces. Nothing is flushed, because no background task gets a step.
         for _ in 0..29 {
             script.write_large(200 << 10, Durability::None).unwrap();
         }
@@ -176,7 +166,7 @@ fn a_recovery_that_flushes_can_be_cut() {
         script.device.freeze(moment);
         open(&mut script, Left::Process);
         let flushed: usize = script.db().statistics().keyspaces.iter().map(|ks| ks.tables).sum();
-        // A sync that failed may have cost all of it.
+        // A failed sync may have cost everything.
         assert!(flushed > 0 || script.lossy, "{}", script.context);
         script.lose_power();
         open(&mut script, Left::Power);

@@ -1,57 +1,48 @@
 //! Flipped bytes, and files that are missing, cut, foreign or of a newer version.
 //!
-//! I8: a store with a flipped byte anywhere either says so when it is opened, naming the file, or
-//! answers every read with the right value or with `Corrupt`; never with a wrong value, never with
-//! nothing for a key that is there. One bad page costs the keys on it, and no other key and no write:
-//! one that is no block costs none.
+//! I8: a store with a flipped byte anywhere either fails to open with an error that names the file, or
+//! answers every read with the right value or with `Corrupt`. It never returns a wrong value, nor no value
+//! for a key that has one. A bad page makes only the keys of its block unreadable and stops no write; a bad
+//! page without a block makes no key unreadable.
 //!
-//! The store under test was closed, so everything in its log is vouched for. (Of records that no
-//! sync vouched for, recovery cannot tell damage from the torn end that a power cut leaves: it cuts
-//! the log there and says so in `Recovery::log_torn`.)
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! The store under test was closed, so every record of its log is synced. (Recovery cannot tell damage of
+//! an unsynced record from the torn end that a power cut leaves: it cuts the log there and reports it in
+//! `Recovery::log_torn`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Account, ErrorKind, PageSeed, Rng, StoreId, TableId, crc32c};
-use common::{Image, Model, Stepped, show, used};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use table::{Header, NoDictionaries, PageKind, Table};
 use terracedb::{Db, Error, Keyspace};
 
+use crate::common::{self, Image, Model, Stepped, show, used};
+
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// A small store's files, and what it holds.
+/// The files of a small store, and its contents.
 struct Sample {
     files: Image,
     models: BTreeMap<&'static str, Model>,
     stepped: Stepped,
 }
 
-/// The bytes of a value that lies apart from its key.
+/// The length of a separated value, bytes.
 const LONG: usize = 20_000;
 
-/// What became of a damaged store.
+/// The outcome of opening and reading a damaged store.
 #[derive(Debug)]
 enum Outcome {
     Refused(Error),
-    /// Opened, with these keys that answer `Corrupt`.
+    /// It opened; reads of these keys answer `Corrupt`.
     Opened(Vec<(&'static str, Vec<u8>)>),
 }
 
 impl Sample {
-    /// Tables in two keyspaces, one over another, and a log that holds more: puts, some of which expire,
-    /// deletes, range deletes, and values that lie apart.
+    /// Overlapping tables in two keyspaces, and a log with further puts (some expiring), deletes, range
+    /// deletes and separated values.
     fn new(seed: u64) -> Self {
         let medium = Arc::new(MemoryMedium::new());
         let stepped = Stepped::new(seed);
@@ -97,8 +88,8 @@ impl Sample {
         self.files.0.iter().find(|(name, _)| name.contains(part)).unwrap()
     }
 
-    /// Opens the store and asks it everything. A refusal must name `name`.
-    /// Memory is its own: another store's would have pages as they were before they were damaged.
+    /// Opens the store and reads everything in it. If opening fails, the error must name `name`. The store
+    /// has memory of its own, because a shared cache would have the undamaged pages.
     fn ask(&self, medium: Arc<MemoryMedium>, name: &str, why: &str) -> Outcome {
         let stepped = Stepped::new(1);
         let db = match stepped.on(medium as _).open() {
@@ -118,7 +109,7 @@ impl Sample {
         Outcome::Opened(lost)
     }
 
-    /// Opens the store, which must be possible; the keys that answer `Corrupt`.
+    /// Opens the store, which must succeed; returns the keys that answer `Corrupt`.
     fn lost(&self, medium: Arc<MemoryMedium>, why: &str) -> Vec<(&'static str, Vec<u8>)> {
         match self.ask(medium, "", why) {
             Outcome::Opened(lost) => lost,
@@ -126,7 +117,7 @@ impl Sample {
         }
     }
 
-    /// The keys of the block on page `page` of the table called `name`, if there is one.
+    /// The first and last key of the block on page `page` of table `name`; `None` if the page has no block.
     fn keys_on(&self, name: &str, page: usize) -> Option<(Vec<u8>, Vec<u8>)> {
         let header = Header::parse(&self.files.0[name][page * 4096..][..4096]).unwrap();
         if header.kind != PageKind::Data {
@@ -156,7 +147,7 @@ impl Sample {
                 }
             }
         }
-        // Iterators give the right entries up to the damage, from either end.
+        // Iterators return the right entries up to the damage, from either end.
         let told = walk(keyspace.iter().unwrap(), model.iter(), why)
             + walk(keyspace.iter().unwrap().rev(), model.iter().rev(), why);
         assert!(lost.is_empty() || told > 0, "{why}: gets told of damage and iterators did not");
@@ -165,7 +156,7 @@ impl Sample {
     }
 }
 
-/// Whether the entries end in an error; asserts that they are `expected` up to there.
+/// True if the entries end in an error; asserts that they equal `expected` up to it.
 fn walk<'a>(
     found: impl Iterator<Item = terracedb::Result<terracedb::Entry>>,
     mut expected: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>,
@@ -187,7 +178,7 @@ fn walk<'a>(
     0
 }
 
-/// Writes and flushes go on, whatever is damaged.
+/// Asserts that writes and flushes go on despite the damage.
 fn write_on(db: &Db, keyspace: &Keyspace, why: &str) {
     let again = || keyspace.get("key000010").unwrap_or_else(|error| panic!("{why}: {error}"));
     keyspace.put("key000010", "new").unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -212,10 +203,10 @@ fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
     (0..end).step_by(step).map(|at| jitter(at, rng)).collect()
 }
 
-/// No key is lost but those of the block that was hit: metadata pages are made anew from their blocks, and
-/// what is behind the partitions is there twice.
+/// Only the keys of the damaged block become unreadable: metadata pages are rebuilt from their blocks, and
+/// everything behind the partitions is stored twice.
 #[test]
-fn a_flipped_byte_of_a_table_costs_the_keys_of_its_page() {
+fn a_flipped_byte_of_a_table_makes_only_its_block_unreadable() {
     let (mut rng, sample) = seeded();
     let (mut whole, mut lost_some) = (0, 0);
     let tables = sample.files.named(".table");
@@ -231,16 +222,16 @@ fn a_flipped_byte_of_a_table_costs_the_keys_of_its_page() {
                     on_page.as_ref().is_some_and(|(from, to)| key >= from && key <= to);
                 assert!(is_on_page && *keyspace == lost[0].0, "{why}: {}", show(key));
             }
-            // A data page whose keys all have newer values is asked for by no read.
+            // No read needs a data page whose keys all have newer values.
             *(if lost.is_empty() { &mut whole } else { &mut lost_some }) += 1;
         }
     }
     assert!(lost_some > 20 && whole > 20, "{lost_some} told, {whole} not");
 }
 
-/// A metadata page is made anew from its blocks, for batches too, and where the device cannot read it.
+/// A damaged or unreadable metadata page is rebuilt from its blocks, also for multi-gets.
 #[test]
-fn a_damaged_metadata_page_costs_no_key() {
+fn a_damaged_metadata_page_makes_no_key_unreadable() {
     let (mut rng, sample) = seeded();
     let keys: Vec<_> = (0..300).map(common::key).collect();
     let holds = |db: &Db, why: &str| {
@@ -281,9 +272,9 @@ fn a_damaged_metadata_page_costs_no_key() {
     assert!(struck > 1, "{struck}");
 }
 
-/// The footer of a value file says nothing that is not known without it.
+/// The footer of a value file holds nothing that is not known from elsewhere.
 #[test]
-fn a_flipped_byte_of_a_value_file_costs_one_value() {
+fn a_flipped_byte_of_a_value_file_makes_one_value_unreadable() {
     let (mut rng, sample) = seeded();
     let mut told = 0;
     for name in sample.files.named(".values") {
@@ -301,7 +292,7 @@ fn a_flipped_byte_of_a_value_file_costs_one_value() {
 }
 
 #[test]
-fn a_flipped_byte_of_the_log_is_told_at_open() {
+fn a_flipped_byte_of_the_log_is_reported_at_open() {
     let (mut rng, sample) = seeded();
     let logs = sample.files.named("log-");
     let (mut refused, mut harmless) = (0, 0);
@@ -325,7 +316,7 @@ fn a_flipped_byte_of_the_log_is_told_at_open() {
     assert!(refused > 50, "{refused} refused, {harmless} harmless");
 }
 
-/// A log that is damaged is opened when asked for: past the damage, and saying what it costs.
+/// A damaged log opens on request: recovery continues past the damage and reports the losses.
 #[test]
 fn a_damaged_log_is_opened_past_the_damage_when_asked() {
     let (mut rng, sample) = seeded();
@@ -334,7 +325,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
     for name in logs {
         let end = used(&sample.files.0[name]);
         let mut places = offsets(&mut rng, end.max(1), 20);
-        // What is in no table.
+        // The writes that are in no table.
         let newest = end.min(7000) as u64;
         places.extend((0..30).map(|_| end - newest as usize + rng.below(newest.max(1)) as usize));
         for at in places {
@@ -357,7 +348,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
                 let keys = model.keys().chain(held.keys()).collect::<BTreeSet<_>>();
                 let differs = |key: &&&Vec<u8>| model.get(**key) != held.get(**key);
                 let different = keys.iter().filter(differs).collect::<Vec<_>>();
-                // A lost range delete may bring back all that it deleted.
+                // A lost range delete may bring back every key that it deleted.
                 let of_one = different.len() <= 1
                     || different.iter().all(|key| !model.contains_key(**key))
                         && different.len() <= 20;
@@ -373,7 +364,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
 }
 
 #[test]
-fn no_flipped_byte_of_the_manifest_costs_anything() {
+fn no_flipped_byte_of_the_manifest_loses_anything() {
     let (mut rng, sample) = seeded();
     let (name, content) = sample.file("manifest");
     let end = used(content);
@@ -389,7 +380,7 @@ fn no_flipped_byte_of_the_manifest_costs_anything() {
 }
 
 #[test]
-fn a_table_that_is_missing_or_cut_or_foreign_costs_its_keys() {
+fn a_missing_cut_or_foreign_table_makes_only_its_keys_unreadable() {
     let (mut rng, sample) = seeded();
     let other = Sample::new(99);
     for name in sample.files.named(".table") {
@@ -398,7 +389,7 @@ fn a_table_that_is_missing_or_cut_or_foreign_costs_its_keys() {
         let mut changes = vec![
             ("missing", None),
             ("empty", Some(Vec::new())),
-            // Where merges left it no table of this id, any.
+            // If merges left no table of this id, any table will do.
             ("of another store", Some(foreign.clone())),
             ("too long", Some([&content[..], &[0; 4096]].concat())),
             ("zeros", Some(vec![0; content.len()])),
@@ -421,7 +412,7 @@ fn a_table_that_is_missing_or_cut_or_foreign_costs_its_keys() {
     }
 }
 
-/// The store's id, which a manifest begins with.
+/// The store id, from the header of a manifest.
 fn store_of(manifest: &[u8]) -> StoreId {
     StoreId(u128::from_le_bytes(manifest[12..28].try_into().unwrap()))
 }
@@ -435,7 +426,7 @@ fn a_newer_format_is_refused_by_name() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         let words = error.to_string();
         assert!(words.contains(name) && words.contains("version"), "{error}");
-        // The newer version still finds what it left.
+        // The newer version still finds its file unchanged.
         assert!(medium.content(name) == Some(content), "{error}");
         assert_eq!(medium.list().unwrap().len(), sample.files.0.len(), "{error}");
     };

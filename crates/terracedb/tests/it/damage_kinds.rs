@@ -1,44 +1,35 @@
-//! Flipped bytes in every kind of file that a store writes: those that tests/damage.rs goes through byte by
-//! byte, and dictionaries and ingested tables, whose long values lie in them until they are merged.
+//! Flipped bytes in every kind of file that a store writes: the kinds that `damage` covers byte by byte,
+//! and also dictionaries and ingested tables, which hold long values inline until they are merged.
 //!
-//! I8: what is read is right, or said to be damaged.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I8: a read returns the right value or reports the damage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Rng};
-use common::{Image, Stepped, record, used};
 use media::{Medium, MemoryMedium};
 use table::{Header, PageKind};
 use terracedb::{Builder, Codec, RepairOptions};
 
-/// What the names of a store's files have in them, one for each kind.
+use crate::common::{self, Image, Stepped, record, used};
+
+/// A part of the file names of each kind.
 const KINDS: [&str; 5] = ["manifest-", "log-", ".table", ".values", ".dictionary"];
 
-/// A long value of an ingest.
+/// The length of a long value in an ingest, bytes.
 const LONG: usize = VALUE_APART_BYTES + 4000;
 
-/// Dictionaries are only trained where there is memory to train in. Background work runs where someone
-/// waits: no file comes or goes while an image of the store is taken.
+/// Enough memory to train dictionaries. Background work runs only while a caller waits, so no file comes or
+/// goes while an image of the store is taken.
 fn builder(medium: &Arc<MemoryMedium>) -> Builder {
     Stepped::with_memory(1, 256 << 20).on(Arc::clone(medium) as _).codec(Codec::Zstd)
 }
 
-/// What a key of a keyspace holds.
+/// Values by keyspace and key.
 type Model = BTreeMap<(&'static str, Vec<u8>), Vec<u8>>;
 
-/// A store with files of every kind; the table that was ingested.
+/// A store with files of every kind, its contents, and the name of the ingested table.
 fn store() -> (Image, Model, String) {
     let medium = Arc::new(MemoryMedium::new());
     let db = builder(&medium).open().unwrap();
@@ -76,8 +67,8 @@ fn store() -> (Image, Model, String) {
     (Image::of(&medium), model, ingested[0].clone())
 }
 
-/// Asks the store everything; how many keys answer `Corrupt`. `None` where it is not opened, and names
-/// `file`.
+/// Reads everything in the store; returns the number of keys that answer `Corrupt`. `None` if the store
+/// does not open, with an error that names `file`.
 fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Option<usize> {
     let db = match builder(medium).open() {
         Ok(db) => db,
@@ -100,8 +91,8 @@ fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Opt
     Some(lost)
 }
 
-/// A store whose log is damaged in `name` is repaired: what is in tables is there, the log's last
-/// record too unless it is the damaged one, and writes go on.
+/// Repairs a store with a damaged log segment `name`: everything in tables is present, and so is the last
+/// record of the log unless it is the damaged one; writes go on.
 fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &str) {
     let shared = Arc::clone(medium) as Arc<dyn Medium>;
     let report = terracedb::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
@@ -118,7 +109,7 @@ fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &
 }
 
 #[test]
-fn a_flipped_byte_in_any_kind_of_file_is_told_or_costs_nothing() {
+fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (files, model, ingested) = store();
@@ -131,7 +122,7 @@ fn a_flipped_byte_in_any_kind_of_file_is_told_or_costs_nothing() {
             for round in 0..3 {
                 let content = &files.0[name];
                 let at = match (kind, round) {
-                    // Its header, which is all that there is of an unused segment.
+                    // The header is all there is in an unused segment.
                     ("log-" | "manifest-", 0) => 9,
                     _ => rng.below(used(content).max(1) as u64) as usize,
                 };
@@ -144,13 +135,13 @@ fn a_flipped_byte_in_any_kind_of_file_is_told_or_costs_nothing() {
                     "log-" => assert_eq!(lost, Some(0), "{why}"),
                     ".values" => assert!(lost.unwrap() <= 1, "{why}: {lost:?}"),
                     ".dictionary" => assert!(lost.unwrap() > 0, "{why}: {lost:?}"),
-                    // Every 41st record is asked for, and a page holds some tens.
+                    // Every 41st record is read, and a page holds some tens of records.
                     _ => assert!(lost.unwrap() < 60, "{why}: {lost:?}"),
                 }
             }
         }
     }
-    // A long value of an ingested table is a block of its own: nothing else is lost with it.
+    // A long value of an ingested table is a block of its own, so nothing else is lost with it.
     let content = &files.0[&ingested];
     let runs = content.chunks(4096).enumerate().filter(|(_, page)| {
         Header::parse(page)

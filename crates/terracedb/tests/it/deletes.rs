@@ -1,21 +1,18 @@
-//! Point deletes: a reader pays for them until merges have taken them away, and no longer.
+//! Point deletes: readers pay for tombstones only until merges have dropped them.
 //!
-//! Costs are pages asked for, cached or not, and never times.
+//! The cost is counted in pages requested, cached or not, never in time.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::Stepped;
 use compact::plan::Options;
 use terracedb::{Db, Keyspace};
 
-/// Keys deleted: enough for a few hundred pages of deletes, and as many again of what they delete.
+use crate::common::{self, Stepped};
+
+/// Number of deleted keys: a few hundred pages of tombstones, and as many of the deleted entries.
 fn deletes() -> u64 {
     if std::env::var_os("TERRACE_LONG").is_some() { 1_000_000 } else { 100_000 }
 }
 
-/// A store whose merges are small beside what is deleted.
+/// A store whose merges are small compared to the deletes.
 fn open() -> (Db, Keyspace) {
     let options = Options { slice_bytes: 1 << 20, ..Options::default() };
     let db = Stepped::new(3).on(common::memory()).compaction_options(options).open().unwrap();
@@ -23,13 +20,13 @@ fn open() -> (Db, Keyspace) {
     (db, keyspace)
 }
 
-/// What was written is in tables, and they are merged as far as they would be by themselves.
+/// Flushes all writes and waits until no compaction is due.
 fn settle(db: &Db) {
     db.flush().unwrap();
     db.wait_until_settled().unwrap();
 }
 
-/// How many pages one look for the first entry from `from` on asks for, and what it finds.
+/// The number of pages that a seek to the first entry from `from` on requests, and the entry.
 fn pages_of_seek(db: &Db, keyspace: &Keyspace, from: u64) -> (u64, u64) {
     let before = db.statistics().read_steps;
     let mut cursor = keyspace.cursor().unwrap();
@@ -38,13 +35,13 @@ fn pages_of_seek(db: &Db, keyspace: &Keyspace, from: u64) -> (u64, u64) {
     (db.statistics().read_steps - before, found)
 }
 
-/// The most that one look may ask for: two pages in each run, for each of its two ends, and a few.
+/// The most pages of one seek: two per run for each of its two ends, and a few more.
 fn bound(db: &Db) -> u64 {
     8 + 8 * db.statistics().keyspaces[0].runs as u64
 }
 
-/// Scenario: the oldest nine tenths of a table are deleted key by key; who looks for the first entry
-/// passes over all of them.
+/// Scenario: the oldest nine tenths of a table are deleted key by key. A seek to the first entry passes all
+/// tombstones.
 #[test]
 fn a_seek_behind_many_deletes_reads_few_pages_once_settled() {
     let (db, keyspace) = open();
@@ -67,8 +64,8 @@ fn a_seek_behind_many_deletes_reads_few_pages_once_settled() {
     assert!(before > 4 * bound(&db), "{before}: there was nothing to pass over");
 }
 
-/// Scenario: a queue. New entries come in at one end, and whoever takes the first one out at the
-/// other looks for it behind all that were there before.
+/// Scenario: a queue. Entries are added at one end, and the consumer at the other end seeks past all
+/// removed entries.
 #[test]
 fn the_head_of_a_queue_is_found_with_few_pages_once_settled() {
     let (db, keyspace) = open();
@@ -78,7 +75,7 @@ fn the_head_of_a_queue_is_found_with_few_pages_once_settled() {
         if number >= length {
             keyspace.delete((number - length).to_be_bytes()).unwrap();
         }
-        // As the store of a process that runs for long.
+        // Like the store of a long-running process.
         if number % 20_000 == 0 {
             db.flush().unwrap();
         }
@@ -89,9 +86,9 @@ fn the_head_of_a_queue_is_found_with_few_pages_once_settled() {
     assert!(pages <= bound(&db), "{pages} pages");
 }
 
-/// Scenario: one key of ten stays, so that no table is deleted as a whole.
+/// Scenario: one key of ten stays, so no table is deleted as a whole.
 #[test]
-fn a_walk_among_deletes_reads_little_more_than_a_clean_store_does_once_settled() {
+fn a_scan_among_tombstones_reads_little_more_than_a_clean_store_once_settled() {
     let walk = |db: &Db, keyspace: &Keyspace| {
         let before = db.statistics().read_steps;
         let count = keyspace.iter().unwrap().map(Result::unwrap).count() as u64;

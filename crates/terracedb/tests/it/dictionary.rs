@@ -1,24 +1,15 @@
-//! Dictionaries: trained by a flush where they gain, shared by tables, found again after reopening.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Dictionaries: a flush trains one if it improves compression, tables share it, and reopening finds it.
 
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
-use common::{Stepped, record};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Builder, Codec, Db, Keyspace};
 
-/// Dictionaries are only trained where there is memory to train in. Background work runs where someone
-/// waits: which tables and dictionaries there are is not a thread's to say.
+use crate::common::{Stepped, record};
+
+/// Enough memory to train dictionaries. Background work runs only while a caller waits, so the tables and
+/// dictionaries do not depend on thread timing.
 fn builder(medium: &Arc<dyn Medium>, codec: Codec) -> Builder {
     Stepped::with_memory(1, 256 << 20).on(Arc::clone(medium)).codec(codec)
 }
@@ -92,10 +83,10 @@ fn a_dictionary_makes_structured_data_smaller_and_noise_gets_none() {
     assert_eq!(bytes(Codec::Zstd, true).1, 0);
 }
 
-/// Scenario: the dictionary's file is gone. Its tables' keys say so; what is not in tables, and
-/// new writes, go on.
+/// Scenario: the file of the dictionary is lost. Keys of its tables answer with an error; other keys and
+/// new writes work.
 #[test]
-fn a_lost_dictionary_costs_only_its_tables() {
+fn a_lost_dictionary_makes_only_its_tables_unreadable() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     {
         let db = builder(&medium, Codec::Zstd).open().unwrap();
@@ -116,14 +107,14 @@ fn a_lost_dictionary_costs_only_its_tables() {
     check(&records, 20_000..30_000);
 }
 
-/// I3: what a manifest that failed may name stays until the next open decides it.
+/// I3: a file that a failed manifest append may name is kept until the next open decides.
 #[test]
 fn a_dictionary_that_a_failed_manifest_may_name_stays() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = builder(&medium, Codec::Zstd).open().unwrap();
     let keyspace = db.keyspace("records").unwrap();
-    // Reserves table ids and has too little to train on.
+    // Reserves table ids; too little data to train on.
     fill(&keyspace, 0..1);
     db.flush().unwrap();
     fill(&keyspace, 0..10_000);

@@ -1,23 +1,14 @@
-//! Time to live: what expires is gone on every path, at once, and stays gone.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Time to live: an expired value is invisible to every kind of read at once, and stays invisible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Clock, Executor, ManualClock, Rng, Stepper};
-use common::{Ear, Mortal};
 use media::Medium;
 use terracedb::{Db, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
+
+use crate::common::{self, Ear, Mortal};
 
 const START: u64 = 1_700_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,7 +29,7 @@ impl Timed {
         Self { clock, executor, resources, medium: common::memory() }
     }
 
-    /// Lets time pass, and the tasks that waited for it take their steps.
+    /// Advances the clock, and lets the tasks that waited for it take their steps.
     fn pass(&self, time: Duration) {
         self.clock.advance(time);
         (0..40).for_each(|_| _ = self.executor.help());
@@ -53,7 +44,7 @@ fn at(unix_ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(unix_ms)
 }
 
-/// What every kind of read finds, which must be the same.
+/// The keys that every kind of read finds; all kinds must agree.
 fn keys(ks: &Keyspace, snapshot: Option<&Snapshot>) -> Vec<String> {
     let owned = |iter: terracedb::Iter| -> Vec<String> {
         iter.map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
@@ -78,7 +69,7 @@ fn keys(ks: &Keyspace, snapshot: Option<&Snapshot>) -> Vec<String> {
 }
 
 #[test]
-fn what_expires_is_gone_for_every_read() {
+fn an_expired_value_is_invisible_to_every_read() {
     for flushed in [false, true] {
         let timed = Timed::new();
         let db = timed.open();
@@ -101,7 +92,7 @@ fn what_expires_is_gone_for_every_read() {
         for seconds in 0..6 {
             let left = &["a", "b", "c", "d", "e"][seconds.min(4)..];
             assert_eq!(keys(&ks, None), left, "after {seconds} s");
-            // A snapshot keeps nothing alive beyond its time.
+            // A snapshot does not extend the life of a value.
             assert_eq!(keys(&ks, Some(&snapshot)), left, "after {seconds} s");
             timed.clock.advance(SECOND);
         }
@@ -110,7 +101,7 @@ fn what_expires_is_gone_for_every_read() {
 }
 
 #[test]
-fn the_value_and_its_expiry_come_back() {
+fn reads_return_the_value_and_its_expiry() {
     let timed = Timed::new();
     let db = timed.open();
     let ks = db.keyspace("k").unwrap();
@@ -128,15 +119,15 @@ fn the_value_and_its_expiry_come_back() {
         assert_eq!(ks.expiry("gone").unwrap(), None);
         db.flush().unwrap();
     }
-    // The longest value gives eight bytes to its expiry.
+    // The longest expiring value is eight bytes shorter.
     let most = common::MEMORY as usize / 8;
     assert!(ks.put_with_ttl("most", vec![0; most], SECOND).is_err());
     ks.put_with_ttl("most", vec![0; most - 8], SECOND).unwrap();
 }
 
-/// An entry says when it expires, so a long value that has is not read (kvrocks#876).
+/// An entry contains its expiry, so an expired long value is not read (kvrocks#876).
 #[test]
-fn an_expired_long_value_costs_no_page_of_its_value() {
+fn an_expired_long_value_is_not_read() {
     let timed = Timed::new();
     let value = common::noise(1 << 20);
     let db = timed.open();
@@ -165,7 +156,7 @@ fn a_clock_set_back_revives_nothing() {
     assert_eq!(keys(&ks, None), ["b"]);
     timed.clock.set_unix_millis(START - 1000);
     assert_eq!(keys(&ks, None), ["b"]);
-    // Lives are counted from the latest time told, too.
+    // A new TTL starts from the latest known time, too.
     ks.put_with_ttl("c", "v", SECOND).unwrap();
     assert_eq!(ks.expiry("c").unwrap(), Some(Expiry::At(at(START + 3000))));
     drop((ks, db));
@@ -174,7 +165,7 @@ fn a_clock_set_back_revives_nothing() {
 }
 
 #[test]
-fn an_iteration_is_of_one_moment() {
+fn an_iterator_uses_one_time() {
     let timed = Timed::new();
     let db = timed.open();
     let ks = db.keyspace("k").unwrap();
@@ -189,8 +180,8 @@ fn an_iteration_is_of_one_moment() {
     assert_eq!(ks.iter().unwrap().count(), 0);
 }
 
-/// What a merge dropped by its time is gone for good: the clock of the next process may be as wrong as
-/// it likes, and the last one may have died without a word.
+/// A value that a merge dropped as expired never comes back, whatever the clock of the next process says,
+/// even if the last process was killed.
 #[test]
 fn reopening_with_a_clock_set_back_shows_no_older_version() {
     let timed = Timed::new();
@@ -214,7 +205,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
         let db = timed.open();
         let ks = db.keyspace("k").unwrap();
         assert_eq!(keys(&ks, None), ["b", "d"], "{back} ms back");
-        // Lives that begin now are counted from the latest time told.
+        // New TTLs start from the latest known time.
         ks.put_with_ttl("e", "new", SECOND).unwrap();
         assert_eq!(ks.expiry("e").unwrap(), Some(Expiry::At(at(START + 3000))), "{back} ms back");
         ks.delete("e").unwrap();
@@ -224,13 +215,13 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
     assert_eq!(keys(&timed.open().keyspace("k").unwrap(), None), ["b"]);
 }
 
-/// A clock that jumps at every opening, forwards and back: what was told as gone by a process that
-/// ended well is gone for all that follow, and what was not due by any clock is there.
+/// The clock jumps back and forth at every opening. A value that expired for a process that ended normally
+/// is gone for all later ones, and a value that is not due by any clock is present.
 #[test]
-fn whatever_the_clock_says_at_each_opening_nothing_comes_back() {
+fn an_expired_value_stays_gone_whatever_the_clock_says_at_each_opening() {
     let (mut rng, seed) = Rng::from_env();
     let timed = Timed::new();
-    // The latest time that the store has told: none before the first opening.
+    // The latest time that the store has reported; none before the first opening.
     let mut latest = 0;
     let mut lives: BTreeMap<String, u64> = BTreeMap::new();
     for opening in 0..60 {
@@ -265,7 +256,7 @@ const fn is_clock(event: &Event) -> bool {
 const DAY: Duration = Duration::from_secs(86_400);
 const DECADES: u64 = 75 * 365 * 86_400_000;
 
-/// A store that told the time at START, with a value for ten days, and then is opened at `unix_ms`.
+/// A store that reported the time START and holds a value for ten days, then opened at `unix_ms`.
 fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<Ear>) {
     let db = timed.open();
     let ks = db.keyspace("k").unwrap();
@@ -281,11 +272,11 @@ fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<Ear>) {
     (db, ks, ear)
 }
 
-/// Scenario: a machine comes up in 2099; its clock is set right within the day, before the store is opened
-/// again or while it is open. What expired by the wrong clock is there again, and new lives are as long as
-/// they should.
+/// Scenario: a machine boots with the clock in 2099, and the clock is corrected within a day, before the
+/// store is reopened or while it is open. Values that expired by the wrong clock are back, and new TTLs
+/// have their full length.
 #[test]
-fn a_clock_decades_ahead_that_is_set_right_within_the_day_costs_nothing() {
+fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
     for reopened in [false, true] {
         let timed = Timed::new();
         let (mut db, mut ks, ear) = opened_at(&timed, START + DECADES);
@@ -314,10 +305,10 @@ fn a_clock_decades_ahead_that_is_set_right_within_the_day_costs_nothing() {
     }
 }
 
-/// Scenario: a store is opened after years on the shelf, or nobody sees that its clock is wrong for a day.
-/// Then it is as late as it says, for good.
+/// Scenario: a store is opened after years, or nobody corrects a wrong clock for a day. Then the store
+/// accepts that time for good.
 #[test]
-fn a_clock_decades_ahead_is_believed_after_a_day() {
+fn a_clock_decades_ahead_is_accepted_after_a_day() {
     let timed = Timed::new();
     let (db, ks, ear) = opened_at(&timed, START + DECADES);
     timed.pass(DAY);
@@ -336,9 +327,9 @@ fn a_clock_decades_ahead_is_believed_after_a_day() {
     assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
 }
 
-/// Scenario: a machine comes up in 1970.
+/// Scenario: a machine boots with the clock in 1970.
 #[test]
-fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() {
+fn a_clock_decades_behind_is_reported_and_time_stands_still_until_corrected() {
     let timed = Timed::new();
     let (db, ks, ear) = opened_at(&timed, 0);
     let told = ear.take(is_clock);
@@ -355,9 +346,10 @@ fn a_clock_decades_behind_is_told_and_time_stands_still_until_it_is_set_right() 
     assert_eq!(db.statistics().clock.trouble(), None);
 }
 
-/// What a transaction read expired meanwhile, and so did what others wrote in between: a trace of it stays.
+/// A value that a transaction read expires, and so does a value written in between: the conflict is still
+/// found.
 #[test]
-fn a_foreign_write_to_what_expired_since_is_a_conflict() {
+fn a_write_to_a_value_that_expired_since_is_a_conflict() {
     for compacts in [false, true] {
         for expires in [false, true] {
             let timed = Timed::new();
@@ -378,7 +370,7 @@ fn a_foreign_write_to_what_expired_since_is_a_conflict() {
             transaction.put(&ks, "resource", "mine").unwrap();
             let why = format!("compacts {compacts}, expires {expires}");
             assert!(transaction.commit().is_err_and(|error| error.is_conflict()), "{why}");
-            // Nobody reads from before it any more.
+            // No reader of an older state is left.
             ks.put("z", "z").unwrap();
             db.compact().unwrap();
             assert_eq!(db.statistics().keyspaces[0].table_entries, 1, "{why}");

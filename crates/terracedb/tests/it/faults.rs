@@ -1,27 +1,18 @@
-//! Devices that fail: errors, full devices, and faults that nobody is told of.
+//! Devices that fail: errors, full devices, and silent faults.
 //!
-//! I11: what was acknowledged is there again once the device is well and the store is opened. I3:
-//! a table whose manifest record may have been written is never removed. I8: what a device lost or
-//! misplaced without a word is told when it is read, and costs the keys of the damaged page.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I11: an acknowledged write is present once the device works and the store is reopened. I3: a table whose
+//! manifest record may have been written is never removed. I8: data that a device silently lost or
+//! misplaced is reported when it is read, and makes only the keys of the damaged page unreadable.
 
 use std::sync::Arc;
 
 use base::{Durability, ErrorKind, Rng};
-use common::{Stepped, assert_tidy};
 use media::{Access, Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::{Db, Keyspace};
 
-/// A store with a keyspace on a device that fails when told to.
+use crate::common::{Stepped, assert_tidy};
+
+/// A store with a keyspace on a device with injectable faults.
 struct World {
     device: Arc<Faulty>,
     stepped: Stepped,
@@ -45,7 +36,7 @@ impl World {
         self.db = Some(self.stepped.on(self.medium()).open().unwrap());
     }
 
-    /// The power goes and comes back.
+    /// Cuts the power, and reopens the store.
     fn lose_power(&mut self, seed: u64) {
         let image = self.device.crash_image(seed).unwrap();
         self.db = None;
@@ -84,7 +75,7 @@ impl World {
     }
 }
 
-/// Half of it does not compress.
+/// A value of which half does not compress.
 fn value(number: u32) -> Vec<u8> {
     let mut value = vec![number as u8; 100];
     Rng::new(u64::from(number)).fill(&mut value[..50]);
@@ -96,7 +87,7 @@ fn io(on: OpKind) -> Rule {
 }
 
 #[test]
-fn a_failed_log_sync_poisons_writes_and_nothing_else() {
+fn a_failed_log_sync_poisons_writes_but_not_reads() {
     for seed in 0..10 {
         let mut world = World::new(seed);
         world.put(0..50);
@@ -121,7 +112,7 @@ fn a_failed_log_sync_poisons_writes_and_nothing_else() {
         world.assert_holds(0..110, "reads go on");
         world.open();
         assert!(world.db().statistics().poisoned.is_none());
-        // The device may have dropped what it failed to sync.
+        // The device may have dropped the data that it failed to sync.
         world.assert_holds(0..100, "opened again");
         world.keyspace().put_with("after", "v", Durability::Sync).unwrap();
         world.lose_power(seed);
@@ -131,13 +122,13 @@ fn a_failed_log_sync_poisons_writes_and_nothing_else() {
 }
 
 #[test]
-fn a_failed_flush_is_told_leaves_nothing_and_is_repeated() {
+fn a_failed_flush_is_reported_leaves_no_file_and_is_repeated() {
     let rules = [
         io(OpKind::Write).purpose(Purpose::Flush),
         io(OpKind::Sync).purpose(Purpose::Flush),
         io(OpKind::Names).name(".table"),
         io(OpKind::Names).name("directory"),
-        // As often as it is read again.
+        // Once per retry of the read.
         io(OpKind::Read).name(".table").times(3),
         Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Flush),
     ];
@@ -165,8 +156,8 @@ fn a_failed_flush_is_told_leaves_nothing_and_is_repeated() {
     }
 }
 
-/// What the manifest holds after a failed append is unknown until it is read again: the table it
-/// may name must be there.
+/// The contents of the manifest after a failed append are unknown until it is read again: a table that it
+/// may name must be kept.
 #[test]
 fn a_failed_manifest_append_may_have_been_written() {
     for seed in 0..24 {
@@ -203,10 +194,10 @@ fn a_failed_manifest_append_may_have_been_written() {
     }
 }
 
-/// Whether a keyspace is gone whose drop failed with the manifest is known when that is read again: nobody
-/// is told until then that a write to it is safe.
+/// If a drop of a keyspace failed with the manifest, only the next reading of the manifest shows whether
+/// the keyspace is gone: until then no write to it is acknowledged.
 #[test]
-fn a_drop_that_failed_with_the_manifest_takes_no_acknowledged_write() {
+fn a_drop_that_failed_with_the_manifest_loses_no_acknowledged_write() {
     for on in [OpKind::Write, OpKind::Sync] {
         let mut world = World::new(3);
         world.put(0..100);
@@ -225,7 +216,7 @@ fn a_drop_that_failed_with_the_manifest_takes_no_acknowledged_write() {
             None => assert!(world.db().keyspaces().is_empty()),
         }
     }
-    // Where the manifest failed before, nothing happened, and it goes on.
+    // If the manifest failed before the drop, nothing happened, and the keyspace works on.
     let world = World::new(4);
     world.put(0..100);
     let name = world.db().keyspaces().remove(0).name().to_owned();
@@ -237,10 +228,10 @@ fn a_drop_that_failed_with_the_manifest_takes_no_acknowledged_write() {
     world.assert_holds(0..200, "a drop that was not written");
 }
 
-/// The manifest that an open begins is in force once its name is durable: a device that then
-/// cannot say that the older one's removal is refuses nothing.
+/// The manifest that an open begins takes effect once its name is durable: a failed sync of the removal of
+/// the older one makes nothing fail.
 #[test]
-fn an_open_bears_that_the_removal_of_the_old_manifest_is_not_synced() {
+fn an_open_succeeds_if_the_removal_of_the_old_manifest_is_not_synced() {
     for fault in [Fault::Io, Fault::NoSpace] {
         for nth in 0..4 {
             let mut world = World::new(nth);
@@ -268,8 +259,8 @@ fn an_open_bears_that_the_removal_of_the_old_manifest_is_not_synced() {
     }
 }
 
-/// A new manifest takes the place of one that grew long. Whatever fails meanwhile, no later record
-/// may go to a manifest that the next open does not read.
+/// A new manifest replaces one that grew long. Whatever fails meanwhile, no later record may go to a
+/// manifest that the next open does not read.
 #[test]
 fn a_failed_change_of_manifests_loses_no_later_record() {
     let full = rounds_of_a_manifest() - 3;
@@ -282,7 +273,7 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         vec![named(OpKind::Names, "directory")],
         vec![named(OpKind::Names, old)],
         vec![named(OpKind::Names, "directory").after(1)],
-        // What is left of the new one cannot be removed.
+        // The rest of the new manifest cannot be removed.
         vec![named(OpKind::Sync, new), named(OpKind::Names, new).after(1)],
         vec![named(OpKind::Sync, new), named(OpKind::Names, "directory")],
         vec![named(OpKind::Names, "directory").times(2)],
@@ -291,7 +282,7 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         let rules = &cases[number as usize / 2];
         let mut world = World::new(number);
         world.put(0..100);
-        // Keyspaces come and go until the manifest is almost full.
+        // Creates and drops keyspaces until the manifest is almost full.
         let mut round = 0;
         let manifests = || {
             let listed = world.device.list().unwrap();
@@ -336,7 +327,7 @@ fn long_name(number: u32) -> String {
     format!("{number:07}{}", "x".repeat(240))
 }
 
-/// How often a keyspace can be made and dropped until the manifest is full.
+/// The number of creations and drops of a keyspace that fill a manifest.
 fn rounds_of_a_manifest() -> u32 {
     let world = World::new(0);
     world.put(0..100);
@@ -361,7 +352,7 @@ fn a_full_device_refuses_writes_until_there_is_space() {
     let keyspace = world.keyspace();
     world.put(0..1000);
     world.device.set_capacity(Some(used(&world.device)));
-    // Up to the end of the log's segment, and beyond what any memtable may reserve.
+    // Fills the log segment, and more than any memtable may reserve.
     let large = vec![7; 100_000];
     let (mut written, mut refused) = (0u32, 0u32);
     while refused < 300 {
@@ -401,12 +392,12 @@ fn a_full_device_refuses_writes_until_there_is_space() {
     assert_tidy(world.db(), &*world.device, "after a power cut");
 }
 
-/// Refused writes reserve memory for nothing: they must not use it up.
+/// A refused write reserves memory: it must give the memory back.
 #[test]
 fn refused_writes_leave_no_memory_behind() {
     let world = World::new(2);
     let keyspace = world.keyspace();
-    // The segment in use is filled by one keyspace, then flushed away.
+    // One keyspace fills the current segment, then it is flushed.
     let filler = world.db().keyspace("filler").unwrap();
     world.device.set_capacity(Some(used(&world.device)));
     while filler.put("k", vec![1; 10_000]).is_ok() {}
@@ -419,10 +410,10 @@ fn refused_writes_leave_no_memory_behind() {
     world.db().flush().unwrap();
 }
 
-/// What a device lost, tore or misplaced without a word is damage to the keys of those pages: told
-/// when they are read, and nothing else is touched.
+/// Data that a device silently lost, tore or misplaced is damage of the keys of those pages: it is reported
+/// when they are read, and affects nothing else.
 #[test]
-fn silent_faults_of_table_writes_are_told_when_read() {
+fn silent_faults_of_table_writes_are_reported_when_read() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (mut damaged, mut whole) = (0, 0);
@@ -448,7 +439,7 @@ fn silent_faults_of_table_writes_are_told_when_read() {
         let rule = Rule::new(OpKind::Write, fault).purpose(Purpose::Flush).after(rng.below(3));
         world.device.inject(rule).unwrap();
         if let Err(error) = world.db().flush() {
-            // The table's end is read back: a fault there is found before the log is let go.
+            // The end of the table is read back: a fault there is found before the log is freed.
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{context}: {error}");
             world.device.heal();
             world.db().flush().unwrap();
@@ -475,7 +466,7 @@ fn silent_faults_of_table_writes_are_told_when_read() {
         } else {
             whole += 1
         }
-        // One page was hit: if not of this table, then of the other keyspace's.
+        // One page was hit: if not in this table, then in that of the other keyspace.
         match world.db().keyspace("other").unwrap().get("k") {
             Ok(got) => assert_eq!(got.as_deref(), Some(&b"v"[..]), "{context}"),
             Err(error) => {

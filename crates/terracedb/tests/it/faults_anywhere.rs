@@ -1,37 +1,29 @@
-//! A scripted run on devices of which any operation fails, once or from then on: an error, or a full device.
+//! A scripted run on devices on which any operation fails, once or from then on: with an error, or as a
+//! full device.
 //!
-//! The run has transactions, an ingest, range deletes, values that expire, value files, merges, checkpoints
-//! and backups. I11: what was acknowledged is there again once the device is well and the store is opened.
-//! I3: what was made of it meanwhile, a checkpoint or a backup, is whole or was refused.
+//! The run has transactions, an ingest, range deletes, expiring values, value files, merges, checkpoints
+//! and backups. I11: an acknowledged write is present once the device works and the store is reopened. I3:
+//! a checkpoint or backup made meanwhile is whole or was refused.
 //!
-//! By default a sample of the operations fails, one in each run; with `TERRACE_LONG=1` every one does, both
-//! ways.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! By default a sample of the operations fails, one per run; with `TERRACE_LONG=1` every operation does,
+//! both ways.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Result, Rng};
-use common::{Left, Script};
 use media::{Fault, Faulty, OpKind, Purpose, Rule};
 
-/// How many operations of each kind fail where not all do.
+use crate::common::{Left, Script};
+
+/// Number of failing operations of each kind if not all are tried.
 const SAMPLE: u64 = 5;
 
-/// Whose operation fails.
+/// The device whose operation fails.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Store,
-    /// Where the first checkpoint goes.
+    /// The target of the first checkpoint.
     Checkpoint,
     Repository,
 }
@@ -46,7 +38,7 @@ impl Place {
     }
 }
 
-/// One thing that a script does.
+/// One operation of a script.
 type Act = fn(&mut Script) -> Result<()>;
 
 fn expire(script: &mut Script) -> Result<()> {
@@ -57,7 +49,7 @@ fn write_synced(script: &mut Script) -> Result<()> {
     script.write_large(12_000, Durability::Sync)
 }
 
-/// What the run does, with what follows from its seed.
+/// The operations of the run; their details are derived from its seed.
 const RUN: [Act; 50] = [
     Script::write,
     Script::write_long,
@@ -111,7 +103,7 @@ const RUN: [Act; 50] = [
     Script::flush,
 ];
 
-/// Plays the run. A store that cannot be opened is opened again before the next act.
+/// Plays the run. If the store cannot be opened, opening is repeated before the next operation.
 fn play(script: &mut Script, mut met: impl FnMut(&Script, base::Error)) {
     for (number, act) in RUN.iter().enumerate() {
         if !script.is_open()
@@ -124,7 +116,7 @@ fn play(script: &mut Script, mut met: impl FnMut(&Script, base::Error)) {
         if let Err(error) = done {
             let is_poisoned = error.kind() == ErrorKind::Poisoned;
             met(script, error);
-            // A store that takes no more writes is opened again, sooner or later.
+            // A poisoned store takes no more writes; it is reopened sooner or later.
             if is_poisoned && number % 3 == 0 {
                 script.close();
             }
@@ -132,7 +124,7 @@ fn play(script: &mut Script, mut met: impl FnMut(&Script, base::Error)) {
     }
 }
 
-/// How many operations the run has that `rule` meets.
+/// The number of operations in the run that `rule` matches.
 fn operations(seed: u64, place: Place, rule: Rule) -> u64 {
     let mut script = Script::new(seed);
     let device = place.device(&script);
@@ -141,18 +133,19 @@ fn operations(seed: u64, place: Place, rule: Rule) -> u64 {
     device.struck()
 }
 
-/// Meets every operation of a kind and does nothing to it.
+/// A rule that matches every operation of a kind and changes nothing.
 fn passing(on: OpKind) -> Rule {
     Rule::new(on, Fault::Delay(Duration::ZERO))
 }
 
-/// Plays the run with one operation of a kind failing, or all from that one on; then the devices are well.
+/// Plays the run with operation `nth` of a kind failing, or all from that one on; then the devices work
+/// again.
 fn fails(seed: u64, place: Place, (on, fault): (OpKind, &Fault), nth: u64, times: u64) {
     let mut script = Script::new(seed);
     let device = place.device(&script);
     let often = if times == 1 { "once" } else { "from then on" };
     script.context = format!("TERRACE_SEED={seed}, {place:?}: {on:?} {nth}, {fault:?}, {often}");
-    // What was not synced may go with a failed sync.
+    // A failed sync may lose all unsynced data.
     script.lossy = on == OpKind::Sync;
     device.inject(Rule::new(on, fault.clone()).after(nth).times(times)).unwrap();
     play(&mut script, |script, error| {
@@ -218,14 +211,14 @@ fn the_run_has_operations_of_every_purpose() {
     assert!(count > 0, "TERRACE_SEED={seed}: no value files");
 }
 
-/// Whatever operation fails: no answer is wrong, nothing panics, and what was acknowledged is
-/// there once the device is well again.
+/// Whichever operation fails: no read is wrong, nothing panics, and every acknowledged write is present
+/// once the device works again.
 #[test]
 fn any_operation_can_fail() {
     each_fails(&[OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Names], &Fault::Io);
 }
 
-/// As above, where the device is full.
+/// As above, with a full device.
 #[test]
 fn any_operation_can_find_the_device_full() {
     each_fails(&[OpKind::Write, OpKind::Names], &Fault::NoSpace);

@@ -1,18 +1,9 @@
-//! Stores written by former builds open, hold what they held, and check as they did.
+//! Stores written by former builds open, have the same contents, and check the same.
 //!
-//! The first is of the first form of every format. The second has a file of every kind and writes of every
-//! kind, in tables and in the log: it is written by [`write_everything`], and what this build writes by
-//! it must answer the same. `TERRACE_GOLDEN=FILE cargo test --test golden_store -- --ignored` writes another.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! The first store has the first version of every format. The second has a file of every kind and writes of
+//! every kind, in tables and in the log; [`write_everything`] wrote it, and a store that this build writes
+//! with it must give the same answers. To write another: `TERRACE_GOLDEN=FILE cargo test -p terracedb
+//! --test it golden_store -- --ignored`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,15 +12,14 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Codec, ErrorKind, ManualClock, Rng, Stepper};
-use common::cells::options;
-use common::{Cells, Change, Model, assert_same};
 use media::{Access, Buf, Medium, MemoryMedium, Purpose};
 use terracedb::{Db, Keyspace, Resources, WriteBatch};
 
-/// Every file of a store: its name and length, then its pages in hex that are not all zero, cut
-/// where only zeros follow.
-const FIRST: &str = include_str!("../golden/store-1.pages");
-const SECOND: &str = include_str!("../golden/store-2.pages");
+use crate::common::{self, Cells, Change, Model, assert_same, cells::options};
+
+/// Every file of a store: its name and length, then its non-zero pages in hex, cut before trailing zeros.
+const FIRST: &str = include_str!("../../golden/store-1.pages");
+const SECOND: &str = include_str!("../../golden/store-2.pages");
 
 fn medium(store: &str) -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
@@ -53,7 +43,7 @@ fn medium(store: &str) -> Arc<dyn Medium> {
     medium
 }
 
-/// What was written: three rounds, each flushed, then a batch that is in the log alone.
+/// The contents: three flushed rounds, then a batch that is only in the log.
 fn fruit() -> Model {
     let mut model = Model::new();
     for round in 0..3usize {
@@ -103,12 +93,12 @@ fn the_first_store_opens() {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// When the second store was written, Unix milliseconds, and when what expires early and late in it does.
+/// The time at which the second store was written, Unix milliseconds, and those at which its values expire.
 const WRITTEN: u64 = 1_700_000_000_000;
 const EARLY: u64 = WRITTEN + 60_000;
 const LATE: u64 = WRITTEN + 86_400_000;
 
-/// A store with enough memory to train a dictionary, whose background work runs where someone waits.
+/// A store with enough memory to train a dictionary, whose background work runs only while a caller waits.
 fn opened(medium: &Arc<dyn Medium>, unix_ms: u64) -> Db {
     let clock = Arc::new(ManualClock::at(unix_ms));
     let executor = Arc::new(Stepper::new(1, clock));
@@ -130,7 +120,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     noise
 }
 
-/// Records with the same field names in each, in which a dictionary finds something, and little else.
+/// Records with equal field names, so that a dictionary helps, and little else in common.
 fn record(number: u64) -> String {
     let mut rng = Rng::new(number);
     let mut of = |words: [&'static str; 3]| words[rng.below(3) as usize];
@@ -142,8 +132,7 @@ fn record(number: u64) -> String {
     )
 }
 
-/// Changes by keyspace: those of four rounds that are flushed, of one that is ingested, and of one that
-/// is in the log alone.
+/// Changes by keyspace: four flushed rounds, one ingest, and one round that is only in the log.
 type Changes = BTreeMap<&'static str, Vec<Change>>;
 
 fn rounds() -> [Changes; 6] {
@@ -191,7 +180,7 @@ fn rounds() -> [Changes; 6] {
     [damaged, first, second, third, ingested, log]
 }
 
-/// What the second store holds.
+/// The contents of the second store.
 fn everything() -> BTreeMap<&'static str, Cells> {
     let mut held: BTreeMap<_, Cells> = BTreeMap::new();
     for (name, change) in rounds().iter().flat_map(|round| {
@@ -243,17 +232,18 @@ fn write_everything() -> Arc<MemoryMedium> {
     memory
 }
 
-/// The table of the keyspace `damaged`: it was flushed first.
+/// The table of the keyspace `damaged`, which was flushed first.
 const DAMAGED: &str = "00000000000000000000.table";
 
-/// Flips a byte of its first page.
+/// Flips a byte of the table's first page.
 fn damage(medium: &MemoryMedium) {
     let mut content = medium.content(DAMAGED).unwrap();
     content[999] ^= 4;
     medium.insert(DAMAGED, content).unwrap();
 }
 
-/// Asserts that each keyspace holds what it should at `now`; of `damaged`, what is not on the bad page.
+/// Asserts that each keyspace has its contents at the time `now`; in `damaged`, keys on the bad page are
+/// exempt.
 fn assert_holds(db: &Db, held: &BTreeMap<&'static str, Cells>, now: u64, why: &str) {
     for (name, cells) in held.iter().filter(|(name, _)| **name != "damaged") {
         assert_same(
@@ -267,7 +257,7 @@ fn assert_holds(db: &Db, held: &BTreeMap<&'static str, Cells>, now: u64, why: &s
     assert!(lost > 0 && found > 0, "{why}: {lost} lost, {found} found");
 }
 
-/// How many keys cannot be read, and how many can.
+/// The numbers of unreadable and readable keys.
 fn lost(keyspace: &Keyspace, model: &Model, why: &str) -> (usize, usize) {
     let mut lost = 0;
     for (key, value) in model {
@@ -282,7 +272,7 @@ fn lost(keyspace: &Keyspace, model: &Model, why: &str) -> (usize, usize) {
     (lost, model.len() - lost)
 }
 
-/// Asserts that the store checks with the damage that it has, and no other.
+/// Asserts that `check` finds exactly the known damage.
 fn assert_checks(medium: &Arc<dyn Medium>, why: &str) {
     let report = terracedb::check(medium, &mut |_, _| ()).unwrap();
     assert_eq!((report.damages, report.dictionaries), (1, 1), "{why}: {report:?}");
@@ -319,19 +309,19 @@ fn live_on(medium: &Arc<dyn Medium>, why: &str) {
 }
 
 #[test]
-fn the_second_store_opens_is_written_to_and_merged() {
+fn the_second_store_opens_accepts_writes_and_merges() {
     live_on(&medium(SECOND), "the second store");
 }
 
 #[test]
-fn what_this_build_writes_answers_as_the_second_store_does() {
+fn a_store_of_this_build_answers_as_the_second_store_does() {
     let medium: Arc<dyn Medium> = write_everything();
     live_on(&medium, "a new store");
 }
 
 #[test]
 #[ignore = "writes a file for `golden`"]
-fn writes_a_store_to_be_kept() {
+fn write_a_golden_store() {
     let path = std::env::var("TERRACE_GOLDEN").expect("TERRACE_GOLDEN names the file to write");
     let memory = write_everything();
     let mut pages = String::new();

@@ -1,24 +1,15 @@
-//! Where the log begins: what of it was removed is not missed, and not read where it comes back.
+//! The start of the log: removed segments before it are not missed, and not read if they come back.
 //!
-//! I7, I11. A power cut may undo the removal of a segment, and not that of another which went later.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I7, I11. A power cut may undo the removal of a segment, but not that of another segment removed later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::ErrorKind;
-use common::{Stepped, assert_tidy};
 use media::{Medium, MemoryMedium};
+
+use crate::common::{Stepped, assert_tidy};
 
 const PUTS: u32 = 800;
 const KEYS: u32 = 50;
@@ -32,7 +23,8 @@ fn segments(medium: &MemoryMedium) -> Vec<String> {
     names.filter(|name| name.starts_with("log-")).collect()
 }
 
-/// Writes many segments of log, and closes the store; every segment there was, as it was last.
+/// Writes many segments of log and closes the store; returns the last content of every segment that
+/// existed.
 fn written(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> BTreeMap<String, Vec<u8>> {
     let mut seen = BTreeMap::new();
     let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
@@ -50,7 +42,7 @@ fn written(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> BTreeMap<String, Ve
 }
 
 #[test]
-fn a_segment_that_comes_back_is_not_read_and_goes() {
+fn a_removed_segment_that_came_back_is_not_read_and_is_removed() {
     let stepped = Stepped::new(1);
     let medium = Arc::new(MemoryMedium::new());
     let seen = written(&stepped, &medium);
@@ -58,7 +50,7 @@ fn a_segment_that_comes_back_is_not_read_and_goes() {
     let removed: Vec<_> = seen.into_iter().filter(|(name, _)| !left.contains(name)).collect();
     assert!(removed.len() > 5, "{} segments were freed", removed.len());
     for back in removed.chunks(2) {
-        // One that went before others of which none came back.
+        // A segment older than others that did not come back.
         let (name, content) = &back[0];
         medium.insert(name, content.clone()).unwrap();
         let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
@@ -75,16 +67,16 @@ fn a_segment_that_comes_back_is_not_read_and_goes() {
     }
 }
 
-/// The segments of a closed store, from where its log begins: what lies before that goes with an opening.
+/// The segments of a closed store from the start of its log; an open removes older ones.
 fn left_segments(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Vec<String> {
     drop(stepped.on(Arc::clone(medium) as _).open().unwrap());
     segments(medium)
 }
 
-/// While the log grows segments are made ahead of it; a second after the last write the space of those that
-/// it has no use for is free again, and the next writer goes on.
+/// While the log grows, segments are created ahead. A second after the last write the space of unneeded
+/// ones is free again, and the next writer goes on.
 #[test]
-fn segments_made_ahead_are_given_back_once_nobody_writes() {
+fn segments_created_ahead_are_freed_when_writes_pause() {
     let stepped = Stepped::new(2);
     let medium = Arc::new(MemoryMedium::new());
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
@@ -118,7 +110,7 @@ fn segments_made_ahead_are_given_back_once_nobody_writes() {
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// A lost segment that others follow is no end of the log, nor a log that begins later.
+/// A lost segment with successors is neither the end of the log nor a later start of it.
 #[test]
 fn a_lost_first_segment_is_damage() {
     let stepped = Stepped::new(3);
@@ -133,7 +125,8 @@ fn a_lost_first_segment_is_damage() {
     assert!(error.to_string().contains(&left[0]), "{error}");
     let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
     assert!(report.problems.iter().any(|problem| problem.file == left[0]), "{:?}", report.problems);
-    // Whoever gives up what followed goes on with what tables hold, and is a store like any other then.
+    // Opening with `recover_damaged_log` gives up the records behind the gap: the store has the contents of
+    // its tables and works normally.
     let db = stepped.on(shared()).recover_damaged_log(true).open().unwrap();
     assert!(db.recovery().log_damage.is_some());
     let keyspace = db.keyspace("k").unwrap();
@@ -146,7 +139,7 @@ fn a_lost_first_segment_is_damage() {
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// Repair tells the same, and leaves a whole store.
+/// Repair reports the same damage, and leaves a whole store.
 #[test]
 fn a_lost_first_segment_is_repaired() {
     let stepped = Stepped::new(4);
@@ -163,9 +156,9 @@ fn a_lost_first_segment_is_repaired() {
     assert!(db.keyspace("k").unwrap().get(1u32.to_be_bytes()).unwrap().is_some());
 }
 
-/// What a flush makes dead it says in its own record: freeing the log costs no sync.
+/// The record of a flush also states which log it makes dead, so freeing the log needs no sync.
 #[test]
-fn freeing_the_log_takes_no_record_of_its_own() {
+fn freeing_the_log_needs_no_manifest_record_of_its_own() {
     let medium = Arc::new(MemoryMedium::new());
     written(&Stepped::new(2), &medium);
     let names = medium.list().unwrap().into_iter().map(|file| file.name);

@@ -1,20 +1,11 @@
-//! Names that a failed sync lost: nobody relies on them, whoever's sync it was.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! File names that a failed directory sync lost: no job relies on them, whichever job called the sync.
 
 use std::sync::Arc;
 
-use common::Stepped;
 use media::{Fault, Medium, OpKind, Rule};
 use terracedb::Keyspace;
+
+use crate::common::{self, Stepped};
 
 const KEYS: u32 = 500;
 
@@ -26,10 +17,11 @@ fn ingested(keyspace: &Keyspace) -> terracedb::Ingest {
     ingest
 }
 
-/// I3. An ingest has made its file when the sync of a flush's fails: with it the ingest's name may be lost.
-/// The ingest, whose own sync succeeds, fails; so the store goes on, and what it then says is durable is.
+/// I3. An ingest has created its file when the directory sync of a concurrent flush fails: this may lose
+/// the name of the ingest's file. The ingest fails although its own sync succeeds. So the store goes on,
+/// and everything that it then acknowledges as durable is durable.
 #[test]
-fn no_job_relies_on_a_name_that_anothers_failed_sync_lost() {
+fn no_job_relies_on_a_file_name_that_another_jobs_failed_sync_lost() {
     let mut lost = 0;
     for seed in 0..20 {
         let (device, medium) = common::faulty(seed);
@@ -37,7 +29,7 @@ fn no_job_relies_on_a_name_that_anothers_failed_sync_lost() {
         let db = stepped.on(medium).open().unwrap();
         let keyspace = db.keyspace("k").unwrap();
         keyspace.put("written", "before").unwrap();
-        // Log segments are made ahead: no name of theirs is in doubt.
+        // Log segments are created ahead, so none of their names is in doubt.
         stepped.work(1000);
         let ingest = ingested(&keyspace);
         let made: Vec<String> = tables(&*device);
@@ -48,7 +40,7 @@ fn no_job_relies_on_a_name_that_anothers_failed_sync_lost() {
         lost += usize::from(!tables(&device.crash_image(seed).unwrap()).contains(&made[0]));
         let error = ingest.finish().unwrap_err();
         assert!(error.to_string().contains(&made[0]), "{error}");
-        // Made anew, it is as good as any; and the flush is made up for.
+        // A new ingest with a new file succeeds, and the flush is repeated.
         ingested(&keyspace).finish().unwrap();
         keyspace.put("written", "after").unwrap();
         db.flush().unwrap();

@@ -1,24 +1,15 @@
-//! `MemoryPressure` is told when what tables keep in memory outgrows half of the memory number, and when
-//! it fits again; each once, and at no other time.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! The event `MemoryPressure` is sent when the pinned memory of tables exceeds half of the memory number,
+//! and when it fits again; once each, and at no other time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::Rng;
-use common::{Ear, MEMORY, Stepped, memory};
 use terracedb::{Codec, Db, Event};
 
-/// Keys that agree up to their last byte: what tells their blocks apart is as long as they are.
+use crate::common::{self, Ear, MEMORY, Stepped, memory};
+
+/// Keys that differ only in their last byte: separators between blocks are as long as the keys.
 const KEY_BYTES: usize = 30_000;
 const ALIKE: u8 = 8;
 
@@ -39,13 +30,13 @@ fn add(db: &Db, bytes: usize) {
 }
 
 #[test]
-fn memory_pressure_is_told_when_it_begins_and_when_it_ends() {
+fn memory_pressure_is_reported_when_it_begins_and_when_it_ends() {
     let (stepped, ear) = (Stepped::new(1), Arc::new(Ear::default()));
     stepped.set_memory(4 * MEMORY);
     let builder = stepped.on(memory()).codec(Codec::None).listener(Arc::clone(&ear) as _);
     let db = builder.open().unwrap();
     let heard = || {
-        // It looks again and again, and says what is new.
+        // Later checks send no event without a change.
         (0..5).for_each(|_| stepped.pass(Duration::from_secs(1)));
         ear.take(|event| matches!(event, Event::MemoryPressure { .. }))
     };
@@ -61,7 +52,7 @@ fn memory_pressure_is_told_when_it_begins_and_when_it_ends() {
     stepped.set_memory(MEMORY);
     told(heard(), "over half");
     assert_eq!(heard(), [""; 0], "told once");
-    // Exactly half is enough.
+    // Exactly half still fits.
     stepped.set_memory(2 * needed);
     told(heard(), "fits half");
     stepped.set_memory(2 * needed - 2);
@@ -75,7 +66,8 @@ fn memory_pressure_is_told_when_it_begins_and_when_it_ends() {
     assert_eq!(heard(), [""; 0]);
 }
 
-/// A write that takes more than half of what write buffers may: the room made for it is where it goes.
+/// A write that needs more than half of the write buffers: the memtable that makes room for it is its own
+/// keyspace's.
 #[test]
 fn a_large_write_flushes_no_empty_memtable() {
     let stepped = Stepped::new(2);

@@ -1,14 +1,4 @@
-//! Merge operators: operands become values wherever they lie, for every read.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Merge operators: every kind of read combines operands with their base value, wherever these are stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +6,8 @@ use std::time::Duration;
 use base::{Codec, ErrorKind};
 use terracedb::operators::{Append, I64Add};
 use terracedb::{Db, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
+
+use crate::common;
 
 fn options(name: &str) -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator(name)
@@ -37,8 +29,8 @@ fn text(ks: &Keyspace, key: &str) -> Option<String> {
 }
 
 #[test]
-fn operands_meet_their_base_wherever_it_lies() {
-    // Between any two writes, there may be a flush.
+fn operands_are_combined_with_their_base_wherever_it_is_stored() {
+    // A flush may come between any two writes.
     for flushes in 0..32 {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
         let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
@@ -89,7 +81,7 @@ fn operands_meet_their_base_wherever_it_lies() {
 }
 
 #[test]
-fn operands_outlive_what_expires_under_them() {
+fn operands_outlive_an_expired_base() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
     let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
     let at = std::time::SystemTime::now() + Duration::from_secs(3600);
@@ -105,7 +97,7 @@ fn operands_outlive_what_expires_under_them() {
     }
 }
 
-/// An operator that counts as [`Append`] does, but knows nothing about it.
+/// An operator that computes the same as [`Append`] but promises nothing about associativity.
 #[derive(Debug)]
 struct Joined;
 
@@ -137,7 +129,7 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
         ks.merge("a", "2").unwrap();
         ks.put("b", "3").unwrap();
         assert_eq!(text(&ks, "a").as_deref(), Some("1,2"));
-        // One that has none takes one on, once.
+        // A keyspace without an operator adopts one, once.
         let plain = db.keyspace("plain").unwrap();
         assert_eq!(plain.merge("a", "1").unwrap_err().kind(), ErrorKind::Invalid);
         let plain = db.keyspace_with("plain", &options(I64Add::NAME)).unwrap();
@@ -151,7 +143,7 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
         ks.merge("a", "3").unwrap();
     }
     {
-        // Everything works but merges.
+        // Everything works except merges.
         let db = open(None);
         let ks = db.keyspace("k").unwrap();
         assert_eq!(ks.get("b").unwrap().as_deref(), Some(&b"3"[..]));
@@ -168,7 +160,7 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
     let ks = db.keyspace("k").unwrap();
     assert_eq!(text(&ks, "a").as_deref(), Some("1,2,3"));
     assert_eq!(text(&ks, "c").as_deref(), Some("5"));
-    // Operands that do not fit cost their key, and no other.
+    // Invalid operands make only their key unreadable.
     ks.merge("a", "bad").unwrap();
     assert_eq!(ks.get("a").unwrap_err().kind(), ErrorKind::Invalid);
     ks.put("a", "mended").unwrap();
@@ -180,7 +172,7 @@ fn operands_of_one_key_are_bounded() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
     let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
     let megabyte = vec![b'x'; 1 << 20];
-    // A flush in between may not make one value of those before: each has its reader.
+    // Snapshots: a flush in between may not combine the operands before each of them.
     let mut snapshots = Vec::new();
     let mut merge = || {
         ks.merge("a", &megabyte).unwrap();
@@ -195,7 +187,8 @@ fn operands_of_one_key_are_bounded() {
     ks.put("b", "still here").unwrap();
     assert!(ks.contains_key("b").unwrap());
     assert_eq!(ks.iter().unwrap().rev().nth(1).unwrap().unwrap_err().kind(), ErrorKind::Invalid);
-    // What supersedes them is found from either side, though from one they are met first.
+    // A newer put or delete that supersedes them is found from either end, although one end meets the
+    // operands first.
     ks.put("a", "x").unwrap();
     let values = |entries: Vec<(bytes::Bytes, bytes::Bytes)>| -> Vec<_> {
         entries.into_iter().map(|(_, value)| value).collect()
@@ -207,9 +200,9 @@ fn operands_of_one_key_are_bounded() {
     assert_eq!(values(backward.unwrap()), ["still here"]);
 }
 
-/// A flush has 6 MiB for all it does: what packing finds no room for is stored as it is.
+/// A flush has 6 MiB of memory: operands that it has no room to combine are stored unchanged.
 #[test]
-fn a_flush_bears_operands_of_any_size() {
+fn a_flush_handles_operands_of_any_size() {
     for codec in [Codec::Lz4, Codec::Zstd] {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).codec(codec);
         let db = db.open().unwrap();
@@ -218,7 +211,7 @@ fn a_flush_bears_operands_of_any_size() {
         (0..1100).for_each(|_| ks.merge("many", [b'x'; 1000]).unwrap());
         db.flush().unwrap();
         assert_eq!(length("many"), 1_100_000, "{codec:?}");
-        // Over an older table, one that is alone stays one.
+        // A single operand over an older table stays an operand.
         ks.put("one", "base").unwrap();
         db.flush().unwrap();
         ks.merge("one", vec![b'x'; 1_000_000]).unwrap();
@@ -227,9 +220,10 @@ fn a_flush_bears_operands_of_any_size() {
     }
 }
 
-/// Nor do many small ones leave it without memory for its table, whether the operator combines them or not.
+/// Many small operands do not use up a flush's memory for its table, whether the operator combines them or
+/// not.
 #[test]
-fn a_flush_bears_any_number_of_operands() {
+fn a_flush_handles_any_number_of_operands() {
     for name in [I64Add::NAME, "test.joined.1"] {
         let db = Db::on_medium(common::memory()).memory(256 << 20);
         let db = db.merge_operator(Arc::new(Joined)).open().unwrap();

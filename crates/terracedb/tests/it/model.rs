@@ -1,25 +1,16 @@
-//! Random operations of every kind, batches, transactions and ingests, against a `BTreeMap`, over
-//! random settings, with snapshots, checkpoints, reopening, the death of the process, power cuts,
-//! and a clock that runs and is set back in between.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! Random operations of every kind (batches, transactions, ingests) compared with a `BTreeMap`, over random
+//! settings, with snapshots, checkpoints, reopening, process deaths, power cuts, and a clock that runs or
+//! is set back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Codec, Durability, Rng};
-use common::{Cells, Change, Model, Stepped, assert_same, key};
 use media::{Faulty, Medium};
 use terracedb::{Builder, CheckpointOptions, Db, Keyspace, Snapshot, WriteBatch};
+
+use crate::common::{self, Cells, Change, Model, Stepped, assert_same, key};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 300;
@@ -28,10 +19,10 @@ struct World {
     rng: Rng,
     faulty: Arc<Faulty>,
     stepped: Stepped,
-    /// The latest time the store was asked at, Unix milliseconds: it is never earlier for it.
+    /// The latest time at which the store was asked, Unix milliseconds: its time is never earlier.
     now: u64,
     db: Option<Db>,
-    /// What every acknowledged write adds up to.
+    /// The result of all acknowledged writes.
     cells: BTreeMap<&'static str, Cells>,
     snapshots: Vec<(Snapshot, BTreeMap<&'static str, Cells>)>,
     codec: Codec,
@@ -77,7 +68,7 @@ impl World {
         self.db().keyspace_with(name, &common::cells::options()).unwrap()
     }
 
-    /// What `name` holds now. Whoever reads now asks the store for the time.
+    /// The current contents of keyspace `name`. Reading them asks the store for the time.
     fn model(&mut self, name: &str) -> Model {
         self.now = self.now.max(self.stepped.now());
         self.cells[name].at(self.now)
@@ -126,7 +117,7 @@ impl World {
         assert_eq!(before.map(|entry| entry.unwrap().0.to_vec()), expected, "{context}");
     }
 
-    /// A cursor walks at random and must agree with the model at every step.
+    /// A cursor moves at random and must agree with the model at every step.
     fn walk(&mut self) {
         let name = self.name();
         let mut cursor = self.keyspace(name).cursor().unwrap();
@@ -182,7 +173,7 @@ impl World {
         }
     }
 
-    /// A snapshot reads as of its moment, at the time of the read.
+    /// A snapshot reads its own versions, but expiry at the time of the read.
     fn check_snapshots(&mut self) {
         self.now = self.now.max(self.stepped.now());
         for (snapshot, cells) in &self.snapshots {
@@ -210,7 +201,7 @@ impl World {
         self.open();
     }
 
-    /// The process dies: every acknowledged write is there, at any durability.
+    /// The process dies: every acknowledged write is present, at any durability.
     fn die(&mut self) {
         self.catch_up();
         let image = self.faulty.process_death_image().unwrap();
@@ -221,7 +212,7 @@ impl World {
         self.check_all();
     }
 
-    /// The power goes after a sync: every write before it is there.
+    /// The power fails after a sync: every earlier write is present.
     fn lose_power(&mut self) {
         self.catch_up();
         self.db().sync().unwrap();
@@ -233,18 +224,18 @@ impl World {
         self.check_all();
     }
 
-    /// Time passes, or the clock is set back, by which nothing comes back.
+    /// Time passes, or the clock is set back, which brings no value back.
     fn tell_time(&mut self) {
         if !self.rng.one_in(4) {
             self.stepped.pass(Duration::from_millis(self.rng.below(2000)));
             return;
         }
-        // Someone sees the time before it is set back.
+        // A read observes the time before the clock is set back.
         self.check_some();
         self.stepped.set_now(self.stepped.now() - self.rng.below(10_000));
     }
 
-    /// A store that dies may forget the last minute: the clock must be right again by then.
+    /// A store that is killed may lose the last minute of its time: the clock must be right again by then.
     fn catch_up(&self) {
         self.stepped.set_now(self.now.max(self.stepped.now()));
     }
@@ -258,7 +249,7 @@ impl World {
         self.db().compact().unwrap();
     }
 
-    /// Sorted keys, each written once, all of them at one moment.
+    /// Sorted keys, all visible together.
     fn ingest(&mut self) {
         let name = self.name();
         let mut ingest = self.keyspace(name).ingest().unwrap();
@@ -282,7 +273,7 @@ impl World {
         ingest.finish().unwrap();
     }
 
-    /// A transaction sees its own writes, and nobody else does before it commits.
+    /// A transaction sees its own writes, and no other reader sees them before the commit.
     fn transact(&mut self) {
         let db = self.db().clone();
         let keyspaces = NAMES.map(|name| (name, self.keyspace(name)));
@@ -321,7 +312,7 @@ impl World {
         self.cells = cells;
     }
 
-    /// A copy holds what the store does, and is one.
+    /// A checkpoint is a store with the same contents.
     fn checkpoint(&mut self) {
         self.catch_up();
         let copy: Arc<dyn Medium> = Arc::new(Faulty::new(self.rng.next_u64()));

@@ -1,20 +1,12 @@
 //! Range deletes: what they hide is gone for every read, and costs none of them a page.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::ops::Bound;
 use std::sync::Arc;
 
 use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
+
+use crate::common;
 
 fn key(number: u32) -> String {
     format!("{number:06}")

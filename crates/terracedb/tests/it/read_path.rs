@@ -4,22 +4,13 @@
 //! I8: a damaged page is told by every kind of read, in the same words. I6: what the cache gives up
 //! is read again, and verified again.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::Arc;
 
 use base::ErrorKind;
-use common::Stepped;
 use media::{Access, Buf, Faulty, Medium, Purpose};
 use terracedb::{Bytes, Codec, Db, Hits, Keyspace, Result};
+
+use crate::common::Stepped;
 
 const KEYS: u32 = 4000;
 

@@ -1,12 +1,8 @@
 //! Stores that are opened often and written little.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{Stepped, memory};
+use crate::common::{Stepped, memory};
 
 /// Scenario: a tool opens the store, writes one key and closes it, many times.
 #[test]

@@ -2,24 +2,15 @@
 //! device. Afterwards `check` is clean, the store opens, and every key that was not reported lost
 //! reads right.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, PageSeed, Rng, StoreId};
-use common::{Image, Model, Stepped, show, used};
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Codec, RepairOptions, RepairReport, check, repair};
+
+use crate::common::{self, Image, Model, Stepped, show, used};
 
 const NAMES: [&str; 2] = ["one", "two"];
 

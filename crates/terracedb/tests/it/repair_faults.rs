@@ -3,25 +3,16 @@
 //! A repair that was cut off loses nothing: the next one succeeds, and what it cannot bring back is what
 //! one that nothing disturbs cannot bring back either. What was damaged is kept, whatever happens.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Result, Rng};
-use common::{Image, Model, Stepped, show, used};
 use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
 use terracedb::{RepairOptions, RepairReport, check};
+
+use crate::common::{self, Image, Model, Stepped, show, used};
 
 const NAMES: [&str; 2] = ["short", "long"];
 const KEYS: u64 = 150;

@@ -1,24 +1,15 @@
 //! Repair of value files: one flipped byte anywhere in one, one that is cut off or missing, a full
 //! device. Afterwards `check` is clean and every key that was not reported lost reads right.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, Rng};
-use common::{Image, Model, Stepped, show};
 use media::{Faulty, Medium, MemoryMedium};
 use table::parse_values_file_name;
 use terracedb::{RepairOptions, RepairReport, check, repair};
+
+use crate::common::{self, Image, Model, Stepped, show};
 
 const KEYS: u64 = 24;
 

@@ -1,25 +1,16 @@
 //! What a store does at the edges of its bounds: writers that never let up, more keyspaces than
 //! memory, keyspaces dropped under a handle, numbers at their end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use base::{Clock, ErrorKind, Executor, ManualClock, Progress, Stepper, Task, TaskHandle, Threads};
-use common::{MEMORY, Stepped, memory};
 use compact::plan::Options;
 use media::{Access, Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::{Db, Keyspace, Resources, WriteBatch};
+
+use crate::common::{self, MEMORY, Stepped, memory};
 
 fn tables(medium: &Arc<dyn Medium>) -> usize {
     medium.list().unwrap().iter().filter(|file| file.name.ends_with(".table")).count()

@@ -3,22 +3,13 @@
 //! I1, I2: a row is as current as the memtables and tables it stands for. I6: rows may go at any
 //! time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
-use common::{Stepped, memory, open_one, until};
 use terracedb::{Bytes, Db, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operators};
+
+use crate::common::{self, Stepped, memory, open_one, until};
 
 /// A store whose background work stands still where nobody waits for it: rows are where gets left them.
 fn open() -> (Db, Keyspace) {

@@ -1,24 +1,15 @@
 //! Scrubbing and quarantine: planted damage is found and told, with its keys; what is damaged is
 //! kept out of merges and collections, over a restart too, and answers for every other key.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped};
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Event, Listener, Statistics};
+
+use crate::common::{self, Model, Stepped};
 
 /// Keeps what it is told; panics where asked to.
 #[derive(Debug, Default)]

@@ -1,22 +1,13 @@
 //! Settings that change while the store is open, and the events of what it does then.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::ErrorKind;
-use common::Stepped;
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use terracedb::{Codec, Db, Durability, Event, Listener, Task};
+
+use crate::common::{self, Stepped};
 
 #[derive(Debug, Default)]
 struct Ear(Mutex<Vec<Event>>);

@@ -1,23 +1,14 @@
 //! Devices that are small, or full: what merges do with the little there is.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{ErrorKind, Rng};
-use common::{Model, Stepped, assert_same};
 use compact::plan::Options;
 use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
 use terracedb::{Event, Listener};
+
+use crate::common::{self, Model, Stepped, assert_same};
 
 /// Keeps, for each merge that began, what it was to take in and what the device had left.
 #[derive(Debug)]

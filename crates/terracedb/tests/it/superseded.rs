@@ -1,22 +1,13 @@
 //! Versions that were kept for snapshots: they go when the snapshots are gone, and not before.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::Arc;
 
 use base::Rng;
-use common::{Image, Model, assert_same, key};
 use compact::plan::Options;
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Keyspace, RepairOptions, Snapshot, repair};
+
+use crate::common::{self, Image, Model, assert_same, key};
 
 const KEYS: u64 = 4000;
 

@@ -3,19 +3,10 @@
 //! The serializability of random histories is checked beside the code, where the order of commits
 //! is known.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use base::Durability;
-use common::{memory, open_one as open, text, threaded};
 use terracedb::{Db, Entry, ErrorKind, Keyspace, Result, Transaction};
+
+use crate::common::{self, memory, open_one as open, text, threaded};
 
 fn keys(entries: impl Iterator<Item = Result<Entry>>) -> String {
     let keys: Vec<_> = entries.map(|entry| text(Some(entry.unwrap().0))).collect();

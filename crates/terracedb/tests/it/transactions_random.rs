@@ -2,25 +2,16 @@
 //!
 //! I2 and I11: a transaction is visible and durable as a whole.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Durability, Rng};
-use common::{Model, key, memory, open_one as open, stepped, text, threaded, value};
 use media::{Faulty, Freeze, Medium};
 use terracedb::{Entry, Result, Transaction, WriteBatch};
+
+use crate::common::{self, Model, key, memory, open_one as open, stepped, text, threaded, value};
 
 /// Money moves between accounts of two keyspaces; nobody ever sees more or less of it.
 #[test]

@@ -1,16 +1,6 @@
 //! Long values lie apart from their keys: every read finds them, and files go when nothing points
 //! into them any more.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, VALUE_APART_BYTES};
@@ -19,6 +9,8 @@ use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
 use terracedb::{Codec, Db, KeyspaceOptions, check};
+
+use crate::common;
 
 /// Lengths around the one at which a value leaves the tree, and long ones.
 const LENGTHS: [usize; 6] =

@@ -2,17 +2,14 @@
 //!
 //! Time is a clock that the test moves; nothing here depends on how fast anything is.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Durability, ManualClock, Threads};
-use common::{Ear, MEMORY, Mortal, Stepped, until};
 use media::{Medium, MemoryMedium};
 use terracedb::{Db, Event, Keyspace, Resources};
+
+use crate::common::{Ear, MEMORY, Mortal, Stepped, until};
 
 const fn is_block(event: &Event) -> bool {
     matches!(event, Event::BlockBegan { .. } | Event::BlockEnded { .. })

@@ -1,34 +1,21 @@
-//! Real processes on a real directory: killed at any moment, and two at once.
+//! Child processes on a real directory: one killed at any moment, and two on one store.
 //!
-//! I11: the death of the process loses no acknowledged write, at any durability, and leaves every
-//! batch whole or absent.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I11: the death of the process loses no acknowledged write, at any durability, and leaves every batch
+//! whole or absent.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
-use common::child;
 use compact::plan::Options;
 use terracedb::{Db, Keyspace, WriteBatch};
 
-const THREADS: u64 = 3;
+use crate::alone;
+use crate::common::{self, child};
 
-/// Held by a test that starts processes. A process that one thread starts holds, until its program runs, the
-/// locks of the stores that other threads have open: then their next opening would find the lock taken.
-static STARTS_PROCESSES: Mutex<()> = Mutex::new(());
+const THREADS: u64 = 3;
 
 fn open(directory: &Path) -> Db {
     // Merges run all the time.
@@ -42,7 +29,7 @@ fn key(thread: u64, number: u64) -> String {
     format!("thread {thread} {number:08}")
 }
 
-/// Follows from the thread and the number: the parent knows what to expect.
+/// Derived from the thread and the number, so that the parent knows the expected value.
 fn value(thread: u64, number: u64, side: u64) -> Vec<u8> {
     let mut rng = Rng::new(thread << 40 | number << 1 | side);
     let length = if rng.one_in(20) { rng.below(20_000) } else { rng.below(500) };
@@ -57,8 +44,8 @@ fn last(keyspace: &Keyspace, thread: u64) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
 }
 
-/// Run as a process of its own: writes numbered batches from several threads until it is killed,
-/// and says which were acknowledged.
+/// Child: writes numbered batches from several threads until it is killed, and reports which were
+/// acknowledged.
 #[test]
 fn writes_until_killed() {
     let Some(directory) = child::directory() else { return };
@@ -91,20 +78,20 @@ fn writes_until_killed() {
     });
 }
 
-/// Lets a child live for a random while, and kills it; what it said was acknowledged.
+/// Runs a child for a random time and kills it; records the acknowledged batches.
 fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u64>) {
-    // Early: while it opens the store, as likely as not.
+    // Early deaths often come while the child opens the store.
     let is_early = rng.one_in(4);
     let (lines, longer) = if is_early { (0, rng.below(60)) } else { (1 + rng.below(1500), 0) };
     let longer = Duration::from_millis(longer);
-    for line in child::one_life("writes_until_killed", directory, lines as usize, longer) {
+    for line in child::one_life("kill::writes_until_killed", directory, lines as usize, longer) {
         let (thread, number) = line.split_once(' ').unwrap();
         let at = acknowledged.entry(thread.parse().unwrap()).or_insert(0);
         *at = number.parse::<u64>().unwrap().max(*at);
     }
 }
 
-/// Checks every batch from `checked` on; the last number of each thread.
+/// Checks every batch after `checked`; returns the last number of each thread.
 fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str) -> Vec<u64> {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
@@ -132,10 +119,10 @@ fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str)
 }
 
 #[test]
-fn a_killed_process_loses_nothing_acknowledged() {
+fn a_killed_process_loses_no_acknowledged_write() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
-    let _alone = STARTS_PROCESSES.lock();
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 300 } else { 10 };
     let mut acknowledged = BTreeMap::new();
@@ -143,7 +130,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
     for round in 0..rounds {
         one_life(directory.path(), &mut rng, &mut acknowledged);
         if rng.one_in(3) {
-            // The next process recovers what the last one left, and is killed in its turn.
+            // The next child recovers this store, and is killed in turn.
             continue;
         }
         let why = format!("TERRACE_SEED={seed}, round {round}");
@@ -157,7 +144,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
     assert!(acknowledged.values().sum::<u64>() > 100, "{acknowledged:?}");
 }
 
-/// Run as a process of its own: has the store open until its input ends.
+/// Child: keeps the store open until its input ends.
 #[test]
 fn holds_the_store() {
     let Some(directory) = child::directory() else { return };
@@ -169,9 +156,9 @@ fn holds_the_store() {
 
 #[test]
 fn a_second_process_is_refused() {
-    let _alone = STARTS_PROCESSES.lock();
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    let mut child = child::spawn("holds_the_store", directory.path());
+    let mut child = child::spawn("kill::holds_the_store", directory.path());
     let output = BufReader::new(child.stdout.take().unwrap());
     assert!(output.lines().any(|line| child::said(&line.unwrap()) == Some("open")));
     let error = Db::builder(directory.path()).memory(common::MEMORY).open().unwrap_err();

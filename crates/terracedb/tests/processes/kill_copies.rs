@@ -1,29 +1,21 @@
-//! A process killed while it makes checkpoints and backups and restores them: what is there is
-//! whole, what is not whole is not there, and the next process goes on.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! A process killed while it makes and restores checkpoints and backups: every copy is whole or unfinished,
+//! and the next process continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Rng;
-use common::{assert_pairs, child, put_pair};
 use terracedb::{Backup, Db};
+
+use crate::alone;
+use crate::common::{self, assert_pairs, child, put_pair};
 
 fn open(directory: &Path) -> Db {
     Db::builder(directory).memory(common::MEMORY).open().unwrap()
 }
 
-/// The directories in `parent` whose name begins with `prefix`, unfinished ones apart.
+/// The directories in `parent` whose name begins with `prefix`, without unfinished ones.
 fn whole(parent: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(parent).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -32,7 +24,7 @@ fn whole(parent: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
     paths
 }
 
-/// Run as a process of its own: writes, copies and restores until it is killed.
+/// Child: writes, copies and restores until it is killed.
 #[test]
 fn copies_until_killed() {
     let Some(directory) = child::directory() else { return };
@@ -72,16 +64,18 @@ fn copies_until_killed() {
     });
 }
 
-/// Lets a child live for some copies; what it said of finished ones: what each holds, and its place.
+/// Runs a child for some copies and kills it. Returns for each finished copy the number of batches it must
+/// hold, and its directory.
 fn one_life(directory: &Path, rng: &mut Rng) -> Vec<(u64, String)> {
     let (lines, longer) = (1 + rng.below(6) as usize, Duration::from_millis(rng.below(40)));
-    let said = child::one_life("copies_until_killed", directory, lines, longer);
+    let said = child::one_life("kill_copies::copies_until_killed", directory, lines, longer);
     let copies = said.iter().map(|line| line.split_once(' ').unwrap());
     copies.map(|(promised, place)| (promised.parse().unwrap(), place.to_owned())).collect()
 }
 
 #[test]
 fn a_process_killed_while_it_copies_leaves_only_whole_stores() {
+    let _alone = alone();
     let (mut rng, seed) = Rng::from_env();
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
@@ -91,7 +85,7 @@ fn a_process_killed_while_it_copies_leaves_only_whole_stores() {
         let copies = one_life(directory, &mut rng);
         let db = open(&directory.join("store"));
         assert_pairs(&db, copies.iter().map(|(promised, _)| *promised).max().unwrap(), &why);
-        // Files held when the process died are gone again; those of merges come and go.
+        // Files held by the dead process are removed by now; files of merges come and go.
         db.wait_until_settled().unwrap();
         common::assert_tidy_directory(&db, &directory.join("store"), &why);
         for (promised, place) in &copies {
@@ -111,7 +105,7 @@ fn a_process_killed_while_it_copies_leaves_only_whole_stores() {
             assert_pairs(&open(&place), backup.label.parse().unwrap(), &why);
             std::fs::remove_dir_all(&place).unwrap();
         }
-        // An unfinished directory is taken over by the next one for its place.
+        // The next copy to the same directory takes over an unfinished one.
         let unfinished = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let unfinished = unfinished.filter_map(|path| {
             Some(path.to_str().unwrap().strip_suffix(".terrace-unfinished")?.to_owned())

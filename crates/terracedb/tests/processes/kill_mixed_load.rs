@@ -1,19 +1,9 @@
-//! A process killed while batches, merge operands, transactions, ingests, range deletes, merges of
-//! tables and checkpoints run at once.
+//! A process killed during a mixed load: batches, merge operands, transactions, ingests, range deletes,
+//! compaction and checkpoints.
 //!
-//! I11: what was acknowledged is there, at any durability, and batches, transactions and ingests
-//! are whole or absent. A checkpoint that was reported holds what was acknowledged before it began,
-//! one that was not is whole or has no name. Nothing is left behind that no one owns.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
+//! I11: every acknowledged write is present, at any durability, and batches, transactions and ingests are
+//! whole or absent. A reported checkpoint holds every write acknowledged before it began; an unreported one
+//! is whole or unfinished. No orphan file is left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,19 +12,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Durability, Rng};
-use common::child;
 use compact::plan::Options;
 use media::{FileMedium, FileOptions, Medium};
 use terracedb::operators::I64Add;
 use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch};
 
+use crate::alone;
+use crate::common::{self, child};
+
 const WRITERS: u64 = 2;
-/// Keys that a writer writes in turns, so that there is always something to merge.
+/// Keys that each writer writes in turn, so that there is always something to merge.
 const SLOTS: u64 = 1500;
 const MOVERS: u64 = 2;
 const ACCOUNTS: u64 = 40;
 const EACH: i64 = 1000;
-/// Entries of an ingest, and how many ingests stay before a range delete takes the oldest.
+/// Entries per ingest, and the number of ingests that stay before a range delete removes the oldest.
 const LOAD: u64 = 300;
 const LOADS: u64 = 6;
 
@@ -46,8 +38,8 @@ fn open(directory: &Path) -> Db {
     builder.compaction_options(merging).open().unwrap()
 }
 
-/// The keyspaces of the store: two that batches span, one of sums, two that transactions span, and
-/// one of ingests.
+/// The keyspaces of the store: two that batches span, one of sums, two that transactions span, and one of
+/// ingests.
 struct Spaces {
     one: Keyspace,
     two: Keyspace,
@@ -58,7 +50,7 @@ struct Spaces {
 }
 
 impl Spaces {
-    /// Makes those that are missing.
+    /// Creates the missing keyspaces.
     fn of(db: &Db) -> Self {
         let of = |name: &str| db.keyspace(name).unwrap();
         let adding = KeyspaceOptions::new().merge_operator(I64Add::NAME);
@@ -69,10 +61,10 @@ impl Spaces {
     }
 }
 
-/// What is promised: of each thing that is counted, the last number acknowledged.
+/// The last acknowledged number of each counter.
 type Promises = BTreeMap<String, u64>;
 
-/// The numbers a child acknowledged, for its own checkpoints to take along.
+/// The numbers that a child acknowledged, for its own checkpoints.
 #[derive(Default)]
 struct Told([AtomicU64; 5]);
 
@@ -105,7 +97,7 @@ fn number(keyspace: &Keyspace, key: &str) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
 }
 
-/// Follows from who wrote it and when: the parent knows what to expect.
+/// Derived from writer and number, so that the parent knows the expected value.
 fn value(writer: u64, number: u64, side: u64) -> Vec<u8> {
     let mut rng = Rng::new(writer << 40 | number << 1 | side);
     let length = if rng.one_in(20) { rng.below(20_000) } else { rng.below(400) };
@@ -145,7 +137,7 @@ fn balance(value: Option<&[u8]>) -> i64 {
     value.map_or(EACH, |value| i64::from_le_bytes(value.try_into().unwrap()))
 }
 
-/// Moves money, each transaction with an entry in the ledger.
+/// Moves money, with a ledger entry per transaction.
 fn move_money(db: &Db, told: &Told, mover: u64) {
     let spaces = Spaces::of(db);
     let first = number(&spaces.ledger, &format!("last {mover}")) + 1;
@@ -172,7 +164,7 @@ fn move_money(db: &Db, told: &Told, mover: u64) {
     }
 }
 
-/// Ingests load after load, and deletes old ones as ranges.
+/// Ingests load after load, and deletes old loads by range deletes.
 fn load(db: &Db, told: &Told) {
     let loads = Spaces::of(db).loads;
     let last = loads.iter().unwrap().next_back();
@@ -193,14 +185,13 @@ fn load_of(key: &[u8]) -> u64 {
     std::str::from_utf8(&key[..8]).unwrap().parse().unwrap()
 }
 
-/// Run as a process of its own: does everything at once until it is killed, and says what was
-/// acknowledged.
+/// Child: runs the whole load until it is killed, and reports acknowledged writes.
 #[test]
 fn everything_until_killed() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory.join("store"));
     let told = Told::default();
-    // Checkpoints hold what the lives before acknowledged too; that is promised to the parent.
+    // Checkpoints also hold what earlier children had acknowledged; the parent knows those numbers.
     let life = std::process::id();
     std::thread::scope(|scope| {
         let (db, told, directory) = (&db, &told, &directory);
@@ -227,7 +218,7 @@ fn everything_until_killed() {
     });
 }
 
-/// Asserts that a store holds what is promised, and everything whole.
+/// Asserts that a store holds every promised write, and only whole ones.
 fn assert_whole(db: &Db, promised: &Promises, why: &str) {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
     let spaces = Spaces::of(db);
@@ -253,7 +244,7 @@ fn assert_whole(db: &Db, promised: &Promises, why: &str) {
     assert_loaded(&spaces.loads, least("load"), why);
 }
 
-/// Every transaction is in the ledger, without a gap, and the accounts are what they add up to.
+/// Every transaction is in the ledger without a gap, and the accounts are its sums.
 fn assert_balanced(spaces: &Spaces, least: &dyn Fn(&str) -> u64, why: &str) {
     let mut balances = [EACH; ACCOUNTS as usize];
     for mover in 0..MOVERS {
@@ -278,7 +269,7 @@ fn assert_balanced(spaces: &Spaces, least: &dyn Fn(&str) -> u64, why: &str) {
     }
 }
 
-/// The loads that are there are whole and follow each other; only old ones are missing.
+/// The present loads are whole and consecutive; only old ones are missing.
 fn assert_loaded(loads: &Keyspace, least: u64, why: &str) {
     let mut there: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in loads.iter().unwrap() {
@@ -299,7 +290,7 @@ fn assert_loaded(loads: &Keyspace, least: u64, why: &str) {
     assert!(there.values().all(|entries| *entries == LOAD), "{why}: {there:?}");
 }
 
-/// Asserts that the checkpoint at `place` verifies and holds what is promised, and removes it.
+/// Asserts that the checkpoint at `place` verifies and holds every promised write, and removes it.
 fn assert_copy(place: &Path, promised: &Promises, why: &str) {
     let why = format!("{why}, {}", place.display());
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
@@ -311,24 +302,25 @@ fn assert_copy(place: &Path, promised: &Promises, why: &str) {
     std::fs::remove_dir_all(place).unwrap();
 }
 
-/// The checkpoints in `directory`, and those that were begun.
+/// The finished and unfinished checkpoints in `directory`.
 fn copies(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| !path.ends_with("store")).collect()
 }
 
-/// What a full life says at least: lines that begin so, and how many of each. Where syncs take long, few
-/// loads and checkpoints come beside thousands of batches: so many lines of any kind promise none of a kind.
+/// The least that a full life reports: prefixes of lines, and how many of each. On a device with slow
+/// syncs, few loads and checkpoints come with thousands of batches, so a total number of lines is not
+/// enough.
 const FULL: [(&str, u64); 4] =
     [("batch 0=", SLOTS / 10), ("move 0=", 5), ("load=", 1), ("copy ", 1)];
 
-/// Lives at least, and of how many one is a full one.
+/// The least number of lives; every second one is a full life.
 const LIVES: u64 = 10;
 const FULL_EVERY: u64 = 2;
 
-/// Lets a child live for a random while, and kills it; takes what it acknowledged over, and gives
-/// the checkpoints that it reported, each with what it promised. How long is said in lines; a full life goes
-/// on until everything was done in it.
+/// Runs a child for a random time (counted in lines; a full life until every kind of work was done) and
+/// kills it. Adds the acknowledged numbers to `promised`, and returns the reported checkpoints, each with
+/// the numbers it must hold.
 fn one_life(
     directory: &Path,
     rng: &mut Rng,
@@ -349,7 +341,9 @@ fn one_life(
         }
         heard.len() >= lines && missing.iter().all(|(_, left)| *left == 0)
     };
-    for line in child::one_life_until("everything_until_killed", directory, enough, longer) {
+    for line in
+        child::one_life_until("kill_mixed_load::everything_until_killed", directory, enough, longer)
+    {
         let kept = |new: Promises, promised: &mut Promises| {
             for (name, number) in new {
                 let at = promised.entry(name).or_default();
@@ -369,7 +363,8 @@ fn one_life(
 }
 
 #[test]
-fn a_process_killed_in_the_middle_of_everything_loses_and_leaks_nothing() {
+fn a_process_killed_under_mixed_load_loses_and_leaks_nothing() {
+    let _alone = alone();
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let directory = tempfile::tempdir().unwrap();
@@ -389,20 +384,20 @@ fn a_process_killed_in_the_middle_of_everything_loses_and_leaks_nothing() {
             assert_copy(place, promised, &why);
         }
         if rng.one_in(3) {
-            // The next process recovers what this one left, and is killed in its turn.
+            // The next child recovers this store, and is killed in turn.
             continue;
         }
         let db = open(&directory.join("store"));
         assert_whole(&db, &promised, &why);
-        // What the dead process was writing, of tables and value files, is gone.
+        // Unfinished tables and value files of the dead process are gone.
         db.wait_until_settled().unwrap();
         common::assert_tidy_directory(&db, &directory.join("store"), &why);
         for place in copies(directory) {
             let name = place.to_str().unwrap();
             match name.strip_suffix(".terrace-unfinished") {
-                // Checkpoints end in any order of the lines that report them.
+                // Checkpoints may end in another order than their reports.
                 None => assert_copy(&place, &Promises::new(), &why),
-                // The next one to the same place takes it over.
+                // The next checkpoint to the same directory takes it over.
                 Some(name) => {
                     db.checkpoint(name).unwrap();
                     assert_copy(Path::new(name), &promised, &why);

@@ -1,16 +1,6 @@
 //! Rows in a tier of memory below DRAM: they answer what left the rows above, and never what was written
 //! over.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -19,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Rng;
-use common::{MEMORY, Machine};
 use terracedb::{Db, Keyspace, Placement, RowSetStatistics, Scm};
+
+use crate::common::{MEMORY, Machine};
 
 const KEYS: u64 = 600_000;
 /// Keys that are asked for one after the other, again and again: more than there are rows in DRAM, a third of

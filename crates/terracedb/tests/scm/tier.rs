@@ -2,16 +2,6 @@
 //!
 //! I6, I8: what lies below may vanish or change at any time, and no wrong byte is ever served.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use base::Rng;
-use common::{MEMORY, Machine, child, until};
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, ScmStatus, Task};
+
+use crate::common::{MEMORY, Machine, child, until};
 
 /// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
 /// lie.
@@ -309,8 +300,12 @@ fn a_kill_leaves_the_tier_warm() {
     // In memory, which outlives the process.
     let (directory, place) = (read(), mapped());
     std::os::unix::fs::symlink(place.path(), directory.path().join("tier")).unwrap();
-    let said =
-        child::one_life("reads_until_killed", directory.path(), 12, Duration::from_millis(20));
+    let said = child::one_life(
+        "tier::reads_until_killed",
+        directory.path(),
+        12,
+        Duration::from_millis(20),
+    );
     let before: f64 = said.last().unwrap().parse().unwrap();
     let opened = Outliving::open(directory.path());
     let after = opened.found(&mut Rng::new(2), 5000);

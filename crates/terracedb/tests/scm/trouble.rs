@@ -1,26 +1,17 @@
 //! Bad days of the tier below DRAM, on simulated devices and time: it slows down, fills up, cannot be read.
 //! The store answers as before, says what is the matter, and counts.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{Clock, Executor, ManualClock, Rng, Stepper};
-use common::MEMORY;
 use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
 use media::{
     Access, Completion, Fault, Faulty, Medium, Metered, OpKind, Pace, Queue, Refused, Request, Rule,
 };
 use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
+
+use crate::common::MEMORY;
 
 const SIZE: u64 = 64 << 20;
 const KEYS: u64 = 24_000;
