@@ -16,7 +16,7 @@ pub(crate) fn options() -> KeyspaceOptions {
 }
 
 /// An expiry in Unix milliseconds as a `SystemTime`.
-pub(crate) fn moment(expiry: u64) -> SystemTime {
+pub(crate) fn expiry_time(expiry: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(expiry)
 }
 
@@ -77,7 +77,7 @@ impl Change {
         match self {
             Self::Put(key, value) => transaction.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                transaction.put_expiring_at(keyspace, key, value, moment(*expiry))
+                transaction.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
             }
             Self::Merge(key, operand) => transaction.merge(keyspace, key, operand),
             Self::Delete(key) => transaction.delete(keyspace, key),
@@ -92,7 +92,7 @@ impl Change {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
+                batch.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
             }
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),

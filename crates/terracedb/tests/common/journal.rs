@@ -42,8 +42,9 @@ pub(super) fn cells_of(batches: &[Batch], incarnation: Incarnation) -> Cells {
 pub(super) fn last_of(db: &Db) -> Result<(usize, u64)> {
     let mut last = (0, 0);
     for keyspace in db.keyspaces() {
-        if let Some(told) = keyspace.get(LAST)? {
-            let (number, attempt) = std::str::from_utf8(&told).unwrap().split_once(' ').unwrap();
+        if let Some(last_write) = keyspace.get(LAST)? {
+            let (number, attempt) =
+                std::str::from_utf8(&last_write).unwrap().split_once(' ').unwrap();
             last = last.max((number.parse().unwrap(), attempt.parse().unwrap()));
         }
     }

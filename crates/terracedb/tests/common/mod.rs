@@ -10,7 +10,7 @@
 
 pub(crate) mod cells;
 pub(crate) mod child;
-mod ear;
+mod event_recorder;
 mod gate;
 mod image;
 mod journal;
@@ -31,14 +31,14 @@ use base::Rng;
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
-pub(crate) use cells::{Cells, Change, moment};
-pub(crate) use ear::Ear;
+pub(crate) use cells::{Cells, Change, expiry_time};
+pub(crate) use event_recorder::EventRecorder;
 pub(crate) use image::{Image, used};
 pub(crate) use machine::Machine;
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use record::record;
-pub(crate) use script::{Left, Script, merging};
+pub(crate) use script::{Ended, Script, merging};
 pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
 pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};

@@ -29,7 +29,7 @@ type Live = BTreeMap<&'static str, Incarnation>;
 
 /// How the store ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Ended {
     /// The process ended or died: every acknowledged write must be present.
     Process,
     /// The power failed: every synced write must be present.
@@ -111,8 +111,8 @@ impl Script {
         self.live.iter().map(|(name, incarnation)| (*name, *incarnation)).collect()
     }
 
-    /// Opens the store and checks that its contents are possible after `left`.
-    pub(crate) fn open(&mut self, left: Left) -> Result<()> {
+    /// Opens the store and checks that its contents are possible after `ended`.
+    pub(crate) fn open(&mut self, ended: Ended) -> Result<()> {
         let process = Mortal::over(Arc::clone(&self.device) as _);
         let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
         let before = self.device.is_frozen();
@@ -121,7 +121,7 @@ impl Script {
         self.note_faults();
         let db = opened?;
         self.process = Some(process);
-        let least = if left == Left::Power { self.synced } else { self.acknowledged };
+        let least = if ended == Ended::Power { self.synced } else { self.acknowledged };
         let found = self.check(&db, &*self.device, least, &self.context)?;
         self.take_over(&db, found)?;
         if !before && !self.device.is_frozen() {
@@ -208,14 +208,14 @@ impl Script {
         self.db = None;
     }
 
-    /// Cuts the power and restores it; call `open(Left::Power)` next.
+    /// Cuts the power and restores it; call `open(Ended::Power)` next.
     pub(crate) fn lose_power(&mut self) {
         self.die();
         let image = self.device.crash_image(self.rng.next_u64()).unwrap();
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
     }
 
-    /// Kills the process at the frozen moment while the power stays on; call `open(Left::Process)` next.
+    /// Kills the process at the frozen moment while the power stays on; call `open(Ended::Process)` next.
     pub(crate) fn die_then(&mut self) {
         self.die();
         let image = self.device.process_death_image().unwrap();
@@ -236,7 +236,7 @@ impl Script {
     /// Closes the store and opens it again.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.close();
-        self.open(Left::Process)
+        self.open(Ended::Process)
     }
 
     /// Does one random operation.
@@ -359,8 +359,8 @@ impl Script {
             return Ok(());
         }
         let journal = self.live.get(JOURNAL).copied();
-        let tells = |batch: &Batch| batch.ops.iter().any(|(of, _)| Some(*of) == journal);
-        if !self.batches.last().is_none_or(tells) {
+        let wrote_journal = |batch: &Batch| batch.ops.iter().any(|(of, _)| Some(*of) == journal);
+        if !self.batches.last().is_none_or(wrote_journal) {
             // If the last write was an ingest, only the dropped keyspace has its number: write another
             // batch first.
             self.write_ops(0, Durability::Sync)?;

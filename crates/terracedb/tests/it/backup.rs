@@ -366,12 +366,12 @@ fn wrong_directories_and_backup_numbers_are_refused() {
 
 #[test]
 fn a_backup_event_has_the_number_and_the_bytes_copied() {
-    let (stepped, ear) = (Stepped::new(1), Arc::new(common::Ear::default()));
-    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+    let (stepped, recorder) = (Stepped::new(1), Arc::new(common::EventRecorder::default()));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
     db.keyspace("k").unwrap().put("key", "value").unwrap();
     let repository = Backup::on_medium(common::memory());
     let made = repository.create(&db, "one").unwrap();
-    let told = ear.take(|event| matches!(event, terracedb::Event::BackupEnded { .. }));
+    let events = recorder.take(|event| matches!(event, terracedb::Event::BackupEnded { .. }));
     let copied = terracedb::format_bytes(made.bytes_copied);
-    assert_eq!(told, [format!("backup {}, {copied} copied", made.id)]);
+    assert_eq!(events, [format!("backup {}, {copied} copied", made.id)]);
 }

@@ -9,7 +9,7 @@
 use base::{Durability, Rng};
 use media::{Fault, Freeze, OpKind, Purpose, Rule};
 
-use crate::common::{Left, Script};
+use crate::common::{Ended, Script};
 
 /// Steps of a script before its first crash.
 const STEPS: u32 = 45;
@@ -25,30 +25,30 @@ fn live(script: &mut Script, steps: u32) {
     }
 }
 
-fn open(script: &mut Script, left: Left) {
-    script.open(left).unwrap_or_else(|error| panic!("{}: {error}", script.context));
+fn open(script: &mut Script, ended: Ended) {
+    script.open(ended).unwrap_or_else(|error| panic!("{}: {error}", script.context));
 }
 
 /// A script of two lives cut off at `first` and `second`, and a third life that ends normally.
 fn lives(seed: u64, first: Freeze, second: Freeze) {
     let mut script = Script::new(seed);
-    for (life, moment) in [first, second].into_iter().enumerate() {
-        script.context = format!("TERRACE_SEED={seed}, life {life} until {moment:?}");
-        script.device.freeze(moment);
-        open(&mut script, Left::Power);
+    for (life, freeze) in [first, second].into_iter().enumerate() {
+        script.context = format!("TERRACE_SEED={seed}, life {life} until {freeze:?}");
+        script.device.freeze(freeze);
+        open(&mut script, Ended::Power);
         live(&mut script, STEPS);
         script.lose_power();
     }
     script.context = format!("TERRACE_SEED={seed}, after {first:?} and {second:?}");
-    open(&mut script, Left::Power);
+    open(&mut script, Ended::Power);
     live(&mut script, 10);
     script.reopen().unwrap();
 }
 
 /// The numbers of syncs and changes in the script's first life.
-fn moments(seed: u64) -> (u64, u64) {
+fn freeze_points(seed: u64) -> (u64, u64) {
     let mut script = Script::new(seed);
-    open(&mut script, Left::Power);
+    open(&mut script, Ended::Power);
     live(&mut script, STEPS);
     (script.device.syncs(), script.device.changes())
 }
@@ -70,7 +70,7 @@ fn with_seeds(count: u64, mut test: impl FnMut(u64, &mut Rng)) {
 #[test]
 fn a_power_cut_at_any_sync_is_recovered() {
     with_seeds(2, |seed, rng| {
-        let (syncs, _) = moments(seed);
+        let (syncs, _) = freeze_points(seed);
         assert!(syncs > 5, "TERRACE_SEED={seed}: {syncs} syncs");
         for point in 0..=syncs {
             let second = match rng.below(3) {
@@ -85,7 +85,7 @@ fn a_power_cut_at_any_sync_is_recovered() {
 #[test]
 fn a_power_cut_at_any_change_is_recovered() {
     with_seeds(18, |seed, rng| {
-        let (_, changes) = moments(seed);
+        let (_, changes) = freeze_points(seed);
         let first = Freeze::AtChange(rng.below(changes));
         let second = if rng.one_in(2) { 20 } else { changes };
         lives(seed, first, Freeze::AtChange(rng.below(second)));
@@ -95,17 +95,17 @@ fn a_power_cut_at_any_change_is_recovered() {
 #[test]
 fn the_death_of_the_process_loses_no_acknowledged_write() {
     with_seeds(18, |seed, rng| {
-        let (_, changes) = moments(seed);
+        let (_, changes) = freeze_points(seed);
         let mut script = Script::new(seed);
         for life in 0..3 {
-            let moment = Freeze::AtChange(rng.below(if life == 1 { 20 } else { changes }));
-            script.context = format!("TERRACE_SEED={seed}, life {life} until {moment:?}");
-            script.device.freeze(moment);
-            open(&mut script, Left::Process);
+            let freeze = Freeze::AtChange(rng.below(if life == 1 { 20 } else { changes }));
+            script.context = format!("TERRACE_SEED={seed}, life {life} until {freeze:?}");
+            script.device.freeze(freeze);
+            open(&mut script, Ended::Process);
             live(&mut script, STEPS);
             script.die_then();
         }
-        open(&mut script, Left::Process);
+        open(&mut script, Ended::Process);
     });
 }
 
@@ -114,23 +114,23 @@ fn the_death_of_the_process_loses_no_acknowledged_write() {
 fn a_power_cut_after_process_deaths_is_recovered() {
     with_seeds(18, |seed, rng| {
         let mut script = Script::new(seed);
-        open(&mut script, Left::Power);
+        open(&mut script, Ended::Power);
         for _ in 0..rng.below(3) {
             let steps = rng.below(40) as u32;
             live(&mut script, steps);
             script.die();
-            open(&mut script, Left::Process);
+            open(&mut script, Ended::Process);
         }
         let steps = rng.below(40) as u32;
         live(&mut script, steps);
         script.die();
-        let moment = Freeze::AtChange(script.device.changes() + rng.below(40));
-        script.context = format!("TERRACE_SEED={seed}, until {moment:?}");
-        script.device.freeze(moment);
-        open(&mut script, Left::Process);
+        let freeze = Freeze::AtChange(script.device.changes() + rng.below(40));
+        script.context = format!("TERRACE_SEED={seed}, until {freeze:?}");
+        script.device.freeze(freeze);
+        open(&mut script, Ended::Process);
         live(&mut script, 30);
         script.lose_power();
-        open(&mut script, Left::Power);
+        open(&mut script, Ended::Power);
         live(&mut script, 10);
     });
 }
@@ -143,7 +143,7 @@ fn an_interrupted_recovery_that_flushes_is_recovered() {
     with_seeds(16, |seed, rng| {
         let mut script = Script::new(seed);
         script.context = format!("TERRACE_SEED={seed}");
-        open(&mut script, Left::Power);
+        open(&mut script, Ended::Power);
         script.begin().unwrap();
         // 5.9 MB in three keyspaces. Nothing is flushed, because no background task gets a step.
         for _ in 0..29 {
@@ -158,17 +158,17 @@ fn an_interrupted_recovery_that_flushes_is_recovered() {
         }
         script.die();
         let (syncs, changes) = (script.device.syncs(), script.device.changes());
-        let moment = match rng.below(2) {
+        let freeze = match rng.below(2) {
             0 => Freeze::AtSync(syncs + rng.below(30)),
             _ => Freeze::AtChange(changes + rng.below(600)),
         };
-        script.context = format!("TERRACE_SEED={seed}, until {moment:?} after {syncs}, {changes}");
-        script.device.freeze(moment);
-        open(&mut script, Left::Process);
+        script.context = format!("TERRACE_SEED={seed}, until {freeze:?} after {syncs}, {changes}");
+        script.device.freeze(freeze);
+        open(&mut script, Ended::Process);
         let flushed: usize = script.db().statistics().keyspaces.iter().map(|ks| ks.tables).sum();
         // A failed sync may have cost everything.
         assert!(flushed > 0 || script.lossy, "{}", script.context);
         script.lose_power();
-        open(&mut script, Left::Power);
+        open(&mut script, Ended::Power);
     });
 }

@@ -148,9 +148,12 @@ impl Sample {
             }
         }
         // Iterators return the right entries up to the damage, from either end.
-        let told = walk(keyspace.iter().unwrap(), model.iter(), why)
+        let cut_short = walk(keyspace.iter().unwrap(), model.iter(), why)
             + walk(keyspace.iter().unwrap().rev(), model.iter().rev(), why);
-        assert!(lost.is_empty() || told > 0, "{why}: gets told of damage and iterators did not");
+        assert!(
+            lost.is_empty() || cut_short > 0,
+            "{why}: gets reported damage and iterators did not"
+        );
         write_on(db, &keyspace, why);
         lost
     }
@@ -226,7 +229,7 @@ fn a_flipped_byte_of_a_table_makes_only_its_block_unreadable() {
             *(if lost.is_empty() { &mut whole } else { &mut lost_some }) += 1;
         }
     }
-    assert!(lost_some > 20 && whole > 20, "{lost_some} told, {whole} not");
+    assert!(lost_some > 20 && whole > 20, "{lost_some} reported, {whole} not");
 }
 
 /// A damaged or unreadable metadata page is rebuilt from its blocks, also for multi-gets.
@@ -276,7 +279,7 @@ fn a_damaged_metadata_page_makes_no_key_unreadable() {
 #[test]
 fn a_flipped_byte_of_a_value_file_makes_one_value_unreadable() {
     let (mut rng, sample) = seeded();
-    let mut told = 0;
+    let mut reported = 0;
     for name in sample.files.named(".values") {
         let content = &sample.files.0[name];
         let footer = content.len() - 4096;
@@ -285,10 +288,10 @@ fn a_flipped_byte_of_a_value_file_makes_one_value_unreadable() {
             let why = format!("byte {at} of {name}");
             let lost = sample.lost(sample.files.flipped(name, at, 1 << rng.below(8)), &why);
             assert!(lost.len() <= usize::from(at < footer), "{why}: {lost:?}");
-            told += lost.len();
+            reported += lost.len();
         }
     }
-    assert!(told > 10, "{told} told");
+    assert!(reported > 10, "{reported} reported");
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn a_flipped_byte_of_the_log_is_reported_at_open() {
 #[test]
 fn a_damaged_log_is_opened_past_the_damage_when_asked() {
     let (mut rng, sample) = seeded();
-    let (mut told, mut lost) = (0, 0);
+    let (mut reported, mut lost) = (0, 0);
     let logs = sample.files.named("log-");
     for name in logs {
         let end = used(&sample.files.0[name]);
@@ -335,7 +338,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
             let db = opened.unwrap_or_else(|error| panic!("{why}: {error}"));
             let Some(damage) = &db.recovery().log_damage else { continue };
             assert!(damage.to_string().contains(name), "{why}: {damage}");
-            told += 1;
+            reported += 1;
             let costs = db.recovery().log_lost.iter().filter(|lost| lost.costs_writes()).count();
             assert!(costs <= 1, "{why}: {:?}", db.recovery().log_lost);
             let mut wrong = 0;
@@ -360,7 +363,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
             lost += costs;
         }
     }
-    assert!(told > 10 && lost > 2, "{told} told, {lost} lost");
+    assert!(reported > 10 && lost > 2, "{reported} reported, {lost} lost");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Opt
 fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &str) {
     let shared = Arc::clone(medium) as Arc<dyn Medium>;
     let report = terracedb::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
-    let log = report.log.unwrap_or_else(|| panic!("{why}: nothing is told"));
+    let log = report.log.unwrap_or_else(|| panic!("{why}: nothing is reported"));
     assert_eq!(lost(medium, model, name, why), Some(0), "{why}");
     let db = builder(medium).open().unwrap();
     let records = db.keyspace("records").unwrap();

@@ -8,7 +8,7 @@ use base::{Clock, Executor, ManualClock, Rng, Stepper};
 use media::Medium;
 use terracedb::{Db, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
 
-use crate::common::{self, Ear, Mortal};
+use crate::common::{self, EventRecorder, Mortal};
 
 const START: u64 = 1_700_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -257,19 +257,19 @@ const DAY: Duration = Duration::from_secs(86_400);
 const DECADES: u64 = 75 * 365 * 86_400_000;
 
 /// A store that reported the time START and holds a value for ten days, then opened at `unix_ms`.
-fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<Ear>) {
+fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<EventRecorder>) {
     let db = timed.open();
     let ks = db.keyspace("k").unwrap();
     ks.put_with_ttl("a", "v", 10 * DAY).unwrap();
     ks.put("b", "v").unwrap();
     drop((ks, db));
     timed.clock.set_unix_millis(unix_ms);
-    let ear = Arc::new(Ear::default());
+    let recorder = Arc::new(EventRecorder::default());
     let builder = Db::on_medium(Arc::clone(&timed.medium)).resources(&timed.resources);
-    let db = builder.listener(Arc::clone(&ear) as _).open().unwrap();
+    let db = builder.listener(Arc::clone(&recorder) as _).open().unwrap();
     timed.pass(SECOND);
     let ks = db.keyspace("k").unwrap();
-    (db, ks, ear)
+    (db, ks, recorder)
 }
 
 /// Scenario: a machine boots with the clock in 2099, and the clock is corrected within a day, before the
@@ -279,10 +279,10 @@ fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<Ear>) {
 fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
     for reopened in [false, true] {
         let timed = Timed::new();
-        let (mut db, mut ks, ear) = opened_at(&timed, START + DECADES);
-        let told = ear.take(is_clock);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("leapt 27375.0 days ahead"), "{told:?}");
+        let (mut db, mut ks, recorder) = opened_at(&timed, START + DECADES);
+        let events = recorder.take(is_clock);
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert!(events[0].contains("leapt 27375.0 days ahead"), "{events:?}");
         assert_eq!(keys(&ks, None), ["b"], "reads go by the clock");
         assert!(db.statistics().clock.trouble().is_some_and(|it| it.contains("27375.0 days")));
         db.flush().unwrap();
@@ -310,31 +310,34 @@ fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
 #[test]
 fn a_clock_decades_ahead_is_accepted_after_a_day() {
     let timed = Timed::new();
-    let (db, ks, ear) = opened_at(&timed, START + DECADES);
+    let (db, ks, recorder) = opened_at(&timed, START + DECADES);
     timed.pass(DAY);
-    assert_eq!(ear.take(is_clock).len(), 2);
+    assert_eq!(recorder.take(is_clock).len(), 2);
     assert_eq!(keys(&ks, None), ["b"]);
     db.compact().unwrap();
     assert_eq!(db.statistics().clock, Default::default());
     timed.clock.set_unix_millis(START);
     timed.pass(SECOND);
-    let told = ear.take(is_clock);
-    assert_eq!(told, ["the wall clock is 27376.0 days behind the latest time told"]);
+    let events = recorder.take(is_clock);
+    assert_eq!(events, ["the wall clock is 27376.0 days behind the latest time told"]);
     assert_eq!(keys(&ks, None), ["b"]);
     assert!(db.statistics().clock.trouble().is_some_and(|it| it.contains("27376.0 days")));
     timed.clock.set_unix_millis(START + DECADES + 2 * 86_400_000);
     timed.pass(SECOND);
-    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+    assert_eq!(
+        recorder.take(is_clock),
+        ["the wall clock is no longer behind the latest time told"]
+    );
 }
 
 /// Scenario: a machine boots with the clock in 1970.
 #[test]
 fn a_clock_decades_behind_is_reported_and_time_stands_still_until_corrected() {
     let timed = Timed::new();
-    let (db, ks, ear) = opened_at(&timed, 0);
-    let told = ear.take(is_clock);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("behind the latest time told"), "{told:?}");
+    let (db, ks, recorder) = opened_at(&timed, 0);
+    let events = recorder.take(is_clock);
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].contains("behind the latest time told"), "{events:?}");
     assert_eq!(keys(&ks, None), ["a", "b"]);
     timed.pass(20 * DAY);
     assert_eq!(keys(&ks, None), ["a", "b"], "time stands still");
@@ -342,7 +345,10 @@ fn a_clock_decades_behind_is_reported_and_time_stands_still_until_corrected() {
     timed.clock.set_unix_millis(START + 20 * 86_400_000);
     timed.pass(SECOND);
     assert_eq!(keys(&ks, None), ["b"]);
-    assert_eq!(ear.take(is_clock), ["the wall clock is no longer behind the latest time told"]);
+    assert_eq!(
+        recorder.take(is_clock),
+        ["the wall clock is no longer behind the latest time told"]
+    );
     assert_eq!(db.statistics().clock.trouble(), None);
 }
 

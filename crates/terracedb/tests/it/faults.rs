@@ -449,7 +449,7 @@ fn silent_faults_of_table_writes_are_reported_when_read() {
             world.open();
         }
         let keyspace = world.keyspace();
-        let mut told = 0;
+        let mut reported = 0;
         for number in 0..2000u32 {
             match keyspace.get(number.to_be_bytes()) {
                 Ok(got) => {
@@ -457,11 +457,11 @@ fn silent_faults_of_table_writes_are_reported_when_read() {
                 }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Corrupt, "{context}: {error}");
-                    told += 1;
+                    reported += 1;
                 }
             }
         }
-        if told > 0 {
+        if reported > 0 {
             damaged += 1
         } else {
             whole += 1
@@ -470,11 +470,11 @@ fn silent_faults_of_table_writes_are_reported_when_read() {
         match world.db().keyspace("other").unwrap().get("k") {
             Ok(got) => assert_eq!(got.as_deref(), Some(&b"v"[..]), "{context}"),
             Err(error) => {
-                assert!(error.kind() == ErrorKind::Corrupt && told == 0, "{context}: {error}");
-                told += 1;
+                assert!(error.kind() == ErrorKind::Corrupt && reported == 0, "{context}: {error}");
+                reported += 1;
             }
         }
-        if told > 0 {
+        if reported > 0 {
             damaged += 1
         } else {
             whole += 1

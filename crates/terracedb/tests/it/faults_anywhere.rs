@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{Durability, ErrorKind, Result, Rng};
 use media::{Fault, Faulty, OpKind, Purpose, Rule};
 
-use crate::common::{Left, Script};
+use crate::common::{Ended, Script};
 
 /// Number of failing operations of each kind if not all are tried.
 const SAMPLE: u64 = 5;
@@ -107,7 +107,7 @@ const RUN: [Act; 50] = [
 fn play(script: &mut Script, mut met: impl FnMut(&Script, base::Error)) {
     for (number, act) in RUN.iter().enumerate() {
         if !script.is_open()
-            && let Err(error) = script.open(Left::Process)
+            && let Err(error) = script.open(Ended::Process)
         {
             met(script, error);
             continue;
@@ -158,14 +158,14 @@ fn fails(seed: u64, place: Place, (on, fault): (OpKind, &Fault), nth: u64, times
     let open = |script: &mut Script, left| {
         script.open(left).unwrap_or_else(|error| panic!("{}: {error}", script.context));
     };
-    open(&mut script, Left::Process);
+    open(&mut script, Ended::Process);
     for act in [Script::write, Script::transact, Script::ingest, Script::back_up, Script::merge] {
         let done = script.begin().and_then(|()| script.act(act));
         done.unwrap_or_else(|error| panic!("{}, once all is well: {error}", script.context));
     }
     script.check_backups();
     script.lose_power();
-    open(&mut script, Left::Power);
+    open(&mut script, Ended::Power);
     script.close();
     script.check_closed();
 }

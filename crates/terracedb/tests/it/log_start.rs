@@ -150,7 +150,7 @@ fn a_lost_first_segment_is_repaired() {
     shared().remove(&left[0]).unwrap();
     let report =
         terracedb::repair(&shared(), terracedb::RepairOptions::default(), &mut |_, _| {}).unwrap();
-    let lost = report.log.expect("the log is told to be damaged");
+    let lost = report.log.expect("the report says that the log is damaged");
     assert!(lost.error.to_string().contains(&left[0]), "{}", lost.error);
     let db = stepped.on(shared()).open().unwrap();
     assert!(db.keyspace("k").unwrap().get(1u32.to_be_bytes()).unwrap().is_some());

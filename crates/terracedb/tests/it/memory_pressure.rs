@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::Rng;
 use terracedb::{Codec, Db, Event};
 
-use crate::common::{self, Ear, MEMORY, Stepped, memory};
+use crate::common::{self, EventRecorder, MEMORY, Stepped, memory};
 
 /// Keys that differ only in their last byte: separators between blocks are as long as the keys.
 const KEY_BYTES: usize = 30_000;
@@ -31,14 +31,14 @@ fn add(db: &Db, bytes: usize) {
 
 #[test]
 fn memory_pressure_is_reported_when_it_begins_and_when_it_ends() {
-    let (stepped, ear) = (Stepped::new(1), Arc::new(Ear::default()));
+    let (stepped, recorder) = (Stepped::new(1), Arc::new(EventRecorder::default()));
     stepped.set_memory(4 * MEMORY);
-    let builder = stepped.on(memory()).codec(Codec::None).listener(Arc::clone(&ear) as _);
+    let builder = stepped.on(memory()).codec(Codec::None).listener(Arc::clone(&recorder) as _);
     let db = builder.open().unwrap();
     let heard = || {
         // Later checks send no event without a change.
         (0..5).for_each(|_| stepped.pass(Duration::from_secs(1)));
-        ear.take(|event| matches!(event, Event::MemoryPressure { .. }))
+        recorder.take(|event| matches!(event, Event::MemoryPressure { .. }))
     };
     let metadata = || db.statistics().keyspaces.iter().map(|it| it.metadata_bytes).sum::<u64>();
     add(&db, MEMORY as usize / 4 * 3);
@@ -46,21 +46,21 @@ fn memory_pressure_is_reported_when_it_begins_and_when_it_ends() {
     assert!(needed > MEMORY / 2 && needed < MEMORY, "{needed}");
     assert_eq!(heard(), [""; 0], "it fits half of what there is");
 
-    let told = |heard: Vec<String>, words: &str| {
+    let expect_one = |heard: Vec<String>, words: &str| {
         assert!(heard.len() == 1 && heard[0].contains(words), "{heard:?}, not {words}");
     };
     stepped.set_memory(MEMORY);
-    told(heard(), "over half");
-    assert_eq!(heard(), [""; 0], "told once");
+    expect_one(heard(), "over half");
+    assert_eq!(heard(), [""; 0], "reported once");
     // Exactly half still fits.
     stepped.set_memory(2 * needed);
-    told(heard(), "fits half");
+    expect_one(heard(), "fits half");
     stepped.set_memory(2 * needed - 2);
-    told(heard(), "over half");
+    expect_one(heard(), "over half");
 
     db.drop_keyspace("k").unwrap();
     assert_eq!(metadata(), 0);
-    told(heard(), "fits half");
+    expect_one(heard(), "fits half");
     db.keyspace("k").unwrap().put("a", "b").unwrap();
     db.flush().unwrap();
     assert_eq!(heard(), [""; 0]);

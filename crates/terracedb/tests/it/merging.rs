@@ -97,7 +97,8 @@ fn operands_outlive_an_expired_base() {
     }
 }
 
-/// An operator that computes the same as [`Append`] but promises nothing about associativity.
+/// A custom operator that joins with commas, refuses the operand `bad`, and cannot combine operands without
+/// their base value.
 #[derive(Debug)]
 struct Joined;
 

@@ -1,4 +1,4 @@
-//! Range deletes: what they hide is gone for every read, and costs none of them a page.
+//! Range deletes: deleted keys are invisible to every kind of read, and reads do not request their pages.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn keys(ks: &Keyspace) -> Vec<String> {
 }
 
 #[test]
-fn every_shape_of_range_deletes_what_is_in_it() {
+fn every_form_of_bounds_deletes_exactly_its_keys() {
     type Shape = (Bound<&'static str>, Bound<&'static str>);
     use Bound::{Excluded, Included, Unbounded};
     let shapes: [(Shape, &[&str]); 10] = [
@@ -43,7 +43,7 @@ fn every_shape_of_range_deletes_what_is_in_it() {
         ((Included("bb"), Excluded("bz")), &["a", "b", "c", "d", "e"]),
     ];
     for (shape, left) in shapes {
-        // Between the puts and the delete, and after it, there may be a flush.
+        // A flush may come between the puts and the delete, and after it.
         for flushes in 0..4 {
             let medium = common::memory();
             let open = || Db::on_medium(Arc::clone(&medium)).memory(common::MEMORY).open().unwrap();
@@ -76,7 +76,7 @@ fn every_shape_of_range_deletes_what_is_in_it() {
 }
 
 #[test]
-fn within_a_batch_order_counts() {
+fn operations_of_a_batch_apply_in_order() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
     let ks = db.keyspace("k").unwrap();
     let mut batch = WriteBatch::new();
@@ -95,7 +95,7 @@ fn within_a_batch_order_counts() {
     assert!(ks.delete_range(&long[1..]..).is_ok());
 }
 
-/// How many pages a walk asks for, cached or not: its steps but one a move.
+/// The number of pages that a full scan requests, cached or not: its read steps beyond one per move.
 fn pages_of_walk(db: &Db, ks: &Keyspace, backward: bool, expected: u64) -> u64 {
     let before = db.statistics().read_steps;
     let iter = ks.iter().unwrap();
@@ -104,9 +104,9 @@ fn pages_of_walk(db: &Db, ks: &Keyspace, backward: bool, expected: u64) -> u64 {
     db.statistics().read_steps - before - (expected + 1)
 }
 
-/// Counted, not timed.
+/// Counts pages, not time.
 #[test]
-fn a_walk_reads_no_page_of_what_is_deleted() {
+fn a_scan_reads_no_page_of_deleted_ranges() {
     const COUNT: u32 = 20_000;
     const STRIDE: u32 = 2000;
     let (mut rng, seed) = base::Rng::from_env();
@@ -129,7 +129,7 @@ fn a_walk_reads_no_page_of_what_is_deleted() {
         if flushed {
             db.flush().unwrap();
         }
-        // Around each key that is left: its data page, the next one met, and their metadata.
+        // Around each remaining key: its data page, the next one reached, and their metadata pages.
         for backward in [false, true] {
             let pages = pages_of_walk(&db, &ks, backward, ranges);
             assert!(pages <= 6 * ranges, "{pages} pages, flushed {flushed}, backward {backward}");
@@ -138,14 +138,14 @@ fn a_walk_reads_no_page_of_what_is_deleted() {
     ks.delete_range::<&str>(..).unwrap();
     assert_eq!(pages_of_walk(&db, &ks, false, 0), 0);
     db.flush().unwrap();
-    // Where a merge has begun, the walk meets the first key of what it has left.
+    // After a merge has begun, the scan meets the first key of its remaining piece.
     let pages = pages_of_walk(&db, &ks, false, 0);
     assert!(pages <= 12, "{pages} pages");
     db.wait_until_settled().unwrap();
     assert_eq!(pages_of_walk(&db, &ks, false, 0), 0);
 }
 
-/// Many range deletes, of which most reads meet none.
+/// Many range deletes, most of which overlap no read.
 #[test]
 fn many_range_deletes_are_searched_not_scanned() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
@@ -182,7 +182,7 @@ fn many_range_deletes_are_searched_not_scanned() {
 }
 
 #[test]
-fn a_range_delete_is_a_write_to_what_a_transaction_read() {
+fn a_range_delete_of_keys_that_a_transaction_read_is_a_conflict() {
     type Shape = (Bound<&'static str>, Bound<&'static str>);
     let meets: [(Shape, bool); 4] = [
         ((Bound::Included("a"), Bound::Excluded("c")), true),
@@ -207,15 +207,15 @@ fn a_range_delete_is_a_write_to_what_a_transaction_read() {
             }
             transaction.put(&ks, "z", "v").unwrap();
             let refused = transaction.commit().is_err_and(|error| error.is_conflict());
-            // A range that was walked ends at `bb`.
+            // The tracked range of a scan ends at `bb`.
             let expected = expected || (scan && shape.0 == Bound::Excluded("b"));
             assert_eq!(refused, expected, "{shape:?}, flushed {flush}, scan {scan}");
         }
     }
 }
 
-/// What a get pays for a hundred thousand range deletes is a search in memory, and no page: its steps are
-/// what they were, wherever the range deletes lie. Times are the measurement's below.
+/// A hundred thousand range deletes cost a get a search in memory and no page: its read steps stay the
+/// same, wherever the range deletes are stored. The test below measures time.
 #[test]
 fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
     const KEYS: u32 = 20_000;
@@ -246,9 +246,9 @@ fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
     }
 }
 
-/// What a flush has set aside holds a table's buffers, and not a large memtable's range deletes.
+/// The memory reserved for a flush covers a table's buffers, but not the range deletes of a large memtable.
 #[test]
-fn a_flush_bears_any_number_of_range_deletes() {
+fn a_flush_handles_any_number_of_range_deletes() {
     const COUNT: u32 = 100_000;
     let db = Db::on_medium(common::memory()).memory(1 << 30).open().unwrap();
     let ks = db.keyspace("k").unwrap();
@@ -256,7 +256,7 @@ fn a_flush_bears_any_number_of_range_deletes() {
     for number in [0, COUNT] {
         ks.put(name(number), "v").unwrap();
     }
-    // With nothing under them, they would not be kept.
+    // Without older data under them, the range deletes would be dropped.
     db.flush().unwrap();
     (0..COUNT).for_each(|number| ks.delete_range(name(number)..name(number) + "x").unwrap());
     db.flush().unwrap();
@@ -264,7 +264,7 @@ fn a_flush_bears_any_number_of_range_deletes() {
     assert!(ks.get(name(COUNT)).unwrap().is_some());
 }
 
-/// A store in little memory in which nothing is merged until that is asked for.
+/// A store with little memory that merges only on request.
 fn unmerged() -> Db {
     let options = Options {
         fanout: 1000,
@@ -278,9 +278,9 @@ fn unmerged() -> Db {
     builder.compaction_options(options).open().unwrap()
 }
 
-/// What merges have together at the least memory is less than what some thousand range deletes take.
+/// At the smallest memory, all merges together have less memory than some thousand range deletes need.
 #[test]
-fn a_merge_bears_thousands_of_range_deletes() {
+fn a_merge_handles_thousands_of_range_deletes() {
     const COUNT: u32 = 4500;
     let db = unmerged();
     let ks = db.keyspace("k").unwrap();
@@ -300,9 +300,10 @@ fn a_merge_bears_thousands_of_range_deletes() {
     assert!(statistics.failing.is_none(), "{statistics:?}");
 }
 
-/// Where each table's lie in keys of its own, a cut among those of one takes in all of the others' in front.
+/// If the range deletes of each table cover different keys, a cut within one table includes all earlier
+/// range deletes of the others.
 #[test]
-fn a_merge_bears_range_deletes_of_many_tables_side_by_side() {
+fn a_merge_handles_disjoint_range_deletes_of_many_tables() {
     const COUNT: u32 = 20000;
     const TABLES: u32 = 5;
     let db = unmerged();
@@ -314,7 +315,7 @@ fn a_merge_bears_range_deletes_of_many_tables_side_by_side() {
     let mut left = all;
     for table in 0..TABLES {
         let from = table * (COUNT + 10);
-        // The last has the most.
+        // The last table has the most.
         let count = COUNT + 10 * u32::from(table + 1 == TABLES);
         for number in from..from + count {
             ks.delete_range(name(number)..name(number) + "x").unwrap();
@@ -328,12 +329,12 @@ fn a_merge_bears_range_deletes_of_many_tables_side_by_side() {
     assert!(statistics.failing.is_none(), "{statistics:?}");
 }
 
-/// A table bears only so many: a batch of more would be acknowledged, and never leave the log.
+/// A table has a limit of range deletes: a larger batch would be acknowledged but could never be flushed.
 #[test]
-fn a_batch_of_more_range_deletes_than_a_table_bears_is_refused() {
+fn a_batch_of_more_range_deletes_than_a_table_can_hold_is_refused() {
     let db = Db::on_medium(common::memory()).memory(512 << 20).open().unwrap();
     let ks = db.keyspace("k").unwrap();
-    // So that there is something under them.
+    // Older data, so that range deletes are kept.
     ks.put("a", "v").unwrap();
     ks.put("z", "v").unwrap();
     db.flush().unwrap();
@@ -346,7 +347,7 @@ fn a_batch_of_more_range_deletes_than_a_table_bears_is_refused() {
     let error = db.write(&batch).unwrap_err();
     assert_eq!(error.kind(), terracedb::ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("range deletes"), "{error}");
-    // One by one they are as many as anyone wants: memtables end before a table is full.
+    // Single range deletes are unlimited: a memtable is sealed before a table is full.
     for number in 0..700 {
         ks.delete_range(bound(number, 1)..bound(number, 2)).unwrap();
     }
@@ -354,7 +355,7 @@ fn a_batch_of_more_range_deletes_than_a_table_bears_is_refused() {
     assert_eq!(ks.iter().unwrap().count(), 2);
 }
 
-/// `cargo test --release -p terracedb --test range_deletes -- --ignored --nocapture`
+/// `cargo test --release -p terracedb --test it gets_among -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement: it prints times and asserts none"]
 fn gets_among_a_hundred_thousand_range_deletes() {

@@ -1,8 +1,8 @@
-//! One read path: gets, many gets, queued gets and cursors drive the same machine, get their pages
-//! from the same place, and cost what the design says.
+//! One read path: gets, multi-gets, queued gets and cursors use the same state machine and page sources,
+//! and request as many pages as designed.
 //!
-//! I8: a damaged page is told by every kind of read, in the same words. I6: what the cache gives up
-//! is read again, and verified again.
+//! I8: every kind of read reports a damaged page in the same words. I6: an evicted page is read and
+//! verified again.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn key(number: u32) -> [u8; 4] {
     (2 * number).to_be_bytes()
 }
 
-/// 400 bytes: about ten to a page.
+/// 400 bytes: about ten values per page.
 fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(100)
 }
@@ -36,7 +36,7 @@ fn filled() -> Arc<Faulty> {
     device
 }
 
-/// The store, with nothing cached.
+/// The store with empty caches.
 fn open(device: &Arc<Faulty>) -> Db {
     Stepped::new(1).on(Arc::clone(device) as _).codec(Codec::None).open().unwrap()
 }
@@ -86,9 +86,9 @@ fn every_read_steps_the_same_machine_for_the_same_pages() {
         let after = (db.statistics().read_steps, pages(&db));
         let (data, meta) = (after.1.0 - before.1.0, after.1.1 - before.1.1);
         assert_eq!((data, meta), (1, 1), "{name}: one metadata page, one data page");
-        // A step for each page, and the first.
+        // One step per page, and the first one.
         assert!(after.0 - before.0 >= 3, "{name}: {} steps", after.0 - before.0);
-        // The same page again: from the cache, by any read.
+        // The same page again comes from the cache, for any kind of read.
         for (other, again) in READS {
             assert_eq!(again(&db, &keyspace, 1234).unwrap().unwrap(), value(1234), "{other}");
         }
@@ -99,7 +99,7 @@ fn every_read_steps_the_same_machine_for_the_same_pages() {
     assert!(gets.iter().all(|steps| *steps == gets[0]), "{costs:?}");
 }
 
-/// The page of the table that holds `key`'s value, found by its content.
+/// The file and page that hold `key`'s value, found by content.
 fn page_of(device: &Faulty, number: u32) -> (String, u64) {
     let listed = device.list().unwrap();
     let name = listed.into_iter().find(|file| file.name.ends_with(".table")).unwrap().name;
@@ -116,11 +116,11 @@ fn page_of(device: &Faulty, number: u32) -> (String, u64) {
 }
 
 #[test]
-fn every_read_tells_a_damaged_page_in_the_same_words() {
+fn every_read_reports_a_damaged_page_in_the_same_words() {
     let device = filled();
     let (name, page) = page_of(&device, 1234);
     device.flip(&name, page * 4096 + 700, 0x10).unwrap();
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for (read, of) in READS {
         let db = open(&device);
         let keyspace = db.keyspace("k").unwrap();
@@ -128,13 +128,13 @@ fn every_read_tells_a_damaged_page_in_the_same_words() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{read}: {error}");
         assert!(error.to_string().contains(&format!("page {page}")), "{read}: {error}");
         assert_eq!(db.statistics().pages_damaged, 1, "{read}");
-        // Never cached: the next read looks again.
+        // A damaged page is not cached: the next read checks again.
         assert!(of(&db, &keyspace, 1234).is_err(), "{read}");
         assert_eq!(of(&db, &keyspace, 3000).unwrap().unwrap(), value(3000), "{read}");
-        told.push(error.to_string());
+        messages.push(error.to_string());
     }
-    assert!(told.iter().all(|words| *words == told[0]), "{told:#?}");
-    // One bad page costs the keys on it, and nothing else.
+    assert!(messages.iter().all(|words| *words == messages[0]), "{messages:#?}");
+    // One bad page makes only its keys unreadable.
     let db = open(&device);
     let keyspace = db.keyspace("k").unwrap();
     let lost = (0..KEYS).filter(|number| match keyspace.get(key(*number)) {
@@ -145,21 +145,21 @@ fn every_read_tells_a_damaged_page_in_the_same_words() {
         Err(_) => true,
     });
     assert!((1..=12).contains(&lost.count()));
-    // An iterator ends there, and one that begins behind it goes on.
+    // An iterator ends at the damage; one that begins behind it works.
     let mut met = keyspace.iter().unwrap();
     assert!(met.by_ref().any(|entry| entry.is_err()) && met.next().is_none());
     assert_eq!(keyspace.range(key(1300)..).unwrap().count(), KEYS as usize - 1300);
-    // Mended: the next read sees it, without a reopen.
+    // The next read sees the repaired page without a reopen.
     device.flip(&name, page * 4096 + 700, 0x10).unwrap();
     assert_eq!(keyspace.get(key(1234)).unwrap().unwrap(), value(1234));
 }
 
 #[test]
-fn a_cold_get_costs_one_page_and_a_missing_key_none() {
+fn a_cold_get_reads_one_data_page_and_an_absent_key_none() {
     let device = filled();
     let db = open(&device);
     let keyspace = db.keyspace("k").unwrap();
-    // Missing keys, between those that are there: filters answer, once they are in memory.
+    // Absent keys between existing ones: filters in memory answer.
     for number in 0..KEYS {
         assert_eq!(keyspace.get((2 * number + 1).to_be_bytes()).unwrap(), None);
     }
@@ -179,9 +179,10 @@ fn a_cold_get_costs_one_page_and_a_missing_key_none() {
     assert!(hits.flash >= after - before, "{hits:?}");
 }
 
-/// By itself or in a queue: a lookup that finds no value is no tier's hit, and is known to have needed pages.
+/// A lookup that finds no value counts as no tier's hit, and as having searched pages; for a get and for a
+/// queued get.
 #[test]
-fn what_is_not_found_is_no_hit() {
+fn a_lookup_without_a_value_is_no_hit() {
     let device = filled();
     let db = open(&device);
     let keyspace = db.keyspace("k").unwrap();
@@ -226,8 +227,8 @@ fn a_queue_keeps_reads_in_flight() {
     assert!(done.iter().all(|completed| completed.result.as_ref().unwrap().is_some()));
 }
 
-/// Batches fill a queue as far as there is room, and each result is its key's: from the device, from
-/// pages, from rows and from a memtable.
+/// `submit_many` fills a queue as far as it has room, and each result belongs to its key: from the device,
+/// from pages, from rows and from a memtable.
 #[test]
 fn batches_are_submitted_as_far_as_there_is_room() {
     let device = filled();
@@ -266,7 +267,7 @@ fn batches_are_submitted_as_far_as_there_is_room() {
     assert!(keyspace.submit_many(&mut queue, &[&[0; 70_000][..]], 0).is_err());
 }
 
-/// Every run of a tree is read ahead on its own, however a scan goes back and forth between them.
+/// Every run of a tree is read ahead separately, however a scan alternates between them.
 #[test]
 fn a_scan_of_many_runs_reads_ahead_in_each() {
     const RUNS: u32 = 8;
@@ -302,9 +303,9 @@ fn a_scan_of_many_runs_reads_ahead_in_each() {
     }
 }
 
-/// What short scans begin at again and again is in DRAM then, all of it; a long scan leaves next to nothing.
+/// Pages that short scans read repeatedly are all in DRAM afterwards; a long scan caches almost nothing.
 #[test]
-fn pages_of_short_scans_that_come_again_are_cached_and_those_of_long_scans_are_not() {
+fn pages_of_repeated_short_scans_are_cached_and_those_of_long_scans_are_not() {
     let device = filled();
     let db = open(&device);
     let keyspace = db.keyspace("k").unwrap();

@@ -9,7 +9,7 @@ use crate::common::{Stepped, memory};
 fn the_log_of_a_store_that_is_opened_often_stays_short() {
     let medium = memory();
     for round in 0..40u32 {
-        // Closed at any point of what the background does.
+        // Closed at any point of the background work.
         let stepped = Stepped::new(round.into());
         let db = stepped.on(Arc::clone(&medium)).open().unwrap();
         let keyspace = db.keyspace("k").unwrap();

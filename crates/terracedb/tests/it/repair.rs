@@ -1,6 +1,5 @@
-//! Repair: one flipped byte anywhere, files that are missing, a lost manifest, a damaged log, a full
-//! device. Afterwards `check` is clean, the store opens, and every key that was not reported lost
-//! reads right.
+//! Repair after one flipped byte anywhere, missing files, a lost manifest, a damaged log, or on a full
+//! device. Afterwards `check` is clean, the store opens, and every key not reported lost reads right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::common::{self, Image, Model, Stepped, show, used};
 
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// A store's files, and what it holds.
+/// The files of a store, and its contents.
 struct Sample {
     files: Image,
     models: BTreeMap<&'static str, Model>,
@@ -22,8 +21,8 @@ struct Sample {
 }
 
 impl Sample {
-    /// Tables one over another, range deletes, an ingest, and a log that holds more; with `merged`,
-    /// merges ran too.
+    /// Overlapping tables, range deletes, an ingest, and unflushed log records; with `merged`, merges ran
+    /// too.
     fn new(seed: u64, codec: Codec, merged: bool) -> Self {
         let medium = Arc::new(MemoryMedium::new());
         let stepped = Stepped::new(seed);
@@ -63,7 +62,7 @@ impl Sample {
         Self { files: Image::of(&medium), models, stepped }
     }
 
-    /// Repairs, and asserts all that holds after any repair.
+    /// Repairs the store, and asserts everything that must hold after any repair.
     fn repair(&self, medium: &Arc<MemoryMedium>, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
         let before = Image::of(medium);
@@ -75,13 +74,14 @@ impl Sample {
         assert_eq!((dry.is_clean(), &dry.lost), (report.is_clean(), &report.lost), "{why}");
         let checked = check(&shared, &mut |_, _| {}).unwrap();
         assert!(checked.is_clean(), "{why}: {:?}\n{report:?}", checked.problems);
-        // Repaired is repaired.
+        // A second repair changes nothing.
         let again = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
         assert!(again.is_clean(), "{why}: {again:?}");
         report
     }
 
-    /// Opens the repaired store and asks it everything; how many keys are lost, all of which were told.
+    /// Opens the repaired store and reads everything; returns the number of lost keys, all of which the
+    /// report names.
     fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
         self.ask_all(medium, report, why, &mut |name, key| {
             report.lost.iter().any(|lost| {
@@ -91,7 +91,7 @@ impl Sample {
         })
     }
 
-    /// As [`Sample::ask`], where `may_be_lost` says which keys of which keyspaces may be.
+    /// As [`Sample::ask`]; `may_be_lost` says which keys of which keyspaces may be lost.
     fn ask_all(
         &self,
         medium: &Arc<MemoryMedium>,
@@ -134,7 +134,7 @@ fn offsets(rng: &mut Rng, end: usize, count: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_whole_store_is_left_as_it_is() {
+fn repair_changes_nothing_in_an_undamaged_store() {
     let sample = Sample::new(1, Codec::Lz4, true);
     let medium = sample.files.with("", None);
     let before = Image::of(&medium);
@@ -147,10 +147,10 @@ fn a_whole_store_is_left_as_it_is() {
     assert_eq!(none.kind(), ErrorKind::Invalid);
 }
 
-/// One flipped byte anywhere in a table, dictionary or manifest: nothing but what is told is lost,
-/// and the damaged file is kept.
+/// One flipped byte anywhere in a table, dictionary or manifest: only reported keys are lost, and the
+/// damaged file is kept.
 #[test]
-fn a_flipped_byte_costs_what_is_told() {
+fn a_flipped_byte_loses_only_reported_keys() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (mut repaired, mut lost) = (0, 0);
@@ -176,18 +176,19 @@ fn a_flipped_byte_costs_what_is_told() {
     assert!(repaired > 8 && lost > 8, "{repaired} repaired, {lost} keys lost");
 }
 
-/// A flipped byte of the log costs the record it is in, which is told; a note of the log's own costs nothing.
+/// A flipped byte of the log loses its record, and the report names it; a damaged Begin or Mark record
+/// loses nothing.
 #[test]
-fn a_flipped_byte_of_the_log_costs_its_record() {
+fn a_flipped_byte_of_the_log_loses_only_its_record() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let sample = Sample::new(seed, Codec::Lz4, false);
-    let (mut told, mut lost) = (0, 0);
+    let (mut reported, mut lost) = (0, 0);
     for name in sample.files.named("log-") {
         let content = &sample.files.0[name];
         let end = used(content);
         let mut places = offsets(&mut rng, end.max(1), 20);
-        // The header, the Begin behind it, and what is in no table.
+        // The header, the Begin behind it, and the unflushed records.
         places.extend([5, 33, 4096 + 2, 4096 + 6, 4096 + 30]);
         places.extend((0..20).map(|_| end - 1 - rng.below(end.min(20_000) as u64) as usize));
         places.retain(|at| *at < end);
@@ -201,10 +202,11 @@ fn a_flipped_byte_of_the_log_costs_its_record() {
                 assert_eq!(wrong, 0, "{why}");
                 continue;
             };
-            told += 1;
+            reported += 1;
             assert!(report.kept.iter().any(|kept| medium.content(kept) == Some(damaged.clone())));
             assert!(report.repaired.is_empty() && report.lost.is_empty(), "{why}: {report:?}");
-            // One write is one record here; of a key that was written again nothing is missed.
+            // One record holds one write here; a lost write to a key that was written again later is not
+            // missed.
             let seqnos = log.lost.iter().map(|lost| {
                 let below = lost.seqnos.1.unwrap_or_else(|| panic!("{why}: {log}"));
                 assert!(lost.to.is_some() && lost.from.file == *name, "{why}: {log}");
@@ -216,25 +218,25 @@ fn a_flipped_byte_of_the_log_costs_its_record() {
             lost += seqnos;
         }
     }
-    assert!(told > 10 && lost > 5, "{told} told, {lost} lost");
+    assert!(reported > 10 && lost > 5, "{reported} reported, {lost} lost");
 }
 
-/// Without its log a store holds what its tables do, and is told to have ended before it.
+/// Without its log a store has the contents of its tables, and the report says that it lost writes.
 #[test]
-fn a_missing_log_costs_what_is_in_no_table() {
+fn a_missing_log_loses_only_unflushed_writes() {
     let sample = Sample::new(6, Codec::Lz4, false);
     let medium = sample.files.with("", None);
     for name in sample.files.named("log-") {
         medium.remove(name).unwrap();
     }
     let report = sample.repair(&medium, "no log");
-    let log = report.log.as_ref().expect("the log is told to be missing");
+    let log = report.log.as_ref().expect("the report says that the log is missing");
     assert!(log.ends.is_some() && log.costs_writes(), "{log}");
     assert!(sample.ask_all(&medium, &report, "no log", &mut |_, _| true) > 0);
 }
 
 #[test]
-fn a_missing_table_costs_its_keys() {
+fn a_missing_table_loses_only_its_keys() {
     let sample = Sample::new(3, Codec::Lz4, true);
     for name in sample.files.named(".table") {
         let medium = sample.files.with(name, None);
@@ -245,7 +247,7 @@ fn a_missing_table_costs_its_keys() {
     }
 }
 
-/// What a newer build wrote is no damage to this one, which could only make less of it.
+/// A file of a newer format version is not damage, and repair would lose parts of it.
 #[test]
 fn a_table_of_a_newer_version_is_refused() {
     let sample = Sample::new(7, Codec::Lz4, false);
@@ -255,7 +257,7 @@ fn a_table_of_a_newer_version_is_refused() {
     let table = table::parse_file_name(name).unwrap();
     for number in pages - 2..pages {
         let page = &mut content[number * PAGE_BYTES..][..PAGE_BYTES];
-        // Behind the header: magic, version, length, store.
+        // Behind the header: magic, version, length, store id.
         page[24 + 8] = 200;
         let store = u128::from_le_bytes(*page[24 + 16..].first_chunk().unwrap());
         let checksum = PageSeed::new(StoreId(store), table).checksum(number as u32, &page[8..]);
@@ -274,9 +276,10 @@ fn a_table_of_a_newer_version_is_refused() {
     }
 }
 
-/// What is left of an ingested table stays where that was, even where a manifest made anew has to say so.
+/// The salvaged rest of an ingested table keeps its position among the runs, even if the manifest is
+/// rebuilt.
 #[test]
-fn a_salvaged_ingest_keeps_its_place_without_a_manifest() {
+fn a_salvaged_ingest_keeps_its_run_order_without_a_manifest() {
     let medium = Arc::new(MemoryMedium::new());
     let stepped = Stepped::new(8);
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
@@ -299,7 +302,7 @@ fn a_salvaged_ingest_keeps_its_place_without_a_manifest() {
     let image = Image::of(&medium);
     let tables = image.named(".table");
     assert_eq!(tables.len(), 3);
-    // One block of it.
+    // One block of the ingested table.
     let medium = image.flipped(tables[1], 99, 1);
     let shared = Arc::clone(&medium) as Arc<dyn Medium>;
     let report = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
@@ -317,9 +320,9 @@ fn a_salvaged_ingest_keeps_its_place_without_a_manifest() {
     }
 }
 
-/// Without any manifest: all data is there; only the names of keyspaces are lost.
+/// Without any manifest, all data is present; only the names of keyspaces are lost.
 #[test]
-fn a_lost_manifest_is_made_anew() {
+fn a_lost_manifest_is_rebuilt() {
     for seed in 0..5 {
         let sample = Sample::new(seed, Codec::Lz4, false);
         let manifest = sample.files.named("manifest-")[0];
@@ -333,7 +336,7 @@ fn a_lost_manifest_is_made_anew() {
         assert!(report.manifest.is_some() && report.uncertain.is_empty(), "{report:?}");
         assert_eq!(renamed.ask(&medium, &report, &why), 0, "{why}");
     }
-    // Merged tables do not say what they have taken from others: the report does.
+    // Merged tables do not record which keys a later table hides: the report calls them uncertain.
     let sample = Sample::new(9, Codec::Zstd, true);
     let medium = sample.files.with(sample.files.named("manifest-")[0], None);
     let report = sample.repair(&medium, "merged");
@@ -347,16 +350,16 @@ fn a_lost_manifest_is_made_anew() {
     }
 }
 
-/// A manifest damaged in both of its twins: what can still be read of it is used.
+/// Both copies of a manifest record are damaged: the readable rest is used.
 #[test]
-fn a_manifest_damaged_beyond_its_twins_is_used_as_far_as_it_can_be_read() {
+fn the_readable_part_of_a_manifest_with_both_copies_damaged_is_used() {
     let sample = Sample::new(4, Codec::Lz4, false);
     let name = sample.files.named("manifest-")[0];
     let content = &sample.files.0[name];
     let frames: Vec<_> =
         (0..content.len() - 4).filter(|at| &content[*at..at + 4] == b"MREC").collect();
     assert!(frames.len() > 6);
-    // Headers, then each pair of frames but the last, whose loss is a torn end.
+    // Headers, then each pair of frames except the last, whose loss is a torn end.
     let mut places = vec![(3, 515)];
     places.extend(frames.chunks(2).take(frames.len() / 2 - 1).map(|pair| (pair[0], pair[1])));
     for (one, two) in places {
@@ -385,7 +388,7 @@ fn a_manifest_damaged_beyond_its_twins_is_used_as_far_as_it_can_be_read() {
     }
 }
 
-/// A device that is full at any moment of a repair: it fails, and the store is as it was.
+/// The device becomes full at any point of a repair: the repair fails, and the store is unchanged.
 #[test]
 fn a_full_device_leaves_the_store_as_it_was() {
     let sample = Sample::new(5, Codec::Lz4, false);

@@ -1,7 +1,7 @@
-//! Repair on devices of which any operation fails, and whose power goes in the middle.
+//! Repair on devices on which any operation fails and the power may fail at any point.
 //!
-//! A repair that was cut off loses nothing: the next one succeeds, and what it cannot bring back is what
-//! one that nothing disturbs cannot bring back either. What was damaged is kept, whatever happens.
+//! An interrupted repair loses nothing: the next one succeeds and loses no more than an undisturbed repair.
+//! Damaged files are always kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::common::{self, Image, Model, Stepped, show, used};
 const NAMES: [&str; 2] = ["short", "long"];
 const KEYS: u64 = 150;
 
-/// How many moments of each kind are tried where not all are.
+/// Number of points of each kind if not all are tried.
 const SAMPLE: u64 = 3;
 
-/// Keys of keyspaces.
+/// Keys by keyspace.
 type Keys = BTreeSet<(&'static str, Vec<u8>)>;
 
 /// A damaged store.
 struct Case {
     what: &'static str,
     damaged: Image,
-    /// The files that are damaged.
+    /// The damaged files.
     files: Vec<String>,
     models: BTreeMap<&'static str, Model>,
-    /// What a repair that nothing disturbs cannot bring back.
+    /// The keys that an undisturbed repair cannot bring back.
     lost: Keys,
 }
 
@@ -42,7 +42,7 @@ fn repair_on(medium: &Arc<dyn Medium>) -> Result<RepairReport> {
     terracedb::repair(medium, RepairOptions::default(), &mut |_, _| {})
 }
 
-/// Tables one over another, an ingested one, value files, and a log that holds more.
+/// Overlapping tables, an ingested one, value files, and unflushed log records.
 fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
     let medium = Arc::new(MemoryMedium::new());
     let db = Stepped::new(seed).on(Arc::clone(&medium) as _).open().unwrap();
@@ -86,7 +86,7 @@ fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
 }
 
 impl Case {
-    /// A store of which something of each file whose name has one of `parts` is damaged.
+    /// A store with damage in each file whose name contains one of `parts`.
     fn new(seed: u64, what: &'static str, parts: &[&str]) -> Self {
         let (mut damaged, models) = store(seed);
         let mut files = Vec::new();
@@ -123,7 +123,7 @@ impl Case {
         ]
     }
 
-    /// Opens the store; the keys that have not the value that they had.
+    /// Opens the store; returns the keys without their right value.
     fn wrong(&self, medium: &Arc<MemoryMedium>, why: &str) -> Keys {
         let db = Stepped::new(1).on(Arc::clone(medium) as _).create_if_missing(false).open();
         let db = db.unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -144,7 +144,7 @@ impl Case {
     }
 
     fn assert_told(&self, wrong: &Keys, reports: &[&RepairReport], why: &str) {
-        // What was in the log alone is told by sequence number.
+        // Losses of unflushed records are reported by sequence number.
         if reports.iter().any(|report| report.log.is_some()) {
             return;
         }
@@ -157,7 +157,7 @@ impl Case {
         }
     }
 
-    /// Repairs what a repair left that was cut off, and asserts that nothing is lost by that.
+    /// Repairs the result of an interrupted repair, and asserts that nothing more is lost.
     fn finish(&self, left: MemoryMedium, why: &str) {
         let left = Arc::new(left);
         let second = repair(&left);
@@ -171,7 +171,7 @@ impl Case {
         assert!(more.is_empty(), "{why}: also lost {more:?}\n{second:?}");
     }
 
-    /// Nothing that was damaged is gone.
+    /// Asserts that every damaged file is kept.
     fn assert_kept(&self, medium: &Arc<MemoryMedium>, why: &str) {
         let image = Image::of(medium);
         for name in &self.files {
@@ -181,7 +181,7 @@ impl Case {
         }
     }
 
-    /// How many operations of a kind a repair has.
+    /// The number of operations of a kind in one repair.
     fn operations(&self, on: OpKind) -> u64 {
         let device = Arc::new(Faulty::over(&self.damaged.with("", None), 1).unwrap());
         device.inject(Rule::new(on, Fault::Delay(Duration::ZERO)).times(u64::MAX)).unwrap();
@@ -195,7 +195,7 @@ impl Case {
         let device = Arc::new(Faulty::over(&self.damaged.with("", None), nth).unwrap());
         device.inject(Rule::new(on, fault.clone()).after(nth).times(times)).unwrap();
         let first = repair_on(&(Arc::clone(&device) as _));
-        // The log is replayed with threads, whose operations are not always as many.
+        // The log is replayed by several threads, so the number of operations varies.
         if device.struck() == 0 {
             return;
         }
@@ -209,7 +209,7 @@ impl Case {
                 self.finish(device.crash_image(nth).unwrap(), &format!("{why}, without power"));
             }
             Ok(report) => {
-                // What cannot be read counts as damaged.
+                // An unreadable file counts as damaged.
                 let left = Arc::new(left);
                 let second = repair(&left).unwrap_or_else(|error| panic!("{why}: {error}"));
                 let wrong = self.wrong(&left, &why);
@@ -229,14 +229,14 @@ fn seed() -> (Rng, u64) {
     (rng, seed)
 }
 
-/// Some of `total` moments, or all with `TERRACE_LONG=1`.
+/// Some of `total` points, or all with `TERRACE_LONG=1`.
 fn moments(rng: &mut Rng, total: u64) -> impl Iterator<Item = u64> {
     let is_long = std::env::var_os("TERRACE_LONG").is_some();
     let stride = if is_long { 1 } else { total.div_ceil(SAMPLE).max(1) };
     (rng.below(stride)..total).step_by(stride as usize)
 }
 
-/// Whatever operation of a repair fails, once or from then on.
+/// Any operation of a repair fails, once or from then on.
 #[test]
 fn any_operation_of_a_repair_can_fail() {
     let (mut rng, seed) = seed();
@@ -258,10 +258,10 @@ fn any_operation_of_a_repair_can_fail() {
     }
 }
 
-/// The power goes at any moment of a repair, or the process dies; the store is repaired again, or opened
-/// first where that can be done.
+/// The power fails or the process dies at any point of a repair; the store is repaired again, or first
+/// opened if that is possible.
 #[test]
-fn a_repair_can_be_cut_off_at_any_moment() {
+fn a_repair_can_be_interrupted_at_any_point() {
     let (mut rng, seed) = seed();
     for case in Case::all(seed) {
         let device = Arc::new(Faulty::over(&case.damaged.with("", None), 1).unwrap());

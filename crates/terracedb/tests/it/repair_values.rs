@@ -1,5 +1,5 @@
-//! Repair of value files: one flipped byte anywhere in one, one that is cut off or missing, a full
-//! device. Afterwards `check` is clean and every key that was not reported lost reads right.
+//! Repair of value files: one flipped byte anywhere, a file that is cut or missing, a full device.
+//! Afterwards `check` is clean and every key not reported lost reads right.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::common::{self, Image, Model, Stepped, show};
 
 const KEYS: u64 = 24;
 
-/// A store's files, and what it holds.
+/// The files of a store, and its contents.
 struct Sample {
     files: Image,
     model: Model,
-    /// Every value that a key had.
+    /// Every value that a key ever had.
     past: Vec<(Vec<u8>, Vec<u8>)>,
     stepped: Stepped,
 }
 
 impl Sample {
-    /// Tables one over another, each with a value file; compressed values, whole ones and short ones.
+    /// Overlapping tables, each with a value file; compressed, uncompressed and short values.
     fn new(seed: u64) -> Self {
         let medium = Arc::new(MemoryMedium::new());
         let stepped = Stepped::new(seed);
@@ -57,23 +57,24 @@ impl Sample {
         self.files.0.iter().filter(|(name, _)| parse_values_file_name(name).is_some()).collect()
     }
 
-    /// Repairs, and asserts all that holds after any repair.
+    /// Repairs the store, and asserts everything that must hold after any repair.
     fn repair(&self, medium: &Arc<MemoryMedium>, file: &str, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
         let before = Image::of(medium);
         let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {}).unwrap();
         assert!(Image::of(medium) == before, "{why}: a dry run changed something");
-        let mut told = (0, 0);
-        let report = repair(&shared, RepairOptions::default(), &mut |done, all| told = (done, all));
+        let mut bytes = (0, 0);
+        let report =
+            repair(&shared, RepairOptions::default(), &mut |done, all| bytes = (done, all));
         let report = report.unwrap_or_else(|error| panic!("{why}: {error}"));
-        assert!(told.0 == told.1 && told.0 == report.bytes, "{why}: {told:?}");
+        assert!(bytes.0 == bytes.1 && bytes.0 == report.bytes, "{why}: {bytes:?}");
         assert_eq!((dry.is_clean(), &dry.lost), (report.is_clean(), &report.lost), "{why}");
         assert_eq!((report.repaired.len(), &*report.repaired[0].file), (1, file), "{why}");
         let checked = check(&shared, &mut |_, _| {}).unwrap();
         assert!(checked.is_clean(), "{why}: {:?}\n{report:?}", checked.problems);
         let again = repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
         assert!(again.is_clean(), "{why}: {again:?}");
-        // Nothing is deleted.
+        // Repair deletes no file.
         for (name, content) in &before.0 {
             let kept =
                 report.kept.iter().any(|kept| medium.content(kept).as_ref() == Some(content));
@@ -83,7 +84,7 @@ impl Sample {
         report
     }
 
-    /// Opens the repaired store and asks it everything; how many keys are lost.
+    /// Opens the repaired store and reads everything; returns the number of lost keys.
     fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
         let db = self.stepped.on(Arc::clone(medium) as _).open().unwrap();
         let keyspace = db.existing_keyspace("one").unwrap();
@@ -94,7 +95,7 @@ impl Sample {
                 continue;
             }
             wrong += 1;
-            // It is as it was before the write that was lost.
+            // The key has the value from before the lost write.
             let is_old = |value: &[u8]| self.past.iter().any(|(k, v)| *k == key && v == value);
             assert!(got.as_deref().is_none_or(is_old), "{why}: {}", show(&key));
             let is_told =
@@ -110,15 +111,15 @@ impl Sample {
     }
 }
 
-/// One flipped byte anywhere in a value file costs the one value on its page, which is told; in the
-/// footer it costs none.
+/// One flipped byte anywhere in a value file loses the value on its page, which the report names; in the
+/// footer it loses none.
 #[test]
-fn a_flipped_byte_of_a_value_file_costs_one_value_that_is_told() {
+fn a_flipped_byte_of_a_value_file_loses_one_reported_value() {
     let (mut rng, seed) = Rng::from_env();
     let sample = Sample::new(seed);
     assert_eq!(sample.value_files().len(), 3);
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 500 } else { 8 };
-    let (mut lost, mut told) = (0, 0);
+    let (mut lost, mut reported) = (0, 0);
     for (name, content) in sample.value_files() {
         let footer = content.len() - PAGE_BYTES;
         for round in 0..rounds {
@@ -134,15 +135,15 @@ fn a_flipped_byte_of_a_value_file_costs_one_value_that_is_told() {
                 assert_eq!((&range.file, range.keyspace.as_deref()), (name, Some("one")), "{why}");
             }
             assert!(report.repaired[0].new_file.is_some(), "{why}");
-            told += report.lost.len();
+            reported += report.lost.len();
             lost += sample.ask(&medium, &report, &why);
         }
     }
-    assert!(lost > 3 && lost <= told, "seed {seed}: {lost} of {told} values that were told");
+    assert!(lost > 3 && lost <= reported, "seed {seed}: {lost} of {reported} reported values");
 }
 
 #[test]
-fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
+fn a_missing_or_cut_value_file_loses_only_its_values() {
     let sample = Sample::new(3);
     for (name, content) in sample.value_files() {
         let half = content[..content.len() / 2].to_vec();
@@ -158,7 +159,7 @@ fn a_value_file_that_is_missing_or_cut_off_costs_its_values() {
     }
 }
 
-/// A device that is full at any moment of a repair: it fails, and the store is as it was.
+/// The device becomes full at any point of a repair: the repair fails, and the store is unchanged.
 #[test]
 fn a_full_device_leaves_the_store_as_it_was() {
     let sample = Sample::new(5);

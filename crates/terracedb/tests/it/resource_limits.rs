@@ -1,5 +1,5 @@
-//! What a store does at the edges of its bounds: writers that never let up, more keyspaces than
-//! memory, keyspaces dropped under a handle, numbers at their end.
+//! A store at its limits: writers without a pause, more keyspaces than memory, keyspaces dropped in use,
+//! the largest batch, the largest file number.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -16,8 +16,8 @@ fn tables(medium: &Arc<dyn Medium>) -> usize {
     medium.list().unwrap().iter().filter(|file| file.name.ends_with(".table")).count()
 }
 
-/// Writes 100 MiB without a pause: a memtable is always waiting to be flushed. Each of `cold`
-/// keyspaces was written once, before; where `reopened`, by a process that ended since.
+/// Writes 100 MiB without a pause, so that a memtable is always waiting for a flush; returns the peak size
+/// of the log. Each of `cold` keyspaces was written once before; with `reopened`, by an earlier process.
 fn most_log_bytes(cold: usize, reopened: bool) -> u64 {
     let medium = memory();
     let stepped = Stepped::new(1);
@@ -43,10 +43,10 @@ fn most_log_bytes(cold: usize, reopened: bool) -> u64 {
     most
 }
 
-/// Writers are slowed by how far merges are behind, which is known after every flush, also while no
-/// keyspace is looked at for something to merge.
+/// Writers are delayed by the compaction debt, which is measured after every flush, even while no keyspace
+/// is examined for merges.
 #[test]
-fn flushes_tell_how_far_merges_are_behind() {
+fn flushes_report_the_compaction_debt() {
     let device = Arc::new(Faulty::new(3));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let options = Options { fanout: 3, settled_runs: 2, ..Options::default() };
@@ -76,13 +76,13 @@ fn flushes_tell_how_far_merges_are_behind() {
 }
 
 #[test]
-fn the_log_of_a_writer_that_never_lets_up_is_freed() {
+fn the_log_of_a_writer_without_pauses_is_freed() {
     let most = most_log_bytes(0, false);
     assert!(most < MEMORY, "{most} bytes of log");
 }
 
 #[test]
-fn cold_keyspaces_do_not_pin_the_log_of_a_writer_that_never_lets_up() {
+fn cold_keyspaces_do_not_pin_the_log_of_a_writer_without_pauses() {
     for (cold, reopened) in [(1, false), (1, true), (50, false), (50, true)] {
         let most = most_log_bytes(cold, reopened);
         assert!(most < MEMORY, "{most} bytes of log, {cold} cold, reopened: {reopened}");
@@ -90,7 +90,7 @@ fn cold_keyspaces_do_not_pin_the_log_of_a_writer_that_never_lets_up() {
 }
 
 #[test]
-fn keyspaces_whose_empty_memtables_fill_the_write_buffers_take_writes() {
+fn keyspaces_whose_empty_memtables_fill_the_write_buffers_accept_writes() {
     let db = Stepped::new(2).on(memory()).open().unwrap();
     let keyspaces: Vec<_> =
         (0..200).map(|number| db.keyspace(&format!("k{number}")).unwrap()).collect();
@@ -103,7 +103,7 @@ fn keyspaces_whose_empty_memtables_fill_the_write_buffers_take_writes() {
 }
 
 #[test]
-fn replaying_into_many_keyspaces_makes_no_table_a_record() {
+fn replaying_into_many_keyspaces_writes_no_table_per_record() {
     let medium = memory();
     {
         let db = common::threaded(&medium).open().unwrap();
@@ -119,7 +119,7 @@ fn replaying_into_many_keyspaces_makes_no_table_a_record() {
 
 type Hook = Box<dyn Fn() + Send + Sync>;
 
-/// Runs a hook whenever someone waits.
+/// Runs a hook whenever a caller waits.
 struct Hooked {
     stepper: Stepper,
     hook: OnceLock<Hook>,
@@ -152,8 +152,8 @@ impl Executor for Hooked {
     }
 }
 
-/// A store, a keyspace of it, and a writer that writes 4 MiB whenever someone waits, for `ROUNDS`
-/// rounds; how many it wrote.
+/// A store, a keyspace, and a writer that writes 4 MiB whenever a caller waits, for `ROUNDS` rounds; the
+/// counter of rounds.
 fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
     let (hook, hooking) = (OnceLock::new(), AtomicBool::new(false));
@@ -167,7 +167,7 @@ fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
     let write = move || {
         let round = counted.fetch_add(1, SeqCst);
         for part in 0..(if round < ROUNDS { 4u32 } else { 0 }) {
-            // Refused where memory is short.
+            // Refused if memory is short.
             let _ = writer.put(part.to_be_bytes(), vec![b'v'; 1 << 20]);
         }
     };
@@ -178,7 +178,7 @@ fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
 const ROUNDS: u32 = 300;
 
 #[test]
-fn a_flush_waits_for_what_was_written_before_it_and_no_more() {
+fn a_flush_waits_only_for_earlier_writes() {
     let (db, keyspace, rounds) = busy(3);
     keyspace.put("before", "v").unwrap();
     db.flush().unwrap();
@@ -186,7 +186,7 @@ fn a_flush_waits_for_what_was_written_before_it_and_no_more() {
     assert!(taken < ROUNDS, "the flush went on for {taken} rounds of writes");
 }
 
-/// Hands its tasks over so that they panic once told to.
+/// An executor whose tasks panic when a flag is set.
 #[derive(Debug)]
 struct Panicking(Threads, Arc<AtomicBool>);
 
@@ -214,27 +214,27 @@ impl Executor for Panicking {
 }
 
 #[test]
-fn writers_hear_of_a_flush_that_panicked() {
-    // Time stands still: nobody gives up for having waited long.
+fn writers_get_the_error_of_a_flush_that_panicked() {
+    // The clock stands still, so no wait times out.
     let threads = Threads::start(1, Arc::new(ManualClock::at(1_700_000_000_000))).unwrap();
     let executor = Arc::new(Panicking(threads, Arc::default()));
-    let told = Arc::clone(&executor.1);
+    let panics = Arc::clone(&executor.1);
     let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
     let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     keyspace.put("k", "v").unwrap();
-    told.store(true, SeqCst);
+    panics.store(true, SeqCst);
     let (done, outcome) = mpsc::channel();
     let flushed = db.clone();
     std::thread::spawn(move || done.send(flushed.flush()));
-    // A writer that never hears of it would wait for ever: that is a failure too.
+    // A writer without an error would wait for ever, which fails this test too.
     let error = outcome.recv_timeout(Duration::from_secs(600)).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
     assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
 #[test]
-fn a_flush_that_finds_no_memory_gives_up_though_time_stands_still() {
+fn a_flush_without_memory_fails_though_the_clock_stands_still() {
     let db = Stepped::new(8).on(memory()).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     for number in 0..20_000u32 {
@@ -247,7 +247,7 @@ fn a_flush_that_finds_no_memory_gives_up_though_time_stands_still() {
     let (done, outcome) = mpsc::channel();
     let flushed = db.clone();
     std::thread::spawn(move || done.send(flushed.flush()));
-    // As long as it takes, but not for ever.
+    // A bound that only a hang exceeds.
     let outcome = outcome.recv_timeout(Duration::from_secs(600)).unwrap();
     assert!(outcome.is_ok() || db.statistics().flush_failures > 0);
     drop(cursors);
@@ -256,10 +256,9 @@ fn a_flush_that_finds_no_memory_gives_up_though_time_stands_still() {
 }
 
 #[test]
-fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
+fn a_batch_that_never_fits_fails_though_flushes_go_on() {
     let (db, keyspace, rounds) = busy(7);
-    // Memory that others have and keep: every keyspace has a memtable, and flushing an empty one
-    // gives nothing back.
+    // Memory that stays in use: every keyspace has an empty memtable, and flushing one frees nothing.
     for number in 0.. {
         let memory = db.statistics().memory;
         if memory.used - memory.spare > memory.budget - (10 << 20) {
@@ -278,9 +277,9 @@ fn a_batch_that_never_fits_gives_up_though_flushes_go_on() {
     assert!(keyspace.get(9u32.to_be_bytes()).unwrap().is_none());
 }
 
-/// What a store takes it can replay: with the same memory, in a process that has nothing else.
+/// A store can replay every batch that it accepted: with the same memory, in a new process.
 #[test]
-fn the_largest_batch_that_is_taken_is_replayed() {
+fn the_largest_accepted_batch_is_replayed() {
     let sizes = [1 << 20, 100];
     for value_bytes in sizes {
         let (medium, mut last) = (memory(), 0);
@@ -305,7 +304,7 @@ fn the_largest_batch_that_is_taken_is_replayed() {
 }
 
 #[test]
-fn dropping_a_keyspace_gives_back_its_space_whoever_has_a_handle() {
+fn dropping_a_keyspace_frees_its_space_despite_open_handles() {
     let medium = memory();
     let db = Stepped::new(4).on(Arc::clone(&medium)).open().unwrap();
     let used = |name| {
@@ -324,7 +323,7 @@ fn dropping_a_keyspace_gives_back_its_space_whoever_has_a_handle() {
     let mut iter = keyspace.iter().unwrap();
     assert_eq!(tables(&medium), 1);
     db.drop_keyspace("k").unwrap();
-    // What is being read stays.
+    // An open iterator reads on.
     assert_eq!(iter.by_ref().map(|entry| entry.unwrap().1[0]).collect::<Vec<_>>(), [b'w'; 20]);
     drop(iter);
     db.wait_until_settled().unwrap();
@@ -354,7 +353,7 @@ fn a_snapshot_refuses_the_keyspaces_of_another_store() {
 }
 
 #[test]
-fn files_with_the_last_number_of_all_are_refused_or_passed_over_without_harm() {
+fn files_with_the_largest_number_are_refused_or_ignored() {
     for name in ["manifest-ffffffffffffffff", "log-0-18446744073709551615"] {
         let medium = memory();
         for round in 0..3 {

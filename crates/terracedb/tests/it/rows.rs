@@ -1,7 +1,7 @@
-//! Rows: gets leave them, every read of a key finds them, and no write leaves an old one behind.
+//! The row cache: gets fill it, every kind of read of a key uses it, and no write leaves a stale row.
 //!
-//! I1, I2: a row is as current as the memtables and tables it stands for. I6: rows may go at any
-//! time.
+//! I1, I2: a row is as current as the memtables and tables that it stands for. I6: rows may be evicted at
+//! any time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,19 +11,19 @@ use terracedb::{Bytes, Db, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operat
 
 use crate::common::{self, Stepped, memory, open_one, until};
 
-/// A store whose background work stands still where nobody waits for it: rows are where gets left them.
+/// A store whose background work runs only while a caller waits, so rows stay where gets put them.
 fn open() -> (Db, Keyspace) {
     let db = common::stepped(&memory(), 1).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     (db, keyspace)
 }
 
-/// What `get` finds, as text.
+/// The value that `get` finds, as text.
 fn text(ks: &Keyspace, key: &str) -> Option<String> {
     ks.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// Has a row of `key` left, where there may be one; whether there is one.
+/// Gets `key` so that a row is cached if possible; true if there is one.
 fn has_row(db: &Db, ks: &Keyspace, key: &str) -> bool {
     ks.get(key).unwrap();
     let before = db.statistics().hits.row;
@@ -32,7 +32,7 @@ fn has_row(db: &Db, ks: &Keyspace, key: &str) -> bool {
 }
 
 #[test]
-fn every_kind_of_get_finds_the_row_that_another_left() {
+fn every_kind_of_get_finds_the_row_that_another_cached() {
     let (db, ks) = open();
     for key in 0..100u32 {
         ks.put(format!("key {key}"), format!("value {key}")).unwrap();
@@ -40,7 +40,7 @@ fn every_kind_of_get_finds_the_row_that_another_left() {
     assert!(!has_row(&db, &ks, "key 99"), "a memtable's has none until it is flushed");
     db.flush().unwrap();
     let snapshot = db.snapshot();
-    // A snapshot leaves none.
+    // A read of a snapshot caches no row.
     assert!(snapshot.get(&ks, "key 1").unwrap().is_some());
     assert_eq!(snapshot.multi_get(&ks, &["key 1"]).unwrap().len(), 1);
     let rows = db.statistics().rows;
@@ -77,7 +77,7 @@ fn every_kind_of_get_finds_the_row_that_another_left() {
 }
 
 #[test]
-fn every_kind_of_write_makes_the_row_go() {
+fn every_kind_of_write_invalidates_the_row() {
     type Write = fn(&Db, &Keyspace);
     let writes: [(&str, Option<&str>, Write); 9] = [
         ("put", Some("new"), |_, ks| ks.put("m", "new").unwrap()),
@@ -123,7 +123,7 @@ fn every_kind_of_write_makes_the_row_go() {
             assert_eq!(before.get(&ks, "m").unwrap().unwrap(), "old", "{name}");
             db.flush().unwrap();
         }
-        // What the snapshot reads is no row for others, and theirs none for it.
+        // A snapshot's read is no row for others, and their rows do not answer it.
         has_row(&db, &ks, "m");
         assert_eq!(before.get(&ks, "m").unwrap().unwrap(), "old", "{name}");
         assert_eq!(text(&ks, "m").as_deref(), expected, "{name}");
@@ -131,7 +131,7 @@ fn every_kind_of_write_makes_the_row_go() {
 }
 
 #[test]
-fn the_row_of_a_key_that_is_written_comes_back_with_the_flush() {
+fn a_flush_renews_the_row_of_an_overwritten_key() {
     let stepped = Stepped::new(1);
     let db = stepped.on(memory()).open().unwrap();
     let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
@@ -166,14 +166,18 @@ fn the_row_of_a_key_that_is_written_comes_back_with_the_flush() {
     let before = db.statistics().hits.row;
     assert_eq!((text(&ks, "deleted"), text(&ks, "merged").as_deref()), (None, Some("oldnew")));
     assert_eq!(text(&ks, "unread").as_deref(), Some("new"));
-    assert_eq!(db.statistics().hits.row, before, "nobody asked for it, or it is no row");
-    // What snapshots read is as it was.
+    assert_eq!(
+        db.statistics().hits.row,
+        before,
+        "the key was not read, or its value is not cached as a row"
+    );
+    // Snapshots read the old values.
     keys.iter().for_each(|key| assert_eq!(old.get(&ks, key).unwrap().unwrap(), "old", "{key}"));
     assert_eq!(between.get(&ks, "twice").unwrap().unwrap(), "between");
 }
 
 #[test]
-fn what_was_written_again_or_lies_in_a_range_deleted_since_is_not_renewed() {
+fn a_flush_does_not_renew_rows_of_keys_written_or_range_deleted_since() {
     let (db, ks) = open();
     let keys = ["a", "b", "c"];
     keys.iter().for_each(|key| ks.put(key, "old").unwrap());
@@ -183,7 +187,7 @@ fn what_was_written_again_or_lies_in_a_range_deleted_since_is_not_renewed() {
     ks.delete_range("a".."c").unwrap();
     ks.put("b", "newest").unwrap();
     db.flush().unwrap();
-    // That of `c` could be: whether the range holds a key is not looked at.
+    // The row of `c` could be renewed, but whether the range delete covers an entry is not checked.
     assert_eq!(db.statistics().rows.renewed, 1);
     for expected in [[None, Some("newest"), Some("new")]; 3] {
         let found = keys.map(|key| text(&ks, key));
@@ -222,13 +226,13 @@ fn a_row_expires_with_its_value() {
     stepped.set_now(expiry);
     assert_eq!(text(&ks, "m"), None);
     assert!(ks.multi_get(&["m"]).unwrap().remove(0).unwrap().is_none());
-    // Time does not run back, for rows neither.
+    // Time does not run backwards, for rows either.
     stepped.set_now(expiry - 1);
     assert_eq!(text(&ks, "m"), None);
 }
 
 #[test]
-fn what_is_long_or_made_of_operands_is_no_row() {
+fn long_and_merged_values_are_not_cached_as_rows() {
     let db = common::stepped(&memory(), 1).open().unwrap();
     let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
     let ks = db.keyspace_with("k", &append).unwrap();
@@ -237,7 +241,7 @@ fn what_is_long_or_made_of_operands_is_no_row() {
     ks.put("short", vec![b's'; 1500]).unwrap();
     ks.put("merged", "1").unwrap();
     db.flush().unwrap();
-    // Keeps the value and its operand apart.
+    // Keeps the value and its operand as separate versions.
     let _kept = db.snapshot();
     ks.merge("merged", "2").unwrap();
     db.flush().unwrap();
@@ -250,7 +254,7 @@ fn what_is_long_or_made_of_operands_is_no_row() {
 }
 
 #[test]
-fn rows_give_way_to_writers_and_come_back() {
+fn rows_yield_memory_to_writers_and_come_back() {
     let (db, ks) = open();
     let value = vec![7; 400];
     for key in 0..20_000u32 {
@@ -275,7 +279,7 @@ fn rows_give_way_to_writers_and_come_back() {
     assert!(memory.used <= memory.budget);
 }
 
-/// A value that packs to about half, and tells its key.
+/// A value that packs to about half, and contains its key.
 fn half(key: u32) -> Vec<u8> {
     let mut noise = vec![0; 200];
     Rng::new(key.into()).fill(&mut noise);
@@ -283,7 +287,7 @@ fn half(key: u32) -> Vec<u8> {
 }
 
 #[test]
-fn where_memory_is_short_rows_are_packed_and_read_as_they_were() {
+fn rows_are_packed_if_memory_is_short_and_read_unchanged() {
     const KEYS: u64 = 120_000;
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -301,7 +305,7 @@ fn where_memory_is_short_rows_are_packed_and_read_as_they_were() {
             assert_eq!(found.unwrap().unwrap(), half(u32::from_be_bytes(*key)), "seed {seed}");
         }
     };
-    // Each key is half as likely as one half as far from the first.
+    // Zipf-like: each key is half as likely as one half as far from the first.
     let mut rng = Rng::new(seed);
     let mut skewed =
         || (((KEYS as f64).powf(rng.below(1 << 32) as f64 / 2f64.powi(32))) as u32).to_be_bytes();
@@ -311,16 +315,16 @@ fn where_memory_is_short_rows_are_packed_and_read_as_they_were() {
     }
     let rows = db.statistics().rows;
     assert!(rows.packed > 5000, "{rows:?}");
-    // 440 bytes a row if none were packed.
+    // Unpacked rows would take 440 bytes each.
     assert!((rows.bytes - rows.free_bytes) / rows.rows < 400, "{rows:?}");
     let hits = db.statistics().hits.row;
     assert!(hits > 200_000, "{hits}, {rows:?}");
 }
 
-/// One writer a key counts it up, others read it: whoever reads gets what was acknowledged before,
-/// or something newer, while flushes, merges and range deletes come and go.
+/// One writer per key counts up, others read: a reader gets the last value acknowledged before its read, or
+/// a newer one, during flushes, merges and range deletes.
 #[test]
-fn no_get_is_older_than_what_was_acknowledged_before_it() {
+fn no_get_is_older_than_a_write_acknowledged_before_it() {
     const KEYS: usize = 64;
     const WRITES: u64 = 12_000;
     let (mut rng, seed) = Rng::from_env();
@@ -361,11 +365,11 @@ fn no_get_is_older_than_what_was_acknowledged_before_it() {
                 db.flush().unwrap();
             }
             if rng.one_in(1000) {
-                // Of keys that nobody reads.
+                // A range of keys that no reader uses.
                 ks.delete_range("x".."y").unwrap();
             }
         };
-        // Readers come as they may: writes go on until one found a row, and a flush renewed one.
+        // Timing varies: writes go on until a reader found a row and a flush renewed one.
         let is_tried = || {
             let statistics = db.statistics();
             statistics.hits.row > 0 && statistics.rows.renewed > 0

@@ -1,5 +1,5 @@
-//! Scrubbing and quarantine: planted damage is found and told, with its keys; what is damaged is
-//! kept out of merges and collections, over a restart too, and answers for every other key.
+//! Scrub and quarantine: planted damage is found and reported with its keys. A damaged file is kept out of
+//! merges and value collections, also after a restart, and its other keys still read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,21 +11,21 @@ use terracedb::{Db, Event, Listener, Statistics};
 
 use crate::common::{self, Model, Stepped};
 
-/// Keeps what it is told; panics where asked to.
+/// A listener that records events, and panics if asked to.
 #[derive(Debug, Default)]
-struct Ear {
+struct EventRecorder {
     heard: Mutex<Vec<Event>>,
     panics: AtomicBool,
 }
 
-impl Listener for Ear {
+impl Listener for EventRecorder {
     fn event(&self, event: &Event) {
         self.heard.lock().unwrap().push(event.clone());
         assert!(!self.panics.load(Ordering::Relaxed), "as asked");
     }
 }
 
-impl Ear {
+impl EventRecorder {
     fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
         self.heard.lock().unwrap().iter().filter(|event| is(event)).count()
     }
@@ -37,7 +37,7 @@ fn key(number: u64) -> String {
     format!("key{number:06}")
 }
 
-/// A store with a few tables, one over another.
+/// A store with a few overlapping tables.
 fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
     let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
     let keyspace = db.keyspace("one").unwrap();
@@ -54,7 +54,7 @@ fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
     db
 }
 
-/// Writes a value file: each key's value takes ten of its pages.
+/// Writes a value file in which each value takes ten pages.
 fn put_long(db: &Db, rng: &mut Rng, model: &mut Model, numbers: impl Iterator<Item = u64>) {
     let keyspace = db.keyspace("one").unwrap();
     for number in numbers {
@@ -66,7 +66,7 @@ fn put_long(db: &Db, rng: &mut Rng, model: &mut Model, numbers: impl Iterator<It
     db.flush().unwrap();
 }
 
-/// Flips a byte of a data page in the middle of the longest table; its file.
+/// Flips a byte of a data page in the middle of the longest table; returns its name.
 fn damage(medium: &MemoryMedium) -> String {
     let tables = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
     let name = tables.max_by_key(|it| it.len).unwrap().name;
@@ -78,7 +78,7 @@ fn damage(medium: &MemoryMedium) -> String {
     name
 }
 
-/// Keys that cannot be read; the others have the value that was written last.
+/// The keys that cannot be read; asserts that all others have their latest value.
 fn lost(db: &Db) -> Vec<String> {
     let keyspace = db.existing_keyspace("one").unwrap();
     let mut lost = Vec::new();
@@ -107,15 +107,15 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(1));
     drop(filled(&stepped, &medium));
     let file = damage(&medium);
-    let ear = Arc::new(Ear::default());
-    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let recorder = Arc::new(EventRecorder::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&recorder) as _);
     let db = open().open().unwrap();
     let report = db.scrub().unwrap();
     assert_eq!((report.tables, report.damages), (3, 1), "{report:?}");
     let problem = &report.problems[0];
     assert_eq!((&problem.file, problem.keyspace.as_deref()), (&file, Some("one")));
     assert_eq!(problem.pages.unwrap().1, 1);
-    // The keys told are those that cannot be read.
+    // The reported keys are exactly the unreadable ones.
     let (from, to) = problem.keys.clone().unwrap();
     let lost_keys = lost(&db);
     assert!(!lost_keys.is_empty());
@@ -125,31 +125,31 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     let statistics = db.statistics();
     assert_eq!((statistics.damages, damaged_tables(&statistics)), (1, 1));
     assert_eq!(statistics.scrub.passes, 1);
-    assert_eq!(ear.count(|it| matches!(it, Event::DamageFound { .. })), 1);
-    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
-    assert_eq!(ear.count(|it| matches!(it, Event::ScrubEnded { damages: 1, .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::DamageFound { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::ScrubEnded { damages: 1, .. })), 1);
 
-    // Again: the same damage, one quarantine.
+    // A second scrub finds the same damage; the table is quarantined once.
     db.scrub().unwrap();
-    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
     drop(db);
 
-    // Over a restart it stays where it is, and out of merges; writes and merges of the rest go on.
+    // After a restart the table stays in place and out of merges; writes and merges of the rest go on.
     let db = open().open().unwrap();
     assert_eq!(damaged_tables(&db.statistics()), 1);
     let keyspace = db.keyspace("one").unwrap();
     keyspace.put("other", "x").unwrap();
-    // It says so, or leaves it out; either way the table stays.
+    // A compaction reports the table or leaves it out; the table stays either way.
     let _ = db.compact();
     assert!(medium.list().unwrap().iter().any(|it| it.name == file));
     assert_eq!(lost(&db), lost_keys);
     assert_eq!(keyspace.get("other").unwrap().as_deref(), Some(&b"x"[..]));
 }
 
-/// Damage of a page that is there twice is told by all who look for it. No key is lost, nothing is kept
-/// out of merges, and a merge that writes the table anew ends it.
+/// Every reader of a page with a second copy reports its damage. No key is lost, nothing is quarantined,
+/// and a merge that rewrites the table ends the damage.
 #[test]
-fn damage_of_what_is_there_twice_is_told_and_merged_away() {
+fn damage_of_a_duplicated_page_is_reported_and_merged_away() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(6));
     drop(filled(&stepped, &medium));
     let whole = common::Image::of(&medium);
@@ -170,11 +170,11 @@ fn damage_of_what_is_there_twice_is_told_and_merged_away() {
         let db = stepped.on(shared()).open().unwrap();
         let recovery = db.recovery();
         assert!(recovery.damaged_tables.is_empty(), "{why}: {recovery:?}");
-        // Opening reads the copy before the footers, and one of these.
+        // Opening reads the copies, and one of the footers.
         let is_read = (pages - 4..pages - 2).contains(&page) || page == pages - 1;
         assert_eq!(recovery.read_by_copy.len(), usize::from(is_read), "{why}");
-        for told in &recovery.read_by_copy {
-            assert!(told.to_string().contains(name.as_str()), "{why}: {told}");
+        for problem in &recovery.read_by_copy {
+            assert!(problem.to_string().contains(name.as_str()), "{why}: {problem}");
         }
         let found = db.scrub().unwrap();
         assert_eq!((found.damages, found.problems[0].pages), (1, Some((page as u32, 1))), "{why}");
@@ -189,18 +189,18 @@ fn damage_of_what_is_there_twice_is_told_and_merged_away() {
     }
 }
 
-/// A merge that meets damage puts the table in the same quarantine.
+/// A merge that meets damage quarantines the table as a scrub does.
 #[test]
 fn a_merge_that_meets_damage_quarantines_its_input() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(2));
     drop(filled(&stepped, &medium));
     let file = damage(&medium);
-    let ear = Arc::new(Ear::default());
-    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let recorder = Arc::new(EventRecorder::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&recorder) as _);
     let db = open().open().unwrap();
     let _ = db.compact();
     assert_eq!(damaged_tables(&db.statistics()), 1);
-    assert_eq!(ear.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::TableQuarantined { .. })), 1);
     let lost_keys = lost(&db);
     drop(db);
     let db = open().open().unwrap();
@@ -209,14 +209,14 @@ fn a_merge_that_meets_damage_quarantines_its_input() {
     assert_eq!(lost(&db), lost_keys);
 }
 
-/// Damage of a value file is found and told with the value's key. The file stays and is not collected,
-/// before and after a restart, until nothing points into it; all else goes on.
+/// Damage of a value file is found and reported with the value's key. The file stays and is not collected,
+/// before and after a restart, until no pointer into it is left; everything else works.
 #[test]
 fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     const VALUES: u64 = 24;
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(5));
-    let ear = Arc::new(Ear::default());
-    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _).open();
+    let recorder = Arc::new(EventRecorder::default());
+    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&recorder) as _).open();
     let db = open().unwrap();
     let mut rng = Rng::new(5);
     let mut model = Model::new();
@@ -229,7 +229,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     let files = || medium.list().unwrap().into_iter().map(|it| it.name);
     let names: Vec<_> = files().filter(|name| is_values(name)).collect();
     assert_eq!(names.len(), 2);
-    // Ten pages a value; the fifth page of the fourth, of key 6.
+    // Ten pages per value; the fifth page of the fourth value, which belongs to key 6.
     let mut content = medium.content(&names[0]).unwrap();
     let page = 3 * 10 + 4;
     content[page * 4096 + 999] ^= 4;
@@ -258,13 +258,13 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     let db = open().unwrap();
     let report = scrub(&db);
     assert_eq!((report.tables, report.value_files), (2, 2));
-    assert_eq!(ear.count(|it| matches!(it, Event::DamageFound { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::DamageFound { .. })), 1);
     let statistics = db.statistics();
     assert_eq!((statistics.damages, damaged_tables(&statistics)), (1, 0));
     assert_eq!(statistics.damaged[0].file, names[0]);
     ask(&db, &model);
 
-    // Most of both files dies: one is collected, the damaged one is left as it is.
+    // Most of both files dies: one is collected, the damaged one is not.
     let keyspace = db.keyspace("one").unwrap();
     for number in (0..VALUES).filter(|number| ![6, 7].contains(number)) {
         keyspace.put(key(number), "short").unwrap();
@@ -283,7 +283,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     scrub(&db);
     assert!(present(&names[0]));
     ask(&db, &model);
-    // It goes with the last table that points into it.
+    // The file is removed with the last table that points into it.
     db.keyspace("one").unwrap().delete_range::<&[u8]>(..).unwrap();
     model.clear();
     db.compact().unwrap();
@@ -292,8 +292,8 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     assert_eq!(db.scrub().unwrap().damages, 0);
 }
 
-/// The footer of a value file says nothing that the manifest does not: damage of it is told, costs no
-/// value, and the file is collected as any other.
+/// The footer of a value file holds nothing that the manifest lacks: its damage is reported, makes no value
+/// unreadable, and the file is collected as usual.
 #[test]
 fn a_value_file_without_its_footer_is_read_and_collected() {
     const VALUES: u64 = 12;
@@ -327,7 +327,7 @@ fn a_value_file_without_its_footer_is_read_and_collected() {
     assert_eq!(db.scrub().unwrap().damages, 0);
 }
 
-/// In the background: when it is due, at the rate that is set, on from where it was.
+/// The background scrub runs when it is due, at the set rate, and resumes at its position.
 #[test]
 fn tables_are_scrubbed_in_the_background_at_the_rate_that_is_set() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(3));
@@ -346,7 +346,7 @@ fn tables_are_scrubbed_in_the_background_at_the_rate_that_is_set() {
     assert!(early.scrub.running && early.scrub.pages > 0, "{:?}", early.scrub);
     assert!(early.scrub.pages * 4096 < 30 * (8 << 10) + (256 << 10), "{:?}", early.scrub);
     drop(db);
-    // Not begun again: the pass goes on.
+    // After the reopen the pass resumes instead of starting again.
     let db = open(1 << 20);
     pass_time(60);
     let later = db.statistics();
@@ -366,22 +366,22 @@ fn tables_are_scrubbed_in_the_background_at_the_rate_that_is_set() {
     assert_eq!(db.statistics().scrub.pages, 0, "a rate of 0 is never");
 }
 
-/// A listener that panics costs nothing but its panics.
+/// A panic of a listener is counted and has no other effect.
 #[test]
 fn a_listener_that_panics_is_counted() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(4));
     drop(filled(&stepped, &medium));
     damage(&medium);
-    let ear = Arc::new(Ear::default());
-    ear.panics.store(true, Ordering::Relaxed);
-    let second = Arc::new(Ear::default());
-    let builder = stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&ear) as _);
+    let recorder = Arc::new(EventRecorder::default());
+    recorder.panics.store(true, Ordering::Relaxed);
+    let second = Arc::new(EventRecorder::default());
+    let builder = stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&recorder) as _);
     let db = builder.listener(Arc::clone(&second) as _).open().unwrap();
     let report = db.scrub().unwrap();
     assert_eq!(report.damages, 1);
-    let told = ear.heard.lock().unwrap().len();
-    assert_eq!(second.heard.lock().unwrap().len(), told, "the others are told all the same");
-    assert_eq!(db.statistics().listener_panics, told as u64);
+    let count = recorder.heard.lock().unwrap().len();
+    assert_eq!(second.heard.lock().unwrap().len(), count, "the other listener gets every event");
+    assert_eq!(db.statistics().listener_panics, count as u64);
     db.keyspace("one").unwrap().put("a", "b").unwrap();
     db.flush().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Settings that change while the store is open, and the events of what it does then.
+//! Settings that change while the store is open, and the events of the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use terracedb::{Codec, Db, Durability, Event, Listener, Task};
 use crate::common::{self, Stepped};
 
 #[derive(Debug, Default)]
-struct Ear(Mutex<Vec<Event>>);
+struct EventRecorder(Mutex<Vec<Event>>);
 
-impl Listener for Ear {
+impl Listener for EventRecorder {
     fn event(&self, event: &Event) {
         assert!(!event.to_string().is_empty());
         self.0.lock().unwrap().push(event.clone());
     }
 }
 
-impl Ear {
+impl EventRecorder {
     fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|event| is(event)).count()
     }
@@ -37,9 +37,9 @@ fn fill(db: &Db, round: u32) -> u64 {
     db.statistics().keyspaces[0].table_bytes - before
 }
 
-/// Merges keep to the rate that is set, over any time; a change of it is in force at once.
+/// Merges keep to the set rate over any period; a change applies at once.
 #[test]
-fn merges_keep_to_the_rate_that_is_set() {
+fn merges_keep_to_the_set_rate() {
     const RATE: u64 = 256 << 10;
     const SECONDS: u64 = 10;
     let stepped = Stepped::new(1);
@@ -55,10 +55,10 @@ fn merges_keep_to_the_rate_that_is_set() {
     let compaction = db.start_compaction().unwrap();
     let before = moved();
     for second in 1..=SECONDS {
-        // Every task has its turn often, and is let through seldom.
+        // Every task gets many turns, and the rate limit lets few pass.
         (0..100).for_each(|_| stepped.pass(Duration::from_millis(10)));
         let (moved, most) = (moved() - before, RATE * second);
-        // What one step does at once may come early.
+        // One step may run ahead of the rate.
         assert!(moved <= most + (2 << 20), "{moved} bytes in {second} s");
         assert!(second < SECONDS || moved + (1 << 20) >= most, "{moved} bytes in {second} s");
     }
@@ -71,7 +71,7 @@ fn merges_keep_to_the_rate_that_is_set() {
 }
 
 #[test]
-fn changed_settings_take_effect_for_what_comes_next() {
+fn changed_settings_apply_to_later_writes_flushes_and_merges() {
     let (faulty, stepped) = (Arc::new(Faulty::new(1)), Stepped::new(1));
     let medium = Arc::clone(&faulty) as Arc<dyn Medium>;
     let db = stepped.on(medium).open().unwrap();
@@ -82,7 +82,7 @@ fn changed_settings_take_effect_for_what_comes_next() {
     let stored = fill(&db, 1);
     assert!(stored > 2 * compressed, "{stored} {compressed}");
 
-    // Merges, too.
+    // Merges use the new codec, too.
     db.change_settings(|settings| settings.codec = Codec::Lz4).unwrap();
     db.compact().unwrap();
     let merged = db.statistics().keyspaces[0].table_bytes;
@@ -115,7 +115,7 @@ fn changed_settings_take_effect_for_what_comes_next() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_refused_by_name_and_changes_nothing() {
+fn an_invalid_change_is_refused_by_name_and_changes_nothing() {
     let db = Stepped::new(2).on(common::memory()).open().unwrap();
     let before = db.settings();
     let refused = |name: &str, change: &dyn Fn(&mut terracedb::Settings)| {
@@ -136,74 +136,78 @@ fn what_cannot_be_changed_is_refused_by_name_and_changes_nothing() {
     refused("memory", &|settings| settings.memory = 1);
 }
 
-/// Flushes, merges, checkpoints: each is told when it begins and ends.
+/// Flushes, merges and checkpoints each send an event when they begin and when they end.
 #[test]
-fn what_a_store_does_is_told() {
-    let (ear, stepped) = (Arc::new(Ear::default()), Stepped::new(3));
-    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+fn flushes_merges_and_checkpoints_send_events() {
+    let (recorder, stepped) = (Arc::new(EventRecorder::default()), Stepped::new(3));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
     db.keyspace("one").unwrap();
     fill(&db, 0);
     fill(&db, 1);
-    assert_eq!(ear.count(|it| matches!(it, Event::FlushBegan { bytes: 1.., .. })), 2);
-    assert_eq!(ear.count(|it| matches!(it, Event::FlushEnded { bytes: 1.., error: None, .. })), 2);
+    assert_eq!(recorder.count(|it| matches!(it, Event::FlushBegan { bytes: 1.., .. })), 2);
+    assert_eq!(
+        recorder.count(|it| matches!(it, Event::FlushEnded { bytes: 1.., error: None, .. })),
+        2
+    );
     db.compact().unwrap();
-    let began = ear.count(|it| matches!(it, Event::CompactionBegan { .. }));
+    let began = recorder.count(|it| matches!(it, Event::CompactionBegan { .. }));
     assert!(began > 0);
-    let ended = ear.count(|it| {
+    let ended = recorder.count(|it| {
         matches!(it, Event::CompactionEnded { inputs, outputs, error: None, bytes_read: 1.., .. }
             if !inputs.is_empty() && !outputs.is_empty())
     });
     assert_eq!(ended, began);
     let copy: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     db.checkpoint_on(&copy, terracedb::CheckpointOptions::default()).unwrap();
-    assert_eq!(ear.count(|it| matches!(it, Event::CheckpointEnded { .. })), 1);
+    assert_eq!(recorder.count(|it| matches!(it, Event::CheckpointEnded { .. })), 1);
 }
 
-/// A full device: flushes fail and recover, and both are told.
+/// On a full device flushes fail, and later recover; both send an event.
 #[test]
-fn failing_and_recovered_flushes_are_told() {
+fn failing_and_recovered_flushes_send_events() {
     let (faulty, stepped) = (Arc::new(Faulty::new(4)), Stepped::new(4));
-    let ear = Arc::new(Ear::default());
+    let recorder = Arc::new(EventRecorder::default());
     let medium = Arc::clone(&faulty) as Arc<dyn Medium>;
-    let db = stepped.on(medium).listener(Arc::clone(&ear) as _).open().unwrap();
+    let db = stepped.on(medium).listener(Arc::clone(&recorder) as _).open().unwrap();
     let keyspace = db.keyspace("one").unwrap();
     keyspace.put("a", "b").unwrap();
     faulty.inject(Rule::new(OpKind::Names, Fault::NoSpace).name(".table").times(1000)).unwrap();
     assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace);
     stepped.pass(Duration::from_millis(200));
     let failed = |it: &Event| matches!(it, Event::TaskFailed { task: Task::Flush, .. });
-    assert_eq!(ear.count(failed), 1);
-    assert!(ear.count(|it| matches!(it, Event::FlushEnded { error: Some(_), .. })) > 0);
+    assert_eq!(recorder.count(failed), 1);
+    assert!(recorder.count(|it| matches!(it, Event::FlushEnded { error: Some(_), .. })) > 0);
     faulty.heal();
     stepped.pass(Duration::from_secs(1));
     stepped.pass(Duration::from_millis(200));
     assert_eq!(keyspace.get("a").unwrap().as_deref(), Some(&b"b"[..]));
     let recovered = |it: &Event| matches!(it, Event::TaskRecovered { task: Task::Flush, .. });
-    assert_eq!((ear.count(failed), ear.count(recovered)), (1, 1));
+    assert_eq!((recorder.count(failed), recorder.count(recovered)), (1, 1));
 }
 
-/// Writers that fill the write buffers while nobody flushes are delayed, which is told, and that it ended.
+/// Writers that fill the write buffers without a flush are delayed; the beginning and the end send an
+/// event.
 #[test]
-fn a_delay_is_told_as_it_begins_and_ends() {
-    let (stepped, ear) = (Stepped::new(1), Arc::new(common::Ear::default()));
-    let db = stepped.on(common::memory()).listener(Arc::clone(&ear) as _).open().unwrap();
+fn a_write_delay_sends_events_when_it_begins_and_ends() {
+    let (stepped, recorder) = (Stepped::new(1), Arc::new(common::EventRecorder::default()));
+    let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let is_delay = |event: &Event| matches!(event, Event::DelayBegan { .. } | Event::DelayEnded);
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for number in 0..10_000u64 {
         keyspace.put(number.to_be_bytes(), common::noise(4000)).unwrap();
-        // Nine tenths of the write buffers, then background work takes a few steps.
+        // After nine tenths of the write buffers, background work takes a few steps.
         if number % 2500 == 2499 {
             stepped.pass(Duration::from_millis(100));
         }
-        told.extend(ear.take(is_delay));
+        events.extend(recorder.take(is_delay));
     }
     db.wait_until_settled().unwrap();
     stepped.pass(Duration::from_secs(1));
-    told.extend(ear.take(is_delay));
-    assert!(told.len() >= 2 && told.len().is_multiple_of(2), "{told:?}");
-    for pair in told.chunks(2) {
-        assert!(pair[0].starts_with("writes are delayed: "), "{told:?}");
-        assert_eq!(pair[1], "writes are no longer delayed", "{told:?}");
+    events.extend(recorder.take(is_delay));
+    assert!(events.len() >= 2 && events.len().is_multiple_of(2), "{events:?}");
+    for pair in events.chunks(2) {
+        assert!(pair[0].starts_with("writes are delayed: "), "{events:?}");
+        assert_eq!(pair[1], "writes are no longer delayed", "{events:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Devices that are small, or full: what merges do with the little there is.
+//! Small and full devices: compaction with little free space.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,14 +10,15 @@ use terracedb::{Event, Listener};
 
 use crate::common::{self, Model, Stepped, assert_same};
 
-/// Keeps, for each merge that began, what it was to take in and what the device had left.
+/// A listener that records, for each merge that began, the size of its inputs and the free space of the
+/// device.
 #[derive(Debug)]
-struct Ear {
+struct EventRecorder {
     device: Arc<Faulty>,
     merges: Mutex<Vec<(u64, u64)>>,
 }
 
-impl Listener for Ear {
+impl Listener for EventRecorder {
     fn event(&self, event: &Event) {
         if let Event::CompactionBegan { bytes, .. } = event {
             let free = self.device.space().unwrap().map_or(u64::MAX, |space| space.free);
@@ -31,19 +32,20 @@ fn used(device: &Faulty) -> u64 {
     device.list().unwrap().iter().map(|file| file.len).sum()
 }
 
-/// 8 MiB of content are written over and over on a device of 36 MiB, of which the log and flushes take
-/// up to a half: merges take in no more than there is space for, and what they waste comes back.
+/// 8 MiB of data are overwritten again and again on a device of 36 MiB, of which log and flushes take up to
+/// half: merges take in no more than there is free space for, and the space they free is reused.
 #[test]
 fn merges_go_on_in_slices_on_a_small_device() {
     const KEYS: u64 = 2000;
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let device = Arc::new(Faulty::new(seed));
-    let ear = Arc::new(Ear { device: Arc::clone(&device), merges: Mutex::default() });
+    let recorder =
+        Arc::new(EventRecorder { device: Arc::clone(&device), merges: Mutex::default() });
     let stepped = Stepped::new(seed);
     let options =
         Options { fanout: 3, settled_runs: 2, slice_bytes: 2 << 20, ..Options::default() };
-    let builder = stepped.on(Arc::clone(&device) as _).listener(Arc::clone(&ear) as _);
+    let builder = stepped.on(Arc::clone(&device) as _).listener(Arc::clone(&recorder) as _);
     let db = builder.compaction_options(options).open().unwrap();
     let keyspace = db.keyspace("fruit").unwrap();
     device.set_capacity(Some(36 << 20));
@@ -53,7 +55,7 @@ fn merges_go_on_in_slices_on_a_small_device() {
             let key = format!("key{:06}", rng.below(KEYS)).into_bytes();
             let mut value = vec![0; 4000];
             rng.fill(&mut value);
-            // Who writes faster than merges go is refused, and may go on when they went on.
+            // A writer faster than compaction gets errors, and succeeds after compaction went on.
             let mut tries = 0;
             while let Err(error) = keyspace.put(&key, &value) {
                 assert_eq!(error.kind(), ErrorKind::NoSpace, "round {round}: {error}");
@@ -74,15 +76,14 @@ fn merges_go_on_in_slices_on_a_small_device() {
     assert!(refused < 20, "{refused} writes");
     assert!(statistics.user_bytes > 70 << 20, "{}", statistics.user_bytes);
     assert_same(&keyspace, &model, "on a small device");
-    let merges = ear.merges.lock().unwrap();
+    let merges = recorder.merges.lock().unwrap();
     assert!(merges.len() > 10, "{merges:?}");
     assert!(merges.iter().all(|(bytes, free)| bytes < free), "{merges:?}");
 }
 
-/// Where there is no space to merge anything, that is said, nothing fails, and space that comes back
-/// is used at once.
+/// If there is no space for any merge, an event says so, nothing fails, and freed space is used at once.
 #[test]
-fn what_there_is_no_space_for_is_told_and_done_later() {
+fn a_merge_without_space_is_reported_and_done_later() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let options = Options { fanout: 100, space_max: 100.0, ..Options::default() };
@@ -107,8 +108,8 @@ fn what_there_is_no_space_for_is_told_and_done_later() {
     assert_eq!((statistics.compaction.failing, statistics.keyspaces[0].table_entries), (None, 500));
 }
 
-/// A device without a free byte: a store on it opens, again and again, is read, and takes deletes,
-/// which bring space back; what is torn or cut off then is as whole as ever.
+/// A device without a free byte: its store opens repeatedly, can be read, and accepts deletes, which free
+/// space; torn or cut files are recovered as always.
 #[test]
 fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
     for torn in [false, true] {
@@ -129,7 +130,7 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
         }
         drop((fruit, trees, db));
         if torn {
-            // A manifest's append that the last process did not live to finish.
+            // A manifest append that the last process did not finish.
             let name = manifest(&*medium);
             let file = medium.open(&name, media::Access::Bytes).unwrap();
             file.store(file.size().unwrap() - 5000, &[0xa5; 300], Purpose::Manifest).unwrap();
@@ -155,7 +156,7 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
         assert_same(&db.keyspace("fruit").unwrap(), &model, "after a power cut");
         assert!(db.keyspace("trees").unwrap().iter().unwrap().next().is_none());
         drop(db);
-        // What is left of the dropped one's space is used to write again.
+        // The space of the dropped keyspace is used for new writes.
         let db = open(&medium);
         let fruit = db.keyspace("fruit").unwrap();
         for number in 0..500u64 {
@@ -167,11 +168,11 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
     }
 }
 
-/// A device that filled up while writes went on until memory was full as well: the store opens with all
-/// that was acknowledged, whose log does not fit into half of the memory for it, and writes go on where
-/// there is space again.
+/// The device filled up while writes continued until memory was full too. The store opens with every
+/// acknowledged write, although the log exceeds half of the write buffers, and accepts writes once there is
+/// space.
 #[test]
-fn a_store_opens_with_all_that_no_flush_found_space_for() {
+fn a_store_opens_with_all_writes_for_which_no_flush_had_space() {
     let device = Arc::new(Faulty::new(9));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = common::stepped(&medium, 9).open().unwrap();
@@ -185,7 +186,7 @@ fn a_store_opens_with_all_that_no_flush_found_space_for() {
         }
         put
     };
-    // The log grows as long as there is space for it; tables find none.
+    // The log may grow while it has space; tables find none.
     let full = Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Flush).times(u64::MAX);
     device.inject(full).unwrap();
     let refused = (0..40_000).find_map(|number| put(number).err());
@@ -210,7 +211,7 @@ fn a_store_opens_with_all_that_no_flush_found_space_for() {
     }
 }
 
-/// The name of the manifest.
+/// The name of the manifest file.
 fn manifest(medium: &dyn Medium) -> String {
     let mut listed = medium.list().unwrap().into_iter().map(|file| file.name);
     listed.find(|name| name.starts_with("manifest")).unwrap()

@@ -1,4 +1,4 @@
-//! Versions that were kept for snapshots: they go when the snapshots are gone, and not before.
+//! Superseded versions kept for snapshots: they are dropped after the snapshots, and not before.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn open(medium: &Arc<dyn Medium>) -> Db {
     common::stepped(medium, 7).compaction_options(tiny).open().unwrap()
 }
 
-/// Writes every key once, with values of `bytes` that do not compress.
+/// Writes every key once, with incompressible values of `bytes`.
 fn overwrite(keyspace: &Keyspace, rng: &mut Rng, bytes: usize) -> Model {
     let mut model = Model::new();
     for number in 0..KEYS.min((4 << 20) / bytes as u64) {
@@ -45,7 +45,7 @@ fn assert_reads(snapshot: &Snapshot, keyspace: &Keyspace, model: &Model) {
     assert!(found == *model);
 }
 
-/// With values in tables, and apart.
+/// With inline and with separated values.
 #[test]
 fn a_compaction_frees_what_a_snapshot_kept() {
     for bytes in [400, 20_000] {
@@ -60,7 +60,7 @@ fn a_compaction_frees_what_a_snapshot_kept() {
         let after = overwrite(&keyspace, &mut rng, bytes);
         db.compact().unwrap();
         assert!(stored(&*medium) > once * 19 / 10, "all is there twice");
-        // While it lives, nothing is written again and again.
+        // While the snapshot lives, nothing is rewritten again and again.
         let settled = written(&db);
         db.compact().unwrap();
         db.wait_until_settled().unwrap();
@@ -68,17 +68,17 @@ fn a_compaction_frees_what_a_snapshot_kept() {
         assert_reads(&snapshot, &keyspace, &before);
         drop(snapshot);
         db.compact().unwrap();
-        // Pages that blocks were passed into as they are, and short tables, leave some room.
+        // Passed-through blocks and short tables leave some slack.
         assert!(stored(&*medium) < once * 12 / 10, "{} of {once}", stored(&*medium));
         assert_same(&keyspace, &after, "without the snapshot");
-        // All of it is gone.
+        // Compaction drops all of them.
         let settled = written(&db);
         db.compact().unwrap();
         assert_eq!(written(&db), settled);
     }
 }
 
-/// Nobody asks: merges in the background find it by themselves, with what a reopened store knows.
+/// Background merges drop them without a request, from the information that a reopened store has.
 #[test]
 fn merges_in_the_background_free_what_a_snapshot_kept() {
     for reopened in [false, true] {
@@ -105,9 +105,9 @@ fn merges_in_the_background_free_what_a_snapshot_kept() {
     }
 }
 
-/// A table that was repaired tells what of it is garbage, as the damaged one did.
+/// A repaired table reports the same share of garbage as the damaged one did.
 #[test]
-fn what_a_snapshot_kept_goes_after_a_repair_too() {
+fn versions_kept_for_a_snapshot_are_dropped_after_a_repair_too() {
     let memory = Arc::new(MemoryMedium::new());
     let medium = Arc::clone(&memory) as Arc<dyn Medium>;
     let db = open(&medium);
@@ -122,7 +122,7 @@ fn what_a_snapshot_kept_goes_after_a_repair_too() {
     drop((snapshot, keyspace, db));
     let files = Image::of(&memory);
     let tables = files.named(".table").into_iter().cloned().collect::<Vec<_>>();
-    // A page of each table is damaged.
+    // Damages a page of each table.
     for name in &tables {
         let mut content = files.0[name].clone();
         content[5000] ^= 1;
@@ -130,13 +130,13 @@ fn what_a_snapshot_kept_goes_after_a_repair_too() {
     }
     let report = repair(&medium, RepairOptions::default(), &mut |_, _| {}).unwrap();
     assert_eq!(report.repaired.len(), tables.len(), "{report:?}");
-    assert!(stored(&*medium) > once * 18 / 10, "versions that nobody needs are salvaged too");
+    assert!(stored(&*medium) > once * 18 / 10, "unneeded versions are salvaged too");
     let db = open(&medium);
     db.wait_until_settled().unwrap();
     assert!(stored(&*medium) < once * 13 / 10, "{} of {once}", stored(&*medium));
 }
 
-/// A flush keeps versions too; and each snapshot pins only what it reads.
+/// A flush keeps versions for snapshots too, and each snapshot pins only the versions it reads.
 #[test]
 fn one_of_several_snapshots_frees_what_only_it_kept() {
     let medium = common::memory();
@@ -148,7 +148,7 @@ fn one_of_several_snapshots_frees_what_only_it_kept() {
     let middle = db.snapshot();
     let after = overwrite(&keyspace, &mut rng, 400);
     let newest = db.snapshot();
-    // One memtable holds both.
+    // One memtable holds both versions.
     db.flush().unwrap();
     db.compact().unwrap();
     let twice = stored(&*medium);
@@ -159,9 +159,10 @@ fn one_of_several_snapshots_frees_what_only_it_kept() {
     assert_reads(&newest, &keyspace, &after);
 }
 
-/// What a range delete hides but for a snapshot goes with that, and so does the range delete.
+/// Data under a range delete that only a snapshot reads is dropped after the snapshot, and so is the range
+/// delete.
 #[test]
-fn what_lies_under_a_range_delete_goes_with_the_snapshot() {
+fn range_deleted_data_is_dropped_after_the_snapshot() {
     let medium = common::memory();
     let db = open(&medium);
     let keyspace = db.keyspace("fruit").unwrap();

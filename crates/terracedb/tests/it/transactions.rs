@@ -1,7 +1,6 @@
-//! Transactions as a user meets them: what they see, what they refuse, what they leave.
+//! Transactions from a user's view: visibility, conflicts, refusals, and their effects.
 //!
-//! The serializability of random histories is checked beside the code, where the order of commits
-//! is known.
+//! Unit tests check the serializability of random histories, because they need the order of commits.
 
 use base::Durability;
 use terracedb::{Db, Entry, ErrorKind, Keyspace, Result, Transaction};
@@ -25,7 +24,7 @@ fn is_conflict(result: Result<()>) -> bool {
 }
 
 #[test]
-fn it_sees_its_moment_and_its_own_writes() {
+fn a_transaction_sees_its_snapshot_and_its_own_writes() {
     let (db, k) = open();
     for key in ["a", "b", "c", "d"] {
         k.put(key, format!("{key}1")).unwrap();
@@ -54,7 +53,7 @@ fn it_sees_its_moment_and_its_own_writes() {
     assert_eq!(keys(txn.range(&k, "b".."b").unwrap()), "");
     assert_eq!(keys(txn.prefix(&k, "b").unwrap().rev()), "bb b");
     assert_eq!(keys(before), "a b bb d", "an iterator sees what was written before it was made");
-    // From both ends at once: what one end took the other does not see.
+    // Iterating from both ends at once: no entry is returned by both.
     let mut both = txn.iter(&k).unwrap();
     let mut met = Vec::new();
     while let Some(front) = both.next() {
@@ -63,13 +62,13 @@ fn it_sees_its_moment_and_its_own_writes() {
     }
     assert_eq!(met, ["a", "z", "b", "d", "bb"]);
 
-    // "a" and "e" were written by others since, and were walked over.
+    // Other writes changed "a" and "e", which the iterator passed.
     assert!(is_conflict(txn.commit()));
     assert_eq!(keys(k.iter().unwrap()), "a b c d e");
 }
 
 #[test]
-fn commit_makes_all_of_it_visible_and_rollback_nothing() {
+fn commit_makes_all_writes_visible_and_rollback_none() {
     let (db, k) = open();
     let other = db.keyspace("other").unwrap();
     k.put("gone", "1").unwrap();
@@ -96,9 +95,9 @@ fn commit_makes_all_of_it_visible_and_rollback_nothing() {
     assert_eq!(text(k.get("a").unwrap()), "1");
 }
 
-/// What happens between a transaction's reads and its commit, and whether that is a conflict.
+/// Writes between a transaction's reads and its commit, and whether they conflict.
 #[test]
-fn writes_to_what_was_read_are_conflicts_and_others_are_not() {
+fn writes_to_read_keys_and_ranges_are_conflicts_and_others_are_not() {
     type Read = fn(&Transaction, &Keyspace);
     let get: Read = |txn, k| drop(txn.get(k, "m").unwrap());
     let get_none: Read = |txn, k| drop(txn.get(k, "none").unwrap());
@@ -108,7 +107,7 @@ fn writes_to_what_was_read_are_conflicts_and_others_are_not() {
     let last_two: Read = |txn, k| assert_eq!(txn.range(k, .."p").unwrap().rev().take(2).count(), 2);
     let all: Read = |txn, k| assert_eq!(txn.range(k, "c".."p").unwrap().count(), 7);
     let empty: Read = |txn, k| assert_eq!(txn.prefix(k, "none").unwrap().count(), 0);
-    // (what is read, who writes then, whether that conflicts); the keys are a, c, e, .. y.
+    // (read, key written by another, conflict expected); the keys are a, c, e, .. y.
     let cases: [(Read, &str, bool); 24] = [
         (get, "m", true),
         (get, "l", false),
@@ -156,7 +155,7 @@ fn writes_to_what_was_read_are_conflicts_and_others_are_not() {
 }
 
 #[test]
-fn a_value_that_went_and_came_back_is_a_conflict() {
+fn a_deleted_and_rewritten_value_is_a_conflict() {
     let (db, k) = open();
     k.put("a", "1").unwrap();
     let mut txn = db.transaction();
@@ -168,7 +167,8 @@ fn a_value_that_went_and_came_back_is_a_conflict() {
     assert!(is_conflict(txn.commit()));
 }
 
-/// Two transactions on the same moment, committed one after the other; whether the second may.
+/// Runs two transactions on the same snapshot and commits them in order; true if the second commit
+/// succeeds.
 fn second_commits(
     first: impl Fn(&mut Transaction),
     second: impl Fn(&mut Transaction),
@@ -196,7 +196,7 @@ fn the_classic_anomalies_do_not_happen() {
         write(txn, "x");
     };
     assert!(!second_commits(update, update, &db));
-    // Write skew: each reads both and writes one.
+    // Write skew: each reads both keys and writes one.
     let skew = |out: &'static str| {
         move |txn: &mut Transaction| {
             read(txn, "x");
@@ -205,7 +205,7 @@ fn the_classic_anomalies_do_not_happen() {
         }
     };
     assert!(!second_commits(skew("x"), skew("y"), &db));
-    // Phantoms: each counts and adds one.
+    // Phantoms: each counts the keys and adds one.
     let add = |key: &'static str| {
         move |txn: &mut Transaction| {
             count(txn);
@@ -213,10 +213,10 @@ fn the_classic_anomalies_do_not_happen() {
         }
     };
     assert!(!second_commits(add("doctor 1"), add("doctor 2"), &db));
-    // Blind writes are in no conflict; the later one wins.
+    // Blind writes do not conflict; the later one wins.
     assert!(second_commits(|txn| write(txn, "x"), |txn| write(txn, "x"), &db));
-    // The read-only anomaly: a reader between the two sees a state of the serial order, since the
-    // second writer, which read what the first wrote, may not commit.
+    // The read-only anomaly: a reader between two writers sees a state of the serial order, because the
+    // second writer, which read a key that the first wrote, cannot commit.
     let (mut deposit, mut withdraw) = (db.transaction(), db.transaction());
     read(&withdraw, "x");
     read(&withdraw, "y");
@@ -230,7 +230,7 @@ fn the_classic_anomalies_do_not_happen() {
 }
 
 #[test]
-fn one_that_wrote_nothing_commits_whatever_was_written() {
+fn a_read_only_transaction_always_commits() {
     let (db, k) = open();
     k.put("a", "1").unwrap();
     let written = db.statistics().log.records;
@@ -243,7 +243,7 @@ fn one_that_wrote_nothing_commits_whatever_was_written() {
 }
 
 #[test]
-fn a_conflict_is_run_again_and_a_failure_is_not() {
+fn transact_repeats_a_conflict_but_no_other_error() {
     let (db, k) = open();
     let mut runs = 0;
     let answer = db.transact(|txn| {
@@ -287,7 +287,7 @@ fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
     foreign(txn.get(&k, "").unwrap_err());
     foreign(txn.put(&k, "a", vec![0; 9 << 20]).unwrap_err());
     drop(other_db);
-    // The write set is bounded, and gives its memory back.
+    // The write set is bounded, and its memory is freed.
     let memory = || db.statistics().memory.component("transactions").unwrap().used;
     let before = memory();
     let error = (0u32..).find_map(|at| txn.put(&k, at.to_le_bytes(), vec![0; 100_000]).err());
@@ -304,7 +304,7 @@ fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
     assert_eq!((error.kind(), error.what()), (ErrorKind::Invalid, "transaction's read set"));
     drop(txn);
     assert_eq!(memory(), before);
-    // A keyspace that is dropped meanwhile.
+    // A keyspace is dropped during the transaction.
     for written in [true, false] {
         let gone = db.keyspace("gone").unwrap();
         let mut txn = db.transaction();
@@ -317,7 +317,7 @@ fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
 }
 
 #[test]
-fn range_deletes_conflict_with_reads_and_merges_with_nothing() {
+fn range_deletes_conflict_with_reads_and_merges_do_not_conflict() {
     let db = threaded(&memory()).open().unwrap();
     let options = common::cells::options();
     let k = db.keyspace_with("k", &options).unwrap();
@@ -340,7 +340,7 @@ fn range_deletes_conflict_with_reads_and_merges_with_nothing() {
     one.commit().unwrap();
     two.commit().unwrap();
     assert_eq!(text(k.get("list").unwrap()), "12");
-    // A range delete of a transaction takes what others put there since, too.
+    // A range delete in a transaction also deletes keys that others wrote since it began.
     let mut txn = db.transaction();
     txn.delete_range(&k, "l"..="m").unwrap();
     assert!(!txn.is_empty());

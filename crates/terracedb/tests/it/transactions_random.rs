@@ -1,4 +1,4 @@
-//! Transactions of many threads, of random operations beside a model, and through power cuts.
+//! Random transactions: of many threads, compared with a model, and with power cuts.
 //!
 //! I2 and I11: a transaction is visible and durable as a whole.
 
@@ -13,9 +13,9 @@ use terracedb::{Entry, Result, Transaction, WriteBatch};
 
 use crate::common::{self, Model, key, memory, open_one as open, stepped, text, threaded, value};
 
-/// Money moves between accounts of two keyspaces; nobody ever sees more or less of it.
+/// Transfers between accounts in two keyspaces: every reader sees the same total.
 #[test]
-fn money_is_neither_made_nor_lost() {
+fn transfers_keep_the_total() {
     const ACCOUNTS: u64 = 20;
     const EACH: u64 = 100;
     let (mut rng, seed) = Rng::from_env();
@@ -74,9 +74,9 @@ fn money_is_neither_made_nor_lost() {
     assert_eq!(total, 2 * ACCOUNTS * EACH, "seed {seed}");
 }
 
-/// Iteration over own writes and the store agrees with a model, from either end, at any moment.
+/// Iteration over own writes and the store agrees with a model, from either end, at any point.
 #[test]
-fn walks_agree_with_a_model() {
+fn iterators_agree_with_a_model() {
     let (mut rng, seed) = Rng::from_env();
     let (db, k) = open();
     let mut model = Model::new();
@@ -129,8 +129,8 @@ fn walks_agree_with_a_model() {
     }
 }
 
-/// Twelve transactions over two keyspaces, each reading what the one before wrote; the number of
-/// the last one acknowledged before the power went.
+/// Twelve transactions over two keyspaces, each of which reads the writes of the previous one; returns the
+/// number of the last one acknowledged before the power failed.
 fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
     let medium: Arc<dyn Medium> = Arc::clone(device) as _;
     let mut acknowledged = 0;
@@ -155,9 +155,9 @@ fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
     acknowledged
 }
 
-/// A transaction over two keyspaces is there whole or not at all, wherever the power goes (I11).
+/// A transaction over two keyspaces is present as a whole or not at all, wherever the power fails (I11).
 #[test]
-fn a_power_cut_takes_all_of_a_transaction_or_nothing() {
+fn a_power_cut_leaves_all_of_a_transaction_or_nothing() {
     let (mut rng, seed) = Rng::from_env();
     let whole = Arc::new(Faulty::new(seed));
     assert_eq!(twelve(&whole, seed), 12);
@@ -180,7 +180,7 @@ fn a_power_cut_takes_all_of_a_transaction_or_nothing() {
     }
 }
 
-/// Tells writers to end, whether a test passes or fails.
+/// Stops the writers, whether a test passes or fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -189,8 +189,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Writers of plain batches never wait for transactions, and those that read what nobody writes
-/// commit, however fast others write.
+/// Writers of plain batches never wait for transactions, and transactions that read unwritten keys commit,
+/// however fast others write.
 #[test]
 fn a_busy_store_lets_unrelated_transactions_commit() {
     let (db, k) = open();
@@ -211,10 +211,10 @@ fn a_busy_store_lets_unrelated_transactions_commit() {
                 }
             });
         }
-        // Also where an assertion fails: the writers never end by themselves.
+        // Also stops them if an assertion fails: writers never end by themselves.
         let _stop = StopAtEnd(&stop);
         for at in 0..300 {
-            // On a busy machine writers may outrun one attempt again and again.
+            // On a busy machine, writers may overtake one attempt again and again.
             let commit = |txn: &mut Transaction| {
                 assert_eq!(txn.iter(&k)?.count(), at);
                 txn.put(&k, format!("{at:04}"), "v")
@@ -224,8 +224,8 @@ fn a_busy_store_lets_unrelated_transactions_commit() {
     });
 }
 
-/// Puts, deletes, merges and range deletes in a transaction do what they do outside of one, seen by
-/// its own reads before the commit and by everybody's after.
+/// Puts, deletes, merges and range deletes have the same effect in a transaction as outside; its own reads
+/// see it before the commit, and all reads after it.
 #[test]
 fn every_kind_of_write_agrees_with_a_model() {
     let (mut rng, seed) = Rng::from_env();

@@ -1,5 +1,5 @@
-//! Long values lie apart from their keys: every read finds them, and files go when nothing points
-//! into them any more.
+//! Key-value separation: every kind of read finds long values, and a value file is removed when no pointer
+//! into it is left.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use terracedb::{Codec, Db, KeyspaceOptions, check};
 
 use crate::common;
 
-/// Lengths around the one at which a value leaves the tree, and long ones.
+/// Lengths around the limit of inline values, and long ones.
 const LENGTHS: [usize; 6] =
     [VALUE_APART_BYTES - 1, VALUE_APART_BYTES, VALUE_APART_BYTES + 1, 70_000, 1 << 20, 3 << 20];
 
@@ -30,7 +30,7 @@ fn value_files(medium: &Arc<dyn Medium>) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn long_values_leave_the_tree_and_every_read_finds_them() {
+fn long_values_are_separated_and_every_read_finds_them() {
     let (mut rng, seed) = Rng::from_env();
     let medium = common::memory();
     let open = || common::threaded(&medium).open().unwrap();
@@ -79,7 +79,7 @@ fn total(medium: &Arc<dyn Medium>) -> u64 {
     value_files(medium).iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// Overwriting leaves dead values, in files that are partly alive: they are collected.
+/// Overwriting leaves dead values in partly live files, which are collected.
 #[test]
 fn dead_values_take_at_most_as_much_space_as_live_ones() {
     const KEYS: u64 = 200;
@@ -102,7 +102,7 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
             }
         }
         db.flush().unwrap();
-        // A settled tree may keep pointers that newer runs supersede, and with them their values.
+        // A settled tree may keep superseded pointers in older runs, and their values.
         db.compact().unwrap();
         db.wait_until_settled().unwrap();
         let live = KEYS * BYTES as u64;
@@ -120,7 +120,8 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
     common::assert_same(&db.keyspace("k").unwrap(), &model, &format!("seed {seed}"));
 }
 
-/// The least memory has no room for zstd twice: the table is compressed by it, its values by LZ4.
+/// The smallest memory has no room for two Zstandard contexts: the table is compressed by Zstandard, its
+/// values by LZ4.
 #[test]
 fn values_are_collected_with_zstd_in_the_least_memory() {
     let (mut rng, medium) = (Rng::new(1), common::memory());
@@ -143,8 +144,8 @@ fn values_are_collected_with_zstd_in_the_least_memory() {
     common::assert_same(&ks, &model, "collected");
 }
 
-/// So too where nobody asks for a compaction: tables weigh what they point at, and such as are mostly
-/// pointers are merged whole.
+/// The same without a requested compaction: a table's weight includes the values it points to, and tables
+/// that consist mostly of pointers are merged as a whole.
 #[test]
 fn dead_values_of_a_settled_tree_are_bounded() {
     const KEYS: u64 = 200;
@@ -173,9 +174,9 @@ fn dead_values_of_a_settled_tree_are_bounded() {
     assert_eq!(compaction.failed, 0, "seed {seed}: {compaction:?}");
 }
 
-/// What nothing points into goes with the merge that drops the last pointer; no value is read for it.
+/// A merge that drops the last pointer into a file removes the file without reading a value.
 #[test]
-fn a_value_file_goes_with_the_last_pointer_into_it() {
+fn a_value_file_is_removed_with_the_last_pointer_into_it() {
     let medium = common::memory();
     let db = common::stepped(&medium, 1).open().unwrap();
     let ks = db.keyspace("k").unwrap();
@@ -197,19 +198,19 @@ fn a_value_file_goes_with_the_last_pointer_into_it() {
     ks.put("other", "short").unwrap();
     db.flush().unwrap();
     db.compact().unwrap();
-    // The cursor goes on in files that nobody names any more.
+    // The cursor reads on in files that no version names any more.
     while cursor.next().unwrap() {
         assert!(cursor.value() == Some(&long[..]));
     }
     drop(cursor);
-    assert_eq!(value_files(&medium).len(), 1, "whoever reads last waits for nothing");
+    assert_eq!(value_files(&medium).len(), 1, "the last reader delays no removal");
     db.wait_until_settled().unwrap();
     assert_eq!(value_files(&medium), []);
     assert_eq!(ks.iter().unwrap().count(), 1);
 }
 
 #[test]
-fn operands_and_expiries_of_long_values_are_as_those_of_short_ones() {
+fn long_values_take_operands_and_expire_like_short_ones() {
     let medium = common::memory();
     let db = common::stepped(&medium, 1).open().unwrap();
     let ks = db.keyspace_with("k", &KeyspaceOptions::new().merge_operator(Append::NAME)).unwrap();
@@ -245,13 +246,13 @@ fn operands_and_expiries_of_long_values_are_as_those_of_short_ones() {
     }
     db.compact().unwrap();
     assert!(ks.get("text").unwrap().as_deref() == Some(&text[..]));
-    // The operands were merged with the value they lie over.
+    // The operands were merged with their base value.
     assert!(db.statistics().compaction.entries.merged >= 4);
 }
 
-/// A damaged page of a value file costs its value: the others are read, merged and collected.
+/// A damaged page of a value file makes its value unreadable: the others are read, merged and collected.
 #[test]
-fn a_damaged_value_costs_no_other() {
+fn a_damaged_value_makes_no_other_unreadable() {
     let medium = Arc::new(MemoryMedium::new());
     let open = |medium: &Arc<MemoryMedium>| -> Db {
         common::stepped(&(Arc::clone(medium) as _), 1).open().unwrap()
@@ -271,7 +272,7 @@ fn a_damaged_value_costs_no_other() {
     let shared: Arc<dyn Medium> = Arc::clone(&medium) as _;
     let (name, _) = value_files(&shared).remove(0);
     let mut content = medium.content(&name).unwrap();
-    // Six pages a value; the third page of the fourth.
+    // Six pages per value; the third page of the fourth value.
     content[(3 * 5 + 2) * PAGE_BYTES + 100] ^= 1;
     medium.remove(&name).unwrap();
     medium.insert(&name, content).unwrap();
@@ -293,7 +294,7 @@ fn a_damaged_value_costs_no_other() {
         }
     };
     ask(&model);
-    // Most of the file dies; what cannot be copied out of it stays, and merges go on.
+    // Most of the file is dead; a value that cannot be copied out keeps the file, and merges go on.
     for number in [0, 1, 2, 5, 6, 7, 8, 9] {
         ks.put(format!("key{number}"), "short").unwrap();
         model.insert(format!("key{number}").into_bytes(), b"short".to_vec());
@@ -309,9 +310,9 @@ fn a_damaged_value_costs_no_other() {
     assert!(!value_files(&shared).iter().any(|(found, _)| *found == name));
 }
 
-/// Short of space, values are refused or stay in the log, and nothing is left of what was begun.
+/// Without free space, values are refused or stay in the log, and unfinished files are removed.
 #[test]
-fn a_full_device_costs_no_value() {
+fn a_full_device_loses_no_value() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = common::stepped(&medium, 1).open().unwrap();
@@ -335,9 +336,10 @@ fn a_full_device_costs_no_value() {
     }
 }
 
-/// What a device failed to read once is read as soon as it answers, whoever met the failure first.
+/// A value file that the device once failed to read is read as soon as the device works, whichever reader
+/// met the failure.
 #[test]
-fn values_are_read_again_where_opening_their_file_failed() {
+fn values_are_read_after_a_failed_open_of_their_file() {
     for fails in 1..8 {
         let device = Arc::new(Faulty::new(fails));
         let medium = Arc::clone(&device) as Arc<dyn Medium>;

@@ -66,12 +66,12 @@ type Promises = BTreeMap<String, u64>;
 
 /// The numbers that a child acknowledged, for its own checkpoints.
 #[derive(Default)]
-struct Told([AtomicU64; 5]);
+struct Acknowledged([AtomicU64; 5]);
 
 const NAMES: [&str; 5] = ["batch 0", "batch 1", "move 0", "move 1", "load"];
 
-impl Told {
-    fn tell(&self, name: usize, number: u64) {
+impl Acknowledged {
+    fn record(&self, name: usize, number: u64) {
         self.0[name].store(number, Ordering::SeqCst);
         child::say(&format!("{}={number}", NAMES[name]));
     }
@@ -114,7 +114,7 @@ fn durability(rng: &mut Rng) -> Durability {
     }
 }
 
-fn write_batches(db: &Db, told: &Told, writer: u64) {
+fn write_batches(db: &Db, acknowledged: &Acknowledged, writer: u64) {
     let spaces = Spaces::of(db);
     let first = number(&spaces.one, &format!("last {writer}")) + 1;
     let mut rng = Rng::new(first);
@@ -126,7 +126,7 @@ fn write_batches(db: &Db, told: &Told, writer: u64) {
         batch.merge(&spaces.sums, format!("{writer}"), 1i64.to_le_bytes()).unwrap();
         batch.put(&spaces.one, format!("last {writer}"), number.to_le_bytes()).unwrap();
         db.write_with(&batch, durability(&mut rng)).unwrap();
-        told.tell(writer as usize, number);
+        acknowledged.record(writer as usize, number);
         if rng.one_in(300) {
             db.flush().unwrap();
         }
@@ -138,7 +138,7 @@ fn balance(value: Option<&[u8]>) -> i64 {
 }
 
 /// Moves money, with a ledger entry per transaction.
-fn move_money(db: &Db, told: &Told, mover: u64) {
+fn move_money(db: &Db, acknowledged: &Acknowledged, mover: u64) {
     let spaces = Spaces::of(db);
     let first = number(&spaces.ledger, &format!("last {mover}")) + 1;
     let mut rng = Rng::new(first << 1 | mover);
@@ -160,12 +160,12 @@ fn move_money(db: &Db, told: &Told, mover: u64) {
                 Err(error) => assert!(error.is_conflict(), "{error}"),
             }
         }
-        told.tell(2 + mover as usize, number);
+        acknowledged.record(2 + mover as usize, number);
     }
 }
 
 /// Ingests load after load, and deletes old loads by range deletes.
-fn load(db: &Db, told: &Told) {
+fn load(db: &Db, acknowledged: &Acknowledged) {
     let loads = Spaces::of(db).loads;
     let last = loads.iter().unwrap().next_back();
     let first = last.map_or(0, |entry| load_of(&entry.unwrap().0)) + 1;
@@ -175,7 +175,7 @@ fn load(db: &Db, told: &Told) {
             ingest.add(format!("{number:08} {at:04}"), value(7, number * LOAD + at, 0)).unwrap();
         }
         ingest.finish().unwrap();
-        told.tell(4, number);
+        acknowledged.record(4, number);
         loads.delete_range(..format!("{:08}", (number + 1).saturating_sub(LOADS))).unwrap();
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -190,18 +190,18 @@ fn load_of(key: &[u8]) -> u64 {
 fn everything_until_killed() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory.join("store"));
-    let told = Told::default();
+    let acknowledged = Acknowledged::default();
     // Checkpoints also hold what earlier children had acknowledged; the parent knows those numbers.
     let life = std::process::id();
     std::thread::scope(|scope| {
-        let (db, told, directory) = (&db, &told, &directory);
+        let (db, acknowledged, directory) = (&db, &acknowledged, &directory);
         for writer in 0..WRITERS {
-            scope.spawn(move || write_batches(db, told, writer));
+            scope.spawn(move || write_batches(db, acknowledged, writer));
         }
         for mover in 0..MOVERS {
-            scope.spawn(move || move_money(db, told, mover));
+            scope.spawn(move || move_money(db, acknowledged, mover));
         }
-        scope.spawn(move || load(db, told));
+        scope.spawn(move || load(db, acknowledged));
         scope.spawn(move || {
             loop {
                 db.compact().unwrap();
@@ -209,7 +209,7 @@ fn everything_until_killed() {
             }
         });
         for round in 0.. {
-            let promised = told.text();
+            let promised = acknowledged.text();
             let place = directory.join(format!("copy-{life}-{round}"));
             db.checkpoint(&place).unwrap();
             child::say(&format!("copy {} {promised}", place.display()));

@@ -1,5 +1,4 @@
-//! Rows in a tier of memory below DRAM: they answer what left the rows above, and never what was written
-//! over.
+//! Rows in an SCM tier: they answer reads of rows evicted from DRAM, and never return an overwritten value.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,21 +13,20 @@ use terracedb::{Db, Keyspace, Placement, RowSetStatistics, Scm};
 use crate::common::{MEMORY, Machine};
 
 const KEYS: u64 = 600_000;
-/// Keys that are asked for one after the other, again and again: more than there are rows in DRAM, a third of
-/// all on every page.
+/// Keys that are read in turn, again and again: more than the rows in DRAM, spread over every page.
 const ASKED: u64 = 210_000;
-/// Longer than any machine takes.
+/// A bound that no machine reaches.
 const NEVER: Duration = Duration::from_secs(600);
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))).unwrap()
 }
 
-/// Memory that ends with the process, as that behind CXL does.
+/// Memory that ends with the process, like memory behind CXL.
 const PLACE: &str = "emulated:cxl-dram";
 const SIZE: u64 = 24 << 20;
 
-/// With background threads.
+/// A store with background threads.
 fn open(folder: &tempfile::TempDir) -> (Db, Keyspace) {
     let scm = Scm::new(PLACE, SIZE).unwrap();
     let db = Db::builder(folder.path()).memory(MEMORY).scm(scm).open().unwrap();
@@ -37,13 +35,13 @@ fn open(folder: &tempfile::TempDir) -> (Db, Keyspace) {
 }
 
 fn key(number: u64) -> [u8; 8] {
-    // Neighbours are asked for apart: their page is seldom of use twice.
+    // Scatters adjacent numbers over the key space, so that a page is seldom used twice.
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
 fn value(number: u64, version: u64) -> Vec<u8> {
     let mut value = vec![0; 120 + (number % 100) as usize];
-    // A part of it packs.
+    // Part of the value compresses.
     Rng::new(number << 32 | version).fill(&mut value[..110]);
     value
 }
@@ -52,7 +50,7 @@ fn rows(db: &Db) -> RowSetStatistics {
     db.statistics().scm.unwrap().counts.rows
 }
 
-/// Some 100 MB, merged: more than lies in DRAM and below.
+/// Some 100 MB, compacted: more than DRAM and SCM hold.
 fn fill(db: &Db, keyspace: &Keyspace) {
     for number in 0..KEYS {
         keyspace.put(key(number), value(number, 0)).unwrap();
@@ -61,7 +59,7 @@ fn fill(db: &Db, keyspace: &Keyspace) {
 }
 
 #[test]
-fn what_left_the_rows_above_is_answered_below() {
+fn a_row_evicted_from_dram_is_answered_from_scm() {
     let machine = Machine::new();
     let (db, keyspace) = machine.open(PLACE, SIZE, Placement::Adaptive);
     fill(&db, &keyspace);
@@ -79,11 +77,11 @@ fn what_left_the_rows_above_is_answered_below() {
     let (counts, statistics) = (rows(&db), db.statistics());
     let hits = counts.hits - before.hits;
     assert!(hits > 5_000, "{counts:?}");
-    // They count as the tier's, and so do its pages.
+    // They count as hits of the SCM tier, as its pages do.
     assert!(statistics.hits.scm - scm >= hits);
     assert!(counts.rows > 1_000 && counts.slots <= counts.slots_max + 64, "{counts:?}");
     assert_eq!(counts.damaged, 0, "{counts:?}");
-    // Many at once.
+    // Multi-gets.
     let numbers: Vec<u64> = (0..ASKED).step_by(7).collect();
     for some in numbers.chunks(500) {
         let keys: Vec<_> = some.iter().map(|number| key(*number)).collect();
@@ -93,10 +91,10 @@ fn what_left_the_rows_above_is_answered_below() {
     }
 }
 
-/// Threads that each have their keys put, delete, expire and read them, whatever flushes, merges and range
-/// deletes do meanwhile: each reads what it wrote last, and a snapshot what it saw.
+/// Threads that each put, delete, expire and read their own keys during flushes, merges and range deletes:
+/// each reads its latest write, and a snapshot its own state.
 #[test]
-fn each_reads_what_it_wrote_last() {
+fn each_thread_reads_its_latest_write() {
     const WRITERS: u64 = 3;
     const TURN: u64 = ASKED / WRITERS;
     let folder = folder();
@@ -105,8 +103,8 @@ fn each_reads_what_it_wrote_last() {
     println!("TERRACE_SEED={seed}");
     fill(&db, &keyspace);
     let done = AtomicBool::new(false);
-    // The rows that lie below while others write: as many as there was time to write there, so the writers
-    // go on until there were enough.
+    // The number of rows demoted during writes depends on time, so the writers go on until there were
+    // enough hits.
     let is_tried = |counts: &RowSetStatistics| counts.hits > 3_000 && counts.demoted > 5_000;
     let start = Instant::now();
     thread::scope(|scope| {
@@ -124,8 +122,8 @@ fn each_reads_what_it_wrote_last() {
                         {
                             break;
                         }
-                        // Those that are written now, at any time, are read again within
-                        // a turn; rows that were asked for in two turns go below.
+                        // Recently written keys are read again within a turn; rows that were read in two
+                        // turns are demoted.
                         let number = version % TURN * WRITERS + writer;
                         let wanted = |model: &BTreeMap<u64, Option<u64>>, number: u64| {
                             let version = model.get(&number).copied().unwrap_or(Some(0))?;
@@ -146,7 +144,7 @@ fn each_reads_what_it_wrote_last() {
                                 model.insert(number, Some(version));
                             }
                             3 if version < 20_000 && rng.one_in(100) => {
-                                // Of one key, and it makes rows of all keys go.
+                                // A range of one key, whose delete invalidates rows of all keys.
                                 let (from, mut to) = (key(number), key(number).to_vec());
                                 to.push(0);
                                 keyspace.delete_range(&from[..]..&to[..]).unwrap();

@@ -1,6 +1,6 @@
-//! The tier below DRAM: it serves what it holds, whatever happens to it, and no store needs it.
+//! The SCM tier: it serves its pages, survives any fault, and no store depends on it.
 //!
-//! I6, I8: what lies below may vanish or change at any time, and no wrong byte is ever served.
+//! I6, I8: SCM contents may vanish or change at any time, and no wrong byte is ever served.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -16,14 +16,14 @@ use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, Sc
 
 use crate::common::{MEMORY, Machine, child, until};
 
-/// Where the tier is mapped: memory, where there is such a file system, so that pages are used where they
-/// lie.
+/// A directory in memory if there is such a file system: the tier is mapped and its pages are used in
+/// place.
 fn mapped() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// Where it is read by the page.
+/// A directory on a disk: the tier is read page by page.
 fn read() -> tempfile::TempDir {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     tempfile::tempdir_in(target).unwrap()
@@ -36,7 +36,7 @@ fn scm(dir: &Path, placement: Placement) -> Scm {
     Scm::new(dir.to_str().unwrap(), SIZE).unwrap().placement(placement)
 }
 
-/// With background threads.
+/// A store with background threads.
 fn open(store: &Path, scm: Scm) -> (Db, Keyspace) {
     let db = Db::builder(store).memory(MEMORY).scm(scm).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
@@ -48,27 +48,27 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 fn value(number: u64, version: u64) -> Vec<u8> {
-    // One in fifty takes several pages.
+    // One value in fifty takes several pages.
     let len = if number.is_multiple_of(50) { 9000 } else { 1500 };
     let mut value = vec![0; len];
     Rng::new(number << 8 | version).fill(&mut value);
     value
 }
 
-/// Some 60 MB that do not compress: more than the store has memory for, about as much as lies below.
+/// Some 60 MB that do not compress: more than the store's memory, and about the size of the tier.
 fn fill(keyspace: &Keyspace, version: u64) {
     for number in 0..KEYS {
         keyspace.put(key(number), value(number, version)).unwrap();
     }
 }
 
-/// A get of a skewed choice of keys, verified.
+/// A get of a skewed random key, verified.
 fn get_one(keyspace: &Keyspace, rng: &mut Rng, version: u64) {
     let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
     assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number, version), "{number}");
 }
 
-/// So many of them.
+/// `gets` gets of skewed random keys, verified.
 fn get(keyspace: &Keyspace, rng: &mut Rng, gets: u64, version: u64) {
     (0..gets).for_each(|_| get_one(keyspace, rng, version));
 }
@@ -79,7 +79,7 @@ fn from_env() -> Rng {
     rng
 }
 
-/// A store over a tier, both of which keep pace with the reads.
+/// A store over a tier on a simulated machine, whose background work keeps pace with the reads.
 struct Paced {
     machine: Machine,
     place: tempfile::TempDir,
@@ -95,7 +95,7 @@ impl Paced {
         self.machine.open(self.place.path().to_str().unwrap(), SIZE, self.placement)
     }
 
-    /// Filled and read so often, over a tier that is warm by that.
+    /// Opens and fills the store, and warms the tier by `gets` gets.
     fn warmed(&self, gets: u64) -> (Db, Keyspace, Rng) {
         let (db, keyspace) = self.open();
         let mut rng = from_env();
@@ -122,7 +122,7 @@ fn status(db: &Db) -> ScmStatus {
 }
 
 #[test]
-fn every_policy_serves_from_below_in_place_and_by_reads() {
+fn every_placement_serves_from_scm_in_place_and_by_reads() {
     for is_mapped in [true, false] {
         for (name, placement) in Placement::NAMES {
             let paced = Paced::new(if is_mapped { mapped() } else { read() }, placement);
@@ -147,7 +147,7 @@ fn every_policy_serves_from_below_in_place_and_by_reads() {
 }
 
 #[test]
-fn reads_in_numbers_and_cursors_find_the_same() {
+fn multi_gets_and_cursors_find_the_same_values() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
         let (db, keyspace, mut rng) = paced.warmed(0);
@@ -171,7 +171,7 @@ fn reads_in_numbers_and_cursors_find_the_same() {
 }
 
 #[test]
-fn what_is_overwritten_and_merged_is_never_served_from_below() {
+fn overwritten_and_merged_pages_are_never_served_from_scm() {
     let paced = Paced::new(mapped(), Placement::DramFirst);
     let (db, keyspace) = paced.open();
     let mut rng = from_env();
@@ -184,7 +184,7 @@ fn what_is_overwritten_and_merged_is_never_served_from_below() {
     assert!(status(&db).counts.dropped > 0, "pages of dead tables go");
 }
 
-/// Hits below and on flash of gets, a part of all.
+/// The shares of gets answered by SCM and by flash.
 fn shares(paced: &Paced, (db, keyspace): (&Db, &Keyspace), rng: &mut Rng, gets: u64) -> (f64, f64) {
     let before = db.statistics().hits;
     paced.get(keyspace, rng, gets, 0);
@@ -194,31 +194,32 @@ fn shares(paced: &Paced, (db, keyspace): (&Db, &Keyspace), rng: &mut Rng, gets: 
 }
 
 #[test]
-fn a_merge_carries_over_what_was_asked_for() {
+fn a_merge_carries_over_pages_that_were_read() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
         let (db, keyspace, mut rng) = paced.warmed(60_000);
         let before = shares(&paced, (&db, &keyspace), &mut rng, 5000);
-        // One key in eight again: no table stays.
+        // Overwrites one key in eight, so every table is merged.
         for number in (0..KEYS).step_by(8) {
             keyspace.put(key(number), value(number, 0)).unwrap();
         }
         db.compact().unwrap();
-        // What waits is written, and pages of dead files go, as soon as there is time for it.
+        // Gives background work time to write pending pages and to drop pages of removed files.
         (0..1000).for_each(|_| paced.machine.step());
         let counts = status(&db).counts;
         let after = shares(&paced, (&db, &keyspace), &mut rng, 3000);
         println!("below, flash: {before:.2?} before, {after:.2?} after; {counts:?}");
         assert!(counts.carried > 2000 && counts.dropped > 2000, "{counts:?}");
-        // Pages of new tables, none of which was read before: all hits below are of pages carried over.
+        // No page of the new tables was read before, so all hits in SCM are of pages carried over by the
+        // merge.
         assert!(after.0 > before.0 / 2.0, "{before:?}, {after:?}, {counts:?}");
         assert_eq!((counts.damaged, status(&db).failure), (0, None));
     }
 }
 
-/// I6, I8: nothing stale is served, and what is merged again and again is left to what is asked for.
+/// I6, I8: no stale page is served, and repeated merges carry over only pages that are still requested.
 #[test]
-fn what_nobody_asks_for_is_not_carried_over_again_and_again() {
+fn unread_pages_are_not_carried_over_repeatedly() {
     let paced = Paced::new(mapped(), Placement::DramFirst);
     let (db, keyspace, mut rng) = paced.warmed(60_000);
     let carried = [1, 2, 3].map(|version| {
@@ -228,7 +229,8 @@ fn what_nobody_asks_for_is_not_carried_over_again_and_again() {
     });
     println!("{carried:?} pages: {:?}", status(&db).counts);
     let ScmStatistics { hits_data, hits_meta, misses, .. } = status(&db).counts;
-    // What was read goes along, more than once while nobody asks; but never more than a quarter of lookups.
+    // Pages that were read are carried over, also several times without a read; but carried pages never
+    // exceed a quarter of the lookups.
     assert!(carried[0] > 1000, "{carried:?}");
     assert!(carried[2] * 4 <= hits_data + hits_meta + misses, "{carried:?}");
     paced.get(&keyspace, &mut rng, 10_000, 3);
@@ -252,7 +254,7 @@ fn a_restart_finds_the_tier_warm() {
     }
 }
 
-/// A store and a tier below it in one directory, which outlive the process.
+/// A store and its SCM tier in one directory, which outlive the process.
 struct Outliving {
     machine: Machine,
     db: Db,
@@ -268,7 +270,7 @@ impl Outliving {
         Self { machine, db, keyspace }
     }
 
-    /// Of the lookups in the tier, in so many gets, the part that found their page.
+    /// The share of tier lookups, during `gets` gets, that found their page.
     fn found(&self, rng: &mut Rng, gets: u64) -> f64 {
         let counts = || {
             let ScmStatistics { hits_data, hits_meta, misses, .. } = status(&self.db).counts;
@@ -281,7 +283,7 @@ impl Outliving {
     }
 }
 
-/// Run as a process of its own: reads until it is killed, and says what part of its lookups the tier found.
+/// Child: reads until it is killed, and reports its share of tier lookups that found their page.
 #[test]
 fn reads_until_killed() {
     let Some(directory) = child::directory() else { return };
@@ -294,7 +296,7 @@ fn reads_until_killed() {
     }
 }
 
-/// I6, I8: what the map does not tell after a kill costs few hits, and no answer.
+/// I6, I8: map entries that a kill loses cost few hits, and no answer is wrong.
 #[test]
 fn a_kill_leaves_the_tier_warm() {
     // In memory, which outlives the process.
@@ -316,7 +318,7 @@ fn a_kill_leaves_the_tier_warm() {
 }
 
 #[test]
-fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
+fn a_diverged_copy_is_not_served_pages_of_the_other_store() {
     let (store, place, copies) = (read(), mapped(), read());
     let copy = copies.path().join("copy");
     let policy = Placement::ScmFirst;
@@ -326,7 +328,7 @@ fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
     fill(&keyspace, 0);
     db.flush().unwrap();
     db.checkpoint(&copy).unwrap();
-    // Both go on from here, and give their next tables the same numbers.
+    // Both stores diverge from here, and give their next tables the same numbers.
     fill(&keyspace, 1);
     db.compact().unwrap();
     get(&keyspace, &mut rng, 15_000, 1);
@@ -341,7 +343,7 @@ fn a_copy_that_parted_from_its_store_is_not_served_the_others_pages() {
     assert_eq!(status(&db).counts.damaged, 0);
 }
 
-/// Tells threads to end, whether a test passes or fails.
+/// Sets a flag when it is dropped, so that threads end whether a test passes or fails.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -350,9 +352,9 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// I6, I8: what is mapped can go away at any time, in the middle of a read as well.
+/// I6, I8: a mapped file can be cut at any time, also in the middle of a read.
 #[test]
-fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
+fn a_tier_file_cut_under_its_readers_disables_the_tier_and_no_answer_is_wrong() {
     let (store, place) = (read(), mapped());
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
     let mut rng = from_env();
@@ -367,7 +369,7 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
         let (found, held) = entry.unwrap().unwrap();
         assert_eq!((&*found, &*held), (&*key(number), &*value(number, 0)));
     };
-    // Held while it is cut: values, and walks that stand somewhere.
+    // In use while the file is cut: values, and positioned cursors.
     let numbers: Vec<u64> = (0..2000).map(|number| number * 19 % KEYS).collect();
     let held: Vec<_> = numbers.iter().map(|n| keyspace.get(key(*n)).unwrap().unwrap()).collect();
     let mut walks: Vec<_> = (0..KEYS).step_by(2000).map(|from| (from, in_order(from))).collect();
@@ -380,7 +382,7 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
     assert!(status(&db).failure.is_none());
     let (is_over, turns) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 6]);
     thread::scope(|scope| {
-        // Also where an assertion fails: the readers never end by themselves.
+        // Also if an assertion fails: the readers never end by themselves.
         let over = SetAtEnd(&is_over);
         for (thread, turns) in turns.iter().enumerate() {
             let (mut rng, keyspace, is_over) = (rng.clone(), &keyspace, &is_over);
@@ -440,20 +442,20 @@ fn a_file_that_is_cut_under_its_readers_costs_the_tier_and_no_answer() {
     get(&keyspace, &mut rng.clone(), 2000, 0);
     assert_eq!(db.statistics().hits.scm, hits, "a tier that is off serves nothing");
     drop((walks, db, keyspace));
-    // The next life finds a file without content, and begins anew.
+    // The next process finds a file without content, and begins with an empty tier.
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
     assert_eq!((status(&db).counts.restored, status(&db).failure), (0, None));
     get(&keyspace, &mut rng.clone(), 2000, 0);
 }
 
 #[test]
-fn flipped_bytes_below_cost_hits_and_no_answer() {
+fn flipped_bytes_in_scm_cost_hits_and_no_answer_is_wrong() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
         let (db, keyspace, mut rng) = paced.warmed(40_000);
         drop((db, keyspace));
         let file = paced.file();
-        // Every other slot; the map before them stays as it is.
+        // Flips every other slot, but not the map in front of the slots.
         for page in (1000..SIZE / 4096).step_by(2) {
             let at = page * 4096 + rng.below(4096);
             let mut byte = [0];
@@ -467,9 +469,9 @@ fn flipped_bytes_below_cost_hits_and_no_answer() {
     }
 }
 
-/// Memory is verified once while a page lies there; what changes after that the scrubber finds.
+/// A page in mapped memory is verified only once while it is in its slot; the scrubber finds later changes.
 #[test]
-fn the_scrubber_drops_what_changed_below() {
+fn the_scrubber_drops_changed_pages_in_scm() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
         let (db, keyspace, mut rng) = paced.warmed(40_000);
@@ -504,7 +506,7 @@ fn a_store_opens_and_serves_without_its_tier() {
     let failure = status(&db).failure.unwrap();
     assert!(failure.contains("/no/such"), "{failure}");
     drop((db, keyspace));
-    // In use by another store of this process.
+    // The tier is in use by another store of this process.
     let place = mapped();
     let (other, first) = open(read().path(), scm(place.path(), Placement::DramFirst));
     first.put("c", "d").unwrap();
@@ -513,9 +515,9 @@ fn a_store_opens_and_serves_without_its_tier() {
     assert!(status(&db).failure.is_some() && status(&other).failure.is_none());
 }
 
-/// A path in the settings that is wrong costs the tier, not the file that it names.
+/// A wrong path in the settings disables the tier and does not overwrite the file.
 #[test]
-fn a_file_that_is_no_tier_is_left_as_it_is() {
+fn a_file_that_is_no_tier_is_not_overwritten() {
     let (store, place) = (read(), read());
     let file = place.path().join("letters.tar");
     let mut letters = vec![0; 1 << 20];
@@ -527,14 +529,14 @@ fn a_file_that_is_no_tier_is_left_as_it_is() {
     assert!(failure.contains("letters.tar") && failure.contains("would be lost"), "{failure}");
     drop((db, keyspace));
     assert!(std::fs::read(&file).unwrap() == letters);
-    // A tier of another size and version is one; what it held counts for nothing.
+    // A tier of another size or version is recognised as a tier; its contents are discarded.
     std::fs::write(&file, b"TERRASCM, of times to come").unwrap();
     let (db, keyspace) = open(store.path(), scm(&file, Placement::DramFirst));
     assert_eq!(keyspace.get("a").unwrap().unwrap(), "b");
     assert_eq!(status(&db).failure, None);
 }
 
-/// What listeners are told of failing tasks.
+/// Records the events of failing tasks.
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);
 
@@ -547,16 +549,16 @@ impl Listener for Failures {
 }
 
 #[test]
-fn listeners_are_told_that_a_tier_is_missing() {
+fn a_missing_tier_sends_an_event() {
     let (store, heard) = (read(), Arc::new(Failures::default()));
     let missing = Scm::new("/no/such/device", SIZE).unwrap();
     let builder = Db::builder(store.path()).memory(MEMORY).scm(missing);
     let db = builder.listener(Arc::clone(&heard) as _).open().unwrap();
-    let told = until("a failing tier", || {
-        let told = heard.0.lock().unwrap().clone();
-        (!told.is_empty()).then_some(told)
+    let events = until("a failing tier", || {
+        let events = heard.0.lock().unwrap().clone();
+        (!events.is_empty()).then_some(events)
     });
-    assert!(told.len() == 1 && told[0].contains("/no/such"), "{told:?}");
+    assert!(events.len() == 1 && events[0].contains("/no/such"), "{events:?}");
     drop(db);
 }
 
@@ -566,7 +568,7 @@ fn many_threads_read_while_pages_move() {
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::ScmFirst));
     fill(&keyspace, 0);
     let mut rng = from_env();
-    // Pages move as fast as there is time for it: reads go on until enough of them did.
+    // The rate at which pages move depends on the machine: reads go on until enough moved.
     until("pages that move and are read", || {
         thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! Bad days of the tier below DRAM, on simulated devices and time: it slows down, fills up, cannot be read.
-//! The store answers as before, says what is the matter, and counts.
+//! Failures of the SCM tier on simulated devices and time: it slows down, its device is full or unreadable.
+//! The store answers as before, reports the failure, and counts it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::common::MEMORY;
 const SIZE: u64 = 64 << 20;
 const KEYS: u64 = 24_000;
 
-/// What a read of flash takes, and one of a tier that is well.
+/// Durations of a read of flash, and of a read of a healthy tier.
 const FLASH: Duration = Duration::from_micros(100);
 const WELL: Duration = Duration::from_micros(10);
 
-/// A machine with two devices, whose reads take time.
+/// A machine with two devices whose reads take time.
 struct Machine {
     clock: Arc<ManualClock>,
     executor: Arc<Stepper>,
     flash: Arc<Faulty>,
     below: Arc<Faulty>,
-    /// What `below` is asked for.
+    /// Counts the requests to the tier's device.
     metered: Arc<Metered>,
     queues: Arc<Mutex<Queues>>,
-    told: Arc<Told>,
+    events: Arc<EventLog>,
 }
 
-/// What becomes of who asks the tier's device for a queue.
+/// The response to a request for a queue of the tier's device.
 #[derive(Clone, Copy, PartialEq)]
 enum Queues {
     Given,
     Refused,
-    /// Given, and broken at the first wait.
+    /// The queue is given, and fails at the first wait.
     Broken,
 }
 
-/// A queue that takes everything, and gives nothing back.
+/// A queue that accepts every operation and returns none.
 struct Broken(Box<dyn Queue>);
 
 impl Queue for Broken {
@@ -62,11 +62,11 @@ impl Queue for Broken {
     }
 }
 
-/// What listeners are told of the tier.
+/// Records the events about the tier.
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
+struct EventLog(Mutex<Vec<String>>);
 
-impl Listener for Told {
+impl Listener for EventLog {
     fn event(&self, event: &Event) {
         if let Event::TaskFailed { task: Task::Scm, .. } | Event::ScmSlow { .. } = event {
             self.0.lock().unwrap().push(event.to_string());
@@ -84,8 +84,8 @@ impl Machine {
         below.open("tier", Access::Direct).unwrap().set_len(SIZE).unwrap();
         let queues = Arc::new(Mutex::new(Queues::Given));
         let metered = Arc::new(Metered::new(Arc::clone(&below) as _, Arc::clone(&clock) as _));
-        let told = Arc::default();
-        let machine = Self { clock, executor, flash, below, metered, queues, told };
+        let events = Arc::default();
+        let machine = Self { clock, executor, flash, below, metered, queues, events };
         takes(&machine.flash, FLASH);
         takes(&machine.below, WELL);
         machine
@@ -113,25 +113,25 @@ impl Machine {
         let resources = Resources::builder().memory(MEMORY).executor(executor).scm(scm);
         let builder = Db::on_medium(Arc::clone(&self.flash) as _);
         let builder = builder.resources(&resources.build().unwrap());
-        let db = builder.listener(Arc::clone(&self.told) as _).open().unwrap();
+        let db = builder.listener(Arc::clone(&self.events) as _).open().unwrap();
         let keyspace = db.keyspace("k").unwrap();
         (db, keyspace)
     }
 
-    /// Gets of a skewed choice of keys, each verified; background work goes on meanwhile.
+    /// Gets of skewed random keys, each verified, with background work in between.
     fn get(&self, keyspace: &Keyspace, rng: &mut Rng, gets: u64) {
         for turn in 0..gets {
             let number = rng.below(rng.clone().below(KEYS) + 1).wrapping_mul(48_271) % KEYS;
             assert_eq!(keyspace.get(key(number)).unwrap().unwrap(), value(number), "{number}");
             if turn % 8 == 0 {
                 self.clock.advance(Duration::from_millis(1));
-                // Bounded: some steps wake others.
+                // Bounded, because a step may wake another.
                 (0..8).all(|_| self.executor.help());
             }
         }
     }
 
-    /// A store larger than its memory, whose tier is warm.
+    /// A store larger than its memory, with a warm tier.
     fn warmed(&self) -> (Db, Keyspace, Rng) {
         let (db, keyspace) = self.open();
         let (mut rng, seed) = Rng::from_env();
@@ -148,7 +148,7 @@ impl Machine {
     }
 }
 
-/// From now on reads of the device take so long.
+/// Sets the duration of reads of the device from now on.
 fn takes(device: &Faulty, time: Duration) {
     device.heal();
     device.inject(Rule::new(OpKind::Read, Fault::Delay(time)).times(u64::MAX)).unwrap();
@@ -168,9 +168,9 @@ fn status(db: &Db) -> ScmStatus {
     db.statistics().scm.unwrap()
 }
 
-/// One page of the device for each hit, however many keys are asked for at once.
+/// One page read of the tier's device per hit, however many keys a multi-get has.
 #[test]
-fn a_hit_below_reads_one_page_of_its_device() {
+fn a_hit_in_scm_reads_one_page_of_its_device() {
     let machine = Machine::new();
     let (db, keyspace, mut rng) = machine.warmed();
     let read = || (machine.metered.snapshot().total(), status(&db).counts);
@@ -183,29 +183,29 @@ fn a_hit_below_reads_one_page_of_its_device() {
             keyspace.multi_get(&keys).unwrap().into_iter().all(|found| found.unwrap().is_some())
         );
     }
-    let (after, told) = read();
-    let hits = told.hits_data + told.hits_meta - counts.hits_data - counts.hits_meta;
+    let (after, status) = read();
+    let hits = status.hits_data + status.hits_meta - counts.hits_data - counts.hits_meta;
     let read = after - before;
-    assert!(hits > 1000, "{told:?}");
-    assert_eq!((read.read_ops, read.read_bytes), (hits, hits * 4096), "{told:?}");
+    assert!(hits > 1000, "{status:?}");
+    assert_eq!((read.read_ops, read.read_bytes), (hits, hits * 4096), "{status:?}");
 }
 
 #[test]
-fn reads_go_past_a_tier_that_is_slower_than_flash_until_it_is_no_longer() {
+fn reads_bypass_a_tier_while_it_is_slower_than_flash() {
     let machine = Machine::new();
     let (db, keyspace, mut rng) = machine.warmed();
     takes(&machine.below, Duration::from_millis(3));
     machine.get(&keyspace, &mut rng, 5000);
     let slow = status(&db);
     assert!(slow.slow && slow.counts.passed > 0, "{slow:?}");
-    // Once that is known, hardly any answer comes from below.
+    // Once the tier bypass is on, hardly any answer comes from SCM.
     let before = db.statistics().hits;
     machine.get(&keyspace, &mut rng, 10_000);
     let hits = db.statistics().hits;
     let (below, flash) = (hits.scm - before.scm, hits.flash - before.flash);
     assert!(flash > 1000 && below * 50 < flash, "{below} {flash}");
     takes(&machine.below, WELL);
-    // A few that ask tell, within a minute.
+    // A few sampled reads notice a recovery within a minute.
     let began = machine.clock.unix_millis();
     while status(&db).slow {
         machine.get(&keyspace, &mut rng, 5000);
@@ -215,14 +215,17 @@ fn reads_go_past_a_tier_that_is_slower_than_flash_until_it_is_no_longer() {
     machine.get(&keyspace, &mut rng, 10_000);
     assert!(db.statistics().hits.scm > before + 500, "{:?}", status(&db));
     machine.get(&keyspace, &mut rng, 1000);
-    let told = machine.told.0.lock().unwrap().clone();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("slower than flash") && told[1].contains("serves again"), "{told:?}");
+    let events = machine.events.0.lock().unwrap().clone();
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(
+        events[0].contains("slower than flash") && events[1].contains("serves again"),
+        "{events:?}"
+    );
 }
 
-/// Of reads in flight together, one by itself now and then says what they take.
+/// Overlapping reads give no latency; now and then one is timed alone.
 #[test]
-fn reads_in_numbers_tell_a_slow_tier_too() {
+fn multi_gets_notice_a_slow_tier_too() {
     let machine = Machine::new();
     let (db, keyspace, mut rng) = machine.warmed();
     let mut multi_get = |batches: u64| {
@@ -249,13 +252,13 @@ fn reads_in_numbers_tell_a_slow_tier_too() {
     assert!(status(&db).slow && hit > 300_000, "{batches} {hit}: {:?}", status(&db));
 }
 
-/// What a page from the tier and one from flash were measured to take.
+/// The measured durations of a page read from the tier and from flash.
 fn nanos(db: &Db) -> [u32; 2] {
     let counts = status(db).counts;
     [counts.hit_nanos, counts.flash_nanos]
 }
 
-/// The tier is off from its first error on, and the store says why.
+/// The tier is off from its first error on, and the store reports the reason.
 fn breaks(rule: Rule, said: &str) {
     let machine = Machine::new();
     let (db, keyspace, mut rng) = machine.warmed();
@@ -271,10 +274,10 @@ fn breaks(rule: Rule, said: &str) {
     assert_eq!(keyspace.get("new").unwrap().unwrap(), "value");
     let hits = db.statistics().hits;
     assert!(hits.scm == before && hits.flash > 1000, "{hits:?}");
-    let told = machine.told.0.lock().unwrap().clone();
-    assert!(told.len() == 1 && told[0].contains(said), "{told:?}");
+    let events = machine.events.0.lock().unwrap().clone();
+    assert!(events.len() == 1 && events[0].contains(said), "{events:?}");
     drop((db, keyspace));
-    // A device that is well again serves what it has, the next time.
+    // A working device serves its contents again at the next opening.
     takes(&machine.below, WELL);
     let (db, keyspace) = machine.open();
     machine.get(&keyspace, &mut rng, 10_000);
@@ -283,9 +286,9 @@ fn breaks(rule: Rule, said: &str) {
     assert!(again.counts.hits_data > 500 && again.counts.damaged < 100, "{again:?}");
 }
 
-/// Nothing in the tier is needed by gets that wait for the device together, either.
+/// Multi-gets do not need the tier either.
 #[test]
-fn gets_of_many_keys_go_on_where_the_tier_gives_no_queue_or_one_that_breaks() {
+fn multi_gets_work_without_a_queue_of_the_tier_or_with_a_broken_one() {
     for queues in [Queues::Refused, Queues::Broken] {
         let machine = Machine::new();
         let (db, keyspace, mut rng) = machine.warmed();
@@ -304,7 +307,7 @@ fn gets_of_many_keys_go_on_where_the_tier_gives_no_queue_or_one_that_breaks() {
         (0..50).for_each(|_| get(&mut rng));
         let failure = status(&db).failure;
         assert_eq!(failure.is_some(), queues == Queues::Broken, "{failure:?}");
-        // Queues that were refused are asked for again.
+        // Refused queues are requested again.
         *machine.queues.lock().unwrap() = Queues::Given;
         let before = db.statistics().hits.scm;
         (0..50).for_each(|_| get(&mut rng));
@@ -314,11 +317,11 @@ fn gets_of_many_keys_go_on_where_the_tier_gives_no_queue_or_one_that_breaks() {
 }
 
 #[test]
-fn a_tier_whose_device_fills_up_is_off_and_said_to_be() {
+fn a_tier_on_a_full_device_is_turned_off_and_reported() {
     breaks(Rule::new(OpKind::Write, Fault::NoSpace), "space");
 }
 
 #[test]
-fn a_tier_whose_device_cannot_be_read_is_off_and_said_to_be() {
+fn an_unreadable_tier_is_turned_off_and_reported() {
     breaks(Rule::new(OpKind::Read, Fault::Io), "tier");
 }

@@ -11,7 +11,7 @@ use base::{Durability, ErrorKind, Result};
 use terracedb::WriteBatch;
 
 use super::super::journal::{Batch, Incarnation, JOURNAL, LAST};
-use super::super::{Change, key, moment, show, value};
+use super::super::{Change, expiry_time, key, show, value};
 use super::{KEYS, Script};
 
 /// A write that is not acknowledged yet.
@@ -216,7 +216,7 @@ impl Script {
             let change = match expiry {
                 0 => ingest.add(&key, &value).map(|()| Change::Put(key, value)),
                 at => ingest
-                    .add_expiring_at(&key, &value, moment(at))
+                    .add_expiring_at(&key, &value, expiry_time(at))
                     .map(|()| Change::PutExpiring(key, value, at)),
             };
             changes.push((name, incarnation, change?));

@@ -8,15 +8,15 @@ use super::until;
 
 /// Records every event until a test takes it.
 #[derive(Debug, Default)]
-pub(crate) struct Ear(Mutex<Vec<Event>>);
+pub(crate) struct EventRecorder(Mutex<Vec<Event>>);
 
-impl Listener for Ear {
+impl Listener for EventRecorder {
     fn event(&self, event: &Event) {
         self.0.lock().unwrap().push(event.clone());
     }
 }
 
-impl Ear {
+impl EventRecorder {
     /// Removes the events for which `are` is true, and returns them as lines; the others stay.
     pub(crate) fn take(&self, are: impl Fn(&Event) -> bool) -> Vec<String> {
         let mut heard = self.0.lock().unwrap();
