@@ -153,7 +153,8 @@ impl Keyspace {
         self.store.committer.write(&self.tree, key, write, durability)
     }
 
-    /// Refuses a value over the limit or over an eighth of the memory, and an operand without a merge operator.
+    /// Refuses a value over the limit or over an eighth of the memory, and an operand if the keyspace has no
+    /// merge operator.
     pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
         self.store.check_write(&self.tree, write)
     }

@@ -50,6 +50,7 @@ impl Keyspace {
             Key::new(key.as_ref())?;
         }
         let probes = self.store().reader.rows.probes(self.tree().rows(), keys);
+        base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
         let (view, at) = self.now()?;
         let mut count = 0;
         for (key, probe) in keys.iter().zip(probes) {
@@ -84,6 +85,7 @@ impl Keyspace {
         view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
+        base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
         let now = Some(view.semantics.timekeeper().now());
         let reader = &self.store().reader;
         let mut pending = Vec::new();

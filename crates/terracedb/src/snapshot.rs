@@ -24,6 +24,7 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         let seqno = store.snapshots.acquire(&store.ring);
+        base::invariant!(seqno <= store.ring.visible(), "a snapshot reads only visible writes");
         Self { store, seqno }
     }
 

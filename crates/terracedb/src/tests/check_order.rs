@@ -97,7 +97,7 @@ fn a_range_delete_in_a_misplaced_run_is_found() {
 
 /// A piece answers for its keys only.
 #[test]
-fn what_a_table_held_beyond_its_piece_does_not_count() {
+fn entries_outside_of_a_tables_piece_do_not_count() {
     let medium = tables(&[&put(&["a", "m", "z"]), &put(&["c", "m", "x"])]);
     arrange(&medium, &[2, 1], 0);
     rewrite_manifest(&medium, |state| {

@@ -359,7 +359,10 @@ impl Transaction {
         let mut reads = self.reads.lock();
         let reads = reads.finish()?;
         let since = self.snapshot.read_seqno();
-        self.store.transactions.commit(&self.store.committer, reads, since, &batch, durability)
+        let transactions = &self.store.transactions;
+        let seqno = transactions.commit(&self.store.committer, reads, since, &batch, durability)?;
+        base::invariant!(seqno > since, "a commit is ordered after the transaction's snapshot");
+        Ok(seqno)
     }
 
     /// Discards the writes, as dropping the transaction does.

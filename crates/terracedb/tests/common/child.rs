@@ -68,7 +68,7 @@ pub(crate) fn one_life_until(
             is_over = enough(&heard);
         }
     }
-    // Nobody reads the output meanwhile, so the child blocks if it fills the pipe.
+    // The output is not read meanwhile, so the child blocks if it fills the pipe.
     std::thread::sleep(longer);
     child.kill().unwrap();
     // Lines that the child reported before its death count too, if they are complete.

@@ -13,13 +13,13 @@ pub(crate) struct Gate {
 enum State {
     #[default]
     Open,
-    /// The next operation on a file whose name contains this part will block.
+    /// The next operation on a file with this part in its name will block.
     Waiting(String),
     Hung,
 }
 
 impl Gate {
-    /// Blocks the next operation on a file whose name contains `part`.
+    /// Blocks the next operation on a file with `part` in its name.
     pub(crate) fn hang(&self, part: &str) {
         *self.state.lock() = State::Waiting(part.to_owned());
     }

@@ -1,4 +1,4 @@
-//! A simulated machine with an SCM tier, whose clock and background work advance with its reads.
+//! A simulated machine with an SCM tier; its clock and background work advance with its reads.
 //!
 //! The contents of the tier then depend only on the reads, not on the speed or load of the machine that
 //! runs the test.

@@ -47,7 +47,7 @@ pub(crate) use until::until;
 /// The smallest memory number of a store, so that flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
 
-/// A store on `medium` whose background work runs only while a caller waits for it.
+/// A store on `medium`; its background work runs only while a caller waits for it.
 pub(crate) fn stepped(medium: &Arc<dyn Medium>, seed: u64) -> Builder {
     Stepped::new(seed).on(Arc::clone(medium))
 }

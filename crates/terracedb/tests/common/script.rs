@@ -52,7 +52,7 @@ pub(crate) struct Script {
     merging: Options,
     /// The batches that were applied, in order.
     batches: Vec<Batch>,
-    /// Batches whose writer got `Poisoned`: any one of them may follow the last batch.
+    /// Batches that returned `Poisoned`: any one of them may follow the last batch.
     doubtful: Vec<Batch>,
     attempts: u64,
     /// The number of batches acknowledged before the power failed, and the number of those acknowledged as

@@ -1,4 +1,4 @@
-//! Resources whose background work and clock advance only when a test asks for it.
+//! Resources for tests: the clock and background work advance only when a test asks for it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -80,7 +80,7 @@ fn a_second_backup_copies_only_new_files() {
     let read = read(&source.db) - before.0;
     assert!(read <= second.bytes_copied + 20 * 4096, "{read} bytes read, {second:?}");
     let third = repository.create(&source.db, "").unwrap();
-    assert!(third.log_bytes < 100_000, "what was flushed is freed: {third:?}");
+    assert!(third.log_bytes < 100_000, "the log of flushed writes is freed: {third:?}");
     assert_eq!(
         third.bytes_copied,
         third.log_bytes.next_multiple_of(4096) + 4096,
@@ -272,7 +272,7 @@ fn any_flipped_byte_of_a_repository_is_found_and_refused_or_harmless() {
             let error = repository.restore_on(backup.id, &to).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{why}: {error}");
             let opened = Stepped::new(seed).on(to).create_if_missing(false).open();
-            assert!(opened.is_err(), "{why}: what is not restored is no store");
+            assert!(opened.is_err(), "{why}: a failed restore leaves no store");
         }
         medium.insert(&file.name, good).unwrap();
         assert_verifies(&repository, backup.id, &file.name);

@@ -98,7 +98,7 @@ fn a_failed_backup_damages_no_other_and_can_be_repeated() {
         if let Err(error) = &made {
             allowed(error, why);
             let labels: Vec<_> = repository.list().unwrap().backups.into_iter().collect();
-            assert_eq!(labels.len(), 1, "{why}: what failed is not shown");
+            assert_eq!(labels.len(), 1, "{why}: a failed backup is not listed");
         }
         repository.create(&backed.source.db, "again").unwrap();
         let labels = backed.check(&repository, why);

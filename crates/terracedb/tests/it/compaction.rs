@@ -147,7 +147,7 @@ fn contents(snapshot: &Snapshot, keyspace: &Keyspace) -> Model {
 
 /// I5: versions that a snapshot reads stay; versions that no snapshot reads are dropped.
 #[test]
-fn merges_keep_what_snapshots_read() {
+fn merges_keep_versions_that_snapshots_read() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let medium = common::memory();
@@ -336,7 +336,7 @@ fn settling_does_not_wait_out_the_pause_after_a_failure() {
 /// A merge meets a bad page: only the keys of that page are unreadable, as before. The table is kept and
 /// left out of other merges; everything else is merged, and writes go on.
 #[test]
-fn a_bad_page_costs_its_keys_and_stops_no_other_merge() {
+fn a_bad_page_makes_only_its_keys_unreadable_and_stops_no_other_merge() {
     let device = Arc::new(MemoryMedium::new());
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = open(&medium);

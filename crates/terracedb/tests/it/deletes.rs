@@ -12,7 +12,7 @@ fn deletes() -> u64 {
     if std::env::var_os("TERRACE_LONG").is_some() { 1_000_000 } else { 100_000 }
 }
 
-/// A store whose merges are small compared to the deletes.
+/// A store with merges that are small compared to the deletes.
 fn open() -> (Db, Keyspace) {
     let options = Options { slice_bytes: 1 << 20, ..Options::default() };
     let db = Stepped::new(3).on(common::memory()).compaction_options(options).open().unwrap();

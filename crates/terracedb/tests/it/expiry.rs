@@ -305,7 +305,7 @@ fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
     }
 }
 
-/// Scenario: a store is opened after years, or nobody corrects a wrong clock for a day. Then the store
+/// Scenario: a store is opened after years, or a wrong clock is not corrected for a day. Then the store
 /// accepts that time for good.
 #[test]
 fn a_clock_decades_ahead_is_accepted_after_a_day() {

@@ -19,7 +19,7 @@ use crate::common::{Ended, Script};
 /// Number of failing operations of each kind if not all are tried.
 const SAMPLE: u64 = 5;
 
-/// The device whose operation fails.
+/// The device on which an operation fails.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Store,

@@ -92,7 +92,7 @@ fn every_read_steps_the_same_machine_for_the_same_pages() {
         for (other, again) in READS {
             assert_eq!(again(&db, &keyspace, 1234).unwrap().unwrap(), value(1234), "{other}");
         }
-        assert_eq!(pages(&db), after.1, "{name} cached what it read");
+        assert_eq!(pages(&db), after.1, "{name} cached the pages it read");
         costs.push((name, after.0 - before.0));
     }
     let gets: Vec<u64> = costs.iter().take(3).map(|(_, steps)| *steps).collect();

@@ -86,7 +86,7 @@ fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
 }
 
 impl Case {
-    /// A store with damage in each file whose name contains one of `parts`.
+    /// A store with damage in each file with one of `parts` in its name.
     fn new(seed: u64, what: &'static str, parts: &[&str]) -> Self {
         let (mut damaged, models) = store(seed);
         let mut files = Vec::new();

@@ -11,7 +11,7 @@ use terracedb::{Bytes, Db, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operat
 
 use crate::common::{self, Stepped, memory, open_one, until};
 
-/// A store whose background work runs only while a caller waits, so rows stay where gets put them.
+/// A store without background work, except while a caller waits: rows stay where gets put them.
 fn open() -> (Db, Keyspace) {
     let db = common::stepped(&memory(), 1).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();

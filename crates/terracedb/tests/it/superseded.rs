@@ -47,7 +47,7 @@ fn assert_reads(snapshot: &Snapshot, keyspace: &Keyspace, model: &Model) {
 
 /// With inline and with separated values.
 #[test]
-fn a_compaction_frees_what_a_snapshot_kept() {
+fn a_compaction_frees_versions_kept_for_a_snapshot() {
     for bytes in [400, 20_000] {
         let medium = common::memory();
         let db = open(&medium);
@@ -80,7 +80,7 @@ fn a_compaction_frees_what_a_snapshot_kept() {
 
 /// Background merges drop them without a request, from the information that a reopened store has.
 #[test]
-fn merges_in_the_background_free_what_a_snapshot_kept() {
+fn background_merges_free_versions_kept_for_a_snapshot() {
     for reopened in [false, true] {
         let medium = common::memory();
         let mut db = open(&medium);
@@ -138,7 +138,7 @@ fn versions_kept_for_a_snapshot_are_dropped_after_a_repair_too() {
 
 /// A flush keeps versions for snapshots too, and each snapshot pins only the versions it reads.
 #[test]
-fn one_of_several_snapshots_frees_what_only_it_kept() {
+fn dropping_one_of_several_snapshots_frees_only_its_versions() {
     let medium = common::memory();
     let db = open(&medium);
     let keyspace = db.keyspace("fruit").unwrap();

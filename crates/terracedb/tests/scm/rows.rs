@@ -144,7 +144,7 @@ fn each_thread_reads_its_latest_write() {
                                 model.insert(number, Some(version));
                             }
                             3 if version < 20_000 && rng.one_in(100) => {
-                                // A range of one key, whose delete invalidates rows of all keys.
+                                // A range delete of one key invalidates the rows of all keys.
                                 let (from, mut to) = (key(number), key(number).to_vec());
                                 to.push(0);
                                 keyspace.delete_range(&from[..]..&to[..]).unwrap();

@@ -20,7 +20,7 @@ const KEYS: u64 = 24_000;
 const FLASH: Duration = Duration::from_micros(100);
 const WELL: Duration = Duration::from_micros(10);
 
-/// A machine with two devices whose reads take time.
+/// A machine with two devices, on which reads take time.
 struct Machine {
     clock: Arc<ManualClock>,
     executor: Arc<Stepper>,
