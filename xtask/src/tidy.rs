@@ -4,9 +4,11 @@
 //! rule is tested on a made-up text that breaks it.
 
 mod crate_lints;
+mod cycles;
 mod documents;
 mod formats;
 mod length;
+mod prose;
 mod rust;
 mod source;
 
@@ -30,6 +32,8 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     complaints.extend(crate_lints::complaints(texts));
     complaints.extend(formats::complaints(texts));
     complaints.extend(documents::complaints(texts));
+    complaints.extend(cycles::complaints(texts));
+    complaints.extend(prose::complaints(texts));
     complaints
 }
 

@@ -308,9 +308,17 @@ mod tests {
         };
         refused(&[(1, b"", Write::Put(b"v"))]);
         refused(&[(1, b"", Write::Delete)]);
-        refused(&[(1, b"k", Write::PutExpiring { expiry: 0, value: b"v" })]);
         refused(&[(1, b"b", Write::DeleteRange { end: b"b" })]);
         refused(&[(1, b"b", Write::DeleteRange { end: b"a" })]);
+    }
+
+    #[test]
+    fn an_expiry_of_zero_is_corrupt() {
+        let mut body = encoded(&[(1, b"k", Write::PutExpiring { expiry: 1, value: b"v" })]);
+        let lowest = body.len() - b"v".len() - expiry::BYTES;
+        assert_eq!(std::mem::replace(&mut body[lowest], 0), 1);
+        let error = decode_ops(&body).find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), crate::ErrorKind::Corrupt);
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! Documents that name code: what they name exists.
+//! Documents that name code: the names exist.
 //!
-//! In `docs/ARCHITECTURE.md` and `CONTRIBUTING.md`, a path in backquotes is a file or folder of
-//! the repository, and `NAME::..::ITEM` is an item of the crate `NAME`: so the table of
-//! invariants cannot name a test that is gone. In every document a relative link leads somewhere.
+//! In the documents for contributors ([`NAMING`], `docs/decisions`) a path in backquotes is a file or folder
+//! of the repository, and `NAME::..::ITEM` is an item of the crate `NAME`. So the table of invariants
+//! cannot name a test that is gone. In every document a relative link leads to a file.
 
 use super::rust::has_word;
 use crate::workspace::Text;
 
-const NAMING: [&str; 2] = ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"];
+const NAMING: [&str; 4] =
+    ["docs/ARCHITECTURE.md", "docs/internals.md", "docs/invariants.md", "CONTRIBUTING.md"];
+
+/// The folder of documents that name code, too.
+const DECISIONS: &str = "docs/decisions/";
 
 /// Every dead link, path and name.
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
@@ -22,7 +26,8 @@ pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
                     complain(&format!("the link to {link} leads nowhere"));
                 }
             }
-            if NAMING.contains(&document.path.as_str()) {
+            let names_code = document.path.starts_with(DECISIONS);
+            if names_code || NAMING.contains(&document.path.as_str()) {
                 for word in line.split('`').skip(1).step_by(2) {
                     if !names_something(texts, word) {
                         complain(&format!("`{word}` does not exist"));
