@@ -1,15 +1,15 @@
-//! Backing a store up while it is written, checking the backup, and restoring it elsewhere.
+//! Back up a store during writes, verify the backup, and restore it to another directory.
 //!
 //! `cargo run --example backup`
 
-#![allow(clippy::print_stdout, reason = "an example speaks")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use terracedb::{Backup, Db, Result, format_bytes};
 
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-backup-{}", std::process::id()));
     let result = run(&directory);
-    // Best effort: the system clears its temporary files too.
+    // An error is ignored: the operating system clears its temporary directory as well.
     drop(std::fs::remove_dir_all(&directory));
     result
 }
@@ -21,7 +21,7 @@ fn run(directory: &std::path::Path) -> Result<()> {
         orders.put(number.to_be_bytes(), format!("order {number}"))?;
     }
 
-    // The first backup copies everything, later ones what is new.
+    // The first backup copies every file, later backups only the new ones.
     let backups = Backup::open(directory.join("backups"))?.rate(100 << 20);
     let monday = backups.create(&db, "monday")?;
     orders.put(7u32.to_be_bytes(), "order 7, cancelled")?;
@@ -29,29 +29,29 @@ fn run(directory: &std::path::Path) -> Result<()> {
     assert!(tuesday.bytes_copied < monday.bytes_copied);
     for backup in backups.list()?.backups {
         let (all, own) = (format_bytes(backup.bytes), format_bytes(backup.unique_bytes));
-        println!("backup {} `{}`: {all}, {own} of its own", backup.id, backup.label);
+        println!("backup {} `{}`: {all}, {own} in no other backup", backup.id, backup.label);
     }
 
-    // A backup that is never verified is a hope.
+    // Verify reads every file of the backup and checks its digest.
     let checked = backups.verify(monday.id)?;
     assert!(checked.is_clean(), "{:?}", checked.problems);
 
-    // Each restores to the store as it was.
+    // Each backup restores the state of its time.
     for (backup, expected) in [(monday, "order 7"), (tuesday, "order 7, cancelled")] {
-        let place = directory.join(format!("restored {}", backup.id));
-        backups.restore(backup.id, &place)?;
-        let restored = Db::builder(&place).memory(64 << 20).open()?;
+        let target = directory.join(format!("restored {}", backup.id));
+        backups.restore(backup.id, &target)?;
+        let restored = Db::builder(&target).memory(64 << 20).open()?;
         let order = restored.keyspace("orders")?.get(7u32.to_be_bytes())?;
         assert_eq!(order.as_deref(), Some(expected.as_bytes()));
     }
 
     let pruned = backups.prune(1)?;
-    println!("backup {:?} deleted: {} back", pruned.backups, format_bytes(pruned.bytes));
+    println!("deleted backups {:?}, freed {}", pruned.backups, format_bytes(pruned.bytes));
 
-    // For a copy on the same file system a checkpoint is quicker: it shares the files.
+    // On the same file system a checkpoint is faster than a backup: it hard-links the files.
     let checkpoint = db.checkpoint(directory.join("tuesday's shop"))?;
     println!(
-        "a checkpoint of {} took {:?} and {} of its own",
+        "a checkpoint linked {} in {:?} and copied {} of log",
         format_bytes(checkpoint.bytes_linked),
         checkpoint.elapsed,
         format_bytes(checkpoint.log_bytes)

@@ -1,5 +1,5 @@
-//! An index that always agrees with its table: a batch becomes visible as a whole, over keyspaces,
-//! and after a crash is there as a whole or not at all.
+//! A secondary index that always agrees with its data: a batch over two keyspaces becomes visible as a
+//! whole, and a crash leaves all of it or nothing.
 //!
 //! ```sh
 //! cargo run --example batch
@@ -13,7 +13,7 @@ use terracedb::{Db, Keyspace, Result, WriteBatch};
 
 const MOVES: usize = 20_000;
 
-/// Moves Ada from town to town, with the index of who lives where.
+/// Moves Ada from town to town, and updates the index of residents in the same batch.
 fn travel(db: &Db, users: &Keyspace, residents: &Keyspace) -> Result<()> {
     let towns = ["London", "Paris", "Turin"];
     let mut batch = WriteBatch::new();
@@ -35,25 +35,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     residents.put("London/ada", "")?;
 
     let done = AtomicBool::new(false);
-    let looks = thread::scope(|scope| {
+    let checks = thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let result = travel(&db, &users, &residents);
             done.store(true, Ordering::Release);
             result
         });
-        let mut looks = 0u64;
+        let mut checks = 0u64;
         while !done.load(Ordering::Acquire) {
-            // A snapshot reads both keyspaces at one moment.
+            // A snapshot reads both keyspaces at one sequence number.
             let snapshot = db.snapshot();
             let town = snapshot.get(&users, "ada")?.unwrap_or_default();
             let places = snapshot.iter(&residents)?.collect::<Result<Vec<_>>>()?;
             let keys: Vec<_> = places.iter().map(|(key, _)| &key[..]).collect();
             assert_eq!(keys, [&[&town[..], b"/ada"].concat()[..]]);
-            looks += 1;
+            checks += 1;
         }
         let ended = writer.join().map_err(|_| terracedb::Error::invalid("writer"))?;
-        ended.map(|()| looks)
+        ended.map(|()| checks)
     })?;
-    println!("{MOVES} moves, looked at {looks} times, always in one place");
+    println!("{MOVES} moves, {checks} checks: the index always agreed");
     Ok(())
 }

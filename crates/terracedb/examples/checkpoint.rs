@@ -1,8 +1,8 @@
-//! A second store that holds what the first does now, in no time and no space: a checkpoint.
+//! A checkpoint: a second store with the current state of the first, made of hard links in little time.
 //!
 //! `cargo run --example checkpoint`
 
-#![allow(clippy::print_stdout, reason = "an example speaks")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use terracedb::{Db, Result, format_bytes};
 
@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     let directory =
         std::env::temp_dir().join(format!("terracedb-checkpoint-{}", std::process::id()));
     let result = run(&directory);
-    // Best effort: the system clears its temporary files too.
+    // An error is ignored: the operating system clears its temporary directory as well.
     drop(std::fs::remove_dir_all(&directory));
     result
 }
@@ -24,9 +24,9 @@ fn run(directory: &std::path::Path) -> Result<()> {
 
     db.flush()?;
 
-    // Tables are shared with the store, by hard links; writes go on meanwhile.
-    let place = directory.join("shop as it was");
-    let report = db.checkpoint(&place)?;
+    // The checkpoint hard-links the tables; writes go on meanwhile.
+    let target = directory.join("shop before the cancellation");
+    let report = db.checkpoint(&target)?;
     orders.put(7u32.to_be_bytes(), "order 7, cancelled")?;
     println!(
         "{} shared, {} copied, in {:?}",
@@ -35,8 +35,8 @@ fn run(directory: &std::path::Path) -> Result<()> {
         report.elapsed
     );
 
-    // It is a store like any other, and goes its own way.
-    let copy = Db::builder(&place).memory(64 << 20).open()?;
+    // The checkpoint is an independent store: later writes to the first do not appear in it.
+    let copy = Db::builder(&target).memory(64 << 20).open()?;
     let order = copy.keyspace("orders")?.get(7u32.to_be_bytes())?;
     assert_eq!(order.as_deref(), Some(&b"order 7"[..]));
     Ok(())

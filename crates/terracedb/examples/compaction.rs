@@ -1,8 +1,8 @@
-//! Merging by hand: a part of a keyspace, or all of it, watched or called off.
+//! Manual compaction of a key range or a whole store, with progress.
 //!
 //! `cargo run --example compaction`
 
-#![allow(clippy::print_stdout, reason = "an example speaks")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let directory =
         std::env::temp_dir().join(format!("terracedb-compaction-{}", std::process::id()));
     let result = run(&directory);
-    // Best effort: the system clears its temporary files too.
+    // An error is ignored: the operating system clears its temporary directory as well.
     drop(std::fs::remove_dir_all(&directory));
     result
 }
@@ -26,14 +26,15 @@ fn run(directory: &std::path::Path) -> Result<()> {
         }
         events.flush()?;
     }
-    let held = || db.statistics().keyspaces.iter().map(|it| it.table_bytes).sum::<u64>();
-    let before = held();
+    let table_bytes = || db.statistics().keyspaces.iter().map(|it| it.table_bytes).sum::<u64>();
+    let before = table_bytes();
 
-    // A store merges by itself. Who deleted much and wants the space back now has a range merged.
+    // A store compacts in the background. Compact a range by hand to free its space at once, for example
+    // after a large delete.
     events.delete_range(..5_000u32.to_be_bytes())?;
     events.compact_range(..5_000u32.to_be_bytes())?;
 
-    // The rest, without waiting in the dark. A compaction that is dropped is called off.
+    // Compact everything and print the progress. Dropping a `Compaction` cancels it.
     let compaction = db.start_compaction()?;
     while !compaction.is_finished() {
         let progress = compaction.progress();
@@ -46,7 +47,11 @@ fn run(directory: &std::path::Path) -> Result<()> {
     }
     compaction.wait()?;
     assert_eq!(events.iter()?.count(), 15_000);
-    assert!(held() < before);
-    println!("{} of tables became {}", format_bytes(before), format_bytes(held()));
+    assert!(table_bytes() < before);
+    println!(
+        "compaction shrank the tables from {} to {}",
+        format_bytes(before),
+        format_bytes(table_bytes())
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A log of events with an end: what is older than a date goes in one operation, however much it is,
-//! and its space comes back.
+//! An event log with retention: one range delete removes all events before a date, whatever their number,
+//! and compaction frees their space.
 //!
 //! ```sh
 //! cargo run --example delete_range
@@ -30,21 +30,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     let snapshot = db.snapshot();
     let written = db.statistics().user_bytes;
     events.delete_range(.."2025-10")?;
-    println!("18,000 events removed by {} bytes", db.statistics().user_bytes - written);
+    println!("18,000 events deleted by writing {} bytes", db.statistics().user_bytes - written);
 
     assert_eq!(events.get("2025-09/00007")?, None);
     assert_eq!(events.iter()?.count(), 6000);
-    assert!(snapshot.get(&events, "2025-09/00007")?.is_some(), "a snapshot reads them still");
-    // What is written after it stays.
-    events.put("2025-01/late", "an event that came late")?;
+    assert!(
+        snapshot.get(&events, "2025-09/00007")?.is_some(),
+        "a snapshot still reads deleted events"
+    );
+    // A range delete does not affect later writes.
+    events.put("2025-01/late", "an event that arrived late")?;
     assert_eq!(events.iter()?.count(), 6001);
     drop(snapshot);
 
-    // Tables of which nothing is left go as a whole.
+    // Compaction drops a table without reading it if a range delete covers all of it.
     events.delete_range("2025-02".."2026")?;
     db.compact()?;
     assert_eq!(events.iter()?.count(), 1);
-    println!("{} of tables became {}", format_bytes(before), format_bytes(space(&db)));
+    println!(
+        "compaction shrank the tables from {} to {}",
+        format_bytes(before),
+        format_bytes(space(&db))
+    );
     assert!(space(&db) < before / 2);
     Ok(())
 }

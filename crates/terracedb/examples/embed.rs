@@ -1,4 +1,4 @@
-//! A store in a program: opened, written, closed, opened again.
+//! A store embedded in a program: open, write, close, open again.
 //!
 //! ```sh
 //! cargo run --example embed
@@ -12,25 +12,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("shop");
 
-    // One number bounds everything the stores of a process take.
+    // One number bounds the memory of all stores that share these resources.
     let resources = Resources::builder().memory(64 << 20).build()?;
     let db = Db::builder(&path).resources(&resources).open()?;
     assert!(db.recovery().created);
     let users = db.keyspace("users")?;
 
-    // Acknowledged once the log has it in memory that outlives the process.
+    // Default durability: the write survives the death of the process, but perhaps not a power cut.
     users.put("ada", "London")?;
-    // Acknowledged once it is on the device.
+    // Acknowledged only when it is durable on the device.
     users.put_with("grace", "New York", Durability::Sync)?;
     assert_eq!(users.get("ada")?.as_deref(), Some(&b"London"[..]));
     assert_eq!(users.get("alan")?, None);
 
-    // Many at once keep many device reads in flight.
+    // A multi-get keeps many device reads in flight.
     let found = users.multi_get(&["ada", "alan", "grace"])?;
     let found = found.into_iter().collect::<terracedb::Result<Vec<_>>>()?;
     assert_eq!(found.iter().filter(|value| value.is_some()).count(), 2);
 
-    // A store closes with its last handle.
+    // The store closes when its last handle is dropped.
     drop((users, db));
     let db = Db::builder(&path).resources(&resources).create_if_missing(false).open()?;
     let users = db.existing_keyspace("users").ok_or("the keyspace is lost")?;

@@ -1,5 +1,5 @@
-//! A million sorted readings become tables without passing through log and memtables, and all of
-//! them are visible at once.
+//! An ingest (bulk load): a million sorted readings are written to tables directly, past the log and the
+//! memtables, and become visible together.
 //!
 //! ```sh
 //! cargo run --example ingest
@@ -7,7 +7,7 @@
 
 use terracedb::{Db, Error, Result};
 
-/// The key of a sensor's reading: sensors apart, readings in order of time.
+/// The key of a reading: ordered by sensor, then by time.
 fn key(sensor: u32, second: u32) -> [u8; 8] {
     (u64::from(sensor) << 32 | u64::from(second)).to_be_bytes()
 }
@@ -21,11 +21,11 @@ fn main() -> Result<()> {
     let mut ingest = readings.ingest()?;
     for sensor in 0..10 {
         for second in 0..100_000u32 {
-            // Keys ascend.
+            // Keys must be added in ascending order.
             ingest.add(key(sensor, second), format!("{:.1} C", f64::from(second % 300) / 10.0))?;
         }
     }
-    assert_eq!(readings.iter()?.count(), 1, "nobody sees any of it yet");
+    assert_eq!(readings.iter()?.count(), 1, "an unfinished ingest is invisible");
     let ingested = ingest.finish()?;
 
     println!("{} readings in {} tables", ingested.entries, ingested.tables);

@@ -1,5 +1,5 @@
-//! Counters without reading them first: an operand is written as it comes, and merged when the key
-//! is read or compacted. Also an operator of one's own.
+//! Merge operators: counters that are incremented without a read. A write adds an operand, and operands
+//! are combined when the key is read or compacted. Also shows a custom merge operator.
 //!
 //! ```sh
 //! cargo run --example merge
@@ -12,12 +12,12 @@ use std::thread;
 use terracedb::operators::I64Add;
 use terracedb::{Db, KeyspaceOptions, MergeOperator};
 
-/// Keeps the longest of what it is given.
+/// Keeps the longest of base value and operands.
 #[derive(Debug)]
 struct Longest;
 
 impl Longest {
-    /// What is kept in the store: another meaning takes another name.
+    /// The store records this name; an operator that computes something else needs another name.
     const NAME: &'static str = "example.longest.1";
 }
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let visits = db.keyspace_with("visits", &counting)?;
     let words = db.keyspace_with("words", &KeyspaceOptions::new().merge_operator(Longest::NAME))?;
 
-    // No thread waits for another, and none reads.
+    // No thread reads the counter or waits for another thread.
     thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     db.compact()?;
     let entries: u64 = db.statistics().keyspaces.iter().map(|it| it.table_entries).sum();
-    println!("20,003 operands became {entries} values");
+    println!("compaction combined 20,003 operands into {entries} values");
     assert_eq!(entries, 2);
     Ok(())
 }

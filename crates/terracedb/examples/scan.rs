@@ -1,4 +1,4 @@
-//! Reading in order: ranges, prefixes, backwards, and a cursor that goes where it likes.
+//! Ordered reads: ranges, prefixes, backward iteration, and a cursor with seeks.
 //!
 //! ```sh
 //! cargo run --example scan
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let events = db.keyspace("events")?;
     for day in 1..=28 {
         for hour in 0..24 {
-            // Big numbers go last because keys are ordered by their bytes: digits of one length.
+            // Keys are ordered bytewise: numbers need leading zeros to sort by value.
             events.put(format!("2025-02-{day:02}T{hour:02}"), format!("{}", day * hour))?;
         }
     }
@@ -25,14 +25,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first_days = events.prefix("2025-02-0")?.collect::<Result<Vec<_>>>()?;
     assert_eq!(first_days.len(), 9 * 24);
 
-    // The newest three, without reading what lies before them.
+    // The newest three: backward iteration reads only the end of the keyspace.
     let newest = events.iter()?.rev().take(3).collect::<Result<Vec<_>>>()?;
     for (key, value) in &newest {
         println!("{} = {}", key.escape_ascii(), value.escape_ascii());
     }
     assert_eq!(newest.first().map(|(key, _)| &key[..]), Some(&b"2025-02-28T23"[..]));
 
-    // The first event of every day: a cursor skips the rest.
+    // The first event of every day: the cursor seeks past the others.
     let mut cursor = events.cursor()?;
     let mut days = 0;
     let mut found = cursor.seek_to_first()?;

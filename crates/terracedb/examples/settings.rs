@@ -1,15 +1,15 @@
-//! Changing settings of an open store, and hearing what it does: events.
+//! Change settings of an open store, and listen to its events.
 //!
 //! `cargo run --example settings`
 
-#![allow(clippy::print_stdout, reason = "an example speaks")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use terracedb::{Codec, Db, Durability, Event, Listener, Result};
 
-/// Keeps flushes and merges as lines. A listener is called by whoever did something: it returns soon.
+/// Records flushes and merges as lines. The thread that does the work calls the listener, so it must be fast.
 #[derive(Debug, Default)]
 struct Diary(Mutex<Vec<String>>);
 
@@ -26,7 +26,7 @@ impl Listener for Diary {
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-settings-{}", std::process::id()));
     let result = run(&directory);
-    // Best effort: the system clears its temporary files too.
+    // An error is ignored: the operating system clears its temporary directory as well.
     drop(std::fs::remove_dir_all(&directory));
     result
 }
@@ -40,7 +40,7 @@ fn run(directory: &std::path::Path) -> Result<()> {
     }
     db.flush()?;
 
-    // All of these at once, or none: the next write, flush and merge go by them.
+    // All of these changes apply, or none; from the next write, flush and merge on.
     let settings = db.change_settings(|settings| {
         settings.durability = Durability::Interval;
         settings.sync_interval = Duration::from_millis(10);
@@ -51,7 +51,7 @@ fn run(directory: &std::path::Path) -> Result<()> {
     logs.put("last", "line")?;
     db.compact()?;
 
-    // What cannot be is refused, with its name, and changes nothing.
+    // An invalid value is refused by an error that names the setting, and nothing changes.
     let refused = db.change_settings(|settings| settings.sync_interval = Duration::ZERO);
     assert!(refused.is_err());
     println!("refused: {:?}", refused.map(drop));

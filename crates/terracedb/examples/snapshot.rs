@@ -1,5 +1,4 @@
-//! A report over a store that others write to: a snapshot keeps seeing one moment, at no cost to
-//! the writers.
+//! A report during writes: a snapshot reads a consistent state and does not block writers.
 //!
 //! ```sh
 //! cargo run --example snapshot
@@ -36,14 +35,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             accounts.delete("0000")
         });
-        // Whatever the writer does meanwhile.
+        // Concurrent writes do not change the total.
         for _ in 0..3 {
             assert_eq!(total(&evening, &accounts)?, 100_000);
         }
         writer.join().map_err(|_| terracedb::Error::invalid("writer"))?
     })?;
 
-    // Not even a compaction takes what a snapshot reads.
+    // Compaction keeps the versions that a snapshot reads.
     db.compact()?;
     assert_eq!(total(&evening, &accounts)?, 100_000);
     assert_eq!(evening.get(&accounts, "0000")?.as_deref(), Some(&b"100"[..]));

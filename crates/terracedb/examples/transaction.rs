@@ -1,5 +1,5 @@
-//! A shop sells its last items from several threads: a transaction reads the stock, and writes the
-//! order and the new stock together or not at all.
+//! A shop sells its last items from several threads: a transaction reads the stock and writes the order
+//! and the new stock atomically.
 //!
 //! ```sh
 //! cargo run --example transaction
@@ -15,9 +15,9 @@ struct Shop {
 }
 
 impl Shop {
-    /// Sells one `item` to `customer`, if there is one left; whether there was.
+    /// Sells one `item` to `customer`; false if it is sold out.
     fn sell(&self, item: &str, customer: &str) -> Result<bool> {
-        // Run again from the start where another sale of the same item came between.
+        // The closure runs again if another sale of the item commits first.
         self.db.transact(|transaction| {
             let left = transaction.get(&self.stock, item)?;
             let left = left.and_then(|left| std::str::from_utf8(&left).ok()?.parse::<u32>().ok());
@@ -45,14 +45,14 @@ fn main() -> Result<()> {
         answers.collect::<Result<Vec<_>>>()
     })?;
 
-    // What one transaction reads is of one moment: stock and orders always agree.
+    // A transaction reads one snapshot, so stock and orders agree.
     let report = shop.db.transaction();
     let left = report.get(&shop.stock, "lamp")?.unwrap_or_default();
     let orders = report.prefix(&shop.orders, "lamp/")?.collect::<Result<Vec<_>>>()?;
-    let met = shop.db.statistics().transaction_conflicts;
-    println!("25 customers came, {} were sold a lamp", sold.iter().filter(|sold| **sold).count());
+    let conflicts = shop.db.statistics().transaction_conflicts;
+    println!("25 customers, {} bought a lamp", sold.iter().filter(|sold| **sold).count());
     println!("{} orders, {} lamps left", orders.len(), String::from_utf8_lossy(&left));
-    println!("{met} times a sale met another and was run again");
+    println!("{conflicts} conflicts, each of which ran a sale again");
     assert_eq!((orders.len(), &left[..]), (10, &b"0"[..]));
 
     drop((report, shop));

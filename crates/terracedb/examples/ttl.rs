@@ -1,5 +1,4 @@
-//! Sessions that end by themselves: expired values are never read, and a compaction gives their
-//! space back.
+//! Sessions with a time to live (TTL): no read returns an expired value, and compaction frees its space.
 //!
 //! ```sh
 //! cargo run --example ttl
@@ -27,15 +26,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     sleep(Duration::from_millis(20));
     assert_eq!(sessions.get("guest 7")?, None);
     assert_eq!(sessions.expiry("guest 7")?, None);
-    assert_eq!(sessions.iter()?.count(), 2, "scans do not see them either");
+    assert_eq!(sessions.iter()?.count(), 2, "scans skip expired values, too");
 
-    // To touch a session is to write it again.
+    // To extend a session, write it again.
     sessions.put_with_ttl("ada", "today", Duration::from_secs(48 * 3600))?;
 
     db.compact()?;
     let statistics = db.statistics();
     let entries: u64 = statistics.keyspaces.iter().map(|keyspace| keyspace.table_entries).sum();
-    println!("{entries} entries are left of 1003");
+    println!("{entries} of 1003 entries are left");
     assert_eq!(entries, 2);
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! A write batch: operations over any keyspaces that become visible together or not at all.
+//! [`WriteBatch`]: operations over any keyspaces that become visible together or not at all.
 //!
-//! A batch is encoded as it is built, in the form the log stores (docs/format/batch.md), and counts
-//! what its keyspaces' memtables will need, so that commit copies bytes and nothing else. Operation
-//! *i* takes the batch's first sequence number plus *i*.
+//! Each operation is encoded when it is added, in the format of the log (docs/format/batch.md). The batch
+//! also sums up the memory that each memtable will need, so a commit only copies bytes. Operation *i* gets
+//! the batch's first sequence number plus *i*.
 
 use std::ops::RangeBounds;
 use std::time::{Duration, SystemTime};
 
 use base::{DeleteRange, Key, Result, Write};
+use engine::{EncodedBatch, unix_millis};
 
 use crate::Keyspace;
-use engine::EncodedBatch;
-use engine::unix_millis;
 
-/// Writes that commit atomically, over one or several keyspaces of one store.
+/// Writes that commit atomically, to one or several keyspaces of one store. [`Db::write`](crate::Db::write)
+/// commits them.
 ///
-/// Cleared by [`WriteBatch::clear`], it can be filled again without allocating.
+/// [`WriteBatch::clear`] empties a batch and keeps its memory, so refilling it does not allocate.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch(EncodedBatch);
 
@@ -29,8 +29,8 @@ impl WriteBatch {
     /// Sets `key` to `value` in `keyspace`.
     ///
     /// # Errors
-    /// `Invalid` where the key is not 1 byte to 64 KiB, the value is over 64 MiB, or the batch
-    /// would pass 128 MiB or 2^20 operations; the batch stays as it was.
+    /// `Invalid` if the key does not have 1 byte to 64 KiB, the value is over the limits of
+    /// [`Keyspace`], or the batch would exceed 128 MiB or 2^20 operations. The batch is unchanged then.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -40,11 +40,11 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::Put(value.as_ref()))
     }
 
-    /// Sets `key` to `value` in `keyspace` until `ttl` from now: from when the batch is filled,
-    /// not from when it is written. As [`Keyspace::put_with_ttl`].
+    /// Sets `key` to `value` in `keyspace` for the time `ttl` from this call, not from the commit. As
+    /// [`Keyspace::put_with_ttl`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; the value may be 8 bytes shorter.
+    /// As [`WriteBatch::put`]; the limit of the value is 8 bytes lower.
     pub fn put_with_ttl(
         &mut self,
         keyspace: &Keyspace,
@@ -56,8 +56,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
     }
 
-    /// Sets `key` to `value` in `keyspace` until the moment `expiry`. As
-    /// [`Keyspace::put_expiring_at`].
+    /// Sets `key` to `value` in `keyspace` until the time `expiry`. As [`Keyspace::put_expiring_at`].
     ///
     /// # Errors
     /// As [`WriteBatch::put_with_ttl`].
@@ -72,7 +71,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
     }
 
-    /// Gives `key` in `keyspace` an operand for its merge operator. As [`Keyspace::merge`].
+    /// Adds an operand to `key` in `keyspace`. As [`Keyspace::merge`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`] and [`Keyspace::merge`].
@@ -85,7 +84,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::Merge(operand.as_ref()))
     }
 
-    /// Removes `key` from `keyspace`; no effect where it has no value.
+    /// Deletes `key` from `keyspace`. A key without a value may be deleted.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -93,11 +92,10 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::Delete)
     }
 
-    /// Removes every key of `keyspace` that lies within `bounds`. As [`Keyspace::delete_range`]:
-    /// one operation, whatever the number of keys.
+    /// Deletes every key of `keyspace` within `bounds`, in one operation. As [`Keyspace::delete_range`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`], for a bound.
+    /// As [`WriteBatch::put`]; `Invalid` if a bound is longer than a key may be.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
@@ -119,19 +117,19 @@ impl WriteBatch {
         self.0.ops() as usize
     }
 
-    /// True where there is no operation.
+    /// True if the batch has no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The encoded size, bytes.
+    /// The size of the encoded operations, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.body().len()
     }
 
-    /// Removes every operation, keeping the memory.
+    /// Removes every operation, and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.0.clear();
     }

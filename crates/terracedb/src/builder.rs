@@ -1,4 +1,4 @@
-//! How a store is opened: its location, settings, listeners and merge operators.
+//! [`Builder`]: the location, settings, resources, listeners and merge operators of a store, and its opening.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use tree::events::{Events, Listener};
 
 use crate::{Db, Resources, ResourcesBuilder};
 
-/// Opens a [`Db`].
+/// Options for opening a [`Db`]; [`Builder::open`] opens it.
 #[derive(Debug)]
 pub struct Builder {
-    place: StoreLocation,
+    location: StoreLocation,
     create: bool,
-    /// What a store that is created is to be; drawn where it is not said.
+    /// The id of a store that is created; `None` draws a random one.
     identity: Option<StoreId>,
-    /// Where no resources are given.
+    /// Resources for this store alone; used if `resources` is `None`.
     own: ResourcesBuilder,
+    /// Resources that are shared with other stores.
     resources: Option<Resources>,
     settings: Settings,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
@@ -35,22 +36,31 @@ pub(crate) enum StoreLocation {
 }
 
 impl Builder {
-    pub(crate) fn new(place: StoreLocation) -> Self {
+    pub(crate) fn new(location: StoreLocation) -> Self {
         let settings = Settings::default();
         let (own, resources, merge_operators, listeners) = Default::default();
         let identity = None;
-        Self { place, create: true, identity, own, resources, settings, merge_operators, listeners }
+        Self {
+            location,
+            create: true,
+            identity,
+            own,
+            resources,
+            settings,
+            merge_operators,
+            listeners,
+        }
     }
 
-    /// Whether to create a store where there is none; so by default.
+    /// Whether to create a store if there is none; true by default.
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// What a store that is created is to be, for simulations: which page lies where in a tier below DRAM
-    /// follows from it. No two stores may have the same.
+    /// The id of a store that is created, for simulations: the positions of pages in an SCM tier depend
+    /// on it. No two stores may have the same id.
     #[doc(hidden)]
     #[must_use]
     pub fn identity(mut self, id: StoreId) -> Self {
@@ -58,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// Memory of its own, bytes; as [`crate::ResourcesBuilder::memory`]. Ignored where
+    /// The memory of this store, bytes; as [`crate::ResourcesBuilder::memory`]. Ignored if
     /// [`Builder::resources`] is given.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
@@ -66,23 +76,23 @@ impl Builder {
         self
     }
 
-    /// Threads of its own for background work; as [`crate::ResourcesBuilder::background_threads`].
-    /// Ignored where [`Builder::resources`] is given.
+    /// Threads for the background work of this store; as
+    /// [`crate::ResourcesBuilder::background_threads`]. Ignored if [`Builder::resources`] is given.
     #[must_use]
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.own = self.own.background_threads(threads);
         self
     }
 
-    /// A second cache tier of its own, on storage-class memory; as [`crate::ResourcesBuilder::scm`].
-    /// Ignored where [`Builder::resources`] is given.
+    /// A second cache tier for this store, on storage-class memory (SCM); as
+    /// [`crate::ResourcesBuilder::scm`]. Ignored if [`Builder::resources`] is given.
     #[must_use]
     pub fn scm(mut self, scm: crate::Scm) -> Self {
         self.own = self.own.scm(scm);
         self
     }
 
-    /// Keeps no single rows in DRAM, for measurements.
+    /// Turns the row cache off, for measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn without_rows(mut self) -> Self {
@@ -90,65 +100,65 @@ impl Builder {
         self
     }
 
-    /// Shares memory, cache and threads with other stores of the process.
+    /// Shares memory, caches and threads with other stores of the process.
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Self {
         self.resources = Some(resources.clone());
         self
     }
 
-    /// When writes are acknowledged unless they say otherwise; [`Durability::None`] by default:
-    /// acknowledged writes survive the process, the last ones may not survive a power cut.
+    /// The durability of writes that do not state one; [`Durability::None`] by default: acknowledged
+    /// writes survive the death of the process, but a power cut may lose the last of them.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self
     }
 
-    /// The longest time an `Interval` write stays at the mercy of a power cut; 100 ms by default.
+    /// The longest time after which a [`Durability::Interval`] write is durable; 100 ms by default.
     #[must_use]
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.settings.sync_interval = interval;
         self
     }
 
-    /// How new tables are compressed; LZ4 by default.
+    /// The codec that compresses new tables; LZ4 by default.
     #[must_use]
     pub fn codec(mut self, codec: Codec) -> Self {
         self.settings.codec = codec;
         self
     }
 
-    /// The Zstandard level, -7 to 22; 3 by default.
+    /// The level of [`Codec::Zstd`], -7 to 22; 3 by default.
     #[must_use]
     pub fn zstd_level(mut self, level: i32) -> Self {
         self.settings.zstd_level = level;
         self
     }
 
-    /// How fast merges may read and write, all together, bytes a second; 0 by default, for no limit.
+    /// The limit on reads and writes of all merges together, bytes per second; 0, the default, is no limit.
     #[must_use]
     pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.compaction_rate = bytes_per_second;
         self
     }
 
-    /// How fast tables are read again in the background and verified, bytes a second; 4 MiB by
-    /// default, 0 for never.
+    /// The rate of the background scrub, which reads and verifies tables, bytes per second; 4 MiB by
+    /// default, 0 turns it off.
     #[must_use]
     pub fn scrub_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.scrub_rate = bytes_per_second;
         self
     }
 
-    /// How often all tables are; every seven days by default.
+    /// The interval in which the background scrub visits every table; seven days by default.
     #[must_use]
     pub fn scrub_interval(mut self, interval: Duration) -> Self {
         self.settings.scrub_interval = interval;
         self
     }
 
-    /// Calls `listener` on what happens in the store.
+    /// Calls `listener` for every event of the store: flushes, merges, stalls, damage.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -179,7 +189,7 @@ impl Builder {
         self
     }
 
-    /// The shape that merges give the tree, for tests and measurements.
+    /// Options of the compaction planner, for tests and measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn compaction_options(mut self, options: compact::plan::Options) -> Self {
@@ -187,33 +197,35 @@ impl Builder {
         self
     }
 
-    /// Opens even where the log is damaged: what can be read before and behind the damage is replayed, and
-    /// flushed, for which there must be space. [`Db::recovery`] says what is lost.
+    /// Whether to open a store with a damaged log; false by default. If true, opening replays the log
+    /// records before and behind the damage and flushes them, which needs free space on the device.
+    /// [`Db::recovery`] reports the losses.
     #[must_use]
     pub fn recover_damaged_log(mut self, recover: bool) -> Self {
         self.settings.recover_damaged_log = recover;
         self
     }
 
-    /// Makes `operator` known by its name, for the keyspaces that use it
-    /// ([`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions::merge_operator)). A store opens without
-    /// the operators it once used: then only what they should merge cannot be read.
+    /// Registers `operator` by its name, for the keyspaces that use it
+    /// ([`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions::merge_operator)). A store also opens
+    /// without an operator that it used before: then reads of keys with its operands fail.
     #[must_use]
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operators.push(operator);
         self
     }
 
-    /// Opens the store, recovering it from whatever state it was left in.
+    /// Opens the store, and recovers it after a crash: reads the manifest and replays the log.
     ///
     /// # Errors
-    /// `Invalid` where a setting is out of range, two merge operators have one name, another process
-    /// has the store open, a newer version wrote it, or there is none and none is to be created.
-    /// `Corrupt` where the manifest or what must be in the log is damaged.
+    /// `Invalid` if a setting is out of range, two merge operators have the same name, another process
+    /// has the store open, a newer version of the format wrote it, or it does not exist and
+    /// [`Builder::create_if_missing`] is false. `Corrupt` if the manifest or a log record that must
+    /// exist is damaged.
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
         let resources = self.resources.map_or_else(|| self.own.build(), Ok)?;
-        let medium: Arc<dyn Medium> = match self.place {
+        let medium: Arc<dyn Medium> = match self.location {
             StoreLocation::Path(path) => {
                 let options = FileOptions { create: self.create, ..FileOptions::default() };
                 Arc::new(FileMedium::open(&path, options)?)

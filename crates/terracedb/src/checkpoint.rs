@@ -1,4 +1,4 @@
-//! Checkpoints of an open store.
+//! Checkpoints: consistent copies of an open store. The crate `tools` makes them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,17 @@ use media::Medium;
 use crate::{CheckpointOptions, CheckpointReport, Db};
 
 impl Db {
-    /// Makes `path` a store of its own that holds what this one does now: everything acknowledged
-    /// before the call, batches whole. Writes go on meanwhile.
+    /// Copies the store to the new directory `path`, which is then a store of its own.
+    ///
+    /// The copy holds every write that was acknowledged before the call, and each batch as a whole or
+    /// not at all. Files are hard-linked if the file system allows it. Writes go on meanwhile.
     ///
     /// # Errors
-    /// `Invalid` where `path` is there and not an empty directory; `Corrupt` where a file of the
-    /// store is missing or, where it must be copied, damaged; `Poisoned` where the device dropped what
-    /// a failed sync of the log was to make durable; `NoSpace`. Nothing is left at `path` then. A
-    /// process that dies leaves `<path>.terrace-unfinished`, which the next checkpoint to `path` clears.
+    /// `Invalid` if `path` exists and is not an empty directory; `Corrupt` if a file of the store is
+    /// missing, or is damaged and must be copied; `Poisoned` if a sync of the log failed and the device
+    /// dropped the data; `NoSpace` if the device is full. `path` does not exist after an error. A process
+    /// that dies during the call leaves `<path>.terrace-unfinished`, which the next checkpoint to `path`
+    /// removes.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.checkpoint_with(path, CheckpointOptions::default())
     }
@@ -24,7 +27,7 @@ impl Db {
     /// As [`Db::checkpoint`], with options.
     ///
     /// # Errors
-    /// As [`Db::checkpoint`], and the flush's.
+    /// As [`Db::checkpoint`], and the error of a flush that `options` ask for.
     pub fn checkpoint_with(
         &self,
         path: impl AsRef<Path>,
@@ -33,8 +36,8 @@ impl Db {
         tools::checkpoint(self.store(), path, options)
     }
 
-    /// As [`Db::checkpoint_with`], on a storage device of the caller's, which must be empty. What a
-    /// failed one leaves there is no store: it has no manifest.
+    /// As [`Db::checkpoint_with`], to `medium`, a storage device that the caller implements and that must
+    /// be empty. A failed checkpoint may leave files there, but no manifest, so they are no store.
     ///
     /// # Errors
     /// As [`Db::checkpoint_with`].

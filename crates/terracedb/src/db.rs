@@ -1,4 +1,4 @@
-//! The handle of an open store.
+//! [`Db`], the handle of an open store: keyspaces, batches, snapshots, maintenance, settings, statistics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,10 @@ use crate::statistics::Statistics;
 use crate::transaction::transact;
 use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch};
 
-/// An open store. Cheap to clone; safe to share; closed when the last handle is gone.
+/// An open store.
+///
+/// A handle is cheap to clone and may be used from any thread. The store closes when its last handle
+/// is dropped: `Db`, [`Keyspace`], [`Snapshot`] and [`Transaction`] are handles.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -45,73 +48,75 @@ impl Db {
         &self.store
     }
 
-    /// Starts opening the store in the directory `path`.
+    /// A builder that opens the store in the directory `path`.
     #[must_use]
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         Builder::new(StoreLocation::Path(path.as_ref().to_owned()))
     }
 
-    /// Starts opening the store on a storage device of the caller's.
+    /// A builder that opens the store on `medium`, a storage device that the caller implements.
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Builder {
         Builder::new(StoreLocation::Medium(medium))
     }
 
-    /// The keyspace called `name`, created if there is none.
+    /// Opens the keyspace `name`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// `Invalid` where the name is empty, over 255 bytes or holds a zero byte, or there are 1,024
-    /// keyspaces already.
+    /// `Invalid` if the name is empty, longer than 255 bytes or contains a zero byte, or if the store
+    /// has 1,024 keyspaces already.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_with(name, &KeyspaceOptions::new())
     }
 
-    /// As [`Db::keyspace`] with options; one that exists takes on those it does not have yet.
+    /// As [`Db::keyspace`], with options. An existing keyspace adopts the options that it lacks.
     ///
     /// # Errors
-    /// As [`Db::keyspace`]; `Invalid` where the process does not know the merge operator, or the
-    /// keyspace has another.
+    /// As [`Db::keyspace`]; `Invalid` if the merge operator is not registered
+    /// ([`Builder::merge_operator`]), or if the keyspace has another merge operator.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let tree = self.store.keyspace(name, options)?;
         Ok(Keyspace::new(Arc::clone(&self.store), tree))
     }
 
-    /// The keyspace called `name`, if there is one.
+    /// The keyspace `name`; `None` if it does not exist.
     #[must_use]
     pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
         let tree = self.store.trees.by_name(name)?;
         Some(Keyspace::new(Arc::clone(&self.store), tree))
     }
 
-    /// Every keyspace, oldest first.
+    /// Every keyspace, in order of creation.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<Keyspace> {
         let keyspace = |tree| Keyspace::new(Arc::clone(&self.store), tree);
         self.store.trees.all().into_iter().map(keyspace).collect()
     }
 
-    /// Drops the keyspace called `name` with all its data; whether there was one. Handles to it
-    /// answer `Closed` from then on; iterators and snapshots being read go on until they end.
+    /// Drops the keyspace `name` with all its data, and returns true; false if it does not exist.
+    ///
+    /// Calls on its handles fail with `Closed` afterwards. Iterators and cursors that are open read on
+    /// until they are dropped.
     ///
     /// # Errors
-    /// The manifest's. Where that is not poisoned by it (`Statistics::poisoned`), the keyspace still exists.
-    /// Otherwise it is known at the next opening whether it does, and until then its handles answer
-    /// `Closed`.
+    /// An error of the manifest's write. If the manifest is still usable ([`Statistics::poisoned`] is
+    /// `None`), the keyspace still exists. If the error poisoned the manifest, the next opening shows
+    /// whether the keyspace exists, and until then its handles answer `Closed`.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.store.drop_keyspace(name)
     }
 
-    /// Commits `batch` with the store's default durability: all of it becomes visible at once,
-    /// and after a crash all of it is there or none.
+    /// Commits `batch` with the store's default durability. Its operations become visible together, and
+    /// a crash leaves all of them or none.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; `Invalid` where the batch needs more memory than the write buffers
-    /// have, about a quarter of the memory number, or range deletes of one keyspace in it more than 16 MiB.
+    /// As [`Keyspace::put`]; `Invalid` if the batch needs more memory than the write buffers have (about
+    /// a quarter of the memory number), or if its range deletes of one keyspace need more than 16 MiB.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, self.store.settings.load().durability)
     }
 
-    /// As [`Db::write`] with a durability of its own.
+    /// As [`Db::write`], with the given durability.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -119,21 +124,24 @@ impl Db {
         self.store.write_batch(batch.encoded(), durability)
     }
 
-    /// The whole store as of now.
+    /// A snapshot of the whole store: it reads every write that is visible now, and no later one.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Arc::clone(&self.store))
     }
 
-    /// A transaction over any keyspaces, as of now.
+    /// Begins a transaction over any keyspaces. It reads a snapshot that is taken now.
     #[must_use]
     pub fn transaction(&self) -> Transaction {
         Transaction::new(Arc::clone(&self.store))
     }
 
-    /// Runs `work` in a transaction and commits it with the store's default durability; what `work`
-    /// returned. Where another write came between, all of it is run again, 100 times at most, with
-    /// growing pauses. Where `work` fails, nothing is written.
+    /// Runs `work` in a transaction, commits it with the store's default durability, and returns the
+    /// result of `work`.
+    ///
+    /// If the commit conflicts with another write, `work` runs again in a new transaction, at most 100
+    /// times in all, with growing random pauses of up to about 10 ms. If `work` fails, nothing is
+    /// written and its error is returned.
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
@@ -151,28 +159,28 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Conflict` where others always came between; `work`'s; as [`Transaction::commit`].
+    /// `Conflict` if every run conflicted; the error of `work`; as [`Transaction::commit`].
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         transact(&self.store, work)
     }
 
-    /// A queue to keep up to `depth` gets in flight from one thread; see [`Keyspace::submit`].
+    /// A queue that keeps up to `depth` gets in flight from one thread; see [`Keyspace::submit`].
     ///
     /// # Errors
-    /// `Invalid` where `depth` is not 1 to 1,024, `Retry` where the system gives no queue.
+    /// `Invalid` if `depth` is not 1 to 1,024; `Retry` if the operating system refuses a queue.
     pub fn read_queue(&self, depth: usize) -> Result<ReadQueue> {
         ReadQueue::new(Arc::clone(&self.store.reader), &*self.store.medium, depth)
     }
 
-    /// Writes every memtable to tables and waits for it.
+    /// Flushes every memtable to tables, and returns when they are durable.
     ///
     /// # Errors
-    /// The flush's: `NoSpace` where the device is full.
+    /// The error of the flush: `NoSpace` if the device is full.
     pub fn flush(&self) -> Result<()> {
         self.store.flush(&self.store.trees.all())
     }
 
-    /// Merges every keyspace into as few tables as hold it, and waits for it.
+    /// Compacts every keyspace into as few tables as hold it, and waits until that is done.
     ///
     /// # Errors
     /// As [`Compaction::wait`].
@@ -180,7 +188,7 @@ impl Db {
         self.start_compaction()?.wait()
     }
 
-    /// Starts what [`Db::compact`] does.
+    /// Starts the compaction of [`Db::compact`] without waiting: flushes, then merges in the background.
     ///
     /// # Errors
     /// As [`Db::flush`].
@@ -193,19 +201,19 @@ impl Db {
         ))
     }
 
-    /// Waits until nothing is left to flush, nothing to merge as if nobody wrote, and the space of files
-    /// that nobody reads any more is given back.
+    /// Waits until no flush is due, the compaction debt of an idle store is worked off, and obsolete
+    /// files that no reader uses are removed.
     ///
     /// # Errors
-    /// Why merges fail.
+    /// The error of the last merge, if merges fail.
     pub fn wait_until_settled(&self) -> Result<()> {
         self.store.wait_until_settled()
     }
 
-    /// Makes every write acknowledged so far durable.
+    /// Syncs the log: every write acknowledged before the call is durable when it returns.
     ///
     /// # Errors
-    /// `Poisoned` where a sync failed: what was not durable then may be lost.
+    /// `Poisoned` if a sync failed, now or earlier: writes that were not durable then may be lost.
     pub fn sync(&self) -> Result<()> {
         self.store.sync()
     }
@@ -219,9 +227,11 @@ impl Db {
         settings
     }
 
-    /// Changes settings while the store is open: all of what `change` does, or nothing. They are in
-    /// force for the next write, flush, merge or scrubbed page; the settings then. Other changes
-    /// wait meanwhile, so `change` must not make one.
+    /// Changes settings of the open store, and returns the settings that result.
+    ///
+    /// Either all changes that `change` makes take effect or none. They apply from the next write,
+    /// flush, merge or scrubbed page on. A lock is held while `change` runs, so `change` must not call
+    /// `change_settings`.
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
@@ -236,39 +246,40 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` where a setting is out of range or cannot be changed, naming it.
+    /// `Invalid` if a setting is out of range or cannot change while the store is open; it names the setting.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<Settings> {
         let resources = &self.store.resources;
         let set_memory = |bytes| resources.set_memory(bytes).map(drop);
         let new = self.store.settings.change(resources.memory(), change, set_memory)?;
-        // Intervals that became shorter are not slept through.
+        // Background threads may sleep for an old, longer interval: wake them.
         self.store.background.wake();
         Ok(new)
     }
 
-    /// Reads every table and value file and verifies each page, now and as fast as the device gives,
-    /// which the store otherwise does in the background. What is damaged is kept out of merges and
-    /// collections from then on.
+    /// Reads every table and value file and verifies every page, at the full speed of the device.
+    ///
+    /// The background scrub does the same at [`Settings::scrub_rate`]. A damaged file is quarantined:
+    /// merges and value collections leave it out from then on.
     ///
     /// # Errors
-    /// `Retry` where memory is short. Damage is no error: the report has it.
+    /// `Retry` if memory is short. Damage is not an error: the report lists it.
     pub fn scrub(&self) -> Result<ScrubReport> {
         self.scrubber.scrub_now()
     }
 
-    /// What the store did and holds.
+    /// A copy of the store's counters and sizes.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.store, &self.scrubber)
     }
 
-    /// What opening the store found.
+    /// The report of the recovery that opened the store.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.store.recovery
     }
 
-    /// The memory, cache and threads it works with.
+    /// The memory, caches and threads that the store uses, possibly shared with other stores.
     #[must_use]
     pub fn resources(&self) -> &Resources {
         &self.store.resources

@@ -1,27 +1,23 @@
-//! A keyspace as its users see it.
+//! [`Keyspace`], the handle of one keyspace: single writes, reads of the latest state, ingests, compaction.
+//!
+//! A write is checked against the limits here and handed to the committer of the crate `engine`. A read
+//! takes a read view of the keyspace's tree, then looks up the row cache, memtables and tables (`tree`).
 
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base::{Durability, Error, Key, Result, Seqno};
+use base::{DeleteRange, Durability, Error, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
-
-use base::KeyRange;
-use base::{DeleteRange, Write};
-use engine::Ingest;
-use engine::Store;
-use engine::{Expiry, unix_millis};
+use engine::{Expiry, Ingest, Store, unix_millis};
 use tree::compaction::Compaction;
-use tree::reads::Cursor;
-use tree::reads::Iter;
-use tree::reads::{Lookup, Probe, ReadQueue, Value};
+use tree::reads::{Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value};
 use tree::{Tree, View};
 
-/// A named, ordered set of keys and values within a store. Cheap to clone; safe to share.
+/// A named, ordered set of keys and values within a store (RocksDB: column family).
 ///
-/// Keys are 1 byte to 64 KiB and ordered by their bytes. Values are up to 64 MiB, and up to an
-/// eighth of the memory budget.
+/// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB and are
+/// ordered bytewise. A value has at most 64 MiB, and at most an eighth of the memory number.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     store: Arc<Store>,
@@ -33,7 +29,7 @@ impl Keyspace {
         Self { store, tree }
     }
 
-    /// Refuses a keyspace of another store: a snapshot's moment is none of its moments.
+    /// Refuses a keyspace of another store: a snapshot's sequence number has no meaning there.
     pub(crate) fn check_store(&self, store: &Arc<Store>) -> Result<()> {
         if !Arc::ptr_eq(&self.store, store) {
             return Err(Error::invalid("keyspace").expected("one of the snapshot's store"));
@@ -49,7 +45,7 @@ impl Keyspace {
         &self.tree
     }
 
-    /// The name it was created by.
+    /// The name of the keyspace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tree.name()
@@ -58,14 +54,14 @@ impl Keyspace {
     /// Sets `key` to `value` with the store's default durability.
     ///
     /// # Errors
-    /// `Invalid` where the key or the value is too long, `NoSpace` where the device is full,
-    /// `Retry` where memory is short for longer than flushing should take, `Poisoned` after a
-    /// failed log write or sync, `Closed` where the keyspace was dropped.
+    /// `Invalid` if the key is empty or the key or value is too long; `NoSpace` if the device is full;
+    /// `Retry` if a write stall lasts longer than a flush should take; `Poisoned` after a failed write
+    /// or sync of the log; `Closed` if the keyspace was dropped.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.settings.load().durability)
     }
 
-    /// As [`Keyspace::put`] with a durability of its own.
+    /// As [`Keyspace::put`], with the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -78,10 +74,10 @@ impl Keyspace {
         self.write(key.as_ref(), Write::Put(value.as_ref()), durability)
     }
 
-    /// Sets `key` to `value` until `ttl` from now: from then on, reads of every kind find no value.
+    /// Sets `key` to `value` for the time `ttl` from now. After it, every kind of read finds no value.
     ///
-    /// Time is the wall clock's, but never runs back: not within a process, and, up to a minute, not
-    /// across a restart.
+    /// Time is that of the wall clock, but it never runs backwards within a process. Across a restart
+    /// it may run backwards by at most a minute.
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
@@ -97,7 +93,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; the value may be 8 bytes shorter.
+    /// As [`Keyspace::put`]; the limit of the value is 8 bytes lower.
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -108,7 +104,7 @@ impl Keyspace {
         self.write(key.as_ref(), write, self.store.settings.load().durability)
     }
 
-    /// Sets `key` to `value` until the moment `expiry`, to the millisecond; see
+    /// Sets `key` to `value` until the time `expiry`, in whole milliseconds; see
     /// [`Keyspace::put_with_ttl`].
     ///
     /// # Errors
@@ -122,7 +118,7 @@ impl Keyspace {
         self.put_expiring_at_with(key, value, expiry, self.store.settings.load().durability)
     }
 
-    /// As [`Keyspace::put_expiring_at`] with a durability of its own.
+    /// As [`Keyspace::put_expiring_at`], with the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put_with_ttl`].
@@ -137,7 +133,7 @@ impl Keyspace {
         self.write(key.as_ref(), write, durability)
     }
 
-    /// When the value of `key` expires; `None` where it has no value.
+    /// The time at which the value of `key` expires; `None` if `key` has no value.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -146,7 +142,7 @@ impl Keyspace {
         Ok(value.map(|value| Expiry::of(value.expiry)))
     }
 
-    /// The moment `ttl` from now, Unix milliseconds.
+    /// The time `ttl` from now, Unix milliseconds.
     pub(crate) fn expiry_in(&self, ttl: Duration) -> u64 {
         self.tree.view().read_context.timekeeper().expiry_after(ttl)
     }
@@ -157,23 +153,24 @@ impl Keyspace {
         self.store.committer.write(&self.tree, key, write, durability)
     }
 
-    /// Refuses a value over the limit or over the memory's part, and operands that no operator merges.
+    /// Refuses a value over the limit or over an eighth of the memory, and an operand if the keyspace has no
+    /// merge operator.
     pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
         self.store.check_write(&self.tree, write)
     }
 
-    /// Gives `key` an operand for the keyspace's merge operator, which makes the value of it and of
-    /// what the key had when it is next read: an increment, say, without a read before.
+    /// Adds an operand to `key` without reading its value, for example an increment. The keyspace's
+    /// merge operator combines base value and operands when the key is read or compacted.
     /// [`crate::KeyspaceOptions`] has an example.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; `Invalid` where the keyspace has no merge operator, or the process
-    /// does not know it.
+    /// As [`Keyspace::put`]; `Invalid` if the keyspace has no merge operator, or the operator is not
+    /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, self.store.settings.load().durability)
     }
 
-    /// As [`Keyspace::merge`] with a durability of its own.
+    /// As [`Keyspace::merge`], with the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::merge`].
@@ -186,8 +183,8 @@ impl Keyspace {
         self.write(key.as_ref(), Write::Merge(operand.as_ref()), durability)
     }
 
-    /// Removes every key within `bounds`, as one operation, whatever the number of keys; no effect
-    /// where no key can lie in them.
+    /// Deletes every key within `bounds`, in one operation of constant cost. Bounds that no key can
+    /// satisfy have no effect.
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
@@ -205,12 +202,12 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`], for a bound.
+    /// As [`Keyspace::put`]; `Invalid` if a bound is longer than a key may be.
     pub fn delete_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
         self.delete_range_with(bounds, self.store.settings.load().durability)
     }
 
-    /// As [`Keyspace::delete_range`] with a durability of its own.
+    /// As [`Keyspace::delete_range`], with the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::delete_range`].
@@ -223,7 +220,7 @@ impl Keyspace {
         self.store.committer.write(&self.tree, range.start(), range.write(), durability)
     }
 
-    /// Removes `key`; no effect where it has no value.
+    /// Deletes `key`. A key without a value may be deleted.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -231,7 +228,7 @@ impl Keyspace {
         self.delete_with(key, self.store.settings.load().durability)
     }
 
-    /// As [`Keyspace::delete`] with a durability of its own.
+    /// As [`Keyspace::delete`], with the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -239,12 +236,12 @@ impl Keyspace {
         self.write(key.as_ref(), Write::Delete, durability)
     }
 
-    /// The value of `key`, without a copy where it lies in a page in DRAM: the bytes keep what they
-    /// point into alive.
+    /// The value of `key`; `None` if it has none. A value in a DRAM page is not copied: the returned
+    /// bytes keep the page's memory in use until they are dropped.
     ///
     /// # Errors
-    /// `Corrupt` where the page that should hold the key is damaged: other keys still read.
-    /// `Closed` where the keyspace was dropped.
+    /// `Corrupt` if the page that should hold the key is damaged; keys of other pages still read.
+    /// `Closed` if the keyspace was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         Ok(self.find(Key::new(key.as_ref())?)?.map(|value| value.bytes))
     }
@@ -283,7 +280,7 @@ impl Keyspace {
         Ok(value)
     }
 
-    /// True where `key` has a value.
+    /// True if `key` has a value. Costs as much as a get.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -291,11 +288,12 @@ impl Keyspace {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// Puts a get of `key` in flight in `queue`; the result carries `token`.
+    /// Starts a get of `key` in `queue`. [`ReadQueue::wait`] or [`ReadQueue::poll`] returns its result,
+    /// which carries `token`.
     ///
     /// # Errors
-    /// `Invalid` where the key is out of bounds or the queue is another store's, `Retry` where
-    /// the queue is full, `Closed` where the keyspace was dropped.
+    /// `Invalid` if the key's length is out of bounds or the queue belongs to another store; `Retry` if
+    /// the queue is full; `Closed` if the keyspace was dropped.
     pub fn submit(&self, queue: &mut ReadQueue, key: impl AsRef<[u8]>, token: u64) -> Result<()> {
         let key = Key::new(key.as_ref())?;
         self.check_queue(queue)?;
@@ -304,7 +302,7 @@ impl Keyspace {
         queue.start(&view, key, probe, at, None, token)
     }
 
-    /// Refuses a queue of another store.
+    /// Refuses a read queue of another store.
     pub(crate) fn check_queue(&self, queue: &ReadQueue) -> Result<()> {
         if queue.reads(&self.store.reader) {
             return Ok(());
@@ -312,15 +310,16 @@ impl Keyspace {
         Err(Error::invalid("read queue").expected("a queue of the keyspace's store"))
     }
 
-    /// Every key and value, in key order, as of now. Also backwards: `.rev()`.
+    /// Iterates over every key and value in key order; backwards with `.rev()`. The iterator reads the
+    /// state of now: later writes do not appear.
     ///
     /// # Errors
-    /// `Closed` where the keyspace was dropped.
+    /// `Closed` if the keyspace was dropped.
     pub fn iter(&self) -> Result<Iter> {
         self.range::<&[u8]>(..)
     }
 
-    /// The keys within `bounds` and their values, in key order, as of now.
+    /// Iterates over the keys within `bounds` and their values; as [`Keyspace::iter`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -329,7 +328,7 @@ impl Keyspace {
         Ok(Iter::new(self.cursor_source(at), bounds))
     }
 
-    /// The keys that begin with `prefix` and their values, in key order, as of now.
+    /// Iterates over the keys that begin with `prefix` and their values; as [`Keyspace::iter`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -338,60 +337,58 @@ impl Keyspace {
         Ok(Iter::prefix(self.cursor_source(at), prefix.as_ref()))
     }
 
-    /// A cursor over the keyspace as of now, standing nowhere yet.
+    /// A cursor over the state of now, which must be positioned by a seek before it is read.
     ///
     /// # Errors
-    /// As [`Keyspace::iter`]; `Retry` where there is no memory for its blocks.
+    /// As [`Keyspace::iter`]; `Retry` if there is no memory for the cursor's blocks.
     pub fn cursor(&self) -> Result<Cursor> {
         let at = self.now()?;
         self.cursor_source(at).cursor()
     }
 
-    /// The view to read any number of keys in, with the moment to read it at.
+    /// A read view for any number of keys, and the read sequence number.
     pub(crate) fn now(&self) -> Result<(Arc<View>, Seqno)> {
         let (view, at) = self.tree.batch_read_view(|| self.store.ring.visible());
         self.usable()?;
         Ok((Arc::clone(&view), at))
     }
 
-    /// The view in force. A dropped keyspace's is empty, so the drop is looked for afterwards.
+    /// The current view. That of a dropped keyspace is empty, so the drop is checked after taking it.
     fn view(&self) -> Result<Arc<View>> {
         let view = self.tree.view_owned();
         self.usable()?;
         Ok(view)
     }
 
+    /// The current view, to be read at `seqno`, which a live snapshot must hold.
     pub(crate) fn at(&self, seqno: Seqno) -> Result<(Arc<View>, Seqno)> {
         Ok((self.view()?, seqno))
     }
 
-    pub(crate) fn cursor_source(
-        &self,
-        (view, at): (Arc<View>, Seqno),
-    ) -> tree::reads::CursorSource {
+    pub(crate) fn cursor_source(&self, (view, at): (Arc<View>, Seqno)) -> CursorSource {
         let now = view.read_context.timekeeper().now();
-        tree::reads::CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
+        CursorSource { reader: Arc::clone(&self.store.reader.pages), view, at, now }
     }
 
-    /// Starts adding sorted keys in bulk.
+    /// Begins an ingest: a bulk load of sorted keys straight into tables, past the log and memtables.
     ///
     /// # Errors
-    /// `Closed` where the keyspace was dropped.
+    /// `Closed` if the keyspace was dropped.
     pub fn ingest(&self) -> Result<Ingest> {
         Ingest::new(&self.store, &self.tree)
     }
 
-    /// Writes every memtable of this keyspace to tables and waits for it.
+    /// Flushes the memtables of this keyspace to tables, and returns when they are durable.
     ///
     /// # Errors
-    /// The flush's: `NoSpace` where the device is full.
+    /// The error of the flush: `NoSpace` if the device is full.
     pub fn flush(&self) -> Result<()> {
         self.usable()?;
         self.store.flush(&[Arc::clone(&self.tree)])
     }
 
-    /// Merges the keys within `bounds` into as few tables as hold them, and waits for it. Space of
-    /// what was overwritten or deleted there is given back, as far as no snapshot reads it.
+    /// Compacts the keys within `bounds` into as few tables as hold them, and waits until that is done.
+    /// It frees the space of overwritten and deleted versions, except those that a snapshot reads.
     ///
     /// # Errors
     /// As [`Compaction::wait`].
@@ -399,7 +396,7 @@ impl Keyspace {
         self.start_compaction(bounds)?.wait()
     }
 
-    /// Starts what [`Keyspace::compact_range`] does.
+    /// Starts the compaction of [`Keyspace::compact_range`] without waiting.
     ///
     /// # Errors
     /// As [`Keyspace::flush`].
@@ -416,6 +413,7 @@ impl Keyspace {
         ))
     }
 
+    /// `Closed` if the keyspace was dropped.
     pub(crate) fn usable(&self) -> Result<()> {
         self.tree.usable()
     }
@@ -423,7 +421,7 @@ impl Keyspace {
 
 /// The keys within `bounds`.
 fn key_range<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> KeyRange {
-    // The least key after another has a zero behind it.
+    // The smallest key greater than `key` is `key` followed by a zero byte.
     let after = |key: &K| Bytes::from([key.as_ref(), &[0]].concat());
     let at = |key: &K| Bytes::copy_from_slice(key.as_ref());
     let first = match bounds.start_bound() {

@@ -1,9 +1,9 @@
 //! TerraceDB: an embedded key-value store for machines with little DRAM.
 //!
-//! A [`Db`] holds named [`Keyspace`]s. Writes go through one commit log, singly or as a
-//! [`WriteBatch`] that is atomic across keyspaces; reads are gets, many gets at once, cursors and
-//! iterators, as of now or as of a [`Snapshot`]; a [`Transaction`] is both, checked at commit. One
-//! number bounds the memory of all of it.
+//! A [`Db`] holds named [`Keyspace`]s. A write is one operation or a [`WriteBatch`], which is atomic
+//! across keyspaces; every write goes through one write-ahead log. A read is a get, a multi-get, a
+//! cursor or an iterator, and sees the latest state or a [`Snapshot`]. A [`Transaction`] reads and
+//! writes, and is validated at commit. One number, [`Builder::memory`], bounds the memory of a store.
 //!
 //! ```
 //! use terracedb::{Db, WriteBatch};
@@ -29,8 +29,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The API is synchronous. [`Keyspace::multi_get`] and [`ReadQueue`] keep many device reads in
-//! flight from one thread.
+//! The API is synchronous, and every handle may be used from any thread. [`Keyspace::multi_get`] and
+//! [`ReadQueue`] keep many device reads in flight from one thread.
+//!
+//! This crate is the facade: it turns calls into operations of the crates `engine` (write path and
+//! recovery), `tree` (lookups, iterators, compaction) and `tools` (check, repair, scrub, backup).
 
 mod batch;
 mod builder;
@@ -55,36 +58,27 @@ pub use cache::curve::{MissCurve, Point as MissPoint};
 pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
 pub use compact::MergeOperator;
 pub use db::Db;
-pub use engine::Delays;
-pub use engine::Expiry;
-pub use engine::KeyspaceOptions;
-pub use engine::Memory;
-pub use engine::Recovery;
-pub use engine::Settings;
-pub use engine::TransactionIter;
-pub use engine::{Ingest, Ingested};
-pub use engine::{LogPlace, LostRecords};
-pub use engine::{Resources, ResourcesBuilder};
-pub use engine::{Scm, ScmCalibration, ScmStatus};
+pub use engine::{
+    Delays, Expiry, Ingest, Ingested, KeyspaceOptions, LogPlace, LostRecords, Memory, Recovery,
+    Resources, ResourcesBuilder, Scm, ScmCalibration, ScmStatus, Settings, TransactionIter,
+};
 pub use keyspace::Keyspace;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use read::Completed;
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
-pub use tools::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
-pub use tools::{CheckReport, check};
-pub use tools::{CheckpointOptions, CheckpointReport};
-pub use tools::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
-pub use tools::{ScrubReport, ScrubStatistics};
+pub use tools::{
+    Backup, BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
+    DeleteReport, Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile,
+    RestoreReport, ScrubReport, ScrubStatistics, check, repair,
+};
 pub use transaction::Transaction;
 pub use tree::ClockStatistics;
 pub use tree::compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
 pub use tree::events::{Event, Listener, Task};
-pub use tree::reads::Cursor;
-pub use tree::reads::ReadQueue;
-pub use tree::reads::{Entry, Iter};
+pub use tree::reads::{Cursor, Entry, Iter, ReadQueue};
 
-/// Merge operators that every store knows by their `NAME`.
+/// Built-in merge operators: every store knows them by their `NAME`.
 pub mod operators {
     pub use compact::{Append, I64Add, U64Max, U64Min};
 }

@@ -1,21 +1,25 @@
-//! Many gets of one moment: rows first, and what is left in flight together.
+//! Multi-gets: many keys of one keyspace in one read view.
+//!
+//! Keys with a cached row are answered first. The others become reads of a [`ReadQueue`], so that their
+//! device reads are in flight together.
 
 use std::sync::Arc;
 
 use base::{Key, Result, Seqno};
 use bytes::Bytes;
-
-use crate::Keyspace;
 use read::Completed;
 use tree::View;
 use tree::reads::{Probe, ReadQueue};
 
+use crate::Keyspace;
+
 impl Keyspace {
-    /// The values of `keys`, in their order, all as of one moment. Device reads are in flight
+    /// The values of `keys`, in the order of `keys`, read in one read view. Device reads are in flight
     /// together.
     ///
     /// # Errors
-    /// `Invalid` where a key is out of bounds. What fails for one key is that key's result.
+    /// `Invalid` if the length of a key is out of bounds; `Closed` if the keyspace was dropped. An error
+    /// of a single key is that key's result and fails no other.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
         for key in keys {
             Key::new(key.as_ref())?;
@@ -25,13 +29,15 @@ impl Keyspace {
         self.multi_get_with(keys, &probes, view, at)
     }
 
-    /// Puts gets of the first of `keys` in flight in `queue`, as many as it has room for, and says how
-    /// many; the result of the *n*-th carries `token` + *n*. They are all as of one moment, and what
-    /// each needs of memory is asked for together, which makes them cheaper than one by one.
+    /// Starts gets of the first of `keys` in `queue`, as many as it has room for, and returns their
+    /// number. The result of key *n* carries `token` + *n*.
+    ///
+    /// All gets use one read view and look up the row cache as a group, which costs less than
+    /// one [`Keyspace::submit`] per key.
     ///
     /// # Errors
-    /// `Invalid` where a key is out of bounds or the queue is another store's, `Closed` where the
-    /// keyspace was dropped; none is in flight then.
+    /// `Invalid` if the length of a key is out of bounds or the queue belongs to another store; `Closed`
+    /// if the keyspace was dropped. No get was started then.
     pub fn submit_many<K: AsRef<[u8]>>(
         &self,
         queue: &mut ReadQueue,
@@ -44,10 +50,11 @@ impl Keyspace {
             Key::new(key.as_ref())?;
         }
         let probes = self.store().reader.rows.probes(self.tree().rows(), keys);
+        base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
         let (view, at) = self.now()?;
         let mut count = 0;
         for (key, probe) in keys.iter().zip(probes) {
-            // Results that were not taken yet need room, too.
+            // A get answered from a row takes room too, until its result is collected.
             if queue.room() == 0 {
                 break;
             }
@@ -78,33 +85,39 @@ impl Keyspace {
         view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
+        base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
         let now = Some(view.read_context.timekeeper().now());
         let reader = &self.store().reader;
-        let mut rest = Vec::new();
+        let mut pending = Vec::new();
         let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
         for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
             let row = reader.row(&view, key.as_ref(), *probe, at, now);
             if row.is_none() {
-                rest.push((token, key.as_ref(), *probe));
+                pending.push((token, key.as_ref(), *probe));
             }
             results.push(Ok(row.map(|value| value.bytes)));
         }
-        if rest.is_empty() {
+        if pending.is_empty() {
             return Ok(results);
         }
         let mut done = Vec::new();
-        let mut place = |done: &mut Vec<Completed>| {
+        let mut store_results = |done: &mut Vec<Completed>| {
             for Completed { token, result } in done.drain(..) {
-                if let Some(slot) = results.get_mut(token as usize) {
+                let slot = results.get_mut(token as usize);
+                base::invariant!(
+                    slot.is_some(),
+                    "a read queue returns only tokens that were submitted"
+                );
+                if let Some(slot) = slot {
                     *slot = result;
                 }
             }
         };
         self.store().queues.with(&self.store().reader, &*self.store().medium, |queue| {
-            for (token, key, probe) in rest {
+            for (token, key, probe) in pending {
                 while queue.room() == 0 {
                     queue.wait(1, &mut done)?;
-                    place(&mut done);
+                    store_results(&mut done);
                 }
                 queue.start(&view, Key::new(key)?, probe, at, now, token)?;
             }
@@ -112,7 +125,7 @@ impl Keyspace {
                 queue.wait(1, &mut done)?;
             }
             queue.poll(&mut done)?;
-            place(&mut done);
+            store_results(&mut done);
             Ok(())
         })?;
         Ok(results)

@@ -1,19 +1,20 @@
-//! A snapshot: the whole store as of one moment.
+//! [`Snapshot`]: reads of every keyspace at one sequence number.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use base::{Key, Result, Seqno};
 use bytes::Bytes;
-
-use crate::Keyspace;
 use engine::Store;
 use tree::View;
-use tree::reads::Cursor;
-use tree::reads::Iter;
+use tree::reads::{Cursor, Iter};
 
-/// Reads every keyspace as of the moment it was taken, whatever is written since. The versions it
-/// needs are kept until it is dropped.
+use crate::Keyspace;
+
+/// A consistent view of the whole store: reads see every write up to one sequence number and no later one.
+///
+/// Compaction keeps the versions that a snapshot reads until the snapshot is dropped, so a long-lived
+/// snapshot costs space. Snapshot reads do not fill the row cache.
 #[derive(Debug)]
 pub struct Snapshot {
     store: Arc<Store>,
@@ -23,30 +24,31 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         let seqno = store.snapshots.acquire(&store.ring);
+        base::invariant!(seqno <= store.ring.visible(), "a snapshot reads only visible writes");
         Self { store, seqno }
     }
 
-    /// The sequence number it reads at: it sees every write up to this one.
+    /// The sequence number that the snapshot reads at: it sees every write up to and including this one.
     #[must_use]
     pub fn seqno(&self) -> u64 {
         self.seqno.get()
     }
 
-    /// The sequence number it reads at.
-    pub(crate) fn moment(&self) -> Seqno {
+    /// As [`Snapshot::seqno`], typed.
+    pub(crate) fn read_seqno(&self) -> Seqno {
         self.seqno
     }
 
-    /// As [`Keyspace::get`], as of the snapshot.
+    /// The value of `key` at the snapshot; otherwise as [`Keyspace::get`].
     ///
     /// # Errors
-    /// As [`Keyspace::get`]; `Invalid` where the keyspace is another store's, here and below.
+    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store, as in every method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         keyspace.check_store(&self.store)?;
         keyspace.get_at(Key::new(key.as_ref())?, self.seqno)
     }
 
-    /// As [`Keyspace::multi_get`], as of the snapshot.
+    /// The values of `keys` at the snapshot; otherwise as [`Keyspace::multi_get`].
     ///
     /// # Errors
     /// As [`Keyspace::multi_get`].
@@ -59,7 +61,7 @@ impl Snapshot {
         keyspace.multi_get_at(keys, view, at)
     }
 
-    /// As [`Keyspace::iter`], as of the snapshot.
+    /// Iterates over the keyspace at the snapshot; otherwise as [`Keyspace::iter`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -67,7 +69,7 @@ impl Snapshot {
         self.range::<&[u8]>(keyspace, ..)
     }
 
-    /// As [`Keyspace::range`], as of the snapshot.
+    /// Iterates over the keys within `bounds` at the snapshot; otherwise as [`Keyspace::range`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -79,7 +81,7 @@ impl Snapshot {
         Ok(Iter::new(keyspace.cursor_source(self.at(keyspace)?), bounds))
     }
 
-    /// As [`Keyspace::prefix`], as of the snapshot.
+    /// Iterates over the keys that begin with `prefix` at the snapshot; otherwise as [`Keyspace::prefix`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -87,7 +89,7 @@ impl Snapshot {
         Ok(Iter::prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
     }
 
-    /// As [`Keyspace::cursor`], as of the snapshot.
+    /// A cursor over the keyspace at the snapshot; otherwise as [`Keyspace::cursor`].
     ///
     /// # Errors
     /// As [`Keyspace::iter`].
@@ -95,7 +97,7 @@ impl Snapshot {
         keyspace.cursor_source(self.at(keyspace)?).cursor()
     }
 
-    /// The keyspace's view, with the snapshot's moment.
+    /// The keyspace's current view and the snapshot's sequence number to read it at.
     fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
         keyspace.check_store(&self.store)?;
         keyspace.at(self.seqno)

@@ -1,4 +1,4 @@
-//! What a store did and holds, in numbers.
+//! [`Statistics`]: a copy of the counters and sizes of a store, gathered from its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,126 +6,123 @@ use std::time::Duration;
 
 use cache::curve::MissCurve;
 use cache::{CacheStatistics, RowStatistics};
+use engine::{Delays, Memory, Store};
 use media::{Space, Usage};
-
-use crate::{ClockStatistics, Problem, ScrubStatistics};
-use engine::Delays;
-use engine::Memory;
-use engine::Store;
 use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
-/// A copy of every counter at one moment. Counters count since the store was opened.
+use crate::{ClockStatistics, Problem, ScrubStatistics};
+
+/// Counters and sizes of a store. Counters start at 0 when the store is opened; sizes are of now.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Statistics {
     /// Device operations and bytes, by purpose.
     pub device: Usage,
-    /// How operations reach the device: `io_uring`, `pread pool`, `memory`.
+    /// The interface to the device: `io_uring`, `pread pool`, `memory`.
     pub device_backend: &'static str,
-    /// How much the device holds, and what is left of it; none where nothing bounds it, or it does
-    /// not say.
+    /// Capacity and free space of the device; `None` if it has no bound or does not report it.
     pub device_space: Option<Space>,
-    /// The memory of all stores of the same resources, by component.
+    /// The memory of all stores that share these resources, by component, bytes.
     pub memory: Memory,
-    /// The page cache, shared by all stores of the same resources.
+    /// The page cache, which all stores with the same resources share.
     pub cache: CacheStatistics,
-    /// The cache of single rows, shared likewise.
+    /// The row cache, shared likewise.
     pub rows: RowStatistics,
-    /// Gets and multi-gets by where they found their value.
+    /// Gets and multi-gets by the place that held their value.
     pub hits: Hits,
-    /// Misses over the memory of rows, and over that of pages, in DRAM or below: of this store's reads,
-    /// since it was opened; without points where there was no memory for them. What lies between two
-    /// moments, [`MissCurve::since`] says.
+    /// Miss curves: the estimated misses of this store's reads as a function of the memory for rows, and
+    /// of that for pages (DRAM and SCM together), since the store was opened. They have no points if
+    /// there was no memory for the estimate. [`MissCurve::since`] gives the curve between two readings.
     pub row_curve: MissCurve,
     /// See `row_curve`.
     pub page_curve: MissCurve,
-    /// Steps of read operations: gets, queued gets and cursor moves share one machine.
+    /// Steps of the state machine that gets, queued gets and cursor moves share.
     pub read_steps: u64,
     /// Pages that failed their checksum or could not be read.
     pub pages_damaged: u64,
-    /// Operations and bytes of keys and values acknowledged.
+    /// Acknowledged write operations, and the bytes of their keys and values.
     pub writes: u64,
     /// See `writes`.
     pub user_bytes: u64,
-    /// Transactions that wrote something and committed, and those that met others' writes.
+    /// Transactions that committed writes, and transactions refused for a conflict.
     pub transactions: u64,
     /// See `transactions`.
     pub transaction_conflicts: u64,
-    /// The commit log.
+    /// The write-ahead log.
     pub log: wal::Statistics,
-    /// Space the log takes now, bytes.
+    /// Size of the log on the device now, bytes.
     pub log_bytes: u64,
-    /// Memtables written to tables, bytes written, failures.
+    /// Flushes of memtables, bytes that they wrote, and failed flushes.
     pub flushes: u64,
     /// See `flushes`.
     pub flush_bytes: u64,
     /// See `flushes`.
     pub flush_failures: u64,
-    /// Why flushes fail now, if they do.
+    /// The error of the last flush, if flushes fail now.
     pub flush_failing: Option<String>,
-    /// The tier below DRAM, where one was set.
+    /// The SCM tier; `None` if the store has none.
     pub scm: Option<crate::ScmStatus>,
-    /// Merges of tables.
+    /// Compaction.
     pub compaction: CompactionStatistics,
-    /// Tables read again and verified in the background.
+    /// The scrub: tables read and verified in the background.
     pub scrub: ScrubStatistics,
-    /// Damages that merges and scrubbing found since the store was opened.
+    /// Damages that merges and scrubs found since the store was opened.
     pub damages: u64,
-    /// The last of them, at most 256.
+    /// The latest damages, at most 256.
     pub damaged: Vec<Problem>,
-    /// Panics of listeners.
+    /// Panics of event listeners; each was caught.
     pub listener_panics: u64,
-    /// Why writes are refused, if they are.
+    /// The error that poisoned the log or the manifest; writes are refused then.
     pub poisoned: Option<String>,
-    /// Time writers waited, all together, for memtables to be flushed.
+    /// Total time of write stalls: writers waited for a flush. The sum over all writers.
     pub stalled: Duration,
-    /// Time those waited, all together, who asked for flushes: by `flush`, `compact` and ingests.
+    /// Total time that callers of `flush`, `compact` and ingests waited for the flushes they requested.
     pub flushes_awaited: Duration,
-    /// Time writers were delayed, all together, so that flushes and merges keep up.
+    /// Total time of write delays (backpressure), which let flushes and merges keep up.
     pub delays: Delays,
-    /// Who waits for what, and for how long, where nothing moved for seconds: writers and those who asked
-    /// for flushes, and the operation from which the device has not returned.
+    /// A description of a wait that made no progress for seconds: writers or callers of a flush, how
+    /// long they have waited, and the device operation that has not returned.
     pub blocked: Option<String>,
-    /// How the wall clock stands to the time that expiries are held against.
+    /// The difference between the wall clock and the store's time, which decides expiry.
     pub clock: ClockStatistics,
     /// Live snapshots.
     pub snapshots: usize,
-    /// One entry a keyspace.
+    /// One element per keyspace.
     pub keyspaces: Vec<KeyspaceStatistics>,
 }
 
-/// Where gets found their value; one that fails counts nowhere.
+/// Gets by the place that held their value. A get that fails is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// In a memtable.
     pub memtable: u64,
-    /// In the cache of single rows.
+    /// In the row cache.
     pub row: u64,
-    /// In cached pages.
+    /// In pages in DRAM.
     pub page: u64,
-    /// In the SCM tier below DRAM.
+    /// In pages in the SCM tier.
     pub scm: u64,
     /// On flash: at least one device read.
     pub flash: u64,
     /// Nowhere: the key has no value.
     pub absent: u64,
-    /// Of these, those for which pages were looked into: neither memtables nor the tables' key ranges told.
+    /// The part of `absent` that searched pages, because memtables and key ranges of tables did not decide.
     pub absent_searched: u64,
 }
 
-/// What one keyspace holds.
+/// Sizes of one keyspace.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
-    /// Memtables and their memory, bytes.
+    /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
     /// See `memtables`.
     pub memtable_bytes: u64,
-    /// What of that memory entries take, bytes: of what was written since the last flush.
+    /// Unflushed bytes: the part of `memtable_bytes` that entries take.
     pub unflushed_bytes: u64,
     /// Table files, their bytes, and the entries (versions) in them.
     pub tables: usize,
@@ -133,23 +130,23 @@ pub struct KeyspaceStatistics {
     pub table_bytes: u64,
     /// See `tables`.
     pub table_entries: u64,
-    /// Files of long values, their bytes, and the bytes of the values that tables point at.
+    /// Value files, their bytes, and the bytes of the values in them that tables still point to.
     pub value_files: usize,
     /// See `value_files`.
     pub value_file_bytes: u64,
     /// See `value_files`.
     pub live_value_bytes: u64,
-    /// Sorted runs a get may have to look into.
+    /// Runs; a get may have to search each.
     pub runs: usize,
-    /// Memory of what tables keep pinned, bytes.
+    /// Memory that tables pin, for filters and separators, bytes.
     pub pinned_bytes: u64,
-    /// Filters and separators of all tables, pinned or read through the page cache, bytes.
+    /// Size of the filters and separators of all tables, pinned or in the page cache, bytes.
     pub metadata_bytes: u64,
-    /// What the tables hold by level: 0 is what flushes wrote, merges write deeper ones.
+    /// The tables by level: flushes write level 0, merges write deeper levels.
     pub levels: Vec<LevelStatistics>,
 }
 
-/// What the tables of one level hold. Of a table that was merged in part, the rest is estimated.
+/// Sizes of the tables of one level. The remaining piece of a partly merged table is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelStatistics {
@@ -157,19 +154,19 @@ pub struct LevelStatistics {
     pub level: u8,
     /// Runs with tables of this level.
     pub runs: usize,
-    /// Tables, or parts of them.
+    /// Tables and pieces of tables.
     pub tables: usize,
-    /// About their bytes.
+    /// Their bytes, estimated.
     pub bytes: u64,
-    /// About the versions in them, and those that delete.
+    /// Versions in them, and the tombstones among these, estimated.
     pub entries: u64,
     /// See `entries`.
     pub deletes: u64,
 }
 
 impl Statistics {
-    /// Bytes written to the device for each byte of keys and values acknowledged, log, flushes and
-    /// merges included; 0 where nothing was written yet.
+    /// Write amplification: bytes that log, flushes and merges wrote to the device, per acknowledged byte
+    /// of keys and values; 0 if nothing was written yet.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         if self.user_bytes == 0 {
@@ -265,7 +262,7 @@ impl KeyspaceStatistics {
     }
 }
 
-/// The levels of a version, newest data first.
+/// The levels of `version`, level 0 first.
 fn levels(version: &Version) -> Vec<LevelStatistics> {
     let mut levels: BTreeMap<u8, LevelStatistics> = BTreeMap::new();
     for run in version.runs() {

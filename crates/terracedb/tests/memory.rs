@@ -1,9 +1,9 @@
-//! One memory number: the peak resident memory of a process stays within a tenth of it, whatever
-//! its stores do.
+//! The memory number: the peak resident memory of a process exceeds it by at most a tenth, whatever its
+//! stores do.
 //!
-//! Each phase runs in a process of its own and is measured by what the kernel says of it (`VmHWM`).
-//! By default at 64 MiB, the least, over data as large; with `TERRACE_LONG=1` also at 512 MiB
-//! over 2 GB.
+//! A binary of its own, because the resident size of a process includes its code: each phase runs in a
+//! child of this binary and is measured by the kernel (`VmHWM`). By default at 64 MiB, the minimum, with as
+//! much data; with `TERRACE_LONG=1` also at 512 MiB with 2 GB.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,14 +21,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{ManualClock, Rng, Stepper};
 use terracedb::{Codec, Db, Keyspace, Resources, WriteBatch};
 
-/// What a child works on: the phase, the directory, the memory and the number of keys.
+/// Environment variable of a child: the phase, the directory, the memory number, the number of keys and the
+/// codec.
 const PHASE: &str = "TERRACE_MEMORY_TEST";
 const VALUE_BYTES: usize = 400;
 
-/// The least keys of an ingest: more than one table takes, however well they compress.
+/// The least keys of an ingest: more than one table holds, however well they compress.
 const INGESTED_MIN: u64 = 320_000;
 
-/// By how much a long value of an ingest is longer.
+/// Additional bytes of a long value in an ingest.
 const LONG_BYTES: usize = 300 << 10;
 
 /// A value whose second half compresses.
@@ -63,14 +64,14 @@ fn in_threads(threads: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Runs as a process of its own: does one phase and says what it took.
+/// Child: runs one phase and reports its peak.
 #[test]
 fn one_phase() {
-    let Ok(told) = std::env::var(PHASE) else { return };
-    let told: Vec<&str> = told.split('|').collect();
-    let (phase, directory) = (told[0], Path::new(told[1]));
-    let (memory, keys): (u64, u64) = (told[2].parse().unwrap(), told[3].parse().unwrap());
-    let codec = if told[4] == "zstd" { Codec::Zstd } else { Codec::Lz4 };
+    let Ok(arguments) = std::env::var(PHASE) else { return };
+    let arguments: Vec<&str> = arguments.split('|').collect();
+    let (phase, directory) = (arguments[0], Path::new(arguments[1]));
+    let (memory, keys): (u64, u64) = (arguments[2].parse().unwrap(), arguments[3].parse().unwrap());
+    let codec = if arguments[4] == "zstd" { Codec::Zstd } else { Codec::Lz4 };
     let db = Db::builder(directory).memory(memory).codec(codec).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     match phase {
@@ -87,7 +88,7 @@ fn one_phase() {
     }
     println!("\n{}", db.statistics().memory);
     println!("peak {}", peak());
-    // As a crash would: what is not flushed is recovered by the next phase.
+    // Exits like a crash: the next phase recovers the unflushed writes.
     std::process::exit(0);
 }
 
@@ -104,7 +105,7 @@ fn load(db: &Db, keyspace: &Keyspace, keys: u64) {
         db.write(&batch).unwrap();
     });
     db.flush().unwrap();
-    // Left in the log.
+    // These writes stay in the log.
     for number in 0..keys / 20 {
         keyspace.put(key(number), value(number)).unwrap();
     }
@@ -144,8 +145,7 @@ fn queue(db: &Db, keyspace: &Keyspace, keys: u64) {
     });
 }
 
-/// A thousand cursors that stand somewhere and have read a stretch, or as many as there is memory
-/// for.
+/// A thousand positioned cursors that have read a stretch, or as many as fit into memory.
 fn cursors(db: &Db, keyspace: &Keyspace, keys: u64) {
     let open = AtomicU64::new(0);
     in_threads(8, |thread| {
@@ -159,7 +159,7 @@ fn cursors(db: &Db, keyspace: &Keyspace, keys: u64) {
                     break;
                 }
             };
-            // It may stand on a long value; then there is memory for fewer.
+            // A cursor on a long value takes more memory, so fewer fit.
             let mut moved = cursor.seek(key(rng.below(keys)));
             for _ in 0..100 {
                 moved = moved.and_then(|_| cursor.next());
@@ -172,8 +172,8 @@ fn cursors(db: &Db, keyspace: &Keyspace, keys: u64) {
         assert!(moved.filter_map(Result::err).all(|error| error.is_retryable()));
     });
     println!("{} cursors", open.load(Relaxed));
-    // Merges had some of the memory meanwhile, and each table that they left to merge took more of a cursor:
-    // how many there were is the machine's to say. Beside no merge there are many.
+    // Merges took some of the memory meanwhile, and each table still to be merged costs a cursor more, so
+    // the number varies. Without merges there are many cursors.
     db.wait_until_settled().unwrap();
     let mut held = Vec::new();
     while let (true, Ok(mut cursor)) = (held.len() < 100, keyspace.cursor()) {
@@ -188,7 +188,7 @@ fn cursors(db: &Db, keyspace: &Keyspace, keys: u64) {
     assert_eq!(iter.by_ref().take(20_000).filter(Result::is_ok).count(), 20_000);
 }
 
-/// The longest values there may be, and many of some hundred KiB.
+/// Values of the largest length, and many of some hundred KiB.
 fn long_values(db: &Db, keyspace: &Keyspace, memory: u64) {
     for number in 0..6u64 {
         let long = vec![number as u8; memory as usize / 8];
@@ -227,7 +227,7 @@ fn overwrite_and_read(keyspace: &Keyspace, keys: u64) {
     });
 }
 
-/// Bulk ingests at the same time, longer than one table, with long values that stay inline until merged.
+/// Concurrent ingests, longer than one table, with long values that stay inline until merged.
 fn ingest(db: &Db, keys: u64) {
     let keys = keys.max(INGESTED_MIN);
     in_threads(2, |thread| {
@@ -247,19 +247,19 @@ fn ingest(db: &Db, keys: u64) {
             let found = keyspace.get(number.to_be_bytes()).unwrap().unwrap();
             assert!(found.starts_with(&value(number)));
         }
-        // So that what was ingested is merged by the phase that follows.
+        // Overlapping writes, so that the next phase merges the ingested tables.
         for number in (0..keys).step_by(50) {
             keyspace.put(number.to_be_bytes(), value(number)).unwrap();
         }
     });
 }
 
-/// Runs a phase in a child; its peak.
+/// Runs a phase in a child; returns its peak.
 fn measure(phase: &str, directory: &Path, memory: u64, keys: u64, codec: &str) -> u64 {
-    let told = format!("{phase}|{}|{memory}|{keys}|{codec}", directory.display());
+    let arguments = format!("{phase}|{}|{memory}|{keys}|{codec}", directory.display());
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "one_phase", "--nocapture"])
-        .env(PHASE, told)
+        .env(PHASE, arguments)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -298,26 +298,26 @@ fn stays_within(memory: u64, keys: u64, codec: &str) {
 }
 
 #[test]
-fn resident_memory_stays_within_the_number() {
+fn resident_memory_stays_within_the_memory_number() {
     stays_within(64 << 20, 200_000, "lz4");
 }
 
 #[test]
-fn resident_memory_stays_within_the_number_with_zstd() {
+fn resident_memory_stays_within_the_memory_number_with_zstd() {
     stays_within(64 << 20, 100_000, "zstd");
 }
 
 #[test]
-fn resident_memory_of_a_large_store_stays_within_the_number() {
+fn resident_memory_of_a_large_store_stays_within_the_memory_number() {
     if std::env::var_os("TERRACE_LONG").is_some() {
         stays_within(512 << 20, 5_000_000, "lz4");
     }
 }
 
-/// The number changes while a store works: more is used at once, less is given back. What works in the
-/// background does so only where somebody waits for it, and nothing moves between two looks.
+/// The memory number changes while a store works: a higher one is used at once, a lower one frees memory.
+/// Background work runs only while a caller waits, so nothing changes between two readings.
 #[test]
-fn the_number_changes_while_a_store_is_open() {
+fn the_memory_number_changes_while_a_store_is_open() {
     let directory = tempfile::tempdir().unwrap();
     let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = Resources::builder().memory(96 << 20).executor(executor).build().unwrap();

@@ -9,8 +9,8 @@ use manifest::ManifestState;
 
 use crate::{CheckReport, Db, Resources, check};
 
-/// A store whose tables stay as they are flushed. Background work is done where someone waits for it: the
-/// files are the same in every run.
+/// A store without merges. Background work runs only while a caller waits for it, so the files are the same
+/// in every run.
 pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
     let options = compact::plan::Options {
         fanout: 1000,
@@ -26,7 +26,7 @@ pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
     builder.compaction_options(options).open().unwrap()
 }
 
-/// A store of two tables in one keyspace, with records in the log that are in no table.
+/// A store with two tables in one keyspace, and log records that are not flushed.
 fn store(medium: &Arc<dyn Medium>) {
     let db = unmerged(medium);
     let keyspace = db.keyspace("fruit").unwrap();
@@ -80,7 +80,7 @@ fn flip(medium: &Arc<dyn Medium>, name: &str, at: usize) {
 }
 
 #[test]
-fn a_whole_store_is_clean_and_stays_as_it_is() {
+fn an_undamaged_store_is_clean_and_check_changes_nothing() {
     let medium = whole();
     let before = contents(&medium);
     let report = run(&medium);
@@ -112,9 +112,9 @@ fn an_open_store_and_no_store_are_refused() {
     assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// Any flipped byte of a table is found, in its file; no other file is blamed.
+/// Any flipped byte of a table is reported for its file and for no other file.
 #[test]
-fn a_flipped_byte_of_a_table_is_found_where_it_is() {
+fn a_flipped_byte_of_a_table_is_reported_for_its_file() {
     let medium = whole();
     let (mut rng, seed) = Rng::from_env();
     for name in names(&medium, ".table") {
@@ -128,7 +128,7 @@ fn a_flipped_byte_of_a_table_is_found_where_it_is() {
             assert!(report.problems.iter().all(|problem| problem.file == name), "{why}");
             let page = (at / PAGE_BYTES) as u32;
             assert!(report.problems.iter().any(|it| it.pages == Some((page, 1))), "{why}");
-            // Top level and properties, twice, and two footers.
+            // Two copies each of top level, properties and footer.
             let pages_before_tail = (length / PAGE_BYTES) as u32 - 6;
             if page < pages_before_tail {
                 let known = |it: &Problem| it.keys.is_some() && it.keyspace.is_some();
@@ -140,13 +140,13 @@ fn a_flipped_byte_of_a_table_is_found_where_it_is() {
     assert!(run(&medium).is_clean());
 }
 
-/// A flipped byte of the log or the manifest is damage, a cut tail or a repaired copy, and never
-/// a reason to blame a table.
+/// A flipped byte of the log or the manifest is reported as damage, a cut tail or a repaired copy, and never
+/// as damage of a table.
 #[test]
-fn a_flipped_byte_of_log_or_manifest_is_told() {
+fn a_flipped_byte_of_log_or_manifest_is_reported() {
     let medium = whole();
     let (mut rng, seed) = Rng::from_env();
-    // The newest segment is spare: nothing is lost with it, and a power cut may have left it so.
+    // The newest segment is a spare without records; a power cut may leave any bytes in it.
     let mut files = names(&medium, "log-");
     files.pop();
     files.extend(names(&medium, "manifest-"));
@@ -159,9 +159,9 @@ fn a_flipped_byte_of_log_or_manifest_is_told() {
             let report = run(&medium);
             let why = format!("seed {seed}, byte {at} of {name}: {report:?}");
             let told = !report.is_clean() || report.log_torn.is_some();
-            // A manifest's header page has unused bytes between and behind its two headers.
+            // The header page of a manifest has unused bytes between and behind its two headers.
             let unused = name.starts_with("manifest-") && at < 1024 && at % 512 >= 40;
-            // Behind a sync, zeros fill a log page.
+            // After a sync, zeros pad the log page.
             let filling = name.starts_with("log-") && at >= PAGE_BYTES && bytes[at] == 0;
             assert!(told || report.manifest_repairs > 0 || unused || filling, "{why}");
             assert!(report.problems.iter().all(|it| !it.file.ends_with(".table")), "{why}");
@@ -172,7 +172,7 @@ fn a_flipped_byte_of_log_or_manifest_is_told() {
 }
 
 #[test]
-fn missing_and_unnamed_tables_are_told() {
+fn missing_and_orphan_tables_are_reported() {
     let medium = whole();
     let tables = names(&medium, ".table");
     medium.rename(&tables[0], &table::file_name(TableId(999))).unwrap();
@@ -186,7 +186,7 @@ fn missing_and_unnamed_tables_are_told() {
 }
 
 #[test]
-fn without_a_manifest_tables_and_log_are_checked_all_the_same() {
+fn tables_and_log_are_checked_without_a_manifest() {
     let medium = whole();
     for name in names(&medium, "manifest-") {
         medium.remove(&name).unwrap();
@@ -214,8 +214,8 @@ fn a_log_that_ends_before_the_tables_do_is_damage() {
     assert!(report.problems[0].to_string().contains("end of the log"), "{report:?}");
 }
 
-/// A store whose table is compressed with a dictionary: its values repeat each other's words, and
-/// hardly any of their own.
+/// A store with a dictionary-compressed table: values share words with each other, but repeat hardly any
+/// within themselves.
 fn with_dictionary() -> Arc<dyn Medium> {
     let medium = memory();
     let mut rng = Rng::new(7);
@@ -233,7 +233,7 @@ fn with_dictionary() -> Arc<dyn Medium> {
 }
 
 #[test]
-fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
+fn a_missing_dictionary_is_reported_by_name() {
     let medium = with_dictionary();
     let names = names(&medium, ".dictionary");
     assert_eq!(names.len(), 1, "nothing was trained");
@@ -245,7 +245,7 @@ fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
     let damaged = run(&medium);
     let problem = &damaged.problems[0];
     assert_eq!((&problem.file, problem.keyspace.as_deref()), (&names[0], Some("words")));
-    // The blocks that cannot be read without it are named too, with their keys.
+    // The blocks that need it are reported too, with their keys.
     assert!(damaged.damages > 1 && damaged.problems[1].keys.is_some(), "{damaged:?}");
     flip(&medium, &names[0], 1000);
     assert!(run(&medium).is_clean());
@@ -256,7 +256,7 @@ fn a_dictionary_is_read_and_its_loss_is_told_by_its_name() {
     assert_eq!(missing.dictionaries, 0);
 }
 
-/// A manifest in force that says something else than the files do.
+/// Writes a manifest, with `change` applied to its state, that takes effect at the next opening.
 pub(super) fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mut ManifestState)) {
     let found = manifest::recover(&**medium, false).unwrap().unwrap();
     let (mut state, number) = (found.state, found.number + 1);
@@ -265,7 +265,7 @@ pub(super) fn rewrite_manifest(medium: &Arc<dyn Medium>, change: impl FnOnce(&mu
 }
 
 #[test]
-fn a_table_that_contradicts_the_manifest_is_told() {
+fn a_table_that_contradicts_the_manifest_is_reported() {
     for (part, complaint) in [
         (0, "entries of a table: expected 401, got 400"),
         (1, "keys of a table: expected `key` to `key0399`, got `key0000` to `key0399`"),
@@ -294,7 +294,7 @@ fn a_table_that_contradicts_the_manifest_is_told() {
 }
 
 #[test]
-fn a_log_that_writes_to_keyspaces_the_manifest_never_had_is_told() {
+fn log_records_of_unknown_keyspaces_are_reported() {
     let medium = whole();
     rewrite_manifest(&medium, |state| *state = ManifestState::default());
     let report = run(&medium);
@@ -304,7 +304,7 @@ fn a_log_that_writes_to_keyspaces_the_manifest_never_had_is_told() {
     assert_eq!(report.unowned, names(&medium, ".table"));
 }
 
-/// What a power cut leaves is no damage, whenever it comes (I3, I11).
+/// A power cut at any time leaves no damage (I3, I11).
 #[test]
 fn crash_images_are_clean() {
     let (mut rng, seed) = Rng::from_env();
@@ -325,9 +325,9 @@ fn crash_images_are_clean() {
     }
 }
 
-/// A table that holds what the flushed bound says is not in tables yet: recovery would replay it.
+/// A table holds entries above the flushed bound: recovery would replay them a second time.
 #[test]
-fn a_table_above_the_flushed_bound_is_told() {
+fn a_table_above_the_flushed_bound_is_reported() {
     let medium = whole();
     rewrite_manifest(&medium, |state| {
         let keyspace = Arc::make_mut(state.keyspaces.values_mut().next().unwrap());
@@ -336,6 +336,6 @@ fn a_table_above_the_flushed_bound_is_told() {
     });
     let report = run(&medium);
     let texts: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
-    // Both tables: the second one is newer.
+    // Both tables are above the bound; the second one is newer.
     assert!(texts.len() == 2 && texts[0].contains("the flushed bound"), "{texts:?}");
 }

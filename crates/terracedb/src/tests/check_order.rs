@@ -1,3 +1,5 @@
+//! `check` finds tables whose runs are in the wrong order (I4).
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use media::Medium;
 use super::check::{memory, rewrite_manifest, run, unmerged};
 use crate::{Db, Keyspace};
 
-/// A store of as many tables in one keyspace as there are `rounds` of writes.
+/// A store with one keyspace and one table per round of writes.
 fn tables(rounds: &[&dyn Fn(&Keyspace)]) -> Arc<dyn Medium> {
     let medium = memory();
     let db = unmerged(&medium);
@@ -20,7 +22,7 @@ fn tables(rounds: &[&dyn Fn(&Keyspace)]) -> Arc<dyn Medium> {
     medium
 }
 
-/// Puts the tables, oldest first, in these runs.
+/// Rewrites the manifest: table *i*, oldest first, belongs to run `runs[i]`.
 fn arrange(medium: &Arc<dyn Medium>, runs: &[u64], level: u8) {
     rewrite_manifest(medium, |state| {
         let keyspace = Arc::make_mut(state.keyspaces.values_mut().next().unwrap());
@@ -45,7 +47,7 @@ fn delete(from: &'static str, to: &'static str) -> impl Fn(&Keyspace) {
     move |keyspace| keyspace.delete_range(from..to).unwrap()
 }
 
-/// What a flush wrote or a merge: a level says nothing of the order.
+/// The order of runs matters, whatever their level.
 #[test]
 fn a_swapped_pair_is_found_on_any_level() {
     for level in [0, 1, 5] {
@@ -59,31 +61,31 @@ fn a_swapped_pair_is_found_on_any_level() {
     }
 }
 
-/// Merges of slices leave such tables: numbers and keys of both overlap, but no key is in both.
+/// Merges of slices leave such tables: their seqno and key ranges overlap, but they share no key.
 #[test]
-fn tables_without_a_common_key_lie_in_any_order() {
+fn tables_without_a_common_key_may_be_in_any_order() {
     let medium = tables(&[&put(&["a", "m", "z"]), &put(&["b", "n", "y"])]);
     arrange(&medium, &[2, 1], 0);
     assert_eq!(complaints(&medium), [""; 0]);
 }
 
 #[test]
-fn tables_of_a_run_that_overlap_are_told() {
+fn overlapping_tables_of_a_run_are_reported() {
     let medium = tables(&[&put(&["a", "m", "z"]), &put(&["b", "n", "y"])]);
     arrange(&medium, &[1, 1], 1);
     let found = complaints(&medium);
     assert!(found.len() == 1 && found[0].contains("tables of a run"), "{found:?}");
 }
 
-/// A range delete is above what it deletes, and below what was written after it.
+/// A range delete must be in a newer run than the entries it deletes, and in an older one than later writes.
 #[test]
-fn range_deletes_have_their_place() {
+fn a_range_delete_in_a_misplaced_run_is_found() {
     let medium = tables(&[&put(&["k", "m"]), &delete("l", "p"), &put(&["a", "m", "z"])]);
     for (runs, complaint) in [
         ([1, 2, 3], None),
-        // The delete below what it deletes.
+        // The range delete in an older run than the entries it deletes.
         ([2, 1, 3], Some("keys `m` to `m`")),
-        // The delete above what was written later.
+        // The range delete in a newer run than a later write.
         ([1, 3, 2], Some("keys `m` to `m`")),
     ] {
         arrange(&medium, &runs, 0);
@@ -95,7 +97,7 @@ fn range_deletes_have_their_place() {
 
 /// A piece answers for its keys only.
 #[test]
-fn what_a_table_held_beyond_its_piece_does_not_count() {
+fn entries_outside_of_a_tables_piece_do_not_count() {
     let medium = tables(&[&put(&["a", "m", "z"]), &put(&["c", "m", "x"])]);
     arrange(&medium, &[2, 1], 0);
     rewrite_manifest(&medium, |state| {
@@ -109,7 +111,7 @@ fn what_a_table_held_beyond_its_piece_does_not_count() {
 /// Tables of random keys in a random order: each pair that is the wrong way round and has a key in
 /// common is told, and no other.
 #[test]
-fn whatever_the_order_exactly_the_misplaced_are_told() {
+fn in_any_order_exactly_the_misplaced_pairs_are_reported() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..20 {
         let medium = memory();

@@ -1,5 +1,5 @@
-//! Ingests against a model, among writers and readers, on devices that fail and lose power. Tables
-//! are cut short here, so that a small ingest has several.
+//! Ingests against a model, with concurrent writers and readers, on devices that fail and lose power. The
+//! tables are small here, so that a small ingest writes several.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ fn open(medium: &Arc<dyn Medium>) -> Db {
     Db::on_medium(Arc::clone(medium)).memory(64 << 20).codec(Codec::None).open().unwrap()
 }
 
-/// The same, with background work that is done where someone waits for it, or steps the executor.
+/// As [`open`], but background work runs only while a caller waits for it or steps the executor.
 fn open_stepped(medium: &Arc<dyn Medium>) -> (Db, Arc<Stepper>) {
     let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = Resources::builder().memory(64 << 20).executor(Arc::clone(&executor) as _);
@@ -40,7 +40,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// An ingest whose tables are of a few pages.
+/// An ingest with tables of a few pages.
 fn ingest(keyspace: &Keyspace) -> Ingest {
     let mut ingest = keyspace.ingest().unwrap();
     ingest.set_table_bytes(32 << 10);
@@ -51,7 +51,7 @@ fn add_all(ingest: &mut Ingest, entries: &Model) -> Result<()> {
     entries.iter().try_for_each(|(key, value)| ingest.add(key, value))
 }
 
-/// Every `step`th key from `first` on, each with a value that says `what`.
+/// Every `step`th key from `first` on, each with a value that contains `what`.
 fn entries(first: u64, count: u64, step: u64, what: &str) -> Model {
     let entry = |at: u64| (key(first + at * step), format!("{what} {}", "v".repeat(300)).into());
     (0..count).map(entry).collect()
@@ -137,9 +137,9 @@ fn ingests_among_writes_agree_with_a_model() {
     assert!(report.problems.is_empty(), "TERRACE_SEED={seed}: {:?}", report.problems);
 }
 
-/// Sorted data is written once, and goes under what it does not overlap.
+/// Sorted data is written once, into the deepest run that it does not overlap.
 #[test]
-fn sorted_data_is_written_once_and_lies_as_deep_as_it_can() {
+fn sorted_data_is_written_once_into_the_deepest_possible_run() {
     let (db, _) = open_stepped(&memory());
     let keyspace = db.keyspace("k").unwrap();
     for part in 0..4 {
@@ -153,13 +153,12 @@ fn sorted_data_is_written_once_and_lies_as_deep_as_it_can() {
     let written = statistics.device.of(Purpose::Ingest).write_bytes as f64;
     let all = statistics.device.total().write_bytes as f64;
     let user = statistics.user_bytes as f64;
-    // Padding, separators, filters, and the six pages that end each of these small tables; log and
-    // manifest are nothing to speak of.
+    // 17 %: padding, separators, filters, and the last six pages of each small table. 5 %: log, manifest.
     assert!(written < 1.17 * user, "{}", written / user);
     assert!(all < 1.05 * written, "{}", all / written);
 }
 
-/// What an ingest does not have in memory: everything.
+/// An ingest keeps only a bounded part of its data in memory.
 #[test]
 fn memory_does_not_grow_with_the_ingest() {
     let db = open(&memory());
@@ -177,7 +176,7 @@ fn memory_does_not_grow_with_the_ingest() {
 }
 
 #[test]
-fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
+fn an_invalid_or_dropped_ingest_leaves_no_file() {
     let medium = memory();
     let (db, executor) = open_stepped(&medium);
     let keyspace = db.keyspace("k").unwrap();
@@ -189,7 +188,7 @@ fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
     refused.add("c", "2").unwrap();
     assert_eq!(refused.finish().unwrap().entries, 2);
     assert_eq!(keyspace.get("c").unwrap().as_deref(), Some(&b"2"[..]));
-    // Once all that is to be removed is.
+    // Counts files after all pending removals.
     let files = || {
         while executor.help() {}
         medium.list().unwrap().len()
@@ -208,15 +207,15 @@ fn what_cannot_be_ingested_is_refused_and_leaves_nothing() {
     assert_eq!(keyspace.ingest().unwrap_err().kind(), ErrorKind::Closed);
     drop(keyspace);
     db.wait_until_settled().unwrap();
-    // No table is left, of either: the log and the manifest.
+    // Only the log and the manifest are left.
     let left = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
     assert_eq!(left.count(), 0);
 }
 
-/// Writers write to the very keys that are ingested. What a writer wrote it reads, until an ingest
-/// comes over it, and never again after; a reader that sees an ingest sees all of it.
+/// Writers write to the keys that are ingested. A writer reads its own value until an ingest replaces it, and
+/// never afterwards. A reader that sees an ingest sees all of it.
 #[test]
-fn writers_and_readers_of_its_range_see_one_order() {
+fn writers_and_readers_of_an_ingested_range_see_one_order() {
     const KEYS: u64 = 40;
     for rounds in [Ingest::ROUNDS_MAX, 0] {
         let db = open(&memory());
@@ -247,13 +246,13 @@ fn writers_and_readers_of_its_range_see_one_order() {
             scope.spawn(move || {
                 while running() {
                     let least = done.load(Ordering::Acquire);
-                    // Nobody writes to these two but ingests: at any moment they are of the same.
+                    // Only ingests write these two keys, so they are always from the same ingest.
                     let both = keyspace.multi_get(&["a first", "z last"]).unwrap();
                     let both: Vec<_> = both.into_iter().map(Result::unwrap).collect();
                     assert_eq!(both[0], both[1]);
                     let found = both[0].as_ref().map(|found| found.to_vec()).unwrap_or_default();
                     assert!(least == 0 || found >= say(least), "{found:?} after {least}");
-                    // And a write after an ingest is seen with it: `moment`.
+                    // A reader that sees a write after an ingest sees the ingest: one read view.
                     let marked = keyspace.multi_get(&["marker", "z last"]).unwrap();
                     let marked: Vec<_> = marked.into_iter().map(Result::unwrap).collect();
                     assert!(marked[0] <= marked[1], "{marked:?}");
@@ -279,7 +278,7 @@ fn writers_and_readers_of_its_range_see_one_order() {
 }
 
 #[test]
-fn a_transaction_that_read_its_range_is_in_conflict() {
+fn an_ingest_into_a_range_that_a_transaction_read_is_a_conflict() {
     let db = open(&memory());
     let keyspace = db.keyspace("k").unwrap();
     for (read, conflict) in [(5, true), (10, true), (7, false), (700, false)] {
@@ -309,7 +308,7 @@ fn script(db: &Db) -> Result<()> {
     keyspace.put_with(key(7), "after", Durability::Sync)
 }
 
-/// What the script leaves of the keyspace where it was cut off: with the ingest, or without.
+/// The possible contents of the keyspace if the script is cut off: before, with and after the ingest.
 fn states() -> [Model; 3] {
     let before = entries(0, 60, 5, "before");
     let mut ingested = before.clone();
@@ -319,10 +318,10 @@ fn states() -> [Model; 3] {
     [before, ingested, after]
 }
 
-/// Ingests of the same keys meet in one keyspace, and others in another. Each waits for flushes, and
-/// writers wait for each: nobody waits for ever, and they lie in the order of their numbers (I4).
+/// Concurrent ingests of the same keys in one keyspace, and of others in another. Each waits for flushes, and
+/// writers wait for each: all end, and their runs are in the order of their sequence numbers (I4).
 #[test]
-fn ingests_at_once_wait_for_each_other_and_lie_in_order() {
+fn concurrent_ingests_end_and_are_ordered_by_seqno() {
     let long = std::env::var_os("TERRACE_LONG").is_some();
     for round in 0..if long { 200 } else { 20 } {
         let db = open(&memory());
@@ -427,8 +426,8 @@ fn any_operation_of_an_ingest_can_fail() {
             }
             let mut is_cut = false;
             if db.statistics().poisoned.is_none() {
-                // It is well again, and nothing is in the way of another: unless a sync in the background
-                // failed, and tells only now.
+                // The device works again, so the script succeeds, unless a sync in the background failed
+                // and reports it only now.
                 match script(&db) {
                     Ok(()) => assert!(content(&db.keyspace("k").unwrap()) == after, "{why}"),
                     Err(error) => {
@@ -454,7 +453,7 @@ fn any_operation_of_an_ingest_can_fail() {
     }
 }
 
-/// Whoever goes on after a failure is not told in the end that all is there.
+/// After one failed call, every later call of the ingest fails, and so does its end.
 #[test]
 fn an_ingest_that_failed_once_adds_nothing() {
     for (on, purpose) in [(OpKind::Sync, Purpose::Ingest), (OpKind::Read, Purpose::Meta)] {
@@ -494,9 +493,9 @@ fn ingested_values_expire() {
     assert!(matches!(keyspace.expiry("here").unwrap(), Some(crate::Expiry::At(_))));
 }
 
-/// A range delete that waits in a memtable is older than an ingest, or newer.
+/// A range delete in a memtable is older or newer than an ingest.
 #[test]
-fn range_deletes_take_what_was_ingested_before_them_only() {
+fn a_range_delete_deletes_only_earlier_ingests() {
     let db = open(&memory());
     let keyspace = db.keyspace("k").unwrap();
     keyspace.delete_range("a".."z").unwrap();
@@ -509,14 +508,14 @@ fn range_deletes_take_what_was_ingested_before_them_only() {
     assert_eq!(content(&keyspace).len(), 1);
 }
 
-/// What is ingested over other keys is for merges to do like what is written.
+/// An ingest over existing keys adds compaction debt, so it is delayed like writes.
 #[test]
-fn an_ingest_pays_while_merges_are_behind() {
+fn an_ingest_is_delayed_while_compaction_is_behind() {
     let db = open(&memory());
     let keyspace = db.keyspace("bulk").unwrap();
     let mut ingest = keyspace.ingest().unwrap();
     for (key, value) in entries(0, 4000, 1, "late") {
-        // Who looks at trees finds nothing behind, and may do so at any moment.
+        // Set again before each entry: background work measures the true debt, 0, at any time.
         keyspace.store().pace.set_trees(5.9, 1.0);
         ingest.add(key, value).unwrap();
     }

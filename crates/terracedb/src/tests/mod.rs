@@ -1,4 +1,4 @@
-//! Tests of the crates below that need a whole store around them.
+//! Tests of the lower crates that need a whole open store and access to its internals.
 
 mod check;
 mod check_order;

@@ -1,4 +1,4 @@
-//! The weight of a part of a table, as the planner sees it.
+//! The weight of a piece (part of a table), as the compaction planner sees it.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use tree::compaction::{bytes_of, weight_within};
 
 use crate::Db;
 
-/// What a merge of a part takes in is that part: taken for all of it, new keys would look superseded.
+/// A merge of a key range weighs only that range of a piece. If it weighed the whole piece, the planner would
+/// expect new keys to supersede old ones.
 #[test]
-fn what_a_piece_holds_is_the_sum_of_its_parts() {
+fn the_weight_of_a_piece_is_the_sum_of_its_ranges() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     for number in 0..40_000 {

@@ -6,13 +6,13 @@ use media::{Medium, MemoryMedium};
 
 use crate::Db;
 
-/// Readers to come stand behind all that is flushed while a store is opened: of deletes that lie within
-/// each other every fragment has the newest, and not all of them.
+/// While a store is opened, no reader exists yet, and later readers see everything that is flushed. So a
+/// flush keeps only the newest of nested range deletes in each fragment.
 #[test]
-fn what_is_flushed_while_opening_is_what_readers_to_come_tell_apart() {
+fn a_flush_while_opening_keeps_only_the_newest_range_delete_of_a_fragment() {
     const COUNT: u64 = 1000;
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    // What is flushed stays as it is.
+    // No merge runs.
     let options = compact::plan::Options {
         fanout: 1000,
         settled_runs: 1000,
@@ -49,7 +49,7 @@ fn what_is_flushed_while_opening_is_what_readers_to_come_tell_apart() {
         assert_eq!(keyspace.iter().unwrap().count(), 2);
         deletes
     };
-    // Each opening begins a segment of the log, until it is worth being emptied.
+    // Each opening begins a log segment; after some openings the log is flushed to free segments.
     let deletes = (0..20).map(|_| flushed()).find(|deletes| *deletes > 0);
     assert!(deletes.is_some_and(|deletes| deletes <= 2 * COUNT), "{deletes:?}");
 }

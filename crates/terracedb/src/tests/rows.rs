@@ -1,4 +1,4 @@
-//! Rows and the views that reads use beside them.
+//! The row cache and the read views that reads use with it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tree::reads::Lookup;
 
 use crate::Db;
 
-/// A get takes its view, a memtable is sealed and a range delete goes into the next one, and only then
-/// the get takes its number: it may find what was deleted meanwhile, and leaves no row of it.
+/// A get takes its view; then the memtable is sealed and a range delete is written to the next one; then the
+/// get takes its read sequence number. The get may return the deleted value, but must not cache its row.
 #[test]
-fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_deletes() {
+fn a_range_delete_between_the_view_and_the_read_seqno_leaves_no_row() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     keyspace.put("b", "old").unwrap();
     db.flush().unwrap();
-    // So that there is something to seal.
+    // Makes the memtable non-empty, so that it can be sealed.
     keyspace.put("z", "other").unwrap();
     let (store, tree) = (keyspace.store(), keyspace.tree());
     let probe = store.reader.rows.probe(tree.rows(), b"b");
@@ -32,7 +32,7 @@ fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_delet
     assert_eq!(value.as_ref().map(|it| &*it.bytes), Some(&b"old"[..]));
     store.reader.rows.fill(&lookup, &value.unwrap(), depth);
     assert_eq!(keyspace.get("b").unwrap(), None);
-    // Others do.
+    // A get without such a range delete does cache its row.
     keyspace.put("x", "kept").unwrap();
     db.flush().unwrap();
     let rows = db.statistics().rows;
@@ -40,12 +40,12 @@ fn a_range_delete_between_the_view_and_the_number_leaves_no_row_of_what_it_delet
     assert_eq!(db.statistics().rows.rows, rows.rows + 1);
 }
 
-/// A writer put a version in a memtable and forgot the key above, but not below yet: a reader finds the
-/// row there, which its number still sees, and leaves none above.
+/// A writer inserted a new version into a memtable and invalidated the row in DRAM, but not yet in SCM. A
+/// reader with an older read sequence number finds the row in SCM, and must not promote it to DRAM.
 #[test]
-fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
+fn a_row_in_scm_is_promoted_only_if_no_memtable_has_a_newer_version() {
     let scm = crate::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
-    // No thread takes rows below: the test does.
+    // No thread demotes rows: the test does.
     let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = crate::Resources::builder().memory(64 << 20).executor(executor).scm(scm);
     let db = Db::on_medium(Arc::new(MemoryMedium::new()));
@@ -64,29 +64,29 @@ fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
             Row { key, value, packed: false, seqno: at, as_of: at, expiry, from: RowFrom::Device };
         let _ = rows.fill(owner, hash, rows.vacancy(owner, hash).unwrap(), row);
     };
-    let is_above = |key: &[u8]| {
+    let is_in_dram = |key: &[u8]| {
         let hash = owner.hash(key_hash(key));
         rows.get(owner, key, hash, at, &mut Vec::new()).is_some()
     };
-    let is_below = |key: &[u8]| {
+    let is_in_scm = |key: &[u8]| {
         let hash = owner.hash(key_hash(key));
         rows.get_from_scm(owner, key, hash, at, &mut Vec::new()).is_some()
     };
-    // Until both left for the tier below: now and then one's bucket changes on its way.
+    // Until both rows are demoted. A demotion is lost now and then, because the row's bucket changes.
     let mut numbers = 0u64..;
     for _ in 0..20 {
         fill(b"a", b"old");
         fill(b"b", b"old");
         for number in numbers.by_ref().take(40_000) {
             fill(&number.to_be_bytes(), &[7; 1900]);
-            if is_below(b"a") && is_below(b"b") {
+            if is_in_scm(b"a") && is_in_scm(b"b") {
                 break;
             }
             if number % 64 == 0 {
                 rows.demote_rows();
             }
         }
-        if is_below(b"a") && is_below(b"b") {
+        if is_in_scm(b"a") && is_in_scm(b"b") {
             break;
         }
     }
@@ -97,18 +97,18 @@ fn a_row_below_comes_up_only_where_no_memtable_has_a_newer_version() {
     memtable.reserve(size).unwrap();
     let trailer = Trailer::new(newer, EntryKind::Put);
     memtable.insert(b"a", trailer, b"new", || store.snapshots.horizon(&store.ring));
-    for (key, rises) in [(b"a", false), (b"b", true)] {
+    for (key, is_promoted) in [(b"a", false), (b"b", true)] {
         let probe = store.reader.rows.probe(owner, key);
         let found = store.reader.rows.get(&view, key, probe, at, None).unwrap();
         assert_eq!((&found.value.bytes[..], found.from_scm), (&b"old"[..], true));
-        assert_eq!(is_above(key), rises, "{key:?}");
+        assert_eq!(is_in_dram(key), is_promoted, "{key:?}");
     }
 }
 
-/// A batch in a memtable after the view's, one of whose keys has a row: whoever reads both keys would see
-/// half of it.
+/// A batch is written to a memtable that the view lacks, and one of its keys has a cached row. A multi-get
+/// of both keys in the view of a single get would see half of the batch.
 #[test]
-fn many_keys_are_read_in_a_view_that_has_all_that_rows_may_have() {
+fn a_multi_get_uses_a_view_that_is_at_least_as_new_as_any_row() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let write = |value: &str| {
@@ -120,7 +120,7 @@ fn many_keys_are_read_in_a_view_that_has_all_that_rows_may_have() {
     write("old");
     let (store, tree) = (keyspace.store(), keyspace.tree());
     let written = Cell::new(false);
-    // What comes between the view and the number, the first time.
+    // Runs between taking the view and the read sequence number, the first time.
     let visible = || {
         if !written.replace(true) {
             assert!(store.buffers.seal(tree).unwrap());
@@ -135,7 +135,11 @@ fn many_keys_are_read_in_a_view_that_has_all_that_rows_may_have() {
         values.into_iter().map(|value| value.unwrap().unwrap()).collect()
     };
     let (view, at) = tree.read_view(visible);
-    assert_eq!(read(&view, at), ["new", "old"], "what one key's moment is not for");
+    assert_eq!(
+        read(&view, at),
+        ["new", "old"],
+        "the read view of a single get is too old for two keys"
+    );
     written.set(false);
     write("old");
     let (view, at) = tree.batch_read_view(visible);

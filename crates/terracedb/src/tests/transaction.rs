@@ -16,10 +16,10 @@ use crate::{Db, Keyspace, Result, WriteBatch};
 const KEYS: u64 = 12;
 const THREADS: u64 = 4;
 
-/// Longer than any machine takes.
+/// A bound that no machine reaches.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// One thing a transaction saw or did, in its order.
+/// One read or write of a transaction, in program order.
 #[derive(Debug)]
 enum Step {
     Got { keyspace: usize, key: u64, value: Option<u64> },
@@ -30,7 +30,7 @@ enum Step {
 /// A committed transaction, or a plain batch.
 #[derive(Debug)]
 struct Committed {
-    /// Its first number; a transaction that wrote nothing has its snapshot's.
+    /// Its first sequence number; that of the snapshot for a transaction without writes.
     at: u64,
     wrote: bool,
     steps: Vec<Step>,
@@ -58,7 +58,7 @@ impl World {
         Self { db, keyspaces, history: Mutex::default() }
     }
 
-    /// A transaction of a few random steps; whether it committed.
+    /// Runs a transaction of a few random steps; false if its commit conflicted.
     fn transact(&self, rng: &mut Rng, next_value: u64) -> bool {
         let mut transaction = self.db.transaction();
         let mut own = BTreeMap::new();
@@ -121,7 +121,7 @@ impl World {
         true
     }
 
-    /// A plain write.
+    /// Writes one key outside of any transaction.
     fn write(&self, rng: &mut Rng, next_value: u64) {
         let (keyspace, key_number) = (rng.below(2) as usize, rng.below(KEYS));
         let target = &self.keyspaces[keyspace];
@@ -138,10 +138,10 @@ impl World {
         self.history.lock().push(Committed { at, wrote: true, steps });
     }
 
-    /// Replays what was committed one by one: every read must have seen what it sees now.
+    /// Replays the history serially against a model: every recorded read must equal the model's.
     fn check(&self, seed: u64) {
         let mut history = std::mem::take(&mut *self.history.lock());
-        // A transaction that wrote nothing comes after the write that it saw last.
+        // A transaction without writes comes after the last write that it saw.
         history.sort_by_key(|committed| (committed.at, !committed.wrote));
         let mut model = [Model::new(), Model::new()];
         for committed in &history {
@@ -188,22 +188,22 @@ fn own_step(step: &Step, own: &mut [Model; 2], seed: u64, committed: &Committed)
 }
 
 #[test]
-fn committed_transactions_are_serializable_in_the_order_of_their_numbers() {
+fn committed_transactions_are_serializable_in_the_order_of_their_seqnos() {
     let (mut rng, seed) = Rng::from_env();
     let long = std::env::var_os("TERRACE_LONG").is_some();
     let each = if long { 30_000 } else { 1500 };
     let world = World::new();
-    // How often threads meet is the machine's to say: all of them go on until two did.
-    let has_met = AtomicBool::new(false);
+    // The rate of conflicts depends on the machine: all threads go on until there was one.
+    let any_conflict = AtomicBool::new(false);
     let start = Instant::now();
     let (committed, runs) = std::thread::scope(|scope| {
         let threads = (0..THREADS).map(|thread| {
             let mut rng = Rng::new(rng.next_u64());
-            let (world, has_met) = (&world, &has_met);
+            let (world, any_conflict) = (&world, &any_conflict);
             scope.spawn(move || {
                 let (mut committed, mut runs) = (0, 0);
                 for at in 0.. {
-                    let is_enough = has_met.load(Relaxed) || start.elapsed() > NEVER;
+                    let is_enough = any_conflict.load(Relaxed) || start.elapsed() > NEVER;
                     if at >= each && is_enough {
                         break;
                     }
@@ -212,7 +212,7 @@ fn committed_transactions_are_serializable_in_the_order_of_their_numbers() {
                         world.write(&mut rng, value);
                     } else {
                         let is_committed = world.transact(&mut rng, value);
-                        has_met.fetch_or(!is_committed, Relaxed);
+                        any_conflict.fetch_or(!is_committed, Relaxed);
                         committed += u64::from(is_committed);
                         runs += 1;
                     }
@@ -227,9 +227,9 @@ fn committed_transactions_are_serializable_in_the_order_of_their_numbers() {
         let counts = threads.into_iter().map(|thread| thread.join().unwrap());
         counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     });
-    // A commit or a plain write, of which there is one to seven runs, ends at most one run of each of three
-    // other threads: one run in seven commits at least.
+    // A commit or plain write (one per seven runs) makes at most one run of each of the three other threads
+    // fail, so at least one run in seven commits.
     assert!(committed > runs / 10, "seed {seed}: {committed} of {runs} committed");
-    assert!(committed < runs, "seed {seed}: no conflict was met");
+    assert!(committed < runs, "seed {seed}: no conflict occurred");
     world.check(seed);
 }

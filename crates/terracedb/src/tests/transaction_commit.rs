@@ -1,18 +1,13 @@
-//! The moments at which a write could slip between a transaction's check and its numbers, each held
-//! open by a writer that has its numbers and is not applied yet.
+//! Writes that race with the validation of a transaction: each test holds a writer between the assignment of
+//! its sequence number and its insert into the memtable.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::yield_now;
 
-use base::ErrorKind;
-use media::MemoryMedium;
-
-use std::sync::Arc;
-
-use base::{Durability, Result};
-use wal::Batch;
-
+use base::{Durability, ErrorKind, Result};
 use engine::Transactions;
+use media::MemoryMedium;
+use wal::Batch;
 
 use crate::{Db, Keyspace, Transaction, WriteBatch};
 
@@ -38,7 +33,7 @@ impl World {
         transaction
     }
 
-    /// Writes `key`; `meanwhile` runs when the write has its number and nobody can see it yet.
+    /// Writes `key`; runs `meanwhile` when the write has its sequence number but is not visible yet.
     fn write(&self, key: &str, meanwhile: impl FnOnce()) {
         let mut batch = WriteBatch::new();
         batch.put(&self.keyspace, key, "value").unwrap();
@@ -60,11 +55,11 @@ impl World {
             yield_now();
             condition(self)
         });
-        assert!(came, "what is waited for never comes");
+        assert!(came, "the condition never became true");
     }
 
-    /// Commits a transaction while a write of `first` is in flight, and while the transaction waits
-    /// for that, has `second` written too.
+    /// Commits a transaction while a write of `first` is in flight. While the transaction waits for that
+    /// write, another thread writes `second`.
     fn commit_amid(&self, first: &str, second: Option<&str>) -> Result<()> {
         let transaction = self.transaction();
         std::thread::scope(|scope| {
@@ -84,7 +79,7 @@ impl World {
 }
 
 #[test]
-fn a_write_that_had_its_number_before_the_watch_is_waited_for() {
+fn a_write_with_a_seqno_from_before_the_watch_is_waited_for() {
     for key in ["read", "none of these yet"] {
         let world = World::new();
         let error = world.commit_amid(key, None).unwrap_err();
@@ -98,7 +93,7 @@ fn a_write_that_had_its_number_before_the_watch_is_waited_for() {
 }
 
 #[test]
-fn a_write_that_took_its_number_after_the_watch_is_seen() {
+fn a_write_with_a_seqno_from_after_the_watch_is_a_conflict() {
     for key in ["read", "none of these yet"] {
         let world = World::new();
         let error = world.commit_amid("unrelated", Some(key)).unwrap_err();
@@ -114,9 +109,9 @@ fn a_write_that_took_its_number_after_the_watch_is_seen() {
     );
 }
 
-/// More than is remembered: the transaction looks at the memtables again.
+/// More writes than the watch records: validation searches the memtables again.
 #[test]
-fn writes_that_outrun_the_watch_are_found_in_memtables() {
+fn writes_that_overflow_the_watch_are_found_in_memtables() {
     for (key, conflicts) in [("read", true), ("no matter", false)] {
         let world = World::new();
         let transaction = world.transaction();

@@ -1,4 +1,4 @@
-//! The survey of hot ranges before a merge.
+//! The survey of hot key ranges before a merge (`WarmOutputs`).
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use tree::compaction::{SURVEY_BYTES_MAX, WarmOutputs};
 
 use crate::{Db, Keyspace, Placement, Resources, Scm};
 
-/// Keys that differ late, so that what tells pages apart is as long.
+/// Keys with a long common prefix, so that separators between pages are as long.
 fn key(number: usize) -> Vec<u8> {
     let mut key = vec![b'k'; 40_000];
     key.extend(format!("{number:06}").into_bytes());
     key
 }
 
-/// Two runs of the same keys, all of whose pages were read, and what a merge of them would read.
+/// Two runs of the same keys, all of whose pages were read, and the inputs of a merge of both.
 fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
-    // Nothing is merged meanwhile: background tasks take a step where someone waits for them.
+    // No merge runs meanwhile: background tasks run only while a caller waits for them.
     let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = Resources::builder().memory(64 << 20).scm(scm).executor(executor);
     let resources = resources.build().unwrap();
@@ -31,7 +31,7 @@ fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
     for _ in 0..2 {
         (0..keys).for_each(|number| keyspace.put(key(number), [7; 3000]).unwrap());
         keyspace.flush().unwrap();
-        // What was read once is not warm.
+        // A page that was read once is not warm.
         let numbers = (0..keys).cycle().take(3 * keys);
         numbers.for_each(|number| assert!(keyspace.get(key(number)).unwrap().is_some()));
     }
@@ -45,9 +45,9 @@ fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
 
 #[test]
 fn a_survey_of_long_keys_stops_within_one_of_its_bound() {
-    let place = tempfile::tempdir().unwrap();
-    let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
-    // One page each: the pages of either run have keys beyond the bound.
+    let directory = tempfile::tempdir().unwrap();
+    let scm = Scm::new(directory.path().to_str().unwrap(), 64 << 20).unwrap();
+    // One key per page: the keys of either run exceed the bound.
     let (db, _keyspace, inputs) = warm(scm, 2 * SURVEY_BYTES_MAX / 80_000);
     let cache = &db.store().compactor.env().cache;
     let (mut it, _) = WarmOutputs::survey(cache, &inputs, &KeyRange::all()).unwrap();
@@ -56,20 +56,20 @@ fn a_survey_of_long_keys_stops_within_one_of_its_bound() {
     let (most, page) = (SURVEY_BYTES_MAX, 2 * KEY_BYTES_MAX);
     assert!(bytes[0] > most && bytes[0] <= most + page, "{bytes:?}");
     assert!(heat[0].pages > heat[0].hot.len() as u64, "{heat:?}");
-    // Nothing is left for the second run, whose pages are counted all the same.
+    // The first run used up the bound; the second run's pages are still counted.
     assert_eq!((bytes[1], heat[1].pages), (0, heat[0].pages));
 }
 
 #[test]
-fn what_is_hot_is_told_where_memory_had_to_go_to_others() {
-    let place = tempfile::tempdir().unwrap();
-    let scm = Scm::new(place.path().to_str().unwrap(), 64 << 20).unwrap();
+fn hot_ranges_are_found_after_other_pages_evicted_them_from_dram() {
+    let directory = tempfile::tempdir().unwrap();
+    let scm = Scm::new(directory.path().to_str().unwrap(), 64 << 20).unwrap();
     let (db, keyspace, inputs) = warm(scm.placement(Placement::ByKind), 50);
     let cache = &db.store().compactor.env().cache;
     while cache.lower_tier().unwrap().step(cache) {}
     (0..50).for_each(|number| drop(keyspace.get(key(number)).unwrap()));
     cache.reclaim(u64::MAX);
-    // What it keeps of memory goes to others' pages.
+    // Pages of another file fill the rest of the DRAM cache.
     for page in 0..8192 {
         let other = PageKey { file: 0, page };
         drop(cache.insert(other, PageKind::Meta, &[0; PAGE_BYTES]));

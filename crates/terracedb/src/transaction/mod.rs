@@ -1,13 +1,13 @@
-//! Optimistic transactions: reads as of one moment, writes kept aside, and at commit a check that
-//! nobody wrote to what was read since.
+//! [`Transaction`]: optimistic concurrency control with backward validation (Kung and Robinson, 1981).
 //!
-//! A transaction reads at its snapshot's sequence number and remembers what it read ([`ReadSet`]);
-//! its writes wait in a [`WriteSet`], which its own reads see. Commit validates the read set
-//! and logs the writes in one step of the log, so that what the
-//! transaction read is still so at its own sequence number. Hence committed transactions are
-//! serializable, in the order of their sequence numbers; one that wrote nothing stands at its
-//! snapshot's. No lock is held between the first read and the commit, so there are no deadlocks,
-//! and a transaction that is forgotten blocks nobody.
+//! A transaction reads at its snapshot's sequence number and records the keys and ranges that it read in
+//! a [`ReadSet`]. Its writes are buffered in a [`WriteSet`], which its own reads see. Commit validates the
+//! read set (no later write to it) and logs the writes in one step of the log, so every tracked read still
+//! holds at the transaction's own sequence number. Hence committed transactions are serializable in the
+//! order of their sequence numbers; a transaction without writes stands at its snapshot's.
+//!
+//! No lock is held between the first read and the commit: there are no deadlocks, and an abandoned
+//! transaction blocks no other.
 
 mod retry;
 
@@ -16,29 +16,27 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base::{Durability, Key, Result, Seqno};
+use base::{DeleteRange, Durability, Key, Result, Seqno, Write};
 use bytes::Bytes;
+use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor, unix_millis};
 use parking_lot::Mutex;
+use tree::reads::after_prefix;
 
-use engine::{KeySpan, Pending, ReadSet, TransactionIter, WriteSet, successor};
 pub(crate) use retry::transact;
 
 use crate::{Keyspace, Snapshot};
-use base::{DeleteRange, Write};
-use engine::Store;
-use engine::unix_millis;
-use tree::reads::after_prefix;
 
-/// Reads and writes that happen as if at one moment, or not at all.
+/// An optimistic transaction over any keyspaces of a store: serializable, all of it or nothing.
 ///
-/// It sees every keyspace as of when it began, and its own writes. What it reads is tracked: where
-/// anyone writes to that before [`Transaction::commit`], even an equal value, the commit is
-/// refused with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and nothing is written;
-/// [`Db::transact`](crate::Db::transact) then runs it again. A range that was walked is tracked as
-/// far as the walk went, keys that were not there included. Two transactions that write the same
-/// key without reading it are in no conflict: the later commit wins.
+/// It reads a snapshot taken when it began, plus its own writes. Its reads are tracked: if another write
+/// changes a key that it read before [`Transaction::commit`], even to an equal value, the commit fails
+/// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and writes nothing.
+/// [`Db::transact`](crate::Db::transact) repeats a transaction after a conflict. An iterator tracks the
+/// range that it passed, including keys without a value. Two transactions that write the same key without
+/// reading it do not conflict: the later commit wins.
 ///
-/// Dropped without a commit it leaves nothing. While it lives, the versions it may read are kept.
+/// Dropping a transaction without a commit discards its writes. Compaction keeps the versions that it may
+/// read until then.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -48,7 +46,7 @@ use tree::reads::after_prefix;
 /// accounts.put("ada", "100")?;
 /// let mut transaction = db.transaction();
 /// let balance = transaction.get(&accounts, "ada")?;
-/// accounts.put("ada", "90")?; // Someone else was quicker.
+/// accounts.put("ada", "90")?; // Another write to the key that was read.
 /// transaction.put(&accounts, "ada", "80")?;
 /// assert!(balance.is_some() && transaction.commit().unwrap_err().is_conflict());
 /// # Ok(()) }
@@ -57,7 +55,7 @@ pub struct Transaction {
     store: Arc<Store>,
     snapshot: Snapshot,
     reads: Arc<Mutex<ReadSet>>,
-    /// Shared with the iterators made since the last write.
+    /// Shared with iterators of this transaction; copied by the next write while one of them lives.
     writes: Arc<WriteSet>,
 }
 
@@ -71,35 +69,35 @@ impl Transaction {
         Self { store, snapshot, reads: Arc::new(Mutex::new(reads)), writes: Arc::new(writes) }
     }
 
-    /// The sequence number it reads at: it sees every write up to this one, and its own.
+    /// The sequence number that it reads at: it sees every write up to this one, and its own writes.
     #[must_use]
     pub fn seqno(&self) -> u64 {
         self.snapshot.seqno()
     }
 
-    /// How many keys it has written, those of range deletes apart.
+    /// The number of keys that it has written, without range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// True where it has written nothing.
+    /// True if it has written nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// The value of `key`. A write to `key` by anyone else before the commit is a conflict.
+    /// The value of `key`. Another write to `key` before the commit is a conflict.
     ///
     /// # Errors
-    /// As [`Keyspace::get`]; `Invalid` where the keyspace is another store's, here and below, and
-    /// where the transaction has read more than an eighth of the memory number in keys.
+    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store (as in every method here),
+    /// or if the tracked keys need more than an eighth of the memory number.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.read(keyspace, key.as_ref(), true)
     }
 
-    /// As [`Transaction::get`], but others may write to `key` all the same: for values that the
-    /// transaction's outcome does not depend on.
+    /// As [`Transaction::get`], but another write to `key` is no conflict: for values on which the
+    /// transaction's outcome does not depend.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -112,7 +110,7 @@ impl Transaction {
     }
 
     fn read(&self, keyspace: &Keyspace, key: &[u8], tracked: bool) -> Result<Option<Bytes>> {
-        let stored = match self.needs_stored(keyspace, key)? {
+        let stored = match self.needs_snapshot(keyspace, key)? {
             false => None,
             true => {
                 if tracked {
@@ -121,11 +119,11 @@ impl Transaction {
                 self.snapshot.get(keyspace, key)?
             }
         };
-        self.over(keyspace, key, stored)
+        self.after_own_writes(keyspace, key, stored)
     }
 
-    /// Whether the value of `key` depends on what the store has.
-    fn needs_stored(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+    /// True if the value of `key` depends on the value in the snapshot: no own write replaces it.
+    fn needs_snapshot(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
         keyspace.check_store(&self.store)?;
         Key::new(key)?;
         let own = self.writes.get(keyspace.tree(), key);
@@ -133,8 +131,8 @@ impl Transaction {
         Ok(needs && !self.writes.hides(keyspace.tree(), key))
     }
 
-    /// The value of `key` with the transaction's own writes over what the store has.
-    fn over(
+    /// The value of `key` after the transaction's own writes, given the value in the snapshot.
+    fn after_own_writes(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
@@ -146,7 +144,7 @@ impl Transaction {
         }
     }
 
-    /// True where `key` has a value; tracked as [`Transaction::get`] is.
+    /// True if `key` has a value; tracked as by [`Transaction::get`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -154,11 +152,11 @@ impl Transaction {
         self.get(keyspace, key).map(|value| value.is_some())
     }
 
-    /// The values of `keys`, in their order, tracked as [`Transaction::get`] is. Device reads are
+    /// The values of `keys`, in the order of `keys`, tracked as by [`Transaction::get`]. Device reads are
     /// in flight together.
     ///
     /// # Errors
-    /// As [`Transaction::get`]. What fails for one key is that key's result.
+    /// As [`Transaction::get`]. An error of a single key is that key's result and fails no other.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -167,7 +165,7 @@ impl Transaction {
         let mut stored = Vec::new();
         for key in keys {
             let key = key.as_ref();
-            if self.needs_stored(keyspace, key)? {
+            if self.needs_snapshot(keyspace, key)? {
                 self.reads.lock().add_key(keyspace.tree(), key)?;
                 stored.push(key);
             }
@@ -175,16 +173,18 @@ impl Transaction {
         let mut stored = self.snapshot.multi_get(keyspace, &stored)?.into_iter();
         let read = |key: &K| {
             let key = key.as_ref();
-            let stored = match self.needs_stored(keyspace, key)? {
-                true => stored.next().unwrap_or(Ok(None))?,
+            let stored = match self.needs_snapshot(keyspace, key)? {
+                true => stored.next().unwrap_or_else(|| {
+                    Err(base::broken_invariant!("a multi-get returns one result per key"))
+                })?,
                 false => None,
             };
-            self.over(keyspace, key, stored)
+            self.after_own_writes(keyspace, key, stored)
         };
         Ok(keys.iter().map(read).collect())
     }
 
-    /// Every key and value, in key order. Also backwards: `.rev()`.
+    /// Iterates over every key and value in key order; backwards with `.rev()`.
     ///
     /// # Errors
     /// As [`Keyspace::iter`] and [`Transaction::get`].
@@ -192,8 +192,8 @@ impl Transaction {
         self.range::<&[u8]>(keyspace, ..)
     }
 
-    /// The keys within `bounds` and their values, in key order, as the transaction sees them now.
-    /// As far as it is walked over, a write by anyone else before the commit is a conflict.
+    /// Iterates over the keys within `bounds` and their values, as the transaction sees them now. Another
+    /// write to the range that the iterator passed, before the commit, is a conflict.
     ///
     /// # Errors
     /// As [`Transaction::iter`].
@@ -215,8 +215,7 @@ impl Transaction {
         self.walk(keyspace, KeySpan { start: &start, end: end.as_deref() })
     }
 
-    /// The keys that begin with `prefix` and their values, in key order; as
-    /// [`Transaction::range`].
+    /// Iterates over the keys that begin with `prefix` and their values; as [`Transaction::range`].
     ///
     /// # Errors
     /// As [`Transaction::iter`].
@@ -232,11 +231,11 @@ impl Transaction {
         TransactionIter::new(keyspace.tree(), range, stored, &self.writes, &self.reads)
     }
 
-    /// Sets `key` to `value` at commit; the transaction's own reads see it from now on.
+    /// Sets `key` to `value` at commit. The transaction's own reads see the value at once.
     ///
     /// # Errors
-    /// `Invalid` where the key or the value is too long or the transaction would not fit in the
-    /// write buffers, `Retry` where memory is short; the transaction stays as it was.
+    /// `Invalid` if the key or value is too long, or the transaction would not fit into the write buffers;
+    /// `Retry` if memory is short. The transaction is unchanged then.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -246,7 +245,7 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::Put(value.as_ref()))
     }
 
-    /// As [`Transaction::put`], with a value that is gone `ttl` from now.
+    /// As [`Transaction::put`], with a value that expires `ttl` after this call.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -261,7 +260,7 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
     }
 
-    /// As [`Transaction::put`], with a value that is gone from `expiry` on.
+    /// As [`Transaction::put`], with a value that expires at `expiry`.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -276,11 +275,11 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
     }
 
-    /// Gives the keyspace's merge operator `operand` for `key` at commit. It reads nothing: two
-    /// transactions that merge into the same key are in no conflict.
+    /// Adds `operand` to `key` at commit, for the keyspace's merge operator. This reads nothing, so two
+    /// transactions that merge into the same key do not conflict.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; `Invalid` where the keyspace has no merge operator.
+    /// As [`Transaction::put`]; `Invalid` if the keyspace has no merge operator.
     pub fn merge(
         &mut self,
         keyspace: &Keyspace,
@@ -290,7 +289,7 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::Merge(operand.as_ref()))
     }
 
-    /// Removes `key` at commit; no effect where it has no value then.
+    /// Deletes `key` at commit. A key without a value may be deleted.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -298,7 +297,7 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::Delete)
     }
 
-    /// Removes every key within `bounds` at commit, also those that others put there meanwhile.
+    /// Deletes every key within `bounds` at commit, including keys that others write before the commit.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -322,27 +321,28 @@ impl Transaction {
     }
 
     fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
+        // An iterator that still reads the write set keeps the old one.
         if Arc::get_mut(&mut self.writes).is_none() {
             self.writes = Arc::new(self.writes.try_clone()?);
         }
-        match Arc::get_mut(&mut self.writes) {
-            Some(writes) => writes.write(keyspace.tree(), key, write),
-            None => Ok(()),
-        }
+        let Some(writes) = Arc::get_mut(&mut self.writes) else {
+            return Err(base::broken_invariant!("a fresh copy of the write set has one owner"));
+        };
+        writes.write(keyspace.tree(), key, write)
     }
 
-    /// Makes its writes visible at once, with the store's default durability; after a crash all of
-    /// them are there or none. One that wrote nothing commits free.
+    /// Validates the reads and commits the writes with the store's default durability. The writes become
+    /// visible together, and a crash leaves all of them or none. Without writes, commit does nothing.
     ///
     /// # Errors
-    /// `Conflict` where someone wrote to what it read: run it again, from its first read.
-    /// Otherwise as [`Db::write`](crate::Db::write). Nothing was written then.
+    /// `Conflict` if another write changed a tracked key or range: repeat the transaction from its first
+    /// read. Otherwise as [`Db::write`](crate::Db::write). Nothing was written then.
     pub fn commit(self) -> Result<()> {
         let durability = self.store.settings.load().durability;
         self.commit_with(durability)
     }
 
-    /// As [`Transaction::commit`] with a durability of its own.
+    /// As [`Transaction::commit`], with the given durability.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -350,20 +350,22 @@ impl Transaction {
         self.commit_at(durability).map(drop)
     }
 
-    /// As [`Transaction::commit_with`]; the sequence number it stands at in the order of
-    /// transactions.
+    /// As [`Transaction::commit_with`]; returns its sequence number in the serial order of transactions.
     pub(crate) fn commit_at(self, durability: Durability) -> Result<Seqno> {
         if self.is_empty() {
-            return Ok(self.snapshot.moment());
+            return Ok(self.snapshot.read_seqno());
         }
         let (batch, _charge) = self.writes.to_batch()?;
         let mut reads = self.reads.lock();
         let reads = reads.finish()?;
-        let since = self.snapshot.moment();
-        self.store.transactions.commit(&self.store.committer, reads, since, &batch, durability)
+        let since = self.snapshot.read_seqno();
+        let transactions = &self.store.transactions;
+        let seqno = transactions.commit(&self.store.committer, reads, since, &batch, durability)?;
+        base::invariant!(seqno > since, "a commit is ordered after the transaction's snapshot");
+        Ok(seqno)
     }
 
-    /// Forgets its writes; as dropping it.
+    /// Discards the writes, as dropping the transaction does.
     pub fn rollback(self) {}
 }
 

@@ -1,24 +1,24 @@
-//! Running a transaction until it meets nobody.
+//! [`transact`]: runs a transaction again until it commits without a conflict.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Result, Rng};
-
-use super::Transaction;
 use engine::Store;
 
-/// How often a transaction is run at most.
+use super::Transaction;
+
+/// The most runs of one transaction.
 const RUNS_MAX: u32 = 100;
 
-/// The first runs follow each other at once: whoever came between is done by then.
+/// The first runs follow without a pause: the conflicting write has usually finished by then.
 const EAGER_RUNS: u32 = 3;
 
-/// The longest pause is 2^10 of these: about 10 ms.
+/// Unit of the pause, which doubles up to 2^10 units: about 10 ms.
 const PAUSE: Duration = Duration::from_micros(10);
 const DOUBLINGS_MAX: u32 = 10;
 
-/// Runs `work` in a transaction and commits it, again while it is in conflict.
+/// Runs `work` in a new transaction and commits it; repeats both after a conflict.
 pub(crate) fn transact<T>(
     store: &Arc<Store>,
     mut work: impl FnMut(&mut Transaction) -> Result<T>,
@@ -43,8 +43,8 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// How long to wait after `run` runs: twice as long each time, up to a bound, and a random part of
-/// it, so that those who met do not meet again.
+/// The pause after run number `run`; `None` for no pause. A random part of a bound that doubles with each
+/// run up to a maximum, so that conflicting transactions do not collide again.
 fn pause_before(run: u32, seed: u64) -> Option<Duration> {
     let doublings = run.checked_sub(EAGER_RUNS)?.min(DOUBLINGS_MAX);
     let most = PAUSE * (1 << doublings);

@@ -1,4 +1,4 @@
-//! A model of a keyspace that knows every kind of write: what its keys hold at any time.
+//! A model of a keyspace under every kind of write: the contents of its keys at any time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,30 +10,30 @@ use terracedb::{Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
 use super::{Model, key, value};
 
-/// The options of a keyspace that takes every change.
+/// Options of a keyspace that accepts every kind of change.
 pub(crate) fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator(Append::NAME)
 }
 
-/// The moment of an expiry, Unix milliseconds.
-pub(crate) fn moment(expiry: u64) -> SystemTime {
+/// An expiry in Unix milliseconds as a `SystemTime`.
+pub(crate) fn expiry_time(expiry: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(expiry)
 }
 
-/// One write.
+/// One write operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Put(Vec<u8>, Vec<u8>),
-    /// With the expiry, Unix milliseconds.
+    /// Key, value, and expiry in Unix milliseconds.
     PutExpiring(Vec<u8>, Vec<u8>, u64),
-    /// What is appended.
+    /// Key and operand of the append operator.
     Merge(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
 impl Change {
-    /// A random one of `keys` keys, at the time `now`.
+    /// A random change to one of `keys` keys, at the time `now`.
     pub(crate) fn random(rng: &mut Rng, keys: u64, version: u64, now: u64) -> Self {
         let chosen = key(rng.below(keys));
         match rng.below(40) {
@@ -53,7 +53,7 @@ impl Change {
             24..30 => Self::Merge(chosen, format!("+{version}").into()),
             30..38 => Self::Delete(chosen),
             _ => {
-                // Mostly narrow ones, or little would be left.
+                // Most ranges are narrow, so that not everything is deleted.
                 let near = rng.below(keys);
                 let far = near + if rng.one_in(20) { keys } else { rng.below(6) };
                 let (start, end) = (key(near), key(far));
@@ -77,7 +77,7 @@ impl Change {
         match self {
             Self::Put(key, value) => transaction.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                transaction.put_expiring_at(keyspace, key, value, moment(*expiry))
+                transaction.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
             }
             Self::Merge(key, operand) => transaction.merge(keyspace, key, operand),
             Self::Delete(key) => transaction.delete(keyspace, key),
@@ -92,7 +92,7 @@ impl Change {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
             Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, moment(*expiry))
+                batch.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
             }
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),
@@ -104,15 +104,15 @@ impl Change {
     }
 }
 
-/// What a key was given.
+/// The base value and the operands of one key.
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// A value, and when it expires; zero: never.
+    /// The value and its expiry in Unix milliseconds; expiry 0 means never.
     base: Option<(Vec<u8>, u64)>,
     operands: Vec<Vec<u8>>,
 }
 
-/// A keyspace.
+/// The model of one keyspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells(BTreeMap<Vec<u8>, Cell>);
 
@@ -151,7 +151,7 @@ impl Cells {
         self.0.clear();
     }
 
-    /// What it holds at the time `now`, Unix milliseconds.
+    /// The contents at the time `now`, Unix milliseconds.
     pub(crate) fn at(&self, now: u64) -> Model {
         let value = |cell: &Cell| {
             let base = cell.base.as_ref().filter(|(_, expiry)| *expiry == 0 || *expiry > now);

@@ -1,27 +1,27 @@
-//! Tests that run as processes of their own, to be killed at any moment.
+//! Tests that run in a child process, so that they can be killed at any moment.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The child's directory; absent in the parent.
+/// Environment variable with the child's directory; it is not set in the parent.
 const DIRECTORY: &str = "TERRACE_CHILD_DIRECTORY";
 
-/// Begins each line that a child says; what the test harness prints does not.
+/// Prefix of each line that a child reports; lines of the test harness lack it.
 const MARK: &str = "@ ";
 
-/// The directory a child was given: `None` where the test runs as any other.
+/// The directory given to a child; `None` if the test does not run as a child.
 pub(crate) fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Tells the parent something, whole: a pipe takes a line at once.
+/// Reports a line to the parent in one write, which a pipe does not interleave with others.
 pub(crate) fn say(line: &str) {
     std::io::stdout().lock().write_all(format!("\n{MARK}{line}\n").as_bytes()).unwrap();
 }
 
-/// Starts `test` of this binary as a process of its own, with `directory`.
+/// Starts `test` (its path within this binary) in a child process, with `directory`.
 pub(crate) fn spawn(test: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -32,12 +32,13 @@ pub(crate) fn spawn(test: &str, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// What a child said in this line.
+/// The text that a child reported in this line; `None` for a line of the test harness.
 pub(crate) fn said(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix(MARK)
 }
 
-/// Lets `test` live until it said so many lines, and a moment longer, and kills it; all that it said.
+/// Runs `test` in a child until it reported `lines` lines, waits for `longer`, and kills it. Returns all
+/// reported lines.
 pub(crate) fn one_life(
     test: &str,
     directory: &Path,
@@ -47,7 +48,8 @@ pub(crate) fn one_life(
     one_life_until(test, directory, |heard| heard.len() >= lines, longer)
 }
 
-/// The same, until what it said is `enough`, asked before the first line and after each.
+/// As [`one_life`], until `enough` is true of the reported lines; it is asked before the first line and
+/// after each.
 pub(crate) fn one_life_until(
     test: &str,
     directory: &Path,
@@ -66,10 +68,10 @@ pub(crate) fn one_life_until(
             is_over = enough(&heard);
         }
     }
-    // Its output is not read meanwhile: it may come to wait, no later than for a full pipe.
+    // The output is not read meanwhile, so the child blocks if it fills the pipe.
     std::thread::sleep(longer);
     child.kill().unwrap();
-    // What it said before it died counts too: but only whole lines.
+    // Lines that the child reported before its death count too, if they are complete.
     let mut rest = Vec::new();
     output.read_to_end(&mut rest).unwrap();
     let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);

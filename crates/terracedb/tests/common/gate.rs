@@ -1,8 +1,8 @@
-//! A place at which one operation hangs until it is let go.
+//! A gate that blocks one operation until it is released.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Open until an operation is to hang at it.
+/// Open, until a test asks for an operation to be blocked.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -13,18 +13,18 @@ pub(crate) struct Gate {
 enum State {
     #[default]
     Open,
-    /// The next operation on a file with this in its name hangs.
+    /// The next operation on a file with this part in its name will block.
     Waiting(String),
     Hung,
 }
 
 impl Gate {
-    /// The next operation on a file whose name contains `part` hangs.
+    /// Blocks the next operation on a file with `part` in its name.
     pub(crate) fn hang(&self, part: &str) {
         *self.state.lock() = State::Waiting(part.to_owned());
     }
 
-    /// Waits until one hangs.
+    /// Waits until an operation is blocked.
     pub(crate) fn wait_until_hung(&self) {
         let mut state = self.state.lock();
         while !matches!(*state, State::Hung) {
@@ -32,13 +32,13 @@ impl Gate {
         }
     }
 
-    /// It goes on.
+    /// Releases the blocked operation.
     pub(crate) fn let_go(&self) {
         *self.state.lock() = State::Open;
         self.changed.notify_all();
     }
 
-    /// An operation on `file`.
+    /// Called before an operation on `file`; blocks if the gate waits for it.
     pub(crate) fn pass(&self, file: &str) {
         let mut state = self.state.lock();
         if matches!(&*state, State::Waiting(part) if file.contains(part)) {

@@ -1,7 +1,7 @@
-//! A machine with a tier below DRAM, whose time and background work move with its reads.
+//! A simulated machine with an SCM tier; its clock and background work advance with its reads.
 //!
-//! What the tier holds then follows from what was asked for: not from how fast the machine is, nor from what
-//! else it does.
+//! The contents of the tier then depend only on the reads, not on the speed or load of the machine that
+//! runs the test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use terracedb::{Builder, Db, Keyspace, Placement, Resources, Scm};
 
 use super::MEMORY;
 
-/// What a read of flash takes. A read of the tier takes no time at all.
+/// Duration of a flash read. A read of the tier takes no time.
 const FLASH: Duration = Duration::from_micros(100);
 
-/// A step of the background work goes with so many reads.
+/// Reads per step of background work.
 const READS_A_STEP: u64 = 8;
 
 /// See the module.
@@ -37,12 +37,13 @@ impl Machine {
         Self { clock, executor, flash }
     }
 
-    /// The store on the machine's flash, the same one each time, over `size` bytes of `place`.
+    /// Opens the store on the machine's flash (the same one on each call), with a tier of `size` bytes at
+    /// `place`.
     pub(crate) fn open(&self, place: &str, size: u64, placement: Placement) -> (Db, Keyspace) {
         self.open_on(Db::on_medium(Arc::clone(&self.flash) as _), place, size, placement)
     }
 
-    /// The same, of a store in a directory, which outlives the process.
+    /// As [`Machine::open`], with the store in a directory, which outlives the process.
     pub(crate) fn open_in(
         &self,
         store: &Path,
@@ -64,13 +65,13 @@ impl Machine {
         let scm = Scm::given(7, opened).placement(placement);
         let resources = Resources::builder().memory(MEMORY).scm(scm);
         let resources = resources.executor(Arc::clone(&self.executor) as _).build().unwrap();
-        // Drawn by no chance: checksums follow from it, and places from checksums.
+        // A fixed store id: checksums depend on it, and slots of the tier depend on checksums.
         let db = builder.identity(StoreId(7)).resources(&resources).open().unwrap();
         let keyspace = db.keyspace("k").unwrap();
         (db, keyspace)
     }
 
-    /// Does `read` so often; background work keeps up with it.
+    /// Calls `read` `reads` times, with background work in between.
     pub(crate) fn times(&self, reads: u64, mut read: impl FnMut()) {
         for turn in 0..reads {
             read();
@@ -80,10 +81,10 @@ impl Machine {
         }
     }
 
-    /// A millisecond passes, in which background work takes a few steps.
+    /// Advances the clock by a millisecond and lets background work take a few steps.
     pub(crate) fn step(&self) {
         self.clock.advance(Duration::from_millis(1));
-        // Bounded: some steps wake others.
+        // Bounded, because a step may wake another.
         (0..8).all(|_| self.executor.help());
     }
 }

@@ -1,4 +1,4 @@
-//! What the integration tests share.
+//! Helpers shared by the integration tests.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@
 
 pub(crate) mod cells;
 pub(crate) mod child;
-mod ear;
+mod event_recorder;
 mod gate;
 mod image;
 mod journal;
@@ -31,28 +31,28 @@ use base::Rng;
 use media::{Faulty, Medium, MemoryMedium};
 use terracedb::{Builder, Bytes, Db, Entry, Keyspace, Result};
 
-pub(crate) use cells::{Cells, Change, moment};
-pub(crate) use ear::Ear;
+pub(crate) use cells::{Cells, Change, expiry_time};
+pub(crate) use event_recorder::EventRecorder;
 pub(crate) use image::{Image, used};
 pub(crate) use machine::Machine;
 pub(crate) use mortal::Mortal;
 pub(crate) use pairs::{assert_pairs, put_pair};
 pub(crate) use record::record;
-pub(crate) use script::{Left, Script, merging};
+pub(crate) use script::{Ended, Script, merging};
 pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
 pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};
 pub(crate) use until::until;
 
-/// The least memory a store takes: flushes come early.
+/// The smallest memory number of a store, so that flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
 
-/// A store on a medium, whose background work runs only when someone waits for it.
+/// A store on `medium`; its background work runs only while a caller waits for it.
 pub(crate) fn stepped(medium: &Arc<dyn Medium>, seed: u64) -> Builder {
     Stepped::new(seed).on(Arc::clone(medium))
 }
 
-/// A store on a medium with background threads.
+/// A store on `medium` with background threads.
 pub(crate) fn threaded(medium: &Arc<dyn Medium>) -> Builder {
     Db::on_medium(Arc::clone(medium)).memory(MEMORY)
 }
@@ -61,21 +61,21 @@ pub(crate) fn memory() -> Arc<dyn Medium> {
     Arc::new(MemoryMedium::new())
 }
 
-/// A device that fails when told to, and the same as a medium.
+/// A device with injectable faults, also as a `Medium`.
 pub(crate) fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
     let device = Arc::new(Faulty::new(seed));
     let medium = Arc::clone(&device) as Arc<dyn Medium>;
     (device, medium)
 }
 
-/// A store with background threads and one keyspace.
+/// A store in memory with background threads and one keyspace.
 pub(crate) fn open_one() -> (Db, Keyspace) {
     let db = threaded(&memory()).open().unwrap();
     let keyspace = db.keyspace("k").unwrap();
     (db, keyspace)
 }
 
-/// Makes so many random changes to the keyspace `k`, and flushes now and then where asked to.
+/// Makes `writes` random changes to keyspace `k` and to `model`; with `flushes`, flushes now and then.
 pub(crate) fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64, flushes: bool) {
     let keyspace = db.keyspace("k").unwrap();
     for version in 0..writes {
@@ -101,12 +101,12 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     noise
 }
 
-/// A value as text, `-` for none.
+/// A value as text; `-` for none.
 pub(crate) fn text(value: Option<Bytes>) -> String {
     value.map_or("-".to_owned(), |value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// A key that is one of `keys`, of a length that depends on it.
+/// The key with this number; its length depends on the number.
 pub(crate) fn key(number: u64) -> Vec<u8> {
     let mut key = format!("key{number:06}").into_bytes();
     if number.is_multiple_of(7) {
@@ -115,7 +115,7 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     key
 }
 
-/// A value that says its key and version, half of it random.
+/// A value that contains `key` and `version`; its second half is random.
 pub(crate) fn value(rng: &mut Rng, key: &[u8], version: u64) -> Vec<u8> {
     let mut value = format!("{version}:").into_bytes();
     value.extend_from_slice(key);
@@ -134,12 +134,12 @@ pub(crate) fn value(rng: &mut Rng, key: &[u8], version: u64) -> Vec<u8> {
 
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Asserts that `keyspace` holds what `model` does, by every kind of read.
+/// Asserts that every kind of read of `keyspace` returns exactly the contents of `model`.
 pub(crate) fn assert_same(keyspace: &Keyspace, model: &Model, why: &str) {
     compare(keyspace, model, why).unwrap_or_else(|error| panic!("{why}: {error}"));
 }
 
-/// As [`assert_same`], where reads may fail.
+/// As [`assert_same`], but returns errors of reads.
 pub(crate) fn compare(keyspace: &Keyspace, model: &Model, why: &str) -> Result<()> {
     let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     let owned = |entry: Result<Entry>| entry.map(|(k, v)| (k.to_vec(), v.to_vec()));

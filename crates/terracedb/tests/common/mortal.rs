@@ -1,8 +1,9 @@
-//! A process that can die: from one moment on, nothing of it reaches the device. Or its device hangs.
+//! A device as seen by a process that can die or hang: after its death, none of its operations reaches the
+//! device.
 //!
-//! A store that is dropped syncs what it holds, and a process that is killed does not. Over a
-//! [`Mortal`] a store can be dropped as if its process had died, while what the device holds
-//! unsynced stays so: the next process opens it, and the power may still go.
+//! A dropped store syncs its data; a killed process does not. With a [`Mortal`], a store can be dropped as
+//! if its process had died: unsynced data stays unsynced, the next process opens the store, and the power
+//! may still fail.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::gate::Gate;
 pub(crate) struct Mortal {
     device: Arc<dyn Medium>,
     dead: Arc<AtomicBool>,
-    /// Where syncs of files hang.
+    /// Blocks syncs of files.
     pub(crate) gate: Arc<Gate>,
 }
 
@@ -27,7 +28,7 @@ impl Mortal {
         Arc::new(Self { device, dead: Arc::default(), gate: Arc::default() })
     }
 
-    /// The process dies.
+    /// Kills the process: every later operation fails.
     pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::SeqCst);
     }

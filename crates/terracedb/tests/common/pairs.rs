@@ -1,8 +1,8 @@
-//! A store whose every batch puts one number to two keyspaces: whether batches are whole can be seen.
+//! A store whose batches each put one number to two keyspaces, which shows whether batches are whole.
 
 use terracedb::{Db, Entry, Keyspace, Result, WriteBatch};
 
-/// Writes batch `number`, with a value of so many bytes.
+/// Writes batch `number`, with a value of `bytes` bytes.
 pub(crate) fn put_pair(db: &Db, number: u64, bytes: usize) {
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
     let value = vec![number as u8; bytes];
@@ -12,8 +12,8 @@ pub(crate) fn put_pair(db: &Db, number: u64, bytes: usize) {
     db.write(&batch).unwrap();
 }
 
-/// Asserts that every batch is whole, and that the first `acknowledged` are there; how many are,
-/// without a gap.
+/// Asserts that every batch is whole and that the first `acknowledged` batches are present. Returns the
+/// number of batches up to the first gap.
 pub(crate) fn assert_pairs(db: &Db, acknowledged: u64, why: &str) -> u64 {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
     let numbers = |keyspace: &Keyspace| -> Vec<u64> {

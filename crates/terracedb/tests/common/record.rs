@@ -1,8 +1,8 @@
-//! Values that a dictionary gains with.
+//! Values that compress better with a dictionary.
 
 use base::Rng;
 
-/// A record as services store them: the same field names in each, little in common else.
+/// A record as services store it: equal field names in each, different contents.
 pub(crate) fn record(number: u64) -> String {
     let mut rng = Rng::new(number);
     format!(

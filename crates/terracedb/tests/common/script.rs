@@ -1,9 +1,9 @@
-//! A random script that a store lives through, with crashes and faults, and what may be left of it.
+//! A random script of operations on a store, with crashes and faults, checked against the possible results.
 //!
-//! Every batch also writes its number to the keyspace `journal`. So what a store holds says which
-//! batch was its last, and it must then hold exactly what the batches up to that one add up to, in
-//! every keyspace: batches are whole or absent (I11), and none is missing before another (I2).
-//! Transactions and ingests count as batches.
+//! Every batch also writes its number to the keyspace `journal`, which shows the last batch of a store. The
+//! store must then hold exactly the result of all batches up to that one, in every keyspace: batches are
+//! whole or absent (I11), and none is missing before another (I2). Transactions and ingests count as
+//! batches.
 
 mod copies;
 mod writing;
@@ -24,52 +24,53 @@ use super::{Model, Mortal, Stepped, assert_tidy, compare, key, show};
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 60;
 
-/// The keyspaces there are.
+/// The existing keyspaces.
 type Live = BTreeMap<&'static str, Incarnation>;
 
-/// How a store was left.
+/// How the store ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// The process ended or died: everything acknowledged is there.
+pub(crate) enum Ended {
+    /// The process ended or died: every acknowledged write must be present.
     Process,
-    /// The power went: everything synced is there.
+    /// The power failed: every synced write must be present.
     Power,
 }
 
-/// A store and its history.
+/// A store and the history of its writes.
 pub(crate) struct Script {
     rng: Rng,
     pub(crate) device: Arc<Faulty>,
-    /// Where backups go, and how many were made.
+    /// The device for backups, and the number of backups made.
     pub(crate) repository: Arc<Faulty>,
     backups: usize,
-    /// Where the next checkpoint goes.
+    /// The device for the next checkpoint.
     pub(crate) copy: Arc<Faulty>,
     stepped: Stepped,
     process: Option<Arc<Mortal>>,
     db: Option<Db>,
     codec: Codec,
     merging: Options,
-    /// The batches that count, in order.
+    /// The batches that were applied, in order.
     batches: Vec<Batch>,
-    /// Batches whose writer was told `Poisoned`: the one behind the last may be any of them.
+    /// Batches that returned `Poisoned`: any one of them may follow the last batch.
     doubtful: Vec<Batch>,
     attempts: u64,
-    /// How many batches were acknowledged before the power went, and how many of them as synced.
+    /// The number of batches acknowledged before the power failed, and the number of those acknowledged as
+    /// synced.
     acknowledged: usize,
     synced: usize,
     live: Live,
-    /// What else the keyspaces may be: a creation or a drop may have come to nothing.
+    /// Another possible set of keyspaces, if a creation or drop may have failed.
     alternative: Option<Live>,
     incarnations: u64,
-    /// Faults that struck so far, and whether one may cost what was not synced.
+    /// The number of faults so far, and whether one may have cost unsynced writes.
     struck: u64,
     pub(crate) lossy: bool,
     pub(crate) context: String,
 }
 
 impl Script {
-    /// A script on an empty device. Everything follows from `seed`.
+    /// A script on an empty device. All of it is derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
@@ -110,8 +111,8 @@ impl Script {
         self.live.iter().map(|(name, incarnation)| (*name, *incarnation)).collect()
     }
 
-    /// Opens the store and checks that what was left is what may be left.
-    pub(crate) fn open(&mut self, left: Left) -> Result<()> {
+    /// Opens the store and checks that its contents are possible after `ended`.
+    pub(crate) fn open(&mut self, ended: Ended) -> Result<()> {
         let process = Mortal::over(Arc::clone(&self.device) as _);
         let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
         let before = self.device.is_frozen();
@@ -120,18 +121,18 @@ impl Script {
         self.note_faults();
         let db = opened?;
         self.process = Some(process);
-        let least = if left == Left::Power { self.synced } else { self.acknowledged };
+        let least = if ended == Ended::Power { self.synced } else { self.acknowledged };
         let found = self.check(&db, &*self.device, least, &self.context)?;
         self.take_over(&db, found)?;
         if !before && !self.device.is_frozen() {
-            // What an open replayed is durable when it returns.
+            // Recovery makes the replayed batches durable before open returns.
             (self.acknowledged, self.synced) = (found, found);
         }
         self.db = Some(db);
         Ok(())
     }
 
-    /// What was found is the history from now on.
+    /// Makes the found batches the history from now on.
     fn take_over(&mut self, db: &Db, found: usize) -> Result<()> {
         let attempt = last_of(db)?.1;
         let doubtful = std::mem::take(&mut self.doubtful);
@@ -149,7 +150,7 @@ impl Script {
         Ok(())
     }
 
-    /// A failed sync may have cost everything that was not synced.
+    /// Notes that a failed sync may have cost every unsynced write.
     fn note_faults(&mut self) {
         let struck = self.device.struck();
         if std::mem::replace(&mut self.struck, struck) != struck && self.lossy {
@@ -165,7 +166,7 @@ impl Script {
         names == expected
     }
 
-    /// Checks everything that `db` holds, which lies on `device`; the number of its last batch.
+    /// Checks everything that `db` on `device` holds; returns the number of its last batch.
     fn check(&self, db: &Db, device: &dyn Medium, least: usize, context: &str) -> Result<usize> {
         let recovery = db.recovery();
         if let Some(error) = recovery.damaged_tables.first()
@@ -199,7 +200,7 @@ impl Script {
         Ok(found)
     }
 
-    /// The process dies, and nothing is synced by that.
+    /// Kills the process, which syncs nothing.
     pub(crate) fn die(&mut self) {
         if let Some(process) = self.process.take() {
             process.die();
@@ -207,15 +208,14 @@ impl Script {
         self.db = None;
     }
 
-    /// The power goes, and comes back: to be followed by `open(Left::Power)`.
+    /// Cuts the power and restores it; call `open(Ended::Power)` next.
     pub(crate) fn lose_power(&mut self) {
         self.die();
         let image = self.device.crash_image(self.rng.next_u64()).unwrap();
         self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
     }
 
-    /// The process dies at the frozen moment, and the power goes on: to be followed by
-    /// `open(Left::Process)`.
+    /// Kills the process at the frozen moment while the power stays on; call `open(Ended::Process)` next.
     pub(crate) fn die_then(&mut self) {
         self.die();
         let image = self.device.process_death_image().unwrap();
@@ -236,15 +236,15 @@ impl Script {
     /// Closes the store and opens it again.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.close();
-        self.open(Left::Process)
+        self.open(Ended::Process)
     }
 
-    /// Does one random thing.
+    /// Does one random operation.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.act(Self::random_step)
     }
 
-    /// Does one thing.
+    /// Does one operation and notes its faults.
     pub(crate) fn act(&mut self, act: impl Fn(&mut Self) -> Result<()>) -> Result<()> {
         let done = act(self);
         self.note_faults();
@@ -299,17 +299,17 @@ impl Script {
         Ok(())
     }
 
-    /// Merges everything.
+    /// Compacts everything.
     pub(crate) fn compact(&mut self) -> Result<()> {
         self.db().compact()
     }
 
-    /// Merges what is due.
+    /// Waits until no compaction is due.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.db().wait_until_settled()
     }
 
-    /// Merges all there is to merge, or a part of it, or begins to.
+    /// Compacts everything, or a range, or starts a compaction.
     pub(crate) fn merge(&mut self) -> Result<()> {
         let names = self.live_names();
         let (name, _) = names[self.rng.below(names.len() as u64) as usize];
@@ -359,9 +359,10 @@ impl Script {
             return Ok(());
         }
         let journal = self.live.get(JOURNAL).copied();
-        let tells = |batch: &Batch| batch.ops.iter().any(|(of, _)| Some(*of) == journal);
-        if !self.batches.last().is_none_or(tells) {
-            // An ingest was last, and only the keyspace that it went to says so.
+        let wrote_journal = |batch: &Batch| batch.ops.iter().any(|(of, _)| Some(*of) == journal);
+        if !self.batches.last().is_none_or(wrote_journal) {
+            // If the last write was an ingest, only the dropped keyspace has its number: write another
+            // batch first.
             self.write_ops(0, Durability::Sync)?;
             if self.device.is_frozen() {
                 return Ok(());
@@ -383,7 +384,7 @@ impl Script {
                 Ok(())
             }
             Err(error) => {
-                // Nothing came of it where the manifest was poisoned before, or is not now.
+                // The change had no effect if the manifest was poisoned before, or is not poisoned now.
                 let poisoned = self.db().statistics().poisoned.is_some();
                 if poisoned && error.kind() != ErrorKind::Poisoned {
                     self.alternative = Some(after);
@@ -393,7 +394,7 @@ impl Script {
         }
     }
 
-    /// Makes the keyspaces that every script begins with, where they are missing.
+    /// Creates the keyspaces that every script begins with, if they are missing.
     pub(crate) fn begin(&mut self) -> Result<()> {
         for name in [JOURNAL, "one", "two"] {
             if !self.device.is_frozen() {
@@ -403,7 +404,7 @@ impl Script {
         Ok(())
     }
 
-    /// Reads a key, and a few entries from there on.
+    /// Reads a key and a few entries from there on.
     pub(crate) fn read(&mut self) -> Result<()> {
         let live = self.live_names();
         let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
@@ -425,7 +426,7 @@ impl Script {
         Ok(())
     }
 
-    /// What a keyspace may hold: a doubtful batch may be visible.
+    /// The possible contents of a keyspace: a doubtful batch may be visible.
     fn answers(&self, incarnation: Incarnation) -> Vec<Model> {
         let (cells, now) = (cells_of(&self.batches, incarnation), self.stepped.now());
         let with = |batch: &Batch| {
@@ -439,7 +440,7 @@ impl Script {
     }
 }
 
-/// Merges that come early and are small, or late.
+/// Compaction options with early and small merges, or late ones.
 pub(crate) fn merging(rng: &mut Rng) -> Options {
     if rng.one_in(3) {
         return Options::default();

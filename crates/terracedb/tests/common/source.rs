@@ -1,4 +1,4 @@
-//! A store to be backed up, and what every backup of it has to be.
+//! A store that is backed up, and checks of its backups.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(crate) fn open(medium: &Arc<dyn Medium>, seed: u64) -> Db {
     Stepped::new(seed).on(Arc::clone(medium)).open().unwrap()
 }
 
-/// A store, what is in it, and its device.
+/// A store with a model of its contents and its device.
 pub(crate) struct Source {
     pub(crate) db: Db,
     pub(crate) model: Model,
@@ -34,7 +34,7 @@ impl Source {
     }
 }
 
-/// Asserts that backup `id` restores to `model`, and that what is restored checks clean.
+/// Asserts that backup `id` restores to `model` and that the restored store checks clean.
 pub(crate) fn assert_restores(repository: &Backup, id: u64, model: &Model, why: &str) {
     let medium = super::memory();
     repository.restore_on(id, &medium).unwrap_or_else(|error| panic!("{why}: {error}"));

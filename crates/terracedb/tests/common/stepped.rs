@@ -1,4 +1,4 @@
-//! Background work and time that move only when a test says so.
+//! Resources for tests: the clock and background work advance only when a test asks for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use terracedb::{Builder, Db, Resources};
 
 use super::MEMORY;
 
-/// Resources whose background tasks take a step when asked to, or when someone waits for them.
+/// Background tasks take a step only when a test asks for it, or while a caller waits for them.
 pub(crate) struct Stepped {
     clock: Arc<ManualClock>,
     executor: Arc<Stepper>,
@@ -17,12 +17,12 @@ pub(crate) struct Stepped {
 }
 
 impl Stepped {
-    /// The order of the steps follows from `seed`.
+    /// The order of the steps is derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self::with_memory(seed, MEMORY)
     }
 
-    /// The same, with a memory number of its own.
+    /// As [`Stepped::new`], with a memory number of `bytes`.
     pub(crate) fn with_memory(seed: u64, bytes: u64) -> Self {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let executor = Arc::new(Stepper::new(seed, Arc::clone(&clock) as _));
@@ -58,7 +58,7 @@ impl Stepped {
         }
     }
 
-    /// Lets time pass, and the tasks that waited for it take their steps.
+    /// Advances the clock by `time`, then lets the tasks that waited for it take up to 20 steps.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.advance(time);
         self.work(20);

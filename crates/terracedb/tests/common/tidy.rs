@@ -1,4 +1,4 @@
-//! That nothing lies on a device that no one owns.
+//! Checks that a device has no orphan files.
 
 use std::path::Path;
 
@@ -7,21 +7,20 @@ use terracedb::Db;
 
 use super::until;
 
-/// Asserts that the device holds no table and no manifest but those in use. For stores whose background
-/// work stands still.
+/// Asserts that the device holds exactly the tables, value files and manifest in use. For stores without
+/// running background work.
 pub(crate) fn assert_tidy(db: &Db, medium: &dyn Medium, why: &str) {
     if let Some(found) = untidy(db, &names(medium)) {
         panic!("{why}: {found}");
     }
 }
 
-/// As [`assert_tidy`], by and by: a background thread may still hold what it read or wrote last, and gives
-/// it up when it is done.
+/// As [`assert_tidy`], but waits: a background thread may still hold the files of its last read or write.
 pub(crate) fn assert_tidy_soon(db: &Db, medium: &dyn Medium, why: &str) {
     becomes_tidy(db, || names(medium), why);
 }
 
-/// As [`assert_tidy_soon`], of a directory.
+/// As [`assert_tidy_soon`], for a store in a directory.
 pub(crate) fn assert_tidy_directory(db: &Db, directory: &Path, why: &str) {
     let names = || {
         let entries = std::fs::read_dir(directory).unwrap();
@@ -46,7 +45,7 @@ fn names(medium: &dyn Medium) -> Vec<String> {
     medium.list().unwrap().into_iter().map(|file| file.name).collect()
 }
 
-/// What there is too much or too little of among the files called `listed`.
+/// Describes the first kind of file of which `listed` has more or fewer than are in use.
 fn untidy(db: &Db, listed: &[String]) -> Option<String> {
     let keyspaces = db.statistics().keyspaces;
     let tables: usize = keyspaces.iter().map(|keyspace| keyspace.tables).sum();

@@ -1,11 +1,11 @@
-//! Waiting for what other threads bring about, on a machine of any speed.
+//! Waiting for other threads, on a machine of any speed.
 
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes, whatever runs beside the test: it ends only a test that would hang.
+/// A bound that no machine reaches under any load: it only ends a test that would hang.
 const NEVER: Duration = Duration::from_secs(300);
 
-/// Asks until there is an answer; panics, saying `what` was awaited, where none comes.
+/// Calls `ask` until it returns a value; panics with `what` after [`NEVER`].
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

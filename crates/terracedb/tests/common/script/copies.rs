@@ -1,4 +1,4 @@
-//! Checkpoints and backups of what a script has written, each on a device of its own.
+//! Checkpoints and backups of a script's store, each on a device of its own.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::super::assert_verifies;
 use super::Script;
 
 impl Script {
-    /// Makes a checkpoint: a store that holds what readers see, even if the power goes right then. One that
-    /// failed is no store.
+    /// Makes a checkpoint: it holds the state that readers see, even if the power fails directly
+    /// afterwards. A failed checkpoint is no store.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         let next = Arc::new(Faulty::new(self.rng.next_u64()));
         let to = std::mem::replace(&mut self.copy, next);
@@ -29,7 +29,8 @@ impl Script {
         made.map(drop)
     }
 
-    /// Makes a backup, which restores to what readers see, even if the power goes right then.
+    /// Makes a backup that restores to the state that readers see, even if the power fails directly
+    /// afterwards.
     pub(crate) fn back_up(&mut self) -> Result<()> {
         let repository = Arc::clone(&self.repository) as Arc<dyn Medium>;
         let report = Backup::on_medium(repository).create(self.db(), "scripted")?;
@@ -45,7 +46,7 @@ impl Script {
         Ok(())
     }
 
-    /// Asserts that every backup that was made is there and whole: for devices that are well.
+    /// Asserts that every backup made is listed and whole; for devices without faults.
     pub(crate) fn check_backups(&self) {
         let repository = Backup::on_medium(Arc::clone(&self.repository) as _);
         let list = repository.list().unwrap();
@@ -56,7 +57,7 @@ impl Script {
         }
     }
 
-    /// Asserts that the check finds nothing wrong with the store, which is closed, and no file of nobody's.
+    /// Asserts that `check` finds no problem and no orphan file in the closed store.
     pub(crate) fn check_closed(&self) {
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
         let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();

@@ -1,7 +1,7 @@
-//! What scripts write: batches, transactions and ingests, each of them whole or absent.
+//! The writes of a script: batches, transactions and ingests, each whole or absent.
 //!
-//! Batches and transactions say in the keyspace `journal` which number they have; an ingest says so
-//! in the one keyspace that it adds to.
+//! Batches and transactions write their number to the keyspace `journal`; an ingest adds its number to the
+//! keyspace it writes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,10 +11,10 @@ use base::{Durability, ErrorKind, Result};
 use terracedb::WriteBatch;
 
 use super::super::journal::{Batch, Incarnation, JOURNAL, LAST};
-use super::super::{Change, key, moment, show, value};
+use super::super::{Change, expiry_time, key, show, value};
 use super::{KEYS, Script};
 
-/// A write that nobody was told of yet.
+/// A write that is not acknowledged yet.
 struct Draft {
     number: usize,
     attempt: u64,
@@ -46,7 +46,7 @@ impl Script {
         self.write_all(changes, durability)
     }
 
-    /// Writes values that lie apart from their keys once they are flushed.
+    /// Writes values that a flush separates into value files.
     pub(crate) fn write_long(&mut self) -> Result<()> {
         let changes = (0..3).map(|_| {
             let more = self.rng.below(8000) as usize;
@@ -100,14 +100,14 @@ impl Script {
         self.wrote(draft, durability, written)
     }
 
-    /// The next write: `changes`, each to a random keyspace.
+    /// Makes the next write of `changes`, each to a random keyspace.
     fn draft(&mut self, changes: Vec<Change>) -> Draft {
         let live = self.live_names();
         let spread = changes.into_iter().map(|change| {
             let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
             (name, incarnation, change)
         });
-        // The journal itself keeps what it was given.
+        // Deletes and ranges must not remove the journal's own entries.
         let keeps = |(name, _, change): &(&str, Incarnation, Change)| {
             *name != JOURNAL || !matches!(change, Change::DeleteRange(..))
         };
@@ -127,7 +127,7 @@ impl Script {
         Draft { number, attempt, changes }
     }
 
-    /// Notes what became of a write.
+    /// Records the result of a write.
     fn wrote(&mut self, draft: Draft, durability: Durability, written: Result<()>) -> Result<()> {
         let ops = draft.changes.into_iter().map(|(_, incarnation, change)| (incarnation, change));
         let batch = Batch { attempt: draft.attempt, ops: ops.collect() };
@@ -147,7 +147,8 @@ impl Script {
         written
     }
 
-    /// Commits a transaction that has read some keys; or somebody else is quicker, and it is refused.
+    /// Commits a transaction that has read some keys. Sometimes another write comes first, and the commit
+    /// must conflict.
     pub(crate) fn transact(&mut self) -> Result<()> {
         let mut transaction = self.db().transaction();
         let live = self.live_names();
@@ -215,7 +216,7 @@ impl Script {
             let change = match expiry {
                 0 => ingest.add(&key, &value).map(|()| Change::Put(key, value)),
                 at => ingest
-                    .add_expiring_at(&key, &value, moment(at))
+                    .add_expiring_at(&key, &value, expiry_time(at))
                     .map(|()| Change::PutExpiring(key, value, at)),
             };
             changes.push((name, incarnation, change?));

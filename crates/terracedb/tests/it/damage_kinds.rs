@@ -1,0 +1,159 @@
+//! Flipped bytes in every kind of file that a store writes: the kinds that `damage` covers byte by byte,
+//! and also dictionaries and ingested tables, which hold long values inline until they are merged.
+//!
+//! I8: a read returns the right value or reports the damage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::limits::VALUE_APART_BYTES;
+use base::{ErrorKind, Rng};
+use media::{Medium, MemoryMedium};
+use table::{Header, PageKind};
+use terracedb::{Builder, Codec, RepairOptions};
+
+use crate::common::{self, Image, Stepped, record, used};
+
+/// A part of the file names of each kind.
+const KINDS: [&str; 5] = ["manifest-", "log-", ".table", ".values", ".dictionary"];
+
+/// The length of a long value in an ingest, bytes.
+const LONG: usize = VALUE_APART_BYTES + 4000;
+
+/// Enough memory to train dictionaries. Background work runs only while a caller waits, so no file comes or
+/// goes while an image of the store is taken.
+fn builder(medium: &Arc<MemoryMedium>) -> Builder {
+    Stepped::with_memory(1, 256 << 20).on(Arc::clone(medium) as _).codec(Codec::Zstd)
+}
+
+/// Values by keyspace and key.
+type Model = BTreeMap<(&'static str, Vec<u8>), Vec<u8>>;
+
+/// A store with files of every kind, its contents, and the name of the ingested table.
+fn store() -> (Image, Model, String) {
+    let medium = Arc::new(MemoryMedium::new());
+    let db = builder(&medium).open().unwrap();
+    let mut model = Model::new();
+    let records = db.keyspace("records").unwrap();
+    for number in 0..20_000u64 {
+        let value = record(number);
+        records.put(number.to_be_bytes(), &value).unwrap();
+        if number % 41 == 0 {
+            model.insert(("records", number.to_be_bytes().into()), value.into());
+        }
+    }
+    db.flush().unwrap();
+    let apart = db.keyspace("apart").unwrap();
+    for number in 0..6u64 {
+        let value = common::noise(LONG + number as usize);
+        apart.put(number.to_be_bytes(), &value).unwrap();
+        model.insert(("apart", number.to_be_bytes().into()), value);
+    }
+    db.flush().unwrap();
+    let before = Image::of(&medium);
+    let mut ingest = db.keyspace("ingested").unwrap().ingest().unwrap();
+    for number in 0..200u64 {
+        let value = common::noise(if number % 20 == 3 { LONG } else { 90 } + number as usize);
+        ingest.add(number.to_be_bytes(), &value).unwrap();
+        model.insert(("ingested", number.to_be_bytes().into()), value);
+    }
+    ingest.finish().unwrap();
+    let after = Image::of(&medium);
+    let is_new = |name: &&String| name.ends_with(".table") && !before.0.contains_key(*name);
+    let ingested: Vec<_> = after.0.keys().filter(is_new).cloned().collect();
+    assert_eq!(ingested.len(), 1);
+    records.put("in the log", "x").unwrap();
+    drop((records, apart, db));
+    (Image::of(&medium), model, ingested[0].clone())
+}
+
+/// Reads everything in the store; returns the number of keys that answer `Corrupt`. `None` if the store
+/// does not open, with an error that names `file`.
+fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Option<usize> {
+    let db = match builder(medium).open() {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(error.kind() == ErrorKind::Corrupt, "{why}: {error}");
+            assert!(error.to_string().contains(file), "{why}: {error}");
+            return None;
+        }
+    };
+    let mut lost = 0;
+    for ((keyspace, key), value) in model {
+        match db.existing_keyspace(keyspace).unwrap().get(key) {
+            Ok(got) => assert!(got.as_deref() == Some(&value[..]), "{why}: `{keyspace}` {key:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{why}: {error}");
+                lost += 1;
+            }
+        }
+    }
+    Some(lost)
+}
+
+/// Repairs a store with a damaged log segment `name`: everything in tables is present, and so is the last
+/// record of the log unless it is the damaged one; writes go on.
+fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &str) {
+    let shared = Arc::clone(medium) as Arc<dyn Medium>;
+    let report = terracedb::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let log = report.log.unwrap_or_else(|| panic!("{why}: nothing is reported"));
+    assert_eq!(lost(medium, model, name, why), Some(0), "{why}");
+    let db = builder(medium).open().unwrap();
+    let records = db.keyspace("records").unwrap();
+    let is_there = records.get("in the log").unwrap().is_some();
+    assert!(is_there || log.costs_writes(), "{why}: {log}");
+    records.put("later", "kept").unwrap();
+    drop((records, db));
+    let db = builder(medium).open().unwrap();
+    assert!(db.keyspace("records").unwrap().get("later").unwrap().is_some(), "{why}");
+}
+
+#[test]
+fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (files, model, ingested) = store();
+    for name in files.0.keys() {
+        let kinds = KINDS.iter().filter(|kind| name.contains(**kind)).count();
+        assert_eq!(kinds, 1, "{name} is of a kind that no test damages");
+    }
+    for kind in KINDS {
+        for name in files.named(kind) {
+            for round in 0..3 {
+                let content = &files.0[name];
+                let at = match (kind, round) {
+                    // The header is all there is in an unused segment.
+                    ("log-" | "manifest-", 0) => 9,
+                    _ => rng.below(used(content).max(1) as u64) as usize,
+                };
+                let why = format!("TERRACE_SEED={seed}: byte {at} of {name}");
+                let damaged = files.flipped(name, at, 1 << rng.below(8));
+                let lost = lost(&damaged, &model, name, &why);
+                match kind {
+                    "manifest-" => assert_eq!(lost, Some(0), "{why}"),
+                    "log-" if lost.is_none() => assert_repaired(&damaged, &model, name, &why),
+                    "log-" => assert_eq!(lost, Some(0), "{why}"),
+                    ".values" => assert!(lost.unwrap() <= 1, "{why}: {lost:?}"),
+                    ".dictionary" => assert!(lost.unwrap() > 0, "{why}: {lost:?}"),
+                    // Every 41st record is read, and a page holds some tens of records.
+                    _ => assert!(lost.unwrap() < 60, "{why}: {lost:?}"),
+                }
+            }
+        }
+    }
+    // A long value of an ingested table is a block of its own, so nothing else is lost with it.
+    let content = &files.0[&ingested];
+    let runs = content.chunks(4096).enumerate().filter(|(_, page)| {
+        Header::parse(page)
+            .is_ok_and(|it| it.kind == PageKind::Data && it.payload_bytes as usize > LONG)
+    });
+    let runs: Vec<_> = runs.map(|(page, _)| page).collect();
+    // Ten values of six pages.
+    assert_eq!(runs.len(), 60);
+    for page in runs.into_iter().step_by(7) {
+        let at = page * 4096 + rng.below(4096) as usize;
+        let why = format!("TERRACE_SEED={seed}: byte {at} of {ingested}");
+        let medium = files.flipped(&ingested, at, 1 << rng.below(8));
+        assert_eq!(lost(&medium, &model, &ingested, &why), Some(1), "{why}");
+    }
+}

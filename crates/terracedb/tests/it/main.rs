@@ -1,0 +1,54 @@
+//! The integration tests of `terracedb`, one module per subject, linked as one binary.
+//!
+//! Tests that need a process of their own are apart: `processes` (starts and kills child processes), `scm`
+//! (a signal handler) and `memory` (resident memory of a process). A test here must not change
+//! process-wide state: environment variables, signal handlers, the panic hook, the current directory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod api;
+mod backup;
+mod backup_faults;
+mod checkpoint;
+mod compaction;
+mod compaction_space;
+mod concurrency;
+mod crash;
+mod damage;
+mod damage_kinds;
+mod deletes;
+mod dictionary;
+mod expiry;
+mod faults;
+mod faults_anywhere;
+mod golden_store;
+mod log_start;
+mod lost_file_names;
+mod memory_pressure;
+mod merging;
+mod model;
+mod range_deletes;
+mod read_path;
+mod reopening;
+mod repair;
+mod repair_faults;
+mod repair_values;
+mod resource_limits;
+mod rows;
+mod scrub;
+mod settings;
+mod space;
+mod superseded;
+mod transactions;
+mod transactions_random;
+mod values;
+mod watchdog;

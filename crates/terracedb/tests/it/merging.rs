@@ -1,0 +1,238 @@
+//! Merge operators: every kind of read combines operands with their base value, wherever these are stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Codec, ErrorKind};
+use terracedb::operators::{Append, I64Add};
+use terracedb::{Db, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
+
+use crate::common;
+
+fn options(name: &str) -> KeyspaceOptions {
+    KeyspaceOptions::new().merge_operator(name)
+}
+
+fn text(ks: &Keyspace, key: &str) -> Option<String> {
+    let got = ks.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap());
+    let many = ks.multi_get(&[key]).unwrap().remove(0).unwrap();
+    assert_eq!(many.as_deref(), got.as_deref().map(str::as_bytes));
+    for mut entries in [
+        ks.range(key..).unwrap().collect::<Vec<_>>(),
+        ks.range(..=key).unwrap().rev().collect::<Vec<_>>(),
+    ] {
+        let first = (!entries.is_empty()).then(|| entries.remove(0).unwrap());
+        let found = first.filter(|(found, _)| found == key.as_bytes());
+        assert_eq!(found.map(|(_, value)| value.to_vec()), got.clone().map(String::into_bytes));
+    }
+    got
+}
+
+#[test]
+fn operands_are_combined_with_their_base_wherever_it_is_stored() {
+    // A flush may come between any two writes.
+    for flushes in 0..32 {
+        let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+        let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+        let flush = |number: u32| {
+            if flushes & (1 << number) != 0 {
+                db.flush().unwrap();
+            }
+        };
+        for key in ["a", "z"] {
+            ks.put(key, "?").unwrap();
+        }
+        ks.put("m", "old").unwrap();
+        ks.delete("n").unwrap();
+        flush(0);
+        ks.put("m", "1").unwrap();
+        let before = db.snapshot();
+        flush(1);
+        for key in ["m", "n", "o"] {
+            ks.merge(key, "2").unwrap();
+        }
+        flush(2);
+        let between = db.snapshot();
+        let mut batch = WriteBatch::new();
+        for key in ["m", "n", "o"] {
+            batch.merge(&ks, key, "3").unwrap();
+            batch.merge(&ks, key, "4").unwrap();
+        }
+        db.write(&batch).unwrap();
+        flush(3);
+        assert_eq!(text(&ks, "m").as_deref(), Some("1234"), "{flushes:b}");
+        assert_eq!(text(&ks, "n").as_deref(), Some("234"), "{flushes:b}");
+        assert_eq!(text(&ks, "o").as_deref(), Some("234"), "{flushes:b}");
+        assert_eq!(ks.iter().unwrap().count(), 5);
+        ks.delete("m").unwrap();
+        ks.put("n", "new").unwrap();
+        flush(4);
+        assert_eq!(text(&ks, "m"), None);
+        assert_eq!(text(&ks, "n").as_deref(), Some("new"));
+        ks.merge("m", "5").unwrap();
+        assert_eq!(text(&ks, "m").as_deref(), Some("5"));
+        let seen = |snapshot: &terracedb::Snapshot, key| snapshot.get(&ks, key).unwrap();
+        assert_eq!(seen(&before, "m").as_deref(), Some(&b"1"[..]));
+        assert_eq!(seen(&before, "n"), None);
+        assert_eq!(seen(&between, "m").as_deref(), Some(&b"12"[..]));
+        assert_eq!(seen(&between, "o").as_deref(), Some(&b"2"[..]));
+        assert_eq!(between.iter(&ks).unwrap().rev().count(), 5);
+    }
+}
+
+#[test]
+fn operands_outlive_an_expired_base() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+    let at = std::time::SystemTime::now() + Duration::from_secs(3600);
+    ks.put_expiring_at("later", "a", at).unwrap();
+    ks.put_with_ttl("gone", "a", Duration::ZERO).unwrap();
+    ks.merge("later", "b").unwrap();
+    ks.merge("gone", "b").unwrap();
+    for _ in 0..2 {
+        assert_eq!(text(&ks, "later").as_deref(), Some("ab"));
+        assert_eq!(text(&ks, "gone").as_deref(), Some("b"));
+        assert_eq!(ks.expiry("gone").unwrap(), Some(Expiry::Never));
+        db.flush().unwrap();
+    }
+}
+
+/// A custom operator that joins with commas, refuses the operand `bad`, and cannot combine operands without
+/// their base value.
+#[derive(Debug)]
+struct Joined;
+
+impl MergeOperator for Joined {
+    fn name(&self) -> &str {
+        "test.joined.1"
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let parts: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
+        (!operands.contains(&&b"bad"[..])).then(|| parts.join(&b","[..]))
+    }
+}
+
+#[test]
+fn a_keyspace_keeps_the_name_of_its_operator() {
+    let medium = common::memory();
+    let open = |operator: Option<Arc<dyn MergeOperator>>| {
+        let builder = Db::on_medium(Arc::clone(&medium)).memory(common::MEMORY);
+        match operator {
+            Some(operator) => builder.merge_operator(operator).open().unwrap(),
+            None => builder.open().unwrap(),
+        }
+    };
+    {
+        let db = open(Some(Arc::new(Joined)));
+        let ks = db.keyspace_with("k", &options("test.joined.1")).unwrap();
+        ks.merge("a", "1").unwrap();
+        ks.merge("a", "2").unwrap();
+        ks.put("b", "3").unwrap();
+        assert_eq!(text(&ks, "a").as_deref(), Some("1,2"));
+        // A keyspace without an operator adopts one, once.
+        let plain = db.keyspace("plain").unwrap();
+        assert_eq!(plain.merge("a", "1").unwrap_err().kind(), ErrorKind::Invalid);
+        let plain = db.keyspace_with("plain", &options(I64Add::NAME)).unwrap();
+        plain.merge("a", 7i64.to_le_bytes()).unwrap();
+        let other = db.keyspace_with("plain", &options(Append::NAME)).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::Invalid);
+        let unknown = db.keyspace_with("new", &options("nobody's")).unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::Invalid);
+        assert!(db.existing_keyspace("new").is_none());
+        db.flush().unwrap();
+        ks.merge("a", "3").unwrap();
+    }
+    {
+        // Everything works except merges.
+        let db = open(None);
+        let ks = db.keyspace("k").unwrap();
+        assert_eq!(ks.get("b").unwrap().as_deref(), Some(&b"3"[..]));
+        let error = ks.get("a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("test.joined.1"), "{error}");
+        assert_eq!(ks.merge("a", "4").unwrap_err().kind(), ErrorKind::Invalid);
+        ks.put("c", "5").unwrap();
+        db.flush().unwrap();
+        let plain = db.keyspace("plain").unwrap();
+        assert_eq!(plain.get("a").unwrap().as_deref(), Some(&7i64.to_le_bytes()[..]));
+    }
+    let db = open(Some(Arc::new(Joined)));
+    let ks = db.keyspace("k").unwrap();
+    assert_eq!(text(&ks, "a").as_deref(), Some("1,2,3"));
+    assert_eq!(text(&ks, "c").as_deref(), Some("5"));
+    // Invalid operands make only their key unreadable.
+    ks.merge("a", "bad").unwrap();
+    assert_eq!(ks.get("a").unwrap_err().kind(), ErrorKind::Invalid);
+    ks.put("a", "mended").unwrap();
+    assert_eq!(text(&ks, "a").as_deref(), Some("mended"));
+}
+
+#[test]
+fn operands_of_one_key_are_bounded() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+    let megabyte = vec![b'x'; 1 << 20];
+    // Snapshots: a flush in between may not combine the operands before each of them.
+    let mut snapshots = Vec::new();
+    let mut merge = || {
+        ks.merge("a", &megabyte).unwrap();
+        snapshots.push(db.snapshot());
+    };
+    (0..7).for_each(|_| merge());
+    assert_eq!(ks.get("a").unwrap().unwrap().len(), 7 << 20);
+    (0..2).for_each(|_| merge());
+    let error = ks.get("a").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("merge operands of one key"), "{error}");
+    ks.put("b", "still here").unwrap();
+    assert!(ks.contains_key("b").unwrap());
+    assert_eq!(ks.iter().unwrap().rev().nth(1).unwrap().unwrap_err().kind(), ErrorKind::Invalid);
+    // A newer put or delete that supersedes them is found from either end, although one end meets the
+    // operands first.
+    ks.put("a", "x").unwrap();
+    let values = |entries: Vec<(bytes::Bytes, bytes::Bytes)>| -> Vec<_> {
+        entries.into_iter().map(|(_, value)| value).collect()
+    };
+    let backward: terracedb::Result<Vec<_>> = ks.iter().unwrap().rev().collect();
+    assert_eq!(values(backward.unwrap()), ["still here", "x"]);
+    ks.delete("a").unwrap();
+    let backward: terracedb::Result<Vec<_>> = ks.iter().unwrap().rev().collect();
+    assert_eq!(values(backward.unwrap()), ["still here"]);
+}
+
+/// A flush has 6 MiB of memory: operands that it has no room to combine are stored unchanged.
+#[test]
+fn a_flush_handles_operands_of_any_size() {
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let db = Db::on_medium(common::memory()).memory(common::MEMORY).codec(codec);
+        let db = db.open().unwrap();
+        let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+        let length = |key| ks.get(key).unwrap().unwrap().len();
+        (0..1100).for_each(|_| ks.merge("many", [b'x'; 1000]).unwrap());
+        db.flush().unwrap();
+        assert_eq!(length("many"), 1_100_000, "{codec:?}");
+        // A single operand over an older table stays an operand.
+        ks.put("one", "base").unwrap();
+        db.flush().unwrap();
+        ks.merge("one", vec![b'x'; 1_000_000]).unwrap();
+        db.flush().unwrap();
+        assert_eq!(length("one"), 1_000_004, "{codec:?}");
+    }
+}
+
+/// Many small operands do not use up a flush's memory for its table, whether the operator combines them or
+/// not.
+#[test]
+fn a_flush_handles_any_number_of_operands() {
+    for name in [I64Add::NAME, "test.joined.1"] {
+        let db = Db::on_medium(common::memory()).memory(256 << 20);
+        let db = db.merge_operator(Arc::new(Joined)).open().unwrap();
+        let ks = db.keyspace_with("k", &options(name)).unwrap();
+        ks.put("a", 0i64.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+        (0..100_000).for_each(|_| ks.merge("a", 1i64.to_le_bytes()).unwrap());
+        db.flush().unwrap();
+        assert!(ks.get("a").unwrap().is_some(), "{name}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Small and full devices: compaction with little free space.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{ErrorKind, Rng};
+use compact::plan::Options;
+use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
+use terracedb::{Event, Listener};
+
+use crate::common::{self, Model, Stepped, assert_same};
+
+/// A listener that records, for each merge that began, the size of its inputs and the free space of the
+/// device.
+#[derive(Debug)]
+struct EventRecorder {
+    device: Arc<Faulty>,
+    merges: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Listener for EventRecorder {
+    fn event(&self, event: &Event) {
+        if let Event::CompactionBegan { bytes, .. } = event {
+            let free = self.device.space().unwrap().map_or(u64::MAX, |space| space.free);
+            self.merges.lock().unwrap().push((*bytes, free));
+        }
+    }
+}
+
+/// Bytes of the files on the device.
+fn used(device: &Faulty) -> u64 {
+    device.list().unwrap().iter().map(|file| file.len).sum()
+}
+
+/// 8 MiB of data are overwritten again and again on a device of 36 MiB, of which log and flushes take up to
+/// half: merges take in no more than there is free space for, and the space they free is reused.
+#[test]
+fn merges_go_on_in_slices_on_a_small_device() {
+    const KEYS: u64 = 2000;
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let device = Arc::new(Faulty::new(seed));
+    let recorder =
+        Arc::new(EventRecorder { device: Arc::clone(&device), merges: Mutex::default() });
+    let stepped = Stepped::new(seed);
+    let options =
+        Options { fanout: 3, settled_runs: 2, slice_bytes: 2 << 20, ..Options::default() };
+    let builder = stepped.on(Arc::clone(&device) as _).listener(Arc::clone(&recorder) as _);
+    let db = builder.compaction_options(options).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    device.set_capacity(Some(36 << 20));
+    let (mut model, mut refused) = (Model::new(), 0);
+    for round in 0..80 {
+        for _ in 0..KEYS / 8 {
+            let key = format!("key{:06}", rng.below(KEYS)).into_bytes();
+            let mut value = vec![0; 4000];
+            rng.fill(&mut value);
+            // A writer faster than compaction gets errors, and succeeds after compaction went on.
+            let mut tries = 0;
+            while let Err(error) = keyspace.put(&key, &value) {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "round {round}: {error}");
+                tries += 1;
+                assert!(tries < 100, "round {round}: {error}: {:?}", db.statistics().compaction);
+                stepped.pass(Duration::from_secs(1));
+                stepped.work(300);
+            }
+            refused += u64::from(tries > 0);
+            model.insert(key, value);
+        }
+        stepped.work(300);
+    }
+    let statistics = db.statistics();
+    let space = statistics.device_space.unwrap();
+    assert_eq!((space.total, space.free), (36 << 20, (36 << 20) - used(&device)));
+    assert_eq!(statistics.compaction.failed, 0, "{:?}", statistics.compaction);
+    assert!(refused < 20, "{refused} writes");
+    assert!(statistics.user_bytes > 70 << 20, "{}", statistics.user_bytes);
+    assert_same(&keyspace, &model, "on a small device");
+    let merges = recorder.merges.lock().unwrap();
+    assert!(merges.len() > 10, "{merges:?}");
+    assert!(merges.iter().all(|(bytes, free)| bytes < free), "{merges:?}");
+}
+
+/// If there is no space for any merge, an event says so, nothing fails, and freed space is used at once.
+#[test]
+fn a_merge_without_space_is_reported_and_done_later() {
+    let device = Arc::new(Faulty::new(1));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let options = Options { fanout: 100, space_max: 100.0, ..Options::default() };
+    let db = common::stepped(&medium, 1).compaction_options(options).open().unwrap();
+    let keyspace = db.keyspace("fruit").unwrap();
+    for round in 0..3u8 {
+        for number in 0..500 {
+            keyspace.put(format!("key{number:03}"), [round; 300]).unwrap();
+        }
+        keyspace.flush().unwrap();
+    }
+    device.set_capacity(Some(used(&device) + (8 << 10)));
+    let full = [db.compact().unwrap_err(), db.wait_until_settled().unwrap_err()];
+    assert!(full.iter().all(|error| error.kind() == ErrorKind::NoSpace), "{full:?}");
+    let compaction = db.statistics().compaction;
+    assert_eq!((compaction.failed, compaction.done), (0, 0), "none was begun");
+    assert!(compaction.failing.is_some_and(|why| why.contains("free")));
+    assert_eq!(keyspace.get("key007").unwrap().as_deref(), Some(&[2; 300][..]));
+    device.set_capacity(None);
+    db.compact().unwrap();
+    let statistics = db.statistics();
+    assert_eq!((statistics.compaction.failing, statistics.keyspaces[0].table_entries), (None, 500));
+}
+
+/// A device without a free byte: its store opens repeatedly, can be read, and accepts deletes, which free
+/// space; torn or cut files are recovered as always.
+#[test]
+fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
+    for torn in [false, true] {
+        let device = Arc::new(Faulty::new(5));
+        let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+        let open = |medium: &Arc<dyn Medium>| common::stepped(medium, 5).open().unwrap();
+        let db = open(&medium);
+        let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+        let mut model = Model::new();
+        for number in 0..2000u64 {
+            let (key, value) = (format!("key{number:05}").into_bytes(), vec![number as u8; 900]);
+            fruit.put(&key, &value).unwrap();
+            trees.put(&key, &value).unwrap();
+            model.insert(key, value);
+            if number == 1500 {
+                db.flush().unwrap();
+            }
+        }
+        drop((fruit, trees, db));
+        if torn {
+            // A manifest append that the last process did not finish.
+            let name = manifest(&*medium);
+            let file = medium.open(&name, media::Access::Bytes).unwrap();
+            file.store(file.size().unwrap() - 5000, &[0xa5; 300], Purpose::Manifest).unwrap();
+        }
+        device.set_capacity(Some(used(&device)));
+        let before = manifest(&*medium);
+        for life in 0..3 {
+            let db = open(&medium);
+            assert_eq!(manifest(&*medium), before, "life {life}");
+            let fruit = db.keyspace("fruit").unwrap();
+            assert_same(&fruit, &model, "on a full device");
+            let key = format!("key{life:05}").into_bytes();
+            fruit.delete(&key).unwrap();
+            model.remove(&key);
+            drop((fruit, db));
+            device.set_capacity(Some(used(&device)));
+        }
+        let db = open(&medium);
+        assert!(db.drop_keyspace("trees").unwrap());
+        drop(db);
+        let image = device.crash_image(7).unwrap();
+        let db = open(&(Arc::new(image) as _));
+        assert_same(&db.keyspace("fruit").unwrap(), &model, "after a power cut");
+        assert!(db.keyspace("trees").unwrap().iter().unwrap().next().is_none());
+        drop(db);
+        // The space of the dropped keyspace is used for new writes.
+        let db = open(&medium);
+        let fruit = db.keyspace("fruit").unwrap();
+        for number in 0..500u64 {
+            let (key, value) = (format!("new{number:05}").into_bytes(), vec![1; 900]);
+            fruit.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        assert_same(&fruit, &model, "with space again");
+    }
+}
+
+/// The device filled up while writes continued until memory was full too. The store opens with every
+/// acknowledged write, although the log exceeds half of the write buffers, and accepts writes once there is
+/// space.
+#[test]
+fn a_store_opens_with_all_writes_for_which_no_flush_had_space() {
+    let device = Arc::new(Faulty::new(9));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let db = common::stepped(&medium, 9).open().unwrap();
+    let fruit = db.keyspace("fruit").unwrap();
+    let mut model = Model::new();
+    let mut put = |number: u64| {
+        let (key, value) = (format!("key{number:06}").into_bytes(), vec![number as u8; 900]);
+        let put = fruit.put(&key, &value);
+        if put.is_ok() {
+            model.insert(key, value);
+        }
+        put
+    };
+    // The log may grow while it has space; tables find none.
+    let full = Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Flush).times(u64::MAX);
+    device.inject(full).unwrap();
+    let refused = (0..40_000).find_map(|number| put(number).err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::NoSpace);
+    let statistics = db.statistics();
+    assert_eq!(statistics.flushes, 0);
+    drop((fruit, db));
+    for life in 0..2 {
+        let db = common::stepped(&medium, 9).open().unwrap();
+        assert_same(&db.keyspace("fruit").unwrap(), &model, &format!("life {life}"));
+        assert_eq!(db.statistics().flushes, 0, "life {life}");
+    }
+    device.heal();
+    for _ in 0..2 {
+        let db = common::stepped(&medium, 9).open().unwrap();
+        let fruit = db.keyspace("fruit").unwrap();
+        assert_same(&fruit, &model, "with space again");
+        fruit.put("new", "value").unwrap();
+        model.insert(b"new".to_vec(), b"value".to_vec());
+        db.flush().unwrap();
+        assert_same(&fruit, &model, "flushed");
+    }
+}
+
+/// The name of the manifest file.
+fn manifest(medium: &dyn Medium) -> String {
+    let mut listed = medium.list().unwrap().into_iter().map(|file| file.name);
+    listed.find(|name| name.starts_with("manifest")).unwrap()
+}
