@@ -92,7 +92,11 @@ impl Replay<'_> {
             Arc::clone(&self.context.medium),
             self.log_options(),
             &self.resources.account("log"),
-            &|id: KeyspaceId| flushed_at_open.get(&id).copied(),
+            &|id: KeyspaceId| {
+                // The log skips records of dropped keyspaces. Those of unknown ones are replayed, to fail.
+                let unknown = self.is_unknown(id).then_some(Seqno::ZERO);
+                flushed_at_open.get(&id).copied().or(unknown)
+            },
             &mut |first: Seqno, body: &[u8]| apply.record(first, body),
         )?;
         recovery.log_records = found.records;
@@ -106,6 +110,12 @@ impl Replay<'_> {
         let losses = found.losses.iter();
         recovery.log_lost = losses.map(|loss| LostRecords::of(loss, flushed_below)).collect();
         Ok((Arc::new(log), apply.flushed))
+    }
+
+    /// Whether the manifest never had `keyspace`. It records a keyspace before the log has writes to it, so
+    /// such a log record is damage. A rebuilt manifest may lack keyspaces; repairs recover damaged logs.
+    fn is_unknown(&self, keyspace: KeyspaceId) -> bool {
+        keyspace >= self.state.keyspaces_below && !self.settings.recover_damaged_log
     }
 
     fn log_options(&self) -> wal::Options {
@@ -202,16 +212,17 @@ impl Apply<'_> {
         self.flush_if_large(next)
     }
 
-    /// Operations of a dropped keyspace are skipped. The manifest knows of every keyspace before the log
-    /// does, so a keyspace that it never had is damage; a rebuilt manifest may lack some.
+    /// Operations of a dropped keyspace are skipped.
+    ///
+    /// # Errors
+    /// `Corrupt` if the manifest never had the keyspace.
     fn check_dropped(&self, keyspace: KeyspaceId) -> Result<()> {
-        let below = self.replay.state.keyspaces_below;
-        if keyspace < below || self.replay.settings.recover_damaged_log {
+        if !self.replay.is_unknown(keyspace) {
             return Ok(());
         }
         Err(Error::corrupt("keyspace of a log record")
-            .expected(format_args!("an id below {}", below.0))
-            .got(keyspace.0))
+            .expected(format_args!("an id below {}", self.replay.state.keyspaces_below))
+            .got(keyspace))
     }
 
     /// Flushes every tree if the active memtables fill half of the write buffers. `next` is the seqno after
