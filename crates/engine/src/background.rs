@@ -1,8 +1,10 @@
-//! A store's background tasks: flushing, freeing and preparing log segments, interval syncs,
-//! removing obsolete files.
-//! Merges have a place of their own, `compaction`.
+//! A store's background tasks: flushes, log segments, interval syncs. Merges run in `tree::compaction`.
+//!
+//! Each task is a step function that an executor runs; it ends after [`Background::stop`] was called.
 
+mod counters;
 mod flush_task;
+mod log_limits;
 mod log_task;
 mod segment_task;
 mod sync_task;
@@ -10,49 +12,44 @@ mod sync_task;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{Counter, Executor, TaskHandle};
+use base::{Executor, TaskHandle};
 use parking_lot::Mutex;
 
-pub(crate) use flush_task::{FlushTask, LogLimits};
+pub use counters::BackgroundCounters;
+pub(crate) use flush_task::FlushTask;
+pub(crate) use log_limits::LogLimits;
 pub(crate) use log_task::LogTask;
 pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;
 
-/// The running tasks, and what they did.
+/// The running tasks of a store, and their counters.
 #[derive(Debug)]
 pub struct Background {
+    /// Set when the store closes: every task ends at its next step.
     pub stop: Arc<AtomicBool>,
-    pub tasks: Mutex<Vec<TaskHandle>>,
+    pub(crate) tasks: Mutex<Vec<TaskHandle>>,
+    /// What the tasks did.
     pub counters: Arc<BackgroundCounters>,
 }
 
-/// What background work did.
-#[derive(Debug, Default)]
-pub struct BackgroundCounters {
-    pub flushes: Counter,
-    pub flush_bytes: Counter,
-    pub flush_failures: Counter,
-    pub sync_failures: Counter,
-}
-
 impl Background {
-    /// Adds a task, which ends when `stop` is set.
+    /// Adds a task, which must end when `stop` is set.
     pub fn add(&self, task: TaskHandle) {
         self.tasks.lock().push(task);
     }
 
-    /// Has every task look around.
+    /// Makes every task look for work, e.g. after a change of settings.
     pub fn wake(&self) {
         self.tasks.lock().iter().for_each(TaskHandle::wake);
     }
 
-    /// Stops the tasks and waits for their current steps.
-    pub fn stop(&self, executor: &dyn Executor) {
+    /// Stops the tasks and waits until their current steps end.
+    pub(crate) fn stop(&self, executor: &dyn Executor) {
         self.stop.store(true, Ordering::Release);
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.iter().for_each(TaskHandle::wake);
         for task in &tasks {
-            // A task that panicked is finished too; its panic was printed when it happened.
+            // A task that panicked has ended too; the panic was printed when it happened.
             let _ = task.join(executor);
         }
     }

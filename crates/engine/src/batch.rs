@@ -1,16 +1,16 @@
 //! A write batch, encoded: operations over any keyspaces that become visible together or not at all.
 //!
 //! A batch is encoded while it is built, in the form that the log stores (docs/format/batch.md), and counts
-//! the room that its keyspaces' memtables need, so that a commit copies bytes and does nothing else.
-//! Operation *i* gets the batch's first sequence number plus *i*.
+//! the memory that its keyspaces' memtables need, so that a commit only copies bytes. Operation *i* gets the
+//! batch's first sequence number plus *i*.
 
 use std::sync::Arc;
 
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
-use base::{Error, Result, Write, WriteSize};
+use base::{Error, Result, Write, WriteSize, invariant};
 use tree::{DeletedRanges, Tree};
 
-/// The encoded operations of a batch, and what each keyspace needs for them.
+/// The encoded operations of a batch, and the memory that they need in each keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedBatch {
     body: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct EncodedBatch {
 pub struct BatchPart {
     /// The keyspace.
     pub tree: Arc<Tree>,
-    /// The room that its memtable needs.
+    /// The memory that its memtable needs.
     pub size: WriteSize,
 }
 
@@ -31,7 +31,7 @@ impl EncodedBatch {
     /// Appends an operation. The caller has checked key and value.
     ///
     /// # Errors
-    /// `Invalid` if the batch would grow past 128 MiB or 2^20 operations; it stays as it was.
+    /// `Invalid` if the batch would exceed 128 MiB or 2^20 operations; the batch is unchanged then.
     pub fn push(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
         let bytes = write.encoded_bytes_max(key.len());
         if self.body.len() + bytes > BATCH_BYTES_MAX || self.ops as usize >= BATCH_OPS_MAX {
@@ -50,12 +50,17 @@ impl EncodedBatch {
             Some(part) => part.size.add(size),
             None => self.parts.push(BatchPart { tree: Arc::clone(tree), size }),
         }
+        let before = self.body.len();
         write.encode(&mut self.body, tree.id(), key);
+        invariant!(
+            self.body.len() - before <= bytes,
+            "an encoded operation is no longer than its bound"
+        );
         self.ops += 1;
         Ok(())
     }
 
-    /// True if it holds no operation.
+    /// True if the batch has no operation.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ops == 0

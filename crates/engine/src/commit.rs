@@ -1,9 +1,12 @@
-//! The write path: admit, log, apply, publish, and sync if asked.
+//! The commit of writes: admit, log, apply, publish, and sync if asked.
 //!
-//! I1: a batch is in the log before it is in a memtable, and there before it is visible; in between,
-//! the rows of what it writes go. I2: it is published whole and in order by the [`PublishRing`]. A
-//! write is visible before its sync returns, so that writers that ask for no sync never wait behind
-//! one; it is acknowledged after (I11).
+//! I1: a batch is in the log before it is in a memtable, and in the memtable before it is visible. Cached
+//! rows of its keys are invalidated in between. I2: the [`PublishRing`] makes a batch visible as a whole
+//! and in seqno order. A write becomes visible before its sync returns, so that writers that ask for no
+//! sync never wait for one; it is acknowledged after the sync (I11).
+//!
+//! Any thread may commit. A single put allocates nothing in the steady state: it is encoded into a buffer
+//! of its thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,23 +14,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::PublishRing;
 use base::{
-    Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, broken_invariant, invariant,
-    key_hash,
+    Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, Write, WriteSize,
+    broken_invariant, decode_ops, invariant, key_hash,
 };
 use cache::RowCache;
 use compact::Horizon;
+use read::Curves;
+use tree::{SnapshotList, Tree};
 use wal::{Batch, Log};
-
-use base::WriteSize;
 
 use crate::batch::EncodedBatch;
 use crate::buffers::Buffers;
-use base::{Write, decode_ops};
-use read::Curves;
-use tree::SnapshotList;
-use tree::Tree;
 
-/// Takes writes of any number of threads at once.
+/// Commits writes of any number of threads at once.
 #[derive(Debug)]
 pub struct Committer {
     log: Arc<Log>,
@@ -36,23 +35,25 @@ pub struct Committer {
     snapshots: Arc<SnapshotList>,
     rows: Arc<RowCache>,
     curves: Arc<Curves>,
-    /// The highest sequence number that the interval sync owes durability.
-    pub owed: Arc<AtomicU64>,
-    /// User bytes (keys and values) and operations acknowledged.
+    /// The highest seqno that the interval sync must make durable.
+    pub(crate) interval_target: Arc<AtomicU64>,
+    /// User bytes (keys and values) of acknowledged writes.
     pub user_bytes: Counter,
+    /// Acknowledged operations.
     pub ops: Counter,
 }
 
 thread_local! {
-    /// Where this thread encodes its next single write.
+    /// Buffer in which this thread encodes a single write.
     static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Scratch memory kept per thread between writes, bytes.
+/// Capacity of the encoding buffer that a thread keeps between writes, bytes.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 impl Committer {
-    pub fn new(
+    /// A committer that logs to `log`, applies to the memtables of `buffers`, and publishes with `ring`.
+    pub(crate) fn new(
         log: Arc<Log>,
         ring: Arc<PublishRing>,
         buffers: Arc<Buffers>,
@@ -60,12 +61,16 @@ impl Committer {
         rows: Arc<RowCache>,
         curves: Arc<Curves>,
     ) -> Self {
-        let owed = Arc::default();
+        let interval_target = Arc::default();
         let (user_bytes, ops) = Default::default();
-        Self { log, ring, buffers, snapshots, rows, curves, owed, user_bytes, ops }
+        Self { log, ring, buffers, snapshots, rows, curves, interval_target, user_bytes, ops }
     }
 
-    /// Commits one operation, whose key and value were checked.
+    /// Commits one operation. The caller has checked key and value.
+    ///
+    /// # Errors
+    /// `Closed` if the keyspace was dropped; those of [`Buffers::admit`], [`Log::append`] and
+    /// [`Log::sync`]. After an error of the sync the write is visible and may or may not be durable.
     pub fn write(
         &self,
         tree: &Tree,
@@ -92,7 +97,7 @@ impl Committer {
             })?;
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
-            view.memtable_for(first).insert(key, trailer, value, || self.readers());
+            view.memtable_for(first).insert(key, trailer, value, || self.horizon());
             self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok::<_, Error>(first)
@@ -100,7 +105,10 @@ impl Committer {
         self.publish(first, 1, size.user_bytes(), durability)
     }
 
-    /// Commits a batch, all or nothing.
+    /// Commits a batch, all or nothing. An empty batch succeeds without a seqno.
+    ///
+    /// # Errors
+    /// As [`Committer::write`]; `Invalid` if the batch needs more memory than the write buffers have.
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -108,7 +116,10 @@ impl Committer {
         self.commit(batch, durability, |record| self.log.append(record)).map(drop)
     }
 
-    /// Commits a batch that `append` logs, or refuses; its first sequence number.
+    /// Commits a batch through `append`, which logs it or refuses. Returns the batch's first seqno.
+    ///
+    /// # Errors
+    /// As [`Committer::write_batch`]; the error of `append`, after which nothing is visible.
     pub fn commit(
         &self,
         batch: &EncodedBatch,
@@ -130,23 +141,23 @@ impl Committer {
         Ok(first)
     }
 
-    /// Puts a logged batch in its memtables (I1: it is in the log, and not visible yet).
+    /// Inserts a logged batch into its memtables (I1: the batch is in the log and not visible yet).
     ///
     /// # Errors
-    /// Only if an invariant is broken: this process encoded the body, so it decodes, and every operation
-    /// is of a keyspace that the batch counted.
+    /// Only if an invariant is broken: this process encoded the body, so the body decodes, and the batch
+    /// lists the keyspace of every operation.
     fn apply(&self, first: Seqno, batch: &EncodedBatch) -> Result<()> {
         let mut applied = 0;
         for op in decode_ops(batch.body()) {
             let op = op.map_err(|_| broken_invariant!("a batch that was encoded here decodes"))?;
             let part = batch.parts().iter().find(|part| part.tree.id() == op.keyspace);
             let part = part.ok_or_else(|| {
-                broken_invariant!("a batch counts every keyspace that it writes to")
+                broken_invariant!("a batch lists every keyspace that it writes to")
             })?;
             let seqno = first.plus(applied);
             let view = part.tree.view();
             let trailer = Trailer::new(seqno, op.kind);
-            view.memtable_for(seqno).insert(op.key, trailer, op.value, || self.readers());
+            view.memtable_for(seqno).insert(op.key, trailer, op.value, || self.horizon());
             self.invalidate_rows(&part.tree, op.key, seqno, op.kind);
             applied += 1;
         }
@@ -157,14 +168,15 @@ impl Committer {
         Ok(())
     }
 
-    /// Has rows that a write was made to answer no more: after it is in a memtable, before it is visible.
+    /// Makes cached rows of a written key stale. Called after the write is in a memtable and before it is
+    /// visible: a reader that misses the row then finds the write.
     fn invalidate_rows(&self, tree: &Tree, key: &[u8], seqno: Seqno, kind: EntryKind) {
         match kind {
             EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
             _ => {
                 let hash = tree.rows().hash(key_hash(key));
                 self.rows.forget(hash);
-                // Of what is put, a flush renews the row.
+                // The flush of a put renews its row, so the miss-ratio curve keeps the key.
                 if !matches!(kind, EntryKind::Put | EntryKind::PutExpiring) {
                     self.curves.invalidate_row(hash);
                 }
@@ -172,18 +184,22 @@ impl Committer {
         }
     }
 
-    /// Who reads, and what is visible.
-    fn readers(&self) -> Horizon {
+    /// The snapshots and the visible seqno: versions that none of them sees may be dropped.
+    fn horizon(&self) -> Horizon {
         self.snapshots.horizon(&self.ring)
     }
 
+    /// Makes `ops` seqnos from `first` on visible, and durable if asked. `bytes` are user bytes.
     fn publish(&self, first: Seqno, ops: u64, bytes: usize, durability: Durability) -> Result<()> {
+        invariant!(ops > 0, "a logged batch has a sequence number");
+        debug_assert!(self.ring.visible() < first, "a batch is not visible before it is published");
         self.ring.publish(first, ops);
         let last = first.plus(ops - 1);
         match durability {
             Durability::None => {}
             Durability::Interval => {
-                self.owed.fetch_max(last.get(), Ordering::Relaxed);
+                // Release: the sync task that sees the target also sees the log's last seqno.
+                self.interval_target.fetch_max(last.get(), Ordering::Release);
             }
             Durability::Sync => self.log.sync(last)?,
         }

@@ -1,4 +1,4 @@
-//! The engine, as compaction sees it: threads and clock, the size of memtables, the delays of writers.
+//! The engine as the compactor sees it: executor, memtable size, write delays.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tree::compaction::CompactionHost;
 use crate::Resources;
 use crate::pace::Pace;
 
-/// What the compactor of one store uses of the engine.
+/// The parts of the engine that one store's compactor uses.
 #[derive(Debug)]
 pub(crate) struct StoreHost {
     pub resources: Resources,

@@ -1,5 +1,8 @@
-//! Tells what changes without anyone being there to tell it: delays, what blocks, failing tasks, memory
-//! pressure, a clock that is wrong.
+//! Reports state changes that no call could report: write delays, blocked calls, failing tasks, memory
+//! pressure, a doubtful clock, a slow SCM tier.
+//!
+//! A task compares the state with the last reported one every 100 ms and tells listeners of the
+//! differences. It runs only if there is a listener.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,26 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{Progress, Task as Step};
+use cache::ScmStatistics;
+use manifest::Manifest;
+use tree::compaction::Compactor;
+use tree::events::{Event, Events, Task};
+use tree::{Timekeeper, Trees, metadata_bytes};
 use wal::Log;
 
 use crate::buffers::Buffers;
 use crate::pace::Pace;
 use crate::watchdog::Watchdog;
-use cache::ScmStatistics;
-use tree::metadata_bytes;
-
 use crate::{Resources, ScmStatus};
-use manifest::Manifest;
-use tree::Timekeeper;
-use tree::Trees;
-use tree::compaction::Compactor;
-use tree::events::{Event, Events, Task};
 
-/// How often it looks.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// Interval between two comparisons.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Compares what is with what it told last. Runs only where someone listens.
-pub(crate) struct WatchTask {
+/// Tells listeners of state changes.
+pub(crate) struct EventWatchTask {
     pub events: Arc<Events>,
     pub resources: Resources,
     pub trees: Arc<Trees>,
@@ -38,111 +38,114 @@ pub(crate) struct WatchTask {
     pub timekeeper: Arc<Timekeeper>,
     pub watchdog: Arc<Watchdog>,
     pub stop: Arc<AtomicBool>,
-    pub told: Told,
+    pub reported: Reported,
 }
 
-/// What was told last.
+/// The state that listeners were told of last.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
+    /// The reason why writers are delayed.
     delay: Option<&'static str>,
-    failing: BTreeSet<&'static str>,
-    pressure: bool,
-    doubted: bool,
-    behind: bool,
-    slow: bool,
-    /// Since when something blocks.
-    blocked: Option<Duration>,
+    failing_tasks: BTreeSet<&'static str>,
+    is_metadata_high: bool,
+    is_clock_doubted: bool,
+    is_clock_behind: bool,
+    is_scm_slow: bool,
+    /// Since when calls are blocked, by the resources' clock.
+    blocked_since: Option<Duration>,
 }
 
-impl Step for WatchTask {
+impl Step for EventWatchTask {
     fn step(&mut self) -> Progress {
         if self.stop.load(Ordering::Acquire) {
             return Progress::Done;
         }
-        self.delay();
-        self.blocked();
-        self.failure(Task::Flush, "flush", self.buffers.failure().map(|error| error.to_string()));
-        let merging = self.compactor.failing().map(|error| error.to_string());
-        self.failure(Task::Compaction, "compaction", merging);
+        self.report_delay();
+        self.report_blocked();
+        let flush = self.buffers.failure().map(|error| error.to_string());
+        self.report_failure(Task::Flush, "flush", flush);
+        let merge = self.compactor.failing().map(|error| error.to_string());
+        self.report_failure(Task::Compaction, "compaction", merge);
         let poisoned = self.log.poisoned().or_else(|| self.manifest.poisoned());
-        self.failure(Task::Writing, "writing", poisoned.map(|error| error.to_string()));
-        self.tier();
-        self.pressure();
-        self.clock();
-        Progress::IdleFor(LOOK_AROUND)
+        self.report_failure(Task::Writing, "writing", poisoned.map(|error| error.to_string()));
+        self.report_scm();
+        self.report_metadata();
+        self.report_clock();
+        Progress::IdleFor(POLL_INTERVAL)
     }
 }
 
-impl WatchTask {
-    fn delay(&mut self) {
+impl EventWatchTask {
+    fn report_delay(&mut self) {
         let delay = self.pace.cause();
-        if delay == self.told.delay {
+        if delay == self.reported.delay {
             return;
         }
-        self.told.delay = delay;
+        self.reported.delay = delay;
         self.events.tell(|| match delay {
             Some(reason) => Event::DelayBegan { reason },
             None => Event::DelayEnded,
         });
     }
 
-    fn blocked(&mut self) {
+    fn report_blocked(&mut self) {
         let now = self.resources.clock().monotonic();
-        match (self.watchdog.blocked(), self.told.blocked) {
+        match (self.watchdog.blocked(), self.reported.blocked_since) {
             (Some(blocked), None) => {
-                self.told.blocked = Some(now.saturating_sub(blocked.waited));
+                self.reported.blocked_since = Some(now.saturating_sub(blocked.waited));
                 self.events.tell(|| Event::BlockBegan { what: blocked.what });
             }
             (None, Some(since)) => {
-                self.told.blocked = None;
+                self.reported.blocked_since = None;
                 self.events.tell(|| Event::BlockEnded { took: now.saturating_sub(since) });
             }
             _ => {}
         }
     }
 
-    fn failure(&mut self, task: Task, name: &'static str, failure: Option<String>) {
+    /// Reports that `task` began to fail, or that it recovered. `failure` is its present error.
+    fn report_failure(&mut self, task: Task, name: &'static str, failure: Option<String>) {
         match failure {
-            Some(error) if self.told.failing.insert(name) => {
+            Some(error) if self.reported.failing_tasks.insert(name) => {
                 self.events.tell(|| Event::TaskFailed { task, error });
             }
-            None if self.told.failing.remove(name) => {
+            None if self.reported.failing_tasks.remove(name) => {
                 self.events.tell(|| Event::TaskRecovered { task });
             }
             _ => {}
         }
     }
 
-    fn tier(&mut self) {
+    fn report_scm(&mut self) {
         let Some(ScmStatus { failure, slow, counts, .. }) = self.resources.scm() else { return };
-        self.failure(Task::Scm, "SCM tier", failure);
-        if slow != self.told.slow {
-            self.told.slow = slow;
+        self.report_failure(Task::Scm, "SCM tier", failure);
+        if slow != self.reported.is_scm_slow {
+            self.reported.is_scm_slow = slow;
             let ScmStatistics { hit_nanos, flash_nanos, .. } = counts;
             self.events.tell(|| Event::ScmSlow { slow, hit_nanos, flash_nanos });
         }
     }
 
-    fn pressure(&mut self) {
+    fn report_metadata(&mut self) {
         let trees = self.trees.all();
         let metadata = trees.iter().map(|tree| metadata_bytes(tree)).sum();
         let memory = self.resources.memory();
         let high = metadata > memory / 2;
-        if high != self.told.pressure {
-            self.told.pressure = high;
+        if high != self.reported.is_metadata_high {
+            self.reported.is_metadata_high = high;
             self.events.tell(|| Event::MemoryPressure { high, metadata, memory });
         }
     }
 
-    fn clock(&mut self) {
+    fn report_clock(&mut self) {
         let clock = self.timekeeper.statistics();
         let (doubted, behind) = (clock.is_doubted(), clock.is_behind());
-        if doubted != self.told.doubted {
-            self.told.doubted = doubted;
+        if doubted != self.reported.is_clock_doubted {
+            self.reported.is_clock_doubted = doubted;
             self.events.tell(|| Event::ClockDoubted { doubted, leapt: clock.leapt });
         }
-        if behind != self.told.behind {
-            self.told.behind = behind;
+        if behind != self.reported.is_clock_behind {
+            self.reported.is_clock_behind = behind;
             self.events.tell(|| Event::ClockBehind { behind, by: clock.behind });
         }
     }

@@ -1,22 +1,23 @@
-//! When a value expires, as users say it.
+//! Expiry times in the public interface, and as stored.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// When a key's value is gone; see `terracedb::Keyspace::expiry`.
+/// The expiry of a key's value; see `terracedb::Keyspace::expiry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// It stays until it is overwritten or deleted.
+    /// The value does not expire.
     Never,
-    /// From this moment on, to the millisecond.
+    /// The value has expired from this time on. The resolution is a millisecond.
     At(SystemTime),
 }
 
 impl Expiry {
-    /// The expiry stored as `unix_ms`, where zero is never.
+    /// The expiry stored as `unix_ms`, Unix milliseconds. 0 means that the value does not expire.
+    #[must_use]
     pub fn of(unix_ms: u64) -> Self {
         match unix_ms {
             0 => Self::Never,
-            // A time the platform cannot say is later than any it can.
+            // A time that the platform cannot represent is later than all times that it can.
             _ => {
                 UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms)).map_or(Self::Never, Self::At)
             }
@@ -24,9 +25,10 @@ impl Expiry {
     }
 }
 
-/// A moment as stored: Unix milliseconds, above zero; what lies before 1970 is long past.
-pub fn unix_millis(moment: SystemTime) -> u64 {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+/// `time` as stored: Unix milliseconds, at least 1. A time before 1970 becomes 1, which has passed.
+#[must_use]
+pub fn unix_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -35,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_stored_to_the_millisecond() {
-        let moment = UNIX_EPOCH + Duration::from_micros(1_500_900);
-        assert_eq!(unix_millis(moment), 1500);
+    fn times_are_stored_in_milliseconds() {
+        let time = UNIX_EPOCH + Duration::from_micros(1_500_900);
+        assert_eq!(unix_millis(time), 1500);
         assert_eq!(Expiry::of(1500), Expiry::At(UNIX_EPOCH + Duration::from_millis(1500)));
         assert_eq!(unix_millis(UNIX_EPOCH - Duration::from_secs(9)), 1);
         assert_eq!(Expiry::of(0), Expiry::Never);

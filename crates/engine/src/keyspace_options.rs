@@ -1,6 +1,6 @@
-//! What a keyspace is made with.
+//! Options of a keyspace.
 
-/// How a keyspace behaves; see `terracedb::Db::keyspace_with`.
+/// Options of a keyspace, for `terracedb::Db::keyspace_with`.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -16,7 +16,7 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
-    pub merge_operator: Option<String>,
+    pub(crate) merge_operator: Option<String>,
 }
 
 impl KeyspaceOptions {
@@ -26,8 +26,8 @@ impl KeyspaceOptions {
         Self::default()
     }
 
-    /// The name of the operator that merges the keyspace's operands: one of `terracedb::operators`,
-    /// or one given to `terracedb::Builder::merge_operator`. The name is kept, for good.
+    /// Sets the merge operator of the keyspace by name: one of `terracedb::operators`, or one given to
+    /// `terracedb::Builder::merge_operator`. The store keeps the name; it cannot be changed later.
     #[must_use]
     pub fn merge_operator(mut self, name: impl Into<String>) -> Self {
         self.merge_operator = Some(name.into());

@@ -1,13 +1,8 @@
 //! The engine: opening and recovering a store, commits, write buffers and backpressure, the memory limit,
 //! transactions, ingests, and background tasks.
 //!
-//! Level 6 (docs/ARCHITECTURE.md). Public handles and reports are the facade's, `terracedb`; tools that
-//! read or copy a whole store are `terrace-tools`.
-
-#![expect(
-    missing_docs,
-    reason = "this crate was cut out of a larger one; its words are written next"
-)]
+//! Level 6 (docs/ARCHITECTURE.md). The facade `terracedb` has the public handles and reports; the tools that
+//! read or copy a whole store are in `terrace-tools`.
 
 mod background;
 mod batch;
@@ -24,6 +19,7 @@ mod memory_limit;
 mod memory_plan;
 mod open;
 mod pace;
+mod recovery;
 mod resources;
 mod scm;
 mod settings;
@@ -41,8 +37,9 @@ pub use ingest::{Ingest, Ingested};
 pub use keyspace_options::KeyspaceOptions;
 pub use lost_records::{LogPlace, LostRecords};
 pub use memory::Memory;
-pub use open::{Recovery, missing_log, open};
+pub use open::{missing_log, open};
 pub use pace::{Delays, Pace};
+pub use recovery::Recovery;
 pub use resources::{Resources, ResourcesBuilder, StoreGuard};
 pub use scm::{Scm, ScmCalibration, ScmStatus};
 pub use settings::{LiveSettings, Settings};

@@ -1,38 +1,37 @@
-//! What damage of the log costs: where records cannot be read, and which sequence numbers they had.
+//! The cost of damage in the log: the records that cannot be read, and their seqnos.
 
 use std::fmt;
 
-use base::{Error, Seqno};
+use base::{Error, Seqno, invariant};
 use wal::{Cut, Loss, segment_name};
 
-/// A run of log records that cannot be read.
+/// Consecutive log records that cannot be read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LostRecords {
     /// The damage.
     pub error: Error,
-    /// Where the first of them should be.
+    /// Position of the first of them.
     pub from: LogPlace,
-    /// Where the log can be read again; nowhere, where it cannot.
+    /// Position from which the log can be read again. `None` if it cannot be read again.
     pub to: Option<LogPlace>,
-    /// How many they are: write batches, and notes of the log's own. Not known where what is lost said
-    /// so; where the log cannot be read again, there may be more.
+    /// Number of records: write batches and the log's own Begins and Marks. `None` if the log does not say.
+    /// If the log cannot be read again, the true number may be larger.
     pub records: Option<u64>,
-    /// The writes among them that may be in no table have sequence numbers from the first on and below the
-    /// second; no write is lost where both are the same. The second is not known where the log cannot be
-    /// read again.
+    /// The lost writes that may be in no table have sequence numbers from the first of these on and below
+    /// the second. No write is lost if both are equal. The second is `None` if the log cannot be read again.
     pub seqnos: (u64, Option<u64>),
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogPlace {
-    /// The file.
+    /// Name of the segment file.
     pub file: String,
-    /// The offset in it, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// The number of the record that follows among those of its lane.
+    /// Lane sequence of the record there.
     pub lane_sequence: u64,
 }
 
@@ -44,15 +43,17 @@ impl LogPlace {
 }
 
 impl LostRecords {
-    /// False where only notes of the log's own are lost.
+    /// False if only the log's own Begins and Marks are lost.
     #[must_use]
     pub fn costs_writes(&self) -> bool {
         self.seqnos.1 != Some(self.seqnos.0)
     }
 
-    /// `flushed` says below which sequence number everything is in tables.
+    /// The cost of `loss`. All writes below `flushed` are in tables.
+    #[must_use]
     pub fn of(loss: &Loss, flushed: Seqno) -> Self {
         let (from, below) = loss.seqnos;
+        invariant!(below.is_none_or(|below| from <= below), "lost seqnos are a range");
         let from = from.max(flushed);
         let below = below.map(|below| below.max(from));
         Self {

@@ -1,35 +1,35 @@
-//! Where the memory is: what `terracedb::Statistics` says of it.
+//! Memory use by component, as `terracedb::Statistics` reports it.
 
 use std::fmt;
 
 use base::{AccountUsage, BudgetUsage, format_bytes};
 
-/// What a process's stores hold of their one memory number, by component.
+/// Memory of a process's stores, by component, against their memory limit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The memory number, bytes.
+    /// The memory limit, bytes.
     pub limit: u64,
-    /// The part of it that components may charge, bytes; the rest is for what no component sees:
-    /// code, thread stacks, the allocator's slack.
+    /// The part of the limit that components may charge, bytes. No component charges the rest: code, thread
+    /// stacks, the allocator's slack.
     pub budget: u64,
     /// Charged by all components, bytes.
     pub used: u64,
-    /// The part of `used` that is given back as soon as anything needs it: the page cache, bytes.
+    /// The part of `used` that is reclaimed as soon as another component needs it: the caches, bytes.
     pub spare: u64,
-    /// Bytes given back because something needed them, since the start.
+    /// Bytes reclaimed because another component needed them, since the start.
     pub reclaimed: u64,
-    /// Charges refused because there was no room even so, since the start.
+    /// Charges refused because reclaiming did not make room, since the start.
     pub refused: u64,
-    /// Filters and separators of the tables of the store that was asked, pinned or read through the
-    /// page cache, bytes; 0 where the resources were asked.
+    /// Filters and separators of the store's tables, pinned or read through the page cache, bytes. 0 in the
+    /// report of `Resources`, which knows no store.
     pub metadata: u64,
-    /// Every component that ever charged anything.
+    /// Every component that has charged memory, the largest first.
     pub components: Vec<AccountUsage>,
 }
 
 impl Memory {
-    pub fn of(limit: u64, usage: BudgetUsage) -> Self {
+    pub(crate) fn of(limit: u64, usage: BudgetUsage) -> Self {
         let BudgetUsage { limit: budget, used, spare, reclaimed, refused, mut accounts, .. } =
             usage;
         accounts.sort_by_key(|account| std::cmp::Reverse(account.used));
@@ -37,32 +37,34 @@ impl Memory {
         Self { limit, budget, used, spare, reclaimed, refused, metadata, components: accounts }
     }
 
+    /// The same report with the metadata of one store, bytes.
+    #[must_use]
     pub fn with_metadata(self, metadata: u64) -> Self {
         Self { metadata, ..self }
     }
 
-    /// What is wrong, where the memory number is too small for the data: metadata that no longer
-    /// fits half of it makes a cold get read two pages where one is enough.
+    /// A warning if the memory limit is too small for the data. If metadata exceeds half of the limit, a cold
+    /// get reads two pages instead of one.
     #[must_use]
     pub fn pressure(&self) -> Option<String> {
         (self.metadata > self.limit / 2).then(|| {
             format!(
-                "{} of table metadata no longer fit half of the memory number, {}: gets of cold keys \
-                 read metadata, too",
+                "{} of table metadata no longer fit half of the memory limit, {}: gets of cold keys \
+                 also read metadata",
                 format_bytes(self.metadata),
                 format_bytes(self.limit),
             )
         })
     }
 
-    /// The component called `name`.
+    /// The component with this name.
     #[must_use]
     pub fn component(&self, name: &str) -> Option<&AccountUsage> {
         self.components.iter().find(|component| component.name == name)
     }
 }
 
-/// A table, one component a line, the largest first.
+/// A table with one line per component, the largest first.
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<20} {:>12} {:>12} {:>12}", "memory", "now", "peak", "at most")?;
@@ -74,7 +76,7 @@ impl fmt::Display for Memory {
         let (used, budget) = (format_bytes(self.used), format_bytes(self.budget));
         writeln!(f, "{:<20} {used:>12} {:>12} {budget:>12}", "all", "")?;
         let (limit, reclaimed) = (format_bytes(self.limit), format_bytes(self.reclaimed));
-        write!(f, "memory number {limit}, {reclaimed} given back when asked for, ")?;
+        write!(f, "memory limit {limit}, {reclaimed} reclaimed, ")?;
         write!(f, "{} charges refused", self.refused)?;
         self.pressure().map_or(Ok(()), |pressure| write!(f, "\n{pressure}"))
     }
@@ -86,7 +88,7 @@ mod tests {
     use base::Budget;
 
     #[test]
-    fn the_table_lists_the_largest_first_with_peaks_and_caps() {
+    fn the_report_lists_the_largest_component_first_with_peaks_and_caps() {
         let budget = Budget::new(44 << 20);
         let (small, large) = (budget.account("reads"), budget.account("memtables"));
         small.set_cap(16 << 20);

@@ -1,24 +1,25 @@
-//! How much memory this process may use: the machine's, or less where a control group says so.
+//! The memory that this process may use: the machine's, or less if a control group limits it.
 
 use std::path::Path;
 
 use base::limits::MEMORY_BYTES_MIN;
 
-/// The part of what the process may use that a store takes where nobody says how much.
-const DEFAULT_PART: u64 = 4;
+/// The default memory limit is the memory that the process may use, divided by this number.
+const DEFAULT_DIVISOR: u64 = 4;
 
-/// What is assumed where the machine does not say what it has.
+/// Assumed memory of a machine that does not report it, bytes.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// A quarter of what this process may use, and at least the least memory a store works in.
+/// The default memory limit, bytes: a quarter of the memory that this process may use, and at least
+/// [`MEMORY_BYTES_MIN`].
 pub(crate) fn default_memory() -> u64 {
     let limit = limit_under(Path::new("/")).unwrap_or(UNKNOWN_BYTES);
-    (limit / DEFAULT_PART).max(MEMORY_BYTES_MIN)
+    (limit / DEFAULT_DIVISOR).max(MEMORY_BYTES_MIN)
 }
 
-/// The least of the machine's memory and the limits of the process's control groups, of version 2
-/// and 1, up to the root: a group is bound by the groups it is in. `root` is where `/proc` and
-/// `/sys` are; files that are missing or say nothing bind nothing.
+/// The smallest of the machine's memory and the limits of the process's control groups (version 1 and 2) and
+/// their ancestors, bytes. `root` is the directory of `proc` and `sys`. Files that are missing or cannot be
+/// parsed set no limit; `None` if no file sets one.
 fn limit_under(root: &Path) -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let machine = read(&root.join("proc/meminfo")).and_then(|text| machine_bytes(&text));
@@ -36,8 +37,8 @@ fn limit_under(root: &Path) -> Option<u64> {
             _ => return Vec::new(),
         };
         let mount = root.join(mount);
-        // In a container the path may be that of the host, which is not mounted: the mount's own
-        // root is then the group. An absolute or upward path stays below the mount.
+        // In a container the path may be the host's, which is not mounted. The mount's root is then the
+        // process's group. An absolute path or one with `..` stays below the mount.
         let relative: std::path::PathBuf = Path::new(path)
             .components()
             .filter(|part| matches!(part, std::path::Component::Normal(_)))
@@ -58,7 +59,7 @@ fn machine_bytes(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A machine with these files, and what it says.
+    /// The limit on a machine with these files.
     fn limit(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -72,7 +73,7 @@ mod tests {
     const MACHINE: (&str, &str) = ("proc/meminfo", "MemFree: 1 kB\nMemTotal:  1048576 kB\n");
 
     #[test]
-    fn without_groups_the_machine_is_the_limit() {
+    fn the_limit_without_groups_is_the_machines_memory() {
         assert_eq!(limit(&[MACHINE]), Some(1 << 30));
         assert_eq!(limit(&[]), None);
         assert_eq!(limit(&[("proc/meminfo", "MemTotal: lots")]), None);
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_up_the_tree_binds() {
+    fn the_limit_is_the_smallest_of_a_group_and_its_ancestors() {
         let tree = |own: &str, parent: &str| {
             limit(&[
                 MACHINE,
@@ -95,12 +96,12 @@ mod tests {
         assert_eq!(tree("200000000\n", "max\n"), Some(200_000_000));
         assert_eq!(tree("max\n", "300000000\n"), Some(300_000_000));
         assert_eq!(tree("200000000\n", "100000000\n"), Some(100_000_000));
-        // More than there is.
+        // A group may have a higher limit than the machine has memory.
         assert_eq!(tree("99999999999999\n", "max\n"), Some(1 << 30));
     }
 
     #[test]
-    fn a_container_sees_its_own_group_at_the_root_of_the_mount() {
+    fn a_container_uses_the_group_at_the_root_of_the_mount() {
         let files = [
             MACHINE,
             ("proc/self/cgroup", "0::/../docker/0123abcd\n"),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_is_read_where_the_controller_is() {
+    fn version_one_limits_are_read_from_the_memory_controller() {
         let groups = "9:cpu,cpuacct:/a\n4:memory,hugetlb:/a/b\n0::/unified\n";
         let files = [
             MACHINE,

@@ -1,52 +1,53 @@
-//! How one memory number is shared out: the most each consumer may take, as a pure function.
+//! The shares of the memory limit: the most that each consumer may take. A pure function.
 //!
-//! The budget is `memory` less [`FIXED_BYTES`]. Consumers have caps that add up to less than the
-//! budget, so that none ever waits for another's part, and the page cache takes what they do not
-//! use for as long as they do not use it. What is left beside the caps is for what grows with the
-//! data and has no cap: table metadata, dictionaries, the manifest.
+//! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the
+//! budget, so that none ever waits for another's share. The page cache takes the memory that they do not use,
+//! as long as they do not use it. The rest beside the caps is for memory that grows with the data and has no
+//! cap: table metadata, dictionaries, the manifest.
 
 use base::limits::{MEMORY_BYTES_MIN, VALUE_BYTES_MAX, VALUE_MEMORY_PART};
-use base::{Error, Result, format_bytes};
+use base::{Error, Result, format_bytes, invariant};
 
-/// How one memory number is shared out, bytes.
+/// The shares of a memory limit, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
+    /// The memory limit.
     pub memory: u64,
-    /// What accounts may charge together.
+    /// The most that all accounts may charge together.
     pub budget: u64,
-    /// All memtables together, sealed ones too; writers wait above it.
+    /// The most for all memtables together, sealed ones included; writers stall above it.
     pub write_buffers: u64,
-    /// A memtable is sealed at this size.
+    /// A memtable of this size is sealed.
     pub memtable: u64,
-    /// Iterators, read queues and long values in flight.
+    /// The most for iterators, read queues and long values in flight.
     pub reads: u64,
-    /// All compaction jobs together.
+    /// The most for all compaction jobs together.
     pub compaction: u64,
     /// A longer value is refused.
     pub value_max: u64,
 }
 
-/// What a process takes that no account sees: code, thread stacks, the allocator's slack, mapped
-/// log windows.
+/// Memory of a process that no account charges: code, thread stacks, the allocator's slack, mapped log
+/// windows.
 pub(crate) const FIXED_BYTES: u64 = 20 << 20;
 
-/// What one flush takes at most: a table writer's fixed buffers, and a long value being compressed.
+/// The most that one flush takes: the fixed buffers of a table writer, and a long value being compressed.
 pub(crate) const FLUSH_BYTES: u64 = 6 << 20;
 
-/// Larger memtables gain nothing but misses: a flush writes a sorted run of this size anyway.
+/// Larger memtables only cost cache misses: a flush writes a sorted run of this size anyway.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 
-/// A table writer, and a dozen runs to merge.
+/// Room for a table writer and a dozen runs to merge.
 const COMPACTION_BYTES_MIN: u64 = 7 << 20;
 
-/// More would read ahead farther than devices get faster.
+/// More memory would read ahead farther than makes devices faster.
 const COMPACTION_BYTES_MAX: u64 = 256 << 20;
 
 impl MemoryPlan {
-    /// The plan for `memory` bytes.
+    /// The plan for a memory limit of `memory` bytes.
     ///
     /// # Errors
-    /// `Invalid` where that is under the least.
+    /// `Invalid` if `memory` is below [`MEMORY_BYTES_MIN`].
     pub(crate) fn new(memory: u64) -> Result<Self> {
         if memory < MEMORY_BYTES_MIN {
             return Err(Error::invalid("setting memory")
@@ -55,7 +56,7 @@ impl MemoryPlan {
         }
         let budget = memory - FIXED_BYTES;
         let write_buffers = budget / 4;
-        Ok(Self {
+        let plan = Self {
             memory,
             budget,
             write_buffers,
@@ -63,14 +64,20 @@ impl MemoryPlan {
             reads: budget / 8 * 3,
             compaction: (budget / 8).clamp(COMPACTION_BYTES_MIN, COMPACTION_BYTES_MAX),
             value_max: (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64),
-        })
+        };
+        invariant!(plan.capped() < budget, "the caps leave memory for metadata");
+        Ok(plan)
     }
 
-    /// The part of the budget that no cap claims: metadata beyond it takes from the others.
+    /// The sum of the caps.
+    const fn capped(&self) -> u64 {
+        self.write_buffers + self.reads + self.compaction + FLUSH_BYTES
+    }
+
+    /// The part of the budget without a cap. Metadata beyond it takes memory of the others.
     #[cfg(test)]
-    fn unclaimed(&self) -> u64 {
-        let claimed = self.write_buffers + self.reads + self.compaction + FLUSH_BYTES;
-        self.budget.saturating_sub(claimed)
+    fn uncapped(&self) -> u64 {
+        self.budget.saturating_sub(self.capped())
     }
 }
 
@@ -82,11 +89,11 @@ mod tests {
     fn the_caps_leave_room_for_metadata_and_hold_what_must_fit() {
         for memory in [MEMORY_BYTES_MIN, 100 << 20, 512 << 20, 8 << 30, 1 << 40] {
             let plan = MemoryPlan::new(memory).unwrap();
-            assert!(plan.unclaimed() >= plan.budget / 13, "{plan:?}");
+            assert!(plan.uncapped() >= plan.budget / 13, "{plan:?}");
             assert!(plan.memtable * 4 <= plan.write_buffers && plan.budget < memory);
-            // The longest value: as pages, and as one piece.
+            // The longest value fits twice: as pages, and decompressed.
             assert!(plan.reads >= 2 * plan.value_max, "{plan:?}");
-            // A merge of twelve runs that reads 256 KiB of each ahead, and a table writer.
+            // A merge of twelve runs with 256 KiB of read-ahead each fits, and a table writer.
             assert!(plan.compaction >= 12 * (292 << 10) + (2 << 20), "{plan:?}");
         }
         assert!(MemoryPlan::new(MEMORY_BYTES_MIN - 1).is_err());

@@ -1,7 +1,7 @@
-//! The tier of storage-class memory below DRAM: how it is set, opened, kept going and told of.
+//! The SCM tier of a process's stores: its configuration, its task, and its statistics.
 //!
-//! A store never needs it: where it cannot be opened, or fails later, everything is read from flash, and
-//! statistics say why.
+//! No store depends on it: if it cannot be opened or fails later, everything is read from flash, and
+//! statistics report the failure.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -34,42 +34,47 @@ pub struct Scm {
 }
 
 impl Scm {
-    /// On `size` bytes of `path`: a directory or file, a DAX or block device, `numa:N`, or
-    /// `emulated:PROFILE` (docs/media.md). A file that holds something else is not taken; a block device
-    /// is overwritten.
+    /// A tier of `size` bytes on `path`: a directory or file, a DAX or block device, `numa:N`, or
+    /// `emulated:PROFILE` (docs/media.md). A file with other content is refused; a block device is
+    /// overwritten.
     ///
     /// # Errors
-    /// `Invalid` where `path` is none of these.
+    /// `Invalid` if `path` is none of these.
     pub fn new(path: &str, size: u64) -> Result<Self> {
         let (placement, write_budget) = Default::default();
-        Ok(Self { source: Source::At(path.parse()?, size), placement, write_budget })
+        Ok(Self {
+            source: Source::Location { location: path.parse()?, bytes: size },
+            placement,
+            write_budget,
+        })
     }
 
-    /// On what was `opened` already, for the first that uses it, where `id` is drawn for a place that is
-    /// taken over: for simulations, in which nothing but their seed decides.
+    /// A tier on an already `opened` device, for the first resources that use it. `id` is the tier's id
+    /// if the device holds no tier yet. For simulations, whose seed must decide everything.
     #[doc(hidden)]
     #[must_use]
     pub fn given(id: u64, opened: Result<media::scm::Scm>) -> Self {
         let (placement, write_budget) = Default::default();
         let opened = Arc::new(Mutex::new(Some(opened)));
-        Self { source: Source::Given(id, opened), placement, write_budget }
+        Self { source: Source::Opened { id, opened }, placement, write_budget }
     }
 
-    /// Where pages go; [`Placement::Adaptive`] by default.
+    /// Sets the placement policy; [`Placement::Adaptive`] by default.
     #[must_use]
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// The most that is written to it, bytes a second over any minute; no limit by default. A device
-    /// wears out by what is written.
+    /// Sets the write budget, bytes per second over any minute; no limit by default. Writes wear a device
+    /// out.
     #[must_use]
     pub fn write_budget(mut self, bytes_per_second: u64) -> Self {
         self.write_budget = Some(bytes_per_second);
         self
     }
 
+    /// Opens the tier, with the calibration of its device if there is one.
     fn open(
         &self,
         account: &Account,
@@ -77,14 +82,14 @@ impl Scm {
     ) -> Result<(ScmTier, Option<ScmCalibration>)> {
         let (placement, write_budget) = (self.placement, self.write_budget);
         let (id, opened, known) = match &self.source {
-            Source::At(place, size) => {
-                let opened = media::scm::Scm::open(place, *size, &SCM_MAGIC)?;
-                let known = calibrated(place, opened.facts(), clock.unix_millis());
+            Source::Location { location, bytes } => {
+                let opened = media::scm::Scm::open(location, *bytes, &SCM_MAGIC)?;
+                let known = find_calibration(location, opened.facts(), clock.unix_millis());
                 (StoreId::random()?.0 as u64, opened, known)
             }
-            Source::Given(id, opened) => {
+            Source::Opened { id, opened } => {
                 let opened = opened.lock().take();
-                let opened = opened.unwrap_or_else(|| Err(Error::closed("place of an SCM tier")));
+                let opened = opened.unwrap_or_else(|| Err(Error::closed("device of an SCM tier")));
                 (*id, opened?, None)
             }
         };
@@ -100,63 +105,64 @@ impl Scm {
     }
 }
 
-/// What is kept with `place` of its device, and what that says of it; none where nothing is kept. A
-/// calibration that cannot be used costs nothing: what its device is like is found out by using it.
-fn calibrated(
-    place: &ScmLocation,
+/// The calibration stored beside the tier at `location`, and the latencies that the tier starts with. `None`
+/// if there is no calibration. One that cannot be used is no error: the tier measures its device in use.
+fn find_calibration(
+    location: &ScmLocation,
     facts: &Facts,
     now: u64,
 ) -> Option<(Option<Prior>, ScmCalibration)> {
-    let FoundCalibration { file, calibration } = Calibration::find(place)?;
+    let FoundCalibration { file, calibration } = Calibration::find(location)?;
     let measured = calibration.as_ref().map_or(0, |found| found.measured_unix_ms);
     let usable = calibration
-        .and_then(|found| found.holds_for(place, facts, now).map(|()| found))
+        .and_then(|found| found.holds_for(location, facts, now).map(|()| found))
         .map(|found| Prior::calibrated(facts, &found));
     let ignored = usable.as_ref().err().map(Error::to_string);
-    let told =
+    let report =
         ScmCalibration { file: file.display().to_string(), measured_unix_ms: measured, ignored };
-    Some((usable.ok(), told))
+    Some((usable.ok(), report))
 }
 
-/// A calibration that lies with the tier (`terrace calibrate`).
+/// A calibration of the tier's device (`terrace calibrate`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScmCalibration {
-    /// Its file.
+    /// The calibration's file.
     pub file: String,
-    /// When the device was measured, Unix milliseconds; 0 where it cannot be read.
+    /// When the device was measured, Unix milliseconds. 0 if the file cannot be read.
     pub measured_unix_ms: u64,
-    /// Why it is not used, where it is not: it cannot be read, is old, or of another device.
+    /// Why the calibration is not used: it cannot be read, is old, or is of another device. `None` if it is
+    /// used.
     pub ignored: Option<String>,
 }
 
-/// Where a tier comes from.
+/// The device of a tier.
 #[derive(Clone, Debug)]
 enum Source {
-    /// A place, and how many bytes of it.
-    At(ScmLocation, u64),
-    /// What was opened, and a number for a place that is taken over.
-    Given(u64, Arc<Mutex<Option<Result<media::scm::Scm>>>>),
+    /// A location, and the size of the tier there.
+    Location { location: ScmLocation, bytes: u64 },
+    /// An already opened device, until its first use, and the id of a new tier on it.
+    Opened { id: u64, opened: Arc<Mutex<Option<Result<media::scm::Scm>>>> },
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::At(place, _) => place.fmt(f),
-            Self::Given(..) => f.write_str("given"),
+            Self::Location { location, .. } => location.fmt(f),
+            Self::Opened { .. } => f.write_str("given"),
         }
     }
 }
 
-/// What `terracedb::Statistics` tells of the tier below DRAM.
+/// State and counters of the SCM tier, in `terracedb::Statistics`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScmStatus {
-    /// Where it lies.
+    /// Location of the tier.
     pub place: String,
-    /// How that is reached, and the profile of an emulated one.
+    /// How the device is accessed. `none` if the tier is not open.
     pub backend: &'static str,
-    /// See `backend`.
+    /// The profile of an emulated device.
     pub emulated: Option<&'static str>,
     /// Processor time burnt in emulated waiting, seconds.
     pub wait_cpu_seconds: f64,
@@ -166,38 +172,38 @@ pub struct ScmStatus {
     pub persistence: &'static str,
     /// The policy in force.
     pub placement: &'static str,
-    /// Why it could not be opened, or is off: everything is read from flash then.
+    /// Why the tier could not be opened or is off. Everything is read from flash then.
     pub failure: Option<String>,
-    /// It is slower than flash: reads go past it, but for a few that tell when it is no longer.
+    /// The tier is slower than flash: reads bypass it, except a few that measure it.
     pub slow: bool,
-    /// What lies with it of its device's measured constants; none where nothing does.
+    /// The stored calibration of the tier's device, if there is one.
     pub calibration: Option<ScmCalibration>,
-    /// What a page was taken to cost before anything was measured: read, and written, nanoseconds. What it
-    /// costs lately stands among the counts.
+    /// Assumed time of a page read before the first measurement, nanoseconds. `counts` has the recent times.
     pub prior_read_nanos: u32,
-    /// See `prior_read_nanos`.
+    /// Assumed time of a page write before the first measurement, nanoseconds.
     pub prior_write_nanos: u32,
-    /// Writes in flight at its device, at most; in memory there is one.
+    /// Most writes in flight at the device; 1 for memory.
     pub writes_in_flight: u32,
-    /// What it did.
+    /// Counters of the tier.
     pub counts: ScmStatistics,
 }
 
-/// The tier, as a process's stores share it.
+/// The tier that a process's stores share.
 pub(crate) struct ScmCache {
     scm: Scm,
     opened: Result<Arc<ScmTier>>,
     calibration: Option<ScmCalibration>,
-    /// Where it is kept going.
-    _lane: Arc<dyn Executor>,
+    /// Runs the tier's task.
+    _executor: Arc<dyn Executor>,
 }
 
 impl ScmCache {
-    /// Opens the tier below `cache` and `rows` and keeps it going on `executor`.
+    /// Opens the tier under `cache` and `rows`, and starts its task on `executor`.
     pub(crate) fn start(
         scm: Scm,
         account: &Account,
-        (cache, rows): (&Arc<PageCache>, &Arc<RowCache>),
+        cache: &Arc<PageCache>,
+        rows: &Arc<RowCache>,
         executor: Arc<dyn Executor>,
     ) -> Self {
         let opened = scm.open(account, executor.clock());
@@ -215,9 +221,10 @@ impl ScmCache {
                 tier.on_work(Box::new(move || handle.wake()));
             }
         }
-        Self { scm, opened, calibration, _lane: executor }
+        Self { scm, opened, calibration, _executor: executor }
     }
 
+    /// The tier's state and counters.
     pub(crate) fn status(&self) -> ScmStatus {
         let tier = self.opened.as_ref().ok();
         let facts = tier.map(|tier| tier.facts());
@@ -253,14 +260,14 @@ impl fmt::Debug for ScmCache {
     }
 }
 
-/// Writes, copies and forgets pages and rows of the tier; woken as some wait. It ends with the tier.
+/// Demotes, promotes and removes pages and rows of the tier. Woken when some wait; ends with the tier.
 struct ScmTask {
     tier: Weak<ScmTier>,
     cache: Weak<PageCache>,
     rows: Weak<RowCache>,
 }
 
-/// How long a few pages or rows wait, at most.
+/// The longest time that a few pages or rows wait to be demoted; the tier wakes the task for many.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl Task for ScmTask {

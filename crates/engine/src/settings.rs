@@ -1,4 +1,4 @@
-//! What can be set for one store, as plain data, and how it changes while the store is open.
+//! The settings of one store: plain data, and the settings in force of an open store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use base::{Codec, Durability, Error, Result};
 use parking_lot::Mutex;
 use tree::{LiveOptions, TreeOptions};
 
-/// How one store behaves (`terracedb::Db::settings`). Everything has a default that is right for most.
+/// The settings of one store (`terracedb::Db::settings`). The defaults suit most stores.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// When writes are acknowledged unless a write says otherwise.
+    /// The durability of writes that do not choose their own.
     pub durability: Durability,
-    /// The longest time an acknowledged `Interval` write stays at the mercy of a power cut.
+    /// The longest time for which a power cut can undo an acknowledged `Interval` write.
     pub sync_interval: Duration,
-    /// How table pages are compressed.
+    /// The compression of table pages.
     pub codec: Codec,
-    /// The Zstandard level, where `codec` is Zstandard: -7 to 22.
+    /// The Zstandard level if `codec` is Zstandard: -7 to 22.
     pub zstd_level: i32,
-    /// How fast merges may read and write, all together, bytes a second; 0: no limit. Too low for what
-    /// is written, it delays writers (`terracedb::Delays`).
+    /// The most that all merges together may read and write, bytes per second; 0: no limit. Writers are
+    /// delayed (`terracedb::Delays`) if merges cannot keep up at this rate.
     pub compaction_rate: u64,
-    /// How fast tables are read again and verified, bytes a second; 0: never.
+    /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub.
     pub scrub_rate: u64,
-    /// How often all of them are.
+    /// The interval in which the scrub verifies every table once.
     pub scrub_interval: Duration,
-    /// The memory number, bytes; that of all stores that share it.
+    /// The memory limit, bytes, of all stores that share the store's resources.
     pub memory: u64,
-    /// Open even where the log is damaged, giving up what cannot be read in order. What was lost
-    /// is in `terracedb::Recovery`. Cannot be changed while the store is open.
+    /// Open even if the log is damaged, and give up the records that cannot be read in order;
+    /// `terracedb::Recovery` lists the loss. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
-    /// What shape merges give the tree. Cannot be changed while the store is open.
+    /// The shape that merges give the tree. Cannot be changed while the store is open.
     pub compaction: compact::plan::Options,
 }
 
@@ -59,6 +59,10 @@ impl Settings {
         TreeOptions { codec, zstd_level, compaction_rate }
     }
 
+    /// Checks the range of every setting.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the setting and its range.
     pub fn validate(&self) -> Result<()> {
         if !(-7..=22).contains(&self.zstd_level) {
             return Err(Error::invalid("setting zstd_level")
@@ -79,39 +83,43 @@ impl Settings {
     }
 }
 
-/// The settings in force. Whoever needs them takes them whole, once an operation, flush or job; a
-/// change replaces them whole.
+/// The settings in force. An operation, flush or job loads all of them once; a change replaces all of
+/// them at once.
 #[derive(Debug)]
 pub struct LiveSettings {
     current: ArcSwap<Settings>,
-    /// The part that flushes and merges follow.
+    /// The settings that flushes and merges use.
     tree: Arc<LiveOptions>,
-    /// Held while they are changed, so that changes do not overwrite each other.
+    /// Held during a change, so that concurrent changes do not overwrite each other.
     changing: Mutex<()>,
 }
 
 impl LiveSettings {
+    /// Puts `settings` in force.
+    #[must_use]
     pub fn new(settings: Settings) -> Arc<Self> {
         let tree = LiveOptions::new(settings.tree_options());
         let (current, changing) = (ArcSwap::from_pointee(settings), Mutex::default());
         Arc::new(Self { current, tree, changing })
     }
 
-    /// The part that flushes and merges follow.
-    pub fn tree_options(&self) -> Arc<LiveOptions> {
+    /// The settings that flushes and merges use.
+    pub(crate) fn tree_options(&self) -> Arc<LiveOptions> {
         Arc::clone(&self.tree)
     }
 
+    /// The settings in force.
     pub fn load(&self) -> Guard<Arc<Settings>> {
         self.current.load()
     }
 
-    /// Changes the settings, which may hold a memory number of before. `set_memory` changes that,
-    /// before anything else is.
+    /// Applies `change` to the settings in force, with `memory` as the present memory limit, and returns the
+    /// new settings. If `change` changes the memory limit, `set_memory` is called before anything else is
+    /// changed.
     ///
     /// # Errors
-    /// `Invalid` where a setting is out of range or cannot be changed, and `set_memory`'s: nothing is
-    /// changed.
+    /// `Invalid` if a setting is out of range or cannot be changed; the error of `set_memory`. Nothing is
+    /// changed then.
     pub fn change(
         &self,
         memory: u64,
@@ -125,7 +133,7 @@ impl LiveSettings {
         new.validate()?;
         if new.recover_damaged_log != old.recover_damaged_log {
             return Err(Error::invalid("setting recover_damaged_log")
-                .expected("what the store was opened with")
+                .expected("the value that the store was opened with")
                 .got(new.recover_damaged_log));
         }
         if new.memory != old.memory {

@@ -1,5 +1,6 @@
-//! An open store: its components, put together. Only the public handles hold it; no component
-//! does.
+//! An open store: its components, and the operations that need several of them.
+//!
+//! Only public handles and tools hold a [`Store`]; no component does, so that no cycle keeps it open.
 
 use std::any::Any;
 use std::fmt;
@@ -7,79 +8,109 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
-use base::{Durability, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, Write};
+use base::{
+    Durability, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId, Write, invariant,
+};
 use compact::Operators;
+use manifest::{Edit, KeyspaceKind, Manifest};
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
+use tree::compaction::Compactor;
+use tree::events::Events;
+use tree::reads::{QueuePool, Reader};
+use tree::{
+    Memtable, Quarantine, SnapshotList, StoreDictionaries, Timekeeper, Tree, Trees, Version,
+};
 use wal::Log;
 
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
-use crate::open::{Recovery, read_context};
 use crate::pace::Pace;
+use crate::recovery::Recovery;
 use crate::resources::StoreGuard;
 use crate::settings::LiveSettings;
 use crate::transaction::Transactions;
 use crate::watchdog::Watchdog;
 use crate::{EncodedBatch, KeyspaceOptions, Resources};
-use base::KeyRange;
-use manifest::{Edit, KeyspaceKind, Manifest};
-use tree::Quarantine;
-use tree::SnapshotList;
-use tree::StoreDictionaries;
-use tree::Timekeeper;
-use tree::Trees;
-use tree::compaction::Compactor;
-use tree::events::Events;
-use tree::reads::{QueuePool, Reader};
-use tree::{Memtable, Tree, Version};
 
 /// The components of an open store.
 ///
 /// Fields drop in order: background work first, the directory lock last.
 pub struct Store {
+    /// The background tasks.
     pub background: Background,
+    /// The store's id.
     pub id: StoreId,
+    /// The settings in force.
     pub settings: Arc<LiveSettings>,
+    /// The listeners.
     pub events: Arc<Events>,
+    /// The damaged tables.
     pub quarantine: Arc<Quarantine>,
+    /// The report of the open.
     pub recovery: Recovery,
+    /// Commits writes.
     pub committer: Committer,
+    /// Commits transactions.
     pub transactions: Transactions,
+    /// Answers reads.
     pub reader: Arc<Reader>,
+    /// Read queues between uses.
     pub queues: QueuePool,
+    /// The open snapshots.
     pub snapshots: Arc<SnapshotList>,
+    /// The visible seqno.
     pub ring: Arc<PublishRing>,
+    /// The trees of all keyspaces.
     pub trees: Arc<Trees>,
+    /// The memtables' memory, and the writers that wait for it.
     pub buffers: Arc<Buffers>,
+    /// Merges.
     pub compactor: Arc<Compactor>,
+    /// Write delays.
     pub pace: Arc<Pace>,
+    /// The write-ahead log.
     pub log: Arc<Log>,
+    /// The manifest.
     pub manifest: Arc<Manifest>,
+    /// The dictionaries of all keyspaces.
     pub dictionaries: Arc<StoreDictionaries>,
+    /// The clock of expiry.
     pub timekeeper: Arc<Timekeeper>,
+    /// The known merge operators.
     pub operators: Arc<Operators>,
+    /// The directory.
     pub medium: Arc<dyn Medium>,
-    /// The medium again, to keep files while they are copied.
+    /// The same medium, to keep files while they are copied.
     pub holding: Arc<Holding>,
+    /// The same medium, for its I/O counters.
     pub metered: Arc<Metered>,
+    /// Finds blocked calls.
     pub watchdog: Arc<Watchdog>,
     /// Held while a keyspace is created or dropped.
     pub keyspaces: Mutex<()>,
+    /// Counts the store among the open ones.
     pub _entered: StoreGuard,
+    /// Memory, caches and executors.
     pub resources: Resources,
+    /// The lock of the directory.
     pub _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Store {
-    /// The keyspace called `name`, created if there is none, with these options.
+    /// The keyspace called `name`. Creates it with these options if there is none, and adds options that
+    /// it does not have yet.
+    ///
+    /// # Errors
+    /// `Invalid` for a name out of bounds, an unknown merge operator, another operator than the keyspace's,
+    /// or too many keyspaces. Those of the manifest and the log.
     pub fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
-        let has = |tree: &Tree| match &options.merge_operator {
+        let has_options = |tree: &Tree| match &options.merge_operator {
             Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
             None => true,
         };
-        if let Some(tree) = self.trees.by_name(name).filter(|tree| has(tree)) {
+        if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
         }
         if let Some(operator) = &options.merge_operator
@@ -89,13 +120,13 @@ impl Store {
         }
         let _keyspaces = self.keyspaces.lock();
         match self.trees.by_name(name) {
-            Some(tree) => self.take_on(&tree, options).map(|()| tree),
+            Some(tree) => self.add_options(&tree, options).map(|()| tree),
             None => self.create_keyspace(name, options),
         }
     }
 
-    /// Gives a keyspace the options it does not have yet.
-    fn take_on(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
+    /// Adds the options to an existing keyspace that does not have them yet.
+    fn add_options(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
         let Some(wanted) = &options.merge_operator else { return Ok(()) };
         let read_context = Arc::clone(&tree.view().read_context);
         match read_context.operator_name() {
@@ -113,6 +144,7 @@ impl Store {
         }
     }
 
+    /// Creates a keyspace. The caller holds `keyspaces`.
     fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.contains('\0') {
             return Err(Error::invalid("keyspace name")
@@ -126,12 +158,13 @@ impl Store {
                 .got(state.keyspaces.len() + 1));
         }
         if self.log.statistics().segments_live == 0 {
-            // A store with keyspaces has a log, so that a missing one is damage.
+            // A store with keyspaces has a log, so that a missing log is known as damage.
             self.log.prepare(1)?;
         }
         let keyspace = state.keyspaces_below.max(KeyspaceId(1));
+        invariant!(self.trees.get(keyspace).is_none(), "a keyspace's id is never used again");
         let account = self.buffers.account();
-        let read_context = read_context(&self.resources, &self.timekeeper);
+        let read_context = self.resources.read_context(&self.timekeeper);
         let kind = KeyspaceKind::Ordered;
         let mut edits = vec![Edit::KeyspaceCreated { keyspace, kind, name: name.to_owned() }];
         if let Some(operator) = &options.merge_operator {
@@ -146,18 +179,22 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspace called `name`, with all its data; whether there was one.
+    /// Drops the keyspace called `name` with all its data. Returns false if there is none.
+    ///
+    /// # Errors
+    /// Those of the manifest. If the manifest is poisoned by this call, the keyspace may be gone at the next
+    /// open and refuses writes until then.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         let _keyspaces = self.keyspaces.lock();
         let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
-        // First, so that a flush that finds the keyspace gone from the manifest knows why.
+        // First, so that a flush that does not find the keyspace in the manifest knows the reason.
         tree.mark_dropped(true);
         let mut edits = vec![Edit::KeyspaceDropped { keyspace: tree.id() }];
         let start = self.log.start_once_flushed(tree.id(), Seqno::MAX);
         edits.extend(Edit::log_begins(&start));
         if let Err(error) = self.manifest.append(edits) {
-            // A manifest that failed at this may say that it is gone: what is written until the next opening
-            // tells would be lost. One that failed before was not written to.
+            // A manifest that was poisoned by this append may have recorded the drop, and writes until the
+            // next open would be lost. A manifest poisoned earlier was not written to.
             let is_in_doubt = error.kind() != ErrorKind::Poisoned;
             tree.mark_dropped(is_in_doubt && self.manifest.poisoned().is_some());
             return Err(error);
@@ -166,12 +203,13 @@ impl Store {
         self.trees.remove(tree.id());
         self.log.forget(tree.id());
         let state = self.manifest.state();
+        invariant!(!state.keyspaces.contains_key(&tree.id()), "the manifest recorded the drop");
         self.dictionaries.keep(|id| state.has_dictionary(id));
         self.buffers.wake_flusher();
         Ok(true)
     }
 
-    /// Refuses a value over the limit or over the memory's part, and operands that no operator merges.
+    /// Refuses a value that is too long for the memory limit, and an operand without a merge operator.
     ///
     /// # Errors
     /// `Invalid`, naming the limit or the missing operator.
@@ -190,19 +228,25 @@ impl Store {
     }
 
     /// Commits a batch of this store's keyspaces.
+    ///
+    /// # Errors
+    /// `Invalid` for a keyspace of another store; those of [`Committer::write_batch`].
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
         for tree in batch.parts().iter().map(|part| &part.tree) {
             let own = self.trees.get(tree.id()).is_some_and(|own| Arc::ptr_eq(&own, tree));
             if !own && !tree.is_dropped() {
                 return Err(Error::invalid("write batch")
                     .expected("keyspaces of this store")
-                    .got(format_args!("`{}` of another", tree.name())));
+                    .got(format_args!("keyspace `{}` of another store", tree.name())));
             }
         }
         self.committer.write_batch(batch, durability)
     }
 
-    /// Writes what is in `trees`' memtables now to tables, and waits.
+    /// Flushes the memtables of `trees` and waits.
+    ///
+    /// # Errors
+    /// The flush's.
     pub fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
         for tree in trees {
             self.buffers.seal(tree)?;
@@ -210,26 +254,39 @@ impl Store {
         self.buffers.wait_until_flushed(trees)
     }
 
-    /// Asks for `range` of `trees` to be merged, memtables included; what to wait for.
+    /// Flushes `trees` and requests a compaction of `range` in each. Returns the compactor's requests, to
+    /// wait for.
+    ///
+    /// # Errors
+    /// The flush's.
     pub fn compact(&self, trees: &[Arc<Tree>], range: &KeyRange) -> Result<Vec<u64>> {
         self.flush(trees)?;
         Ok(trees.iter().map(|tree| self.compactor.request(tree, range)).collect())
     }
 
-    /// Waits until nothing is left to flush and to merge.
+    /// Waits until there is nothing to flush and nothing to merge.
+    ///
+    /// # Errors
+    /// The error of a flush or merge that fails.
     pub fn wait_until_settled(&self) -> Result<()> {
         self.buffers.wait_until_flushed(&self.trees.all())?;
         self.compactor.wait_until_settled()
     }
 
-    /// Flushes everything, and frees the log that held it: what a copy of the store need not take.
+    /// Flushes everything and removes the log segments that held it, so that a checkpoint copies no log.
+    ///
+    /// # Errors
+    /// Those of the flush, the log and the manifest.
     pub fn flush_for_copy(&self) -> Result<()> {
         self.flush(&self.trees.all())?;
         self.log.rotate()?;
         self.log.free(&|start| self.manifest.begin_log(start)).map(drop)
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes every acknowledged write durable.
+    ///
+    /// # Errors
+    /// `Poisoned` if the log is or becomes so.
     pub fn sync(&self) -> Result<()> {
         self.log.sync(self.log.last())
     }
@@ -237,7 +294,7 @@ impl Store {
 
 fn unknown_operator(name: &str) -> Error {
     Error::invalid("merge operator")
-        .expected("one given to the builder, or built in")
+        .expected("one that was given to the builder or is built in")
         .got(format_args!("`{}`", name.escape_debug()))
 }
 
@@ -246,10 +303,10 @@ impl Drop for Store {
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());
-        // The clock may be set back before the next open. Where it fails, a minute at most is lost.
+        // The machine's clock may be set back before the next open. An error loses a minute at most.
         let _ = self.timekeeper.persist(&self.manifest);
-        // What the process acknowledged survives it either way; a power cut right after a clean
-        // close should lose nothing too. There is nobody left to tell of a failure.
+        // Acknowledged writes survive the end of the process anyway. After this sync they also survive a
+        // power cut right after a clean close. There is no caller left to report an error to.
         let _ = self.sync();
     }
 }

@@ -1,40 +1,40 @@
-//! The watchdog: who waits for what, where nothing moves for too long.
+//! The watchdog: reports calls that wait without progress, and their cause.
 //!
-//! Writers that wait for a flush, and those who asked for one, with the flush they wait for and why it does
-//! not end; and the operation from which the device has not returned, whoever waits for it: synced
-//! writes for a sync of the log, all writes for a segment of it to be made, a flush for its table. It takes
-//! no lock that is held during I/O.
+//! It sees writers and callers that wait for a flush, with the keyspace and the reason why the flush does
+//! not end; and the device operation that has not returned, whoever waits for it: synced writes for a sync
+//! of the log, all writes for a new segment, a flush for its table. It takes no lock that is held during
+//! I/O, so it answers while the device hangs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::format_count;
 use media::Metered;
+use tree::{Tree, Trees};
 
-use crate::buffers::Buffers;
+use crate::buffers::{BlockedWaiters, Buffers};
 use crate::waiters::BLOCKED_AFTER;
-use tree::Tree;
-use tree::Trees;
 
-/// See the module.
+/// Finds calls that wait without progress. See the module.
 #[derive(Debug)]
 pub struct Watchdog {
-    pub buffers: Arc<Buffers>,
-    pub trees: Arc<Trees>,
-    pub metered: Arc<Metered>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) metered: Arc<Metered>,
 }
 
-/// That nothing moves.
+/// Calls that wait without progress.
 #[derive(Debug)]
 pub struct Blocked {
-    /// Who waits for what, for how long, and why, as far as that is known.
+    /// Which calls wait for what, for how long, and why, as far as that is known.
     pub what: String,
-    /// For how long.
+    /// The longest time without progress.
     pub waited: Duration,
 }
 
 impl Watchdog {
-    /// What does not move, if anything.
+    /// The calls that wait without progress now. `None` if there are none.
+    #[must_use]
     pub fn blocked(&self) -> Option<Blocked> {
         let all: Vec<_> = self.flush().into_iter().chain(self.device()).collect();
         let waited = all.iter().map(|blocked| blocked.waited).max()?;
@@ -44,7 +44,7 @@ impl Watchdog {
 
     /// A flush that does not end.
     fn flush(&self) -> Option<Blocked> {
-        let (number, who, waited) = self.buffers.blocked()?;
+        let BlockedWaiters { count, kind, waited } = self.buffers.blocked()?;
         let oldest = |tree: &Arc<Tree>| tree.oldest_sealed().map(|(_, below)| below);
         let trees = self.trees.all().into_iter().filter(|tree| oldest(tree).is_some());
         let flush = match trees.min_by_key(oldest) {
@@ -58,11 +58,12 @@ impl Watchdog {
             }
             None => String::new(),
         };
-        let (who, secs) = (format_count(number, who), waited.as_secs_f64());
-        Some(Blocked { what: format!("{who} waiting for {flush} for {secs:.1} s{why}"), waited })
+        let (waiters, secs) = (format_count(count, kind), waited.as_secs_f64());
+        let what = format!("{waiters} waiting for {flush} for {secs:.1} s{why}");
+        Some(Blocked { what, waited })
     }
 
-    /// An operation from which the device does not return.
+    /// A device operation that does not return.
     fn device(&self) -> Option<Blocked> {
         let pending = self.metered.pending().filter(|pending| pending.took >= BLOCKED_AFTER)?;
         let (waited, secs) = (pending.took, pending.took.as_secs_f64());

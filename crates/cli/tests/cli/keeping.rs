@@ -106,7 +106,7 @@ fn statistics_say_where_the_memory_is() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let text = on(&dir, &["stats"], &[]).good();
-    for part in ["default", "memtables", "page cache", "memory number 64.0 MiB", "to merge"] {
+    for part in ["default", "memtables", "page cache", "memory limit 64.0 MiB", "to merge"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json = json_lines(&on(&dir, &["stats"], &["--json"]).good()).remove(0);

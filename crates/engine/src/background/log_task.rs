@@ -1,5 +1,4 @@
-//! The log task: what writers store into is there before they get to it: the log's pages, and the
-//! memory of memtables.
+//! The log task: prefaults the log's pages and the memtables' memory ahead of writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +8,8 @@ use wal::Log;
 
 use crate::buffers::Buffers;
 
-/// Prepares what the next writes are stored into; woken as the log grows, and run where it waits for
-/// nothing: writers are some ten milliseconds behind it.
+/// Prepares the memory that the next writes are stored into. Woken as the log grows. Runs on an executor on
+/// which nothing waits, because writers reach that memory some ten milliseconds later.
 pub(crate) struct LogTask {
     pub log: Arc<Log>,
     pub buffers: Arc<Buffers>,
@@ -23,7 +22,7 @@ impl Task for LogTask {
             return Progress::Done;
         }
         self.log.prepare_stores();
-        self.buffers.prepare();
+        self.buffers.prefault();
         Progress::Idle
     }
 }

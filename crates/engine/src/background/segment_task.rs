@@ -1,27 +1,27 @@
-//! The segment task: the log's next segment is there before writers need it, and space that a pause leaves
-//! to it is given back.
+//! The segment task: makes the log's next segments before writers need them, and removes spare segments
+//! while nobody writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Progress, Seqno, Task};
+use base::{Progress, Seqno, Task, invariant};
 use wal::Log;
 
-use super::LogLimits;
+use super::log_limits::LogLimits;
 
-/// Nobody writes for so long before segments that were made for a log that grew are given back: they are
-/// the next writer's otherwise.
-const REST: Duration = Duration::from_secs(1);
+/// Spare segments are removed after a pause of this length in which nobody wrote; sooner, the next writer
+/// would have to make them again.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes the log's next segments; woken as the log grows. ValueSeparator from the [`super::LogTask`], which
-/// must not wait for the syncs that this takes.
+/// Makes the log's next segments. Woken as the log grows. Apart from the [`super::LogTask`], which must not
+/// wait for the syncs that a new segment takes.
 pub(crate) struct SegmentTask {
     pub log: Arc<Log>,
     pub log_limits: LogLimits,
     pub stop: Arc<AtomicBool>,
-    /// Where the log ended when this last looked.
-    pub seen: Seqno,
+    /// The log's last seqno at the previous check.
+    pub last_seen: Seqno,
 }
 
 impl Task for SegmentTask {
@@ -29,16 +29,18 @@ impl Task for SegmentTask {
         if self.stop.load(Ordering::Acquire) {
             return Progress::Done;
         }
-        if self.log_limits.prepare(&self.log) {
+        if self.log_limits.prepare_segment(&self.log) {
             return Progress::Again;
         }
         if self.log.prepared() == 0 {
             return Progress::Idle;
         }
         let last = self.log.last();
-        if std::mem::replace(&mut self.seen, last) == last {
-            self.log_limits.give_back(&self.log);
+        let before = std::mem::replace(&mut self.last_seen, last);
+        invariant!(before <= last, "the log's last seqno only grows");
+        if before == last {
+            self.log_limits.remove_spare_segments(&self.log);
         }
-        Progress::IdleFor(REST)
+        Progress::IdleFor(PAUSE)
     }
 }

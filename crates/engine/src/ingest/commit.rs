@@ -1,101 +1,42 @@
-//! How ingested tables become part of a keyspace: one sequence number, one manifest record, one
-//! view.
+//! The commit of an ingest: one sequence number, one manifest record, one version edit.
 //!
-//! Their entries count as written at a number Q, so for every key of their range (I4): what is
-//! older than Q must be in tables already, below them, and what is newer in memtables, above them.
-//! So memtables that hold keys of the range are flushed first, outside every lock. Q is then taken
-//! as a record of the log with no operations, by a conditional append that is refused where someone
-//! wrote to the range after the memtables were looked at; `RecentWrites` tells, as it does for
-//! transactions (crates/engine/src/transaction/commit.rs has the argument). Writers that never
-//! let up are outlasted: after some rounds the memtable is sealed at Q itself and flushed while Q,
-//! and with it everything later, stays invisible. They wait for one flush.
+//! All entries of the ingested tables get one seqno Q. Hence, for every key of their range (I4), all writes
+//! below Q must be in tables already, which become older, and all writes above Q in memtables, which are
+//! newer. So memtables that hold keys of the range are flushed first, outside every lock. Then Q is taken by
+//! appending a record without operations to the log. The append is conditional: it is refused if a write to
+//! the range was logged after the memtables were checked. `RecentWrites` detects that, as it does for
+//! transactions (crates/engine/src/transaction/commit.rs has the argument). If writers do not stop, the
+//! memtable is sealed at Q itself after some rounds, and flushed while Q, and with it every later write,
+//! stays invisible: writers wait for one flush.
 //!
-//! A keyspace's ingests go one after the other, so that they lie in the order of their numbers, and
-//! none waits for anything to become visible while it holds the keyspace's shape: what is to become
-//! visible may be the ingest of another keyspace, which waits for a flush that waits for the shape.
+//! Ingests of one keyspace commit one after the other, so their tables are in the order of their seqnos. No
+//! ingest waits for visibility while it holds the keyspace's [`VersionEditGuard`]: visibility may depend on
+//! the ingest of another keyspace, which waits for a flush, which waits for the guard.
 //!
-//! Q is published last, when the manifest record is durable and the tables are in the view that
-//! readers get: whoever reads at Q or later sees them (`Tree::read_view`), whoever reads below Q, as a
-//! snapshot made before, does not, since every entry reads as Q. Between taking and publishing Q
-//! other writers wait to become visible: two syncs at most.
+//! Q is published last, when the manifest record is durable and the tables are in the version that readers
+//! get. A reader at Q or above sees them (`Tree::read_view`); a reader below Q, e.g. of an older snapshot,
+//! does not, because every entry has seqno Q. Between taking and publishing Q other writers wait to become
+//! visible: for two syncs at most.
 //!
-//! A table is never named before its file is durable (I3), and the log is durable up to Q before
-//! the manifest names it: an ingest never outlives a write before it. Where the power goes after Q
-//! was logged and before the manifest has the tables, the record means nothing: no keyspace needs
-//! it. Where any step fails, Q is published all the same, with nothing to see at it.
+//! No table is named before its file is durable (I3). The log is durable up to Q before the manifest names
+//! the tables, so an ingest never survives a crash that an earlier write does not. If the power fails after
+//! Q was logged and before the manifest names the tables, the record is without effect: it is of no
+//! keyspace. If a step fails, Q is published all the same, without tables.
 
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Error, ErrorKind, KeyspaceId, Result, Seqno};
-use media::Medium;
-use table::{Summary, Table, file_name};
+use base::{Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, broken_invariant, invariant};
+use manifest::{Edit, TableEntry};
+use table::Table;
+use tree::{TableFile, Tree, VersionEditGuard};
 use wal::Batch;
 
+use super::built::Built;
 use crate::store::Store;
 use crate::transaction::{KeySet, KeySpan};
-use base::KeyRange;
-use manifest::{Edit, TableEntry};
-use tree::{TableFile, Tree, VersionEditGuard};
 
-/// Tables that were written and are nobody's yet: their files go with it.
-pub(super) struct Built {
-    medium: Arc<dyn Medium>,
-    summaries: Vec<Summary>,
-    tables: Vec<Arc<Table>>,
-}
-
-impl Built {
-    pub(super) fn new(medium: Arc<dyn Medium>) -> Self {
-        let (summaries, tables) = Default::default();
-        Self { medium, summaries, tables }
-    }
-
-    pub(super) fn add(&mut self, summary: Summary) {
-        self.summaries.push(summary);
-    }
-
-    pub(super) fn opened(&mut self, table: Arc<Table>) {
-        self.tables.push(table);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.summaries.len()
-    }
-
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.summaries.iter().map(|summary| summary.file_bytes).sum()
-    }
-
-    /// Makes the files' names durable (I3).
-    pub(super) fn sync_names(&self) -> Result<()> {
-        let names: Vec<String> = self.summaries.iter().map(|it| file_name(it.table)).collect();
-        self.medium.sync_names(&names.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// The keys from the first to the last.
-    fn range(&self) -> KeyRange {
-        let ranges = self.summaries.iter().map(|it| manifest::range_of(&it.properties));
-        ranges.reduce(|all, next| all.hull(&next)).unwrap_or_else(KeyRange::all)
-    }
-
-    /// The files are another's now.
-    fn hand_over(&mut self) {
-        self.summaries.clear();
-        self.tables.clear();
-    }
-}
-
-impl Drop for Built {
-    fn drop(&mut self) {
-        for summary in &self.summaries {
-            // One that cannot be removed goes at the next open.
-            let _ = self.medium.remove(&file_name(summary.table));
-        }
-    }
-}
-
-/// A sequence number that was taken: published when this is dropped, whatever became of it.
+/// A seqno that was taken. Dropping it publishes it, with or without tables.
 struct Unpublished<'a> {
     ring: &'a PublishRing,
     seqno: Seqno,
@@ -107,72 +48,102 @@ impl Drop for Unpublished<'_> {
     }
 }
 
-/// A record that takes a number and says nothing.
+/// A log record that takes one seqno and has no operation.
 const RECORD: Batch<'static> = Batch { keyspaces: &[KeyspaceId::NONE], ops: 1, body: &[] };
 
-/// Makes `built` part of `tree`.
+/// Makes the `built` tables part of `tree`. Makes way for other writers at most `rounds` times.
+///
+/// # Errors
+/// See `Ingest::finish`.
 pub(super) fn commit(
     store: &Store,
     tree: &Arc<Tree>,
     built: &mut Built,
     rounds: usize,
 ) -> Result<()> {
-    let range = built.range();
-    // Let go of last, when the number is published.
+    let range = built.range()?;
+    // Dropped last, after the seqno was published.
     let _ingesting = tree.ingesting();
-    // What is logged for it is dead from the start.
+    // The record of the seqno is dead at once: replay does not need it.
     store.log.forget(KeyspaceId::NONE);
-    let (number, shape) = take_number(store, tree, &range, rounds)?;
+    let (number, guard) = take_seqno(store, tree, &range, rounds)?;
     let seqno = number.seqno;
     tree.rows().raise_floor(seqno);
     if store.log.durable() < seqno {
         store.log.sync(seqno)?;
     }
-    let run = shape.place_newest(&range);
-    // As deep as what they lie beside.
-    let level = shape
-        .version()
-        .run(run)
-        .and_then(|run| run.pieces().iter().map(|piece| piece.level()).max());
-    let entries = built.summaries.iter().map(|summary| {
-        let entry = TableEntry::of(summary, run, level.unwrap_or(0));
+    let entries = new_entries(built, &guard, &range, seqno);
+    let tables = built.take_tables();
+    invariant!(tables.len() == entries.len(), "an ingest has an open table for each entry");
+    let files = tables.into_iter().zip(&entries);
+    let files = files.map(|(table, entry)| table_file(store, table, entry, seqno));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    name_tables(store, tree, &entries, built)?;
+    guard.install_ingested(files, seqno);
+    Ok(())
+}
+
+/// Manifest entries of the built tables: in the newest run that has room for `range`, at the level of the
+/// run's tables.
+fn new_entries(
+    built: &Built,
+    guard: &VersionEditGuard<'_>,
+    range: &KeyRange,
+    seqno: Seqno,
+) -> Vec<Arc<TableEntry>> {
+    let run = guard.place_newest(range);
+    // A run without tables yet is at level 0.
+    let version = guard.version();
+    let pieces = version.run(run).map(|run| run.pieces()).unwrap_or_default();
+    let level = pieces.iter().map(|piece| piece.level()).max().unwrap_or(0);
+    let entries = built.summaries().iter().map(|summary| {
+        let entry = TableEntry::of(summary, run, level);
         Arc::new(TableEntry { seqno_min: seqno, seqno_max: seqno, seqno: Some(seqno), ..entry })
     });
-    let entries: Vec<_> = entries.collect();
-    let tables = std::mem::take(&mut built.tables).into_iter().zip(&entries);
-    let files = tables.map(|(table, entry)| file(store, table, entry));
-    let files = files.collect::<Result<Vec<_>>>()?;
+    entries.collect()
+}
+
+/// Records the tables in the manifest. From then on, or if the manifest may have recorded them, `built`
+/// keeps their files.
+fn name_tables(
+    store: &Store,
+    tree: &Tree,
+    entries: &[Arc<TableEntry>],
+    built: &mut Built,
+) -> Result<()> {
     let added = |entry: &Arc<TableEntry>| Edit::TableAdded {
         keyspace: tree.id(),
         table: Arc::clone(entry),
     };
     let named = store.manifest.append(entries.iter().map(added).collect());
     if named.is_ok() || store.manifest.poisoned().is_some() {
-        // A manifest that failed may name them all the same (I3).
-        built.hand_over();
+        // A manifest that was poisoned by this append may name the files (I3).
+        built.keep_files();
     }
     named.map_err(|error| match store.manifest.poisoned() {
         _ if tree.is_dropped() => tree.usable().err().unwrap_or(error),
-        // Whoever is told so knows that all of it may be there.
+        // `Poisoned` tells the caller that the ingest may be there at the next open.
         Some(_) if error.kind() != ErrorKind::Poisoned => Error::poisoned_by("manifest", &error),
         _ => error,
-    })?;
-    shape.install_ingested(files, seqno);
-    Ok(())
+    })
 }
 
-/// An ingested table, as its keyspace has it.
-fn file(store: &Store, table: Arc<Table>, entry: &Arc<TableEntry>) -> Result<Arc<TableFile>> {
-    let table = Arc::into_inner(table).zip(entry.seqno).ok_or_else(|| {
-        Error::invalid("table to ingest").expected("one that nobody reads yet, and its number")
-    });
-    let table = table.and_then(|(table, seqno)| table.as_of(seqno)).map(Arc::new)?;
+/// An ingested table as part of its keyspace: all its entries read as `seqno`.
+fn table_file(
+    store: &Store,
+    table: Arc<Table>,
+    entry: &Arc<TableEntry>,
+    seqno: Seqno,
+) -> Result<Arc<TableFile>> {
+    let table = Arc::into_inner(table)
+        .ok_or_else(|| broken_invariant!("no reader has a table that is not committed"))?;
+    let table = table.as_of(seqno).map(Arc::new)?;
     Ok(store.compactor.env().table_file(Ok(table), Arc::clone(entry)))
 }
 
-/// Takes a number such that everything before it in `range` is in tables and stays so: nobody else
-/// changes which tables there are meanwhile.
-fn take_number<'a>(
+/// Takes a seqno such that every earlier write to `range` is in tables. The returned guard keeps the set of
+/// tables as it is.
+fn take_seqno<'a>(
     store: &'a Store,
     tree: &'a Arc<Tree>,
     range: &KeyRange,
@@ -187,17 +158,17 @@ fn take_number<'a>(
             store.flush(std::slice::from_ref(tree))?;
         }
         tree.usable()?;
-        // So that little is left to be synced once others wait.
+        // Now, so that little is left to sync while other writers wait.
         store.log.sync(store.log.last())?;
         let watch = store.transactions.recent().watch(&store.log)?;
         store.ring.wait_until_visible(watch.first().before());
-        // Not before: what becomes visible may wait for a flush of this very keyspace.
-        let shape = tree.version_edit();
+        // Not earlier: visibility may depend on a flush of this very keyspace, which takes the guard.
+        let guard = tree.version_edit();
         if is_buffered(tree, range) {
             continue;
         }
         if let Some(seqno) = watch.append_unless_written(RECORD, &keys)? {
-            return Ok((taken(seqno), shape));
+            return Ok((taken(seqno), guard));
         }
     }
     let number = taken(store.buffers.append_sealing(tree, RECORD)?);

@@ -1,12 +1,13 @@
 //! Bulk ingest: sorted data becomes tables without passing through the log and the memtables.
 //!
-//! [`Ingest`] writes tables as its caller adds keys; nobody knows of them until it is finished, and
-//! what is left of one that never was is removed, by its drop or by the next opening. Finishing
-//! gives all of it one sequence number and makes it visible at once ([`mod@commit`]). Every byte is
-//! written once.
+//! [`Ingest`] writes tables as its caller adds keys. No manifest names them until it is finished; an ingest
+//! that is dropped removes them, and one that crashed leaves orphans, which the next open removes. Finishing
+//! gives all entries one seqno and makes them visible together ([`mod@commit`]). Every byte is written
+//! once.
 //!
-//! Memory: one table writer's, whatever the size, and what open tables pin. Charged (I10).
+//! Memory: one table writer, whatever the size, and the pinned metadata of the open tables. Charged (I10).
 
+mod built;
 mod commit;
 
 use std::fmt;
@@ -14,21 +15,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base::limits::KEY_BYTES_MAX;
-use base::{Account, Codec, EntryKind, Error, Key, Result, Seqno, Trailer, expiry};
-use commit::{Built, commit};
+use base::{
+    Account, Codec, EntryKind, Error, Key, Result, Seqno, Trailer, Write, expiry, invariant,
+};
 use media::Purpose;
 use table::{Dictionaries, FILTER_BITS_DEFAULT, Spec, Table, Writer};
+use tree::Tree;
 
 use crate::expiry::unix_millis;
 use crate::store::Store;
-use base::Write;
-use tree::Tree;
+use built::Built;
+use commit::commit;
 
-/// Adds sorted keys to a keyspace, all at once and faster than writes can.
+/// Adds sorted keys to a keyspace, atomically and faster than writes can.
 ///
-/// Keys are added in ascending order; [`Ingest::finish`] makes them visible together, as if written
-/// at that moment: over what was there before, under what is written after. Until then nobody sees
-/// anything of it; dropped, it leaves nothing. A crash leaves all of it or nothing.
+/// Keys are added in ascending order. [`Ingest::finish`] makes them visible together, as if they were all
+/// written at that time: newer than every write before, older than every write after. Until then no reader
+/// sees them, and dropping the ingest removes them. After a crash all of them are there or none.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -51,43 +54,48 @@ pub struct Ingest {
     tables: Built,
     writer: Option<Writer>,
     last_key: Vec<u8>,
-    /// Where the next expiring value is put together.
+    /// Buffer for an expiring value as stored.
     stored: Vec<u8>,
     entries: u64,
     user_bytes: u64,
-    /// Bytes of keys and values that no time was paid for yet.
-    unpaid_bytes: usize,
+    /// Bytes of keys and values that the caller was not delayed for yet.
+    undelayed_bytes: usize,
+    /// Length at which a table is finished, bytes.
     table_bytes: u64,
-    /// Why it is of no more use: keys that were added may be lost.
+    /// The first error of a write. The ingest cannot go on: added keys may be lost.
     failed: Option<Error>,
 }
 
-/// What an ingest added.
+/// The size of a finished ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ingested {
-    /// Keys.
+    /// Keys added.
     pub entries: u64,
-    /// Tables, and their length, bytes.
+    /// Tables written.
     pub tables: usize,
-    /// See `tables`.
+    /// Length of all tables, bytes.
     pub file_bytes: u64,
 }
 
-/// Scratch memory kept between keys, bytes.
+/// Capacity of the value buffer that is kept between keys, bytes.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// So many bytes are paid for at once.
-const PAID_BYTES: usize = 64 << 10;
+/// The caller is delayed once for this many bytes.
+const DELAYED_BYTES: usize = 64 << 10;
 
-/// About how long a table is, bytes: as long as merges make them.
+/// Approximate length of a table, bytes: that of merge outputs.
 const TABLE_BYTES: u64 = 64 << 20;
 
 impl Ingest {
-    /// How often an ingest makes way for others who write to its range before it has them wait.
+    /// How often an ingest makes way for writers to its range before it makes them wait.
     #[doc(hidden)]
     pub const ROUNDS_MAX: usize = 4;
 
+    /// An empty ingest into `tree`.
+    ///
+    /// # Errors
+    /// `Closed` if the keyspace was dropped.
     pub fn new(store: &Arc<Store>, tree: &Arc<Tree>) -> Result<Self> {
         tree.usable()?;
         Ok(Self {
@@ -100,32 +108,31 @@ impl Ingest {
             last_key: Vec::with_capacity(KEY_BYTES_MAX.min(256)),
             entries: 0,
             user_bytes: 0,
-            unpaid_bytes: 0,
+            undelayed_bytes: 0,
             table_bytes: TABLE_BYTES,
             failed: None,
         })
     }
 
-    /// Ends tables at about `bytes`, for tests.
+    /// Sets the approximate length of tables, for tests.
     #[doc(hidden)]
     pub fn set_table_bytes(&mut self, bytes: u64) {
         self.table_bytes = bytes;
     }
 
-    /// Adds `key` with `value`. Keys ascend: each is greater than the one before.
+    /// Adds `key` with `value`. Each key must be greater than the one before.
     ///
     /// # Errors
-    /// `Invalid` where the key is not greater than the last, or key or value is too long: the
-    /// ingest goes on without it. `NoSpace` where the device is full, `Retry` where memory is
-    /// short, `Closed` where the keyspace was dropped: the ingest is then of no more use, and every later
-    /// call fails.
+    /// `Invalid` if the key is not greater than the last one, or key or value is too long; the ingest can go
+    /// on without it. `NoSpace` if the device is full, `Retry` if memory is short, `Closed` if the keyspace
+    /// was dropped; every later call fails then.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (Key::new(key.as_ref())?, value.as_ref());
         self.store.check_write(&self.tree, Write::Put(value))?;
         self.add_entry(key.bytes(), EntryKind::Put, value)
     }
 
-    /// As [`Ingest::add`], with a value that is gone `ttl` from now.
+    /// As [`Ingest::add`], with a value that expires after `ttl`.
     ///
     /// # Errors
     /// As [`Ingest::add`].
@@ -135,11 +142,11 @@ impl Ingest {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let moment = self.tree.view().read_context.timekeeper().expiry_after(ttl);
-        self.add_expiring(key.as_ref(), value.as_ref(), moment)
+        let unix_ms = self.tree.view().read_context.timekeeper().expiry_after(ttl);
+        self.add_expiring(key.as_ref(), value.as_ref(), unix_ms)
     }
 
-    /// As [`Ingest::add`], with a value that is gone from `expiry` on.
+    /// As [`Ingest::add`], with a value that has expired from `expiry` on.
     ///
     /// # Errors
     /// As [`Ingest::add`].
@@ -152,12 +159,12 @@ impl Ingest {
         self.add_expiring(key.as_ref(), value.as_ref(), unix_millis(expiry))
     }
 
-    fn add_expiring(&mut self, key: &[u8], value: &[u8], moment: u64) -> Result<()> {
+    fn add_expiring(&mut self, key: &[u8], value: &[u8], unix_ms: u64) -> Result<()> {
         let key = Key::new(key)?;
-        self.store.check_write(&self.tree, Write::PutExpiring { expiry: moment, value })?;
+        self.store.check_write(&self.tree, Write::PutExpiring { expiry: unix_ms, value })?;
         let mut stored = std::mem::take(&mut self.stored);
         stored.clear();
-        expiry::put(&mut stored, moment, value);
+        expiry::put(&mut stored, unix_ms, value);
         let added = self.add_entry(key.bytes(), EntryKind::PutExpiring, &stored);
         stored.shrink_to(SCRATCH_BYTES_MAX);
         self.stored = stored;
@@ -167,7 +174,7 @@ impl Ingest {
     fn add_entry(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
         if self.entries > 0 && key <= self.last_key.as_slice() {
             return Err(Error::invalid("order of keys to ingest")
-                .expected(format_args!("one after `{}`", self.last_key.escape_ascii()))
+                .expected(format_args!("a key after `{}`", self.last_key.escape_ascii()))
                 .got(format_args!("`{}`", key.escape_ascii())));
         }
         self.usable()?;
@@ -176,24 +183,24 @@ impl Ingest {
         self.last_key.extend_from_slice(key);
         self.entries += 1;
         self.user_bytes += (key.len() + value.len()) as u64;
-        self.pay(key.len() + value.len());
+        self.delay(key.len() + value.len());
         Ok(())
     }
 
+    /// Writes an entry to the open table, and finishes the table if it is long enough.
     fn write(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert(create(&self.store, &self.tree, &self.account)?),
+            none => none.insert(create_table(&self.store, &self.tree, &self.account)?),
         };
         writer.add(key, Trailer::new(Seqno::ZERO, kind), value)?;
         if writer.file_bytes() >= self.table_bytes {
-            self.end_table()?;
+            self.finish_table()?;
         }
         Ok(())
     }
 
-    /// # Errors
-    /// The first failure: what was added before may be gone with it.
+    /// Fails after a failed write, which may have lost added keys.
     fn usable(&self) -> Result<()> {
         match &self.failed {
             Some(first) => Err(Error::poisoned_by("ingest", first)),
@@ -201,20 +208,22 @@ impl Ingest {
         }
     }
 
-    /// Pays with time, as writers do, where merges are behind: what is ingested over other keys gives
-    /// them as much to do.
-    fn pay(&mut self, bytes: usize) {
-        self.unpaid_bytes += bytes;
-        if self.unpaid_bytes >= PAID_BYTES {
+    /// Delays the caller as a writer if merges are behind: ingested bytes add as much to the compaction
+    /// debt.
+    fn delay(&mut self, bytes: usize) {
+        self.undelayed_bytes += bytes;
+        if self.undelayed_bytes >= DELAYED_BYTES {
             let store = &self.store;
-            store.pace.pay(std::mem::take(&mut self.unpaid_bytes), store.resources.executor());
+            let bytes = std::mem::take(&mut self.undelayed_bytes);
+            store.pace.delay_write(bytes, store.resources.executor());
         }
     }
 
-    fn end_table(&mut self) -> Result<()> {
+    /// Finishes and opens the table that is being written, if there is one.
+    fn finish_table(&mut self) -> Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let store = &self.store;
-        // All that a repair without a manifest can know of where the table belongs.
+        // A repair without a manifest orders the table by this seqno.
         writer.written_after(store.ring.visible());
         let summary = writer.finish()?;
         let id = summary.table;
@@ -228,39 +237,41 @@ impl Ingest {
         Ok(())
     }
 
-    /// Keys added so far.
+    /// The number of keys added so far.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries
     }
 
-    /// True where nothing was added yet.
+    /// True if no key was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// Makes all of it visible and durable. Memtables that hold keys of its range are flushed
-    /// first; others may write to the range meanwhile, and are then newer or older, never lost.
+    /// Makes all keys visible and durable. Memtables that hold keys of their range are flushed first. Other
+    /// threads may write to the range meanwhile; each such write is newer or older than the ingest, and none
+    /// is lost.
     ///
     /// # Errors
-    /// `NoSpace` where the device is full, `Retry` where memory is short, `Poisoned` after a failed
-    /// write of the log or the manifest, `Closed` where the keyspace was dropped, `Corrupt` where the
-    /// device fails, or a sync of the directory failed since this was begun, which may have lost its
-    /// files: ingest anew. `Poisoned`, too, where an earlier call failed. Nothing was added then, except that
-    /// after a `Poisoned` of the log or the manifest all of it may be there at the next opening.
+    /// `NoSpace` if the device is full, `Retry` if memory is short, `Closed` if the keyspace was dropped.
+    /// `Corrupt` if the device fails, or if a sync of the directory failed since the ingest began, which may
+    /// have lost its files: ingest again. `Poisoned` after an earlier call failed, and after a failed write
+    /// of the log or the manifest. Nothing was added then, except that after `Poisoned` by the log or the
+    /// manifest all keys may be there at the next open.
     pub fn finish(self) -> Result<Ingested> {
         self.finish_after(Self::ROUNDS_MAX)
     }
 
-    /// As [`Ingest::finish`], after making way for other writers at most `rounds` times, for tests.
+    /// As [`Ingest::finish`], but makes way for other writers at most `rounds` times, for tests.
     #[doc(hidden)]
     pub fn finish_after(mut self, rounds: usize) -> Result<Ingested> {
         self.usable()?;
-        self.end_table()?;
+        self.finish_table()?;
         if self.is_empty() {
             return Ok(Ingested::default());
         }
+        invariant!(self.tables.len() > 0, "an ingest with a key has a table");
         let store = &self.store;
         let (tables, file_bytes) = (self.tables.len(), self.tables.file_bytes());
         self.tables.sync_names()?;
@@ -271,11 +282,11 @@ impl Ingest {
     }
 }
 
-/// A writer of the next table.
-fn create(store: &Store, tree: &Tree, account: &Account) -> Result<Writer> {
+/// Creates the next table.
+fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer> {
     tree.usable()?;
     let id = tree.id();
-    // First: a manifest that failed gives none, and nothing else is tried then.
+    // First, because a poisoned manifest refuses it.
     let table = store.manifest.next_table()?;
     let settings = store.settings.load();
     let dictionary = match settings.codec {

@@ -1,168 +1,253 @@
-//! The log of a store being opened: replayed into memtables, which are flushed on the way where they
-//! outgrow their memory, and at the end where the log should start anew. A device too full for that is no
-//! reason not to open: what is replayed then stays in memory, which held it before.
+//! Replay of the log into memtables at open.
+//!
+//! Memtables are flushed during replay when they fill half of the write buffers, and at the end if the log
+//! has many segments, so that it starts anew. A full device does not keep a store from opening: the
+//! replayed writes then stay in memory, which had room for them before the restart.
+//!
+//! Runs on the opening thread, before there are readers, writers or background tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer};
+use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_ops, invariant};
 use compact::Horizon;
+use manifest::ManifestState;
 use media::Medium;
+use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
 use wal::Log;
 
-use super::{Recovery, segment_bytes};
 use crate::Resources;
+use crate::background::LogLimits;
 use crate::lost_records::LostRecords;
+use crate::recovery::Recovery;
 use crate::settings::Settings;
-use base::decode_ops;
-use manifest::ManifestState;
-use tree::Trees;
-use tree::{FlushJob, Memtable, Tree, TreeContext};
 
-/// The damage where a store has no log at all.
+/// The damage of a store that has keyspaces and no log. `None` if the log has a segment or need not.
 ///
-/// A keyspace is made only where there is a log, and from then on there always is one.
+/// The log gets its first segment before the first keyspace is created, and has one ever after.
+///
+/// # Errors
+/// Those of listing the directory.
 pub fn missing_log(medium: &dyn Medium, state: &ManifestState) -> Result<Option<Error>> {
-    let is_segment = |name: &str| {
+    let is_live_segment = |name: &str| {
         let parsed = wal::parse_segment_name(name);
         parsed.is_some_and(|(lane, segment)| segment >= state.log_start.of(lane))
     };
     if state.keyspaces_below == KeyspaceId::default()
-        || medium.list()?.iter().any(|listing| is_segment(&listing.name))
+        || medium.list()?.iter().any(|listing| is_live_segment(&listing.name))
     {
         return Ok(None);
     }
     Ok(Some(Error::corrupt("commit log").expected("a segment").got("none")))
 }
 
-pub(super) type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
+/// The components that replay uses.
+pub(super) struct Replay<'a> {
+    pub context: &'a TreeContext,
+    pub resources: &'a Resources,
+    pub settings: &'a Settings,
+    pub trees: &'a Trees,
+    pub state: &'a ManifestState,
+}
 
-pub(super) fn replay_log(
-    env: &TreeContext,
-    resources: &Resources,
-    settings: &Settings,
-    trees: &Trees,
-    state: &ManifestState,
-    recovery: &mut Recovery,
-) -> Result<(Arc<Log>, FlushedBelow)> {
-    let mut flushed: FlushedBelow =
-        state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
-    let known = flushed.clone();
-    let account = resources.account("log");
-    let memtables = resources.account("memtables");
-    let options = wal::Options {
-        segment_bytes: segment_bytes(resources),
-        recover: if settings.recover_damaged_log {
-            wal::Recover::PastDamage
-        } else {
-            wal::Recover::Strict
-        },
-        floor: state.floor(),
-        // Two memtables: the one that fills up, and the one before it that is flushed.
-        leave_bytes: 2 * resources.memtable_bytes(),
-        start: state.log_start.clone(),
-        ..wal::Options::new(env.store)
-    };
-    let mut is_device_full = false;
-    let replay = &mut |first: Seqno, body: &[u8]| {
+impl Replay<'_> {
+    /// Opens the log and brings every write that is not in tables into memtables or tables.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged or missing log, unless the settings recover it; those of the device.
+    pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Arc<Log>> {
+        let (log, flushed) = self.open_log(recovery)?;
+        for (keyspace, below) in flushed {
+            log.flushed(keyspace, below);
+        }
+        if recovery.log_damage.is_some() {
+            // A device that reads nothing looks like a damaged log. The manifest's re-read tells them apart.
+            manifest::recover(&*self.context.medium, false).map(drop)?;
+            // A new segment to append to, so that the damaged one can be removed.
+            log.prepare(0)?;
+            // The damaged segments are removed with all that could be read of them, now in tables.
+            self.empty_log(&log)?;
+        } else if LogLimits::is_worth_emptying(&log) {
+            self.try_empty_log(&log)?;
+        }
+        Ok(log)
+    }
+
+    /// Opens the log and applies its records. Returns the log and the seqno below which each keyspace's
+    /// writes are in tables.
+    fn open_log(&self, recovery: &mut Recovery) -> Result<(Arc<Log>, FlushedBelow)> {
+        let missing = missing_log(&*self.context.medium, self.state)?;
+        if let Some(error) = missing.clone().filter(|_| !self.settings.recover_damaged_log) {
+            return Err(error);
+        }
+        let flushed_at_open: FlushedBelow =
+            self.state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
+        let mut apply = Apply {
+            replay: self,
+            memtables: self.resources.account("memtables"),
+            flushed: flushed_at_open.clone(),
+            is_device_full: false,
+        };
+        let (log, found) = Log::open(
+            Arc::clone(&self.context.medium),
+            self.log_options(),
+            &self.resources.account("log"),
+            &|id: KeyspaceId| {
+                // The log skips records of dropped keyspaces. Those of unknown ones are replayed, to fail.
+                let unknown = self.is_unknown(id).then_some(Seqno::ZERO);
+                flushed_at_open.get(&id).copied().or(unknown)
+            },
+            &mut |first: Seqno, body: &[u8]| apply.record(first, body),
+        )?;
+        recovery.log_records = found.records;
+        recovery.log_bytes = found.bytes;
+        recovery.log_torn = found.torn.map(|torn| {
+            let name = wal::segment_name(torn.lane, torn.segment);
+            format!("{name}, byte {}", torn.offset)
+        });
+        recovery.log_damage = missing.or(found.damage);
+        let flushed_below = self.state.flushed_below();
+        let losses = found.losses.iter();
+        recovery.log_lost = losses.map(|loss| LostRecords::of(loss, flushed_below)).collect();
+        Ok((Arc::new(log), apply.flushed))
+    }
+
+    /// Whether the manifest never had `keyspace`. It records a keyspace before the log has writes to it, so
+    /// such a log record is damage. A rebuilt manifest may lack keyspaces; repairs recover damaged logs.
+    fn is_unknown(&self, keyspace: KeyspaceId) -> bool {
+        keyspace >= self.state.keyspaces_below && !self.settings.recover_damaged_log
+    }
+
+    fn log_options(&self) -> wal::Options {
+        let recover = match self.settings.recover_damaged_log {
+            true => wal::Recover::PastDamage,
+            false => wal::Recover::Strict,
+        };
+        wal::Options {
+            segment_bytes: LogLimits::of(self.resources).segment_bytes,
+            recover,
+            floor: self.state.floor(),
+            // Two memtables: the active one and the sealed one that is being flushed.
+            leave_bytes: 2 * self.resources.memtable_bytes(),
+            start: self.state.log_start.clone(),
+            ..wal::Options::new(self.context.store)
+        }
+    }
+
+    /// As [`Replay::empty_log`], but too little space or memory is not an error: the log stays long.
+    fn try_empty_log(&self, log: &Log) -> Result<()> {
+        match self.empty_log(log) {
+            Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => Ok(()),
+            emptied => emptied,
+        }
+    }
+
+    /// Flushes all replayed writes and removes the log segments that held them.
+    fn empty_log(&self, log: &Log) -> Result<()> {
+        let next = log.last().plus(1);
+        for tree in self.trees.all() {
+            let memtable = Memtable::new(&self.resources.account("memtables"), next)?;
+            if self.flush_tree(&tree, memtable)? {
+                log.flushed(tree.id(), next);
+            }
+        }
+        log.free(&|start| self.context.manifest.begin_log(start)).map(drop)
+    }
+
+    /// Flushes `tree`'s memtables on this thread and makes `next` its active memtable. Returns false if
+    /// they held no write.
+    fn flush_tree(&self, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
+        if !tree.view().active.is_empty() {
+            tree.seal(next);
+        } else if tree.oldest_sealed().is_none() {
+            return Ok(false);
+        }
+        // There is more than one sealed memtable if the device was full before.
+        while let Some((memtable, below)) = tree.oldest_sealed() {
+            // There are no readers yet, and later ones read at the end of the log: above all versions here.
+            let horizon = Horizon::new(vec![below.before()]);
+            let mut job =
+                FlushJob::new(self.context, Arc::clone(tree), (memtable, below), horizon)?;
+            while job.step(self.context)?.is_none() {}
+            let is_flushed = tree.oldest_sealed().is_none_or(|(_, oldest)| below < oldest);
+            invariant!(is_flushed, "a flush removes its memtable");
+        }
+        Ok(true)
+    }
+}
+
+/// The seqno below which all writes of a keyspace are in tables.
+type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
+
+/// Applies log records to memtables, in seqno order.
+struct Apply<'a> {
+    replay: &'a Replay<'a>,
+    memtables: Account,
+    flushed: FlushedBelow,
+    /// A flush found no space. No flush is tried after that; sealed memtables wait for the flush task.
+    is_device_full: bool,
+}
+
+impl Apply<'_> {
+    /// Applies the record whose first operation has seqno `first`.
+    fn record(&mut self, first: Seqno, body: &[u8]) -> Result<()> {
         let mut next = first;
         for op in decode_ops(body) {
             let op = op?;
             let seqno = next;
             next = Seqno::try_from(next.get() + 1)?;
-            let Some(tree) = trees.get(op.keyspace) else { continue };
-            if flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
+            let Some(tree) = self.replay.trees.get(op.keyspace) else {
+                self.check_dropped(op.keyspace)?;
+                continue;
+            };
+            if self.flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
                 continue;
             }
             let view = tree.view();
             view.active.reserve(op.size())?;
-            // Nobody reads yet.
             let trailer = Trailer::new(seqno, op.kind);
+            // There is no reader yet, so no version must be kept for one.
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
-        let buffered: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
-        if is_device_full || buffered <= resources.write_buffer_bytes() / 2 {
+        self.flush_if_large(next)
+    }
+
+    /// Operations of a dropped keyspace are skipped.
+    ///
+    /// # Errors
+    /// `Corrupt` if the manifest never had the keyspace.
+    fn check_dropped(&self, keyspace: KeyspaceId) -> Result<()> {
+        if !self.replay.is_unknown(keyspace) {
+            return Ok(());
+        }
+        Err(Error::corrupt("keyspace of a log record")
+            .expected(format_args!("an id below {}", self.replay.state.keyspaces_below))
+            .got(keyspace))
+    }
+
+    /// Flushes every tree if the active memtables fill half of the write buffers. `next` is the seqno after
+    /// the last applied write.
+    fn flush_if_large(&mut self, next: Seqno) -> Result<()> {
+        let Replay { resources, trees, .. } = *self.replay;
+        let filled: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
+        if self.is_device_full || filled <= resources.write_buffer_bytes() / 2 {
             return Ok(());
         }
         for tree in trees.all() {
-            let next_memtable = Memtable::new(&memtables, next)?;
-            match flush_now(env, &tree, next_memtable) {
-                Ok(true) => drop(flushed.insert(tree.id(), next)),
+            let next_memtable = Memtable::new(&self.memtables, next)?;
+            match self.replay.flush_tree(&tree, next_memtable) {
+                Ok(true) => {
+                    let before = self.flushed.insert(tree.id(), next);
+                    invariant!(before.is_none_or(|it| it <= next), "flushes go forward in the log");
+                }
                 Ok(false) => {}
-                // What was sealed for it waits for the flush task.
-                Err(error) if error.kind() == ErrorKind::NoSpace => is_device_full = true,
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    self.is_device_full = true;
+                    break;
+                }
                 Err(error) => return Err(error),
-            }
-            if is_device_full {
-                break;
             }
         }
         Ok(())
-    };
-    let missing = missing_log(&*env.medium, state)?;
-    if let Some(error) = missing.clone().filter(|_| !settings.recover_damaged_log) {
-        return Err(error);
     }
-    let from = |id: KeyspaceId| known.get(&id).copied();
-    let (log, found) = Log::open(Arc::clone(&env.medium), options, &account, &from, replay)?;
-    recovery.log_records = found.records;
-    recovery.log_bytes = found.bytes;
-    recovery.log_torn = found.torn.map(|torn| {
-        let name = wal::segment_name(torn.lane, torn.segment);
-        format!("{name}, byte {}", torn.offset)
-    });
-    recovery.log_damage = missing.or(found.damage);
-    recovery.log_lost = {
-        let flushed = state.flushed_below();
-        found.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect()
-    };
-    Ok((Arc::new(log), flushed))
-}
-
-/// As [`empty`]. A device too full for that, or too little memory, is no reason not to open.
-pub(super) fn flush_replayed(
-    env: &TreeContext,
-    resources: &Resources,
-    trees: &Trees,
-    log: &Log,
-) -> Result<()> {
-    match empty(env, resources, trees, log) {
-        Err(error) if error.kind() == ErrorKind::NoSpace || error.is_retryable() => Ok(()),
-        emptied => emptied,
-    }
-}
-
-/// Flushes what was replayed and frees the log that held it.
-pub(super) fn empty(
-    env: &TreeContext,
-    resources: &Resources,
-    trees: &Trees,
-    log: &Log,
-) -> Result<()> {
-    let next = log.last().plus(1);
-    for tree in trees.all() {
-        let memtable = Memtable::new(&resources.account("memtables"), next)?;
-        if flush_now(env, &tree, memtable)? {
-            log.flushed(tree.id(), next);
-        }
-    }
-    log.free(&|start| env.manifest.begin_log(start)).map(drop)
-}
-
-/// Flushes `tree`'s memtables on this thread, putting `next` in the place of the active one; whether
-/// they held anything.
-fn flush_now(env: &TreeContext, tree: &Arc<Tree>, next: Arc<Memtable>) -> Result<bool> {
-    if !tree.view().active.is_empty() {
-        tree.seal(next);
-    } else if tree.oldest_sealed().is_none() {
-        return Ok(false);
-    }
-    // More than one where the device was too full for it before.
-    while let Some((memtable, below)) = tree.oldest_sealed() {
-        // Nobody reads yet, and who will, stands where the log ends: above all of it.
-        let horizon = Horizon::new(vec![below.before()]);
-        let mut job = FlushJob::new(env, Arc::clone(tree), (memtable, below), horizon)?;
-        while job.step(env)?.is_none() {}
-    }
-    Ok(true)
 }

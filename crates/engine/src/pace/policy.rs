@@ -1,15 +1,15 @@
-//! How much a written byte is delayed: a pure function of how far flushes and merges are behind.
+//! The write delay per byte: a pure function of how far flushes and merges are behind.
 
-/// How far background work is behind, and how fast it is.
+/// How far background work is behind, and the speed of flushes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Behind {
-    /// The part of the write buffers in use, 0 to 1 and a little over.
+    /// The used share of the write buffers: 0 to 1, and a little over.
     pub buffers: f64,
-    /// How far the fullest level of the highest tree is over its fanout: 1 is just full.
+    /// Runs of the fullest level of any tree, over its fanout: 1 is just full.
     pub runs: f64,
-    /// Space taken, over the most it should be.
+    /// Stored bytes of the worst tree, over the most that it should have.
     pub space: f64,
-    /// Bytes of memtables a second that flushes write.
+    /// Bytes of memtables that flushes write per second.
     pub flush_rate: f64,
 }
 
@@ -20,13 +20,14 @@ pub(super) enum Cause {
     Buffers,
     /// Merges do not keep up: runs pile up.
     Runs,
-    /// Merges do not keep up: superseded versions take more and more space.
+    /// Merges do not keep up: superseded versions take too much space.
     Space,
 }
 
 impl Cause {
     pub(super) const ALL: [Self; 3] = [Self::Buffers, Self::Runs, Self::Space];
 
+    /// The reason as reports show it.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Buffers => "flushes do not keep up",
@@ -36,32 +37,33 @@ impl Cause {
     }
 }
 
-/// Where delays begin, and where they would grow beyond all bounds. Half of the write buffers are in
-/// use whenever one memtable fills while another is flushed: nothing is behind then.
+/// Used share at which delays begin, and at which they would be infinite. Half of the write buffers are in
+/// use whenever one memtable fills while another is flushed; flushes keep up then.
 const BUFFERS: (f64, f64) = (0.6, 1.0);
-/// `crates/compact/tests/shapes/tree.rs` says these two again.
+/// The same for runs and space. `crates/compact/tests/shapes/tree.rs` repeats these two.
 const RUNS: (f64, f64) = (2.0, 6.0);
 const SPACE: (f64, f64) = (1.11, 1.56);
-/// The most of the way between the two that counts: writers are not stopped here, but go 50 times slower
-/// than flushes, so that what is behind catches up first.
-const WAY_MAX: f64 = 0.98;
-/// What flushes are taken to do at least and at most, bytes a second.
+/// The greatest fraction of the distance between the two that counts. Writers are never stopped here, but
+/// slowed to a 50th of the rate of flushes, so that background work catches up first.
+const FRACTION_MAX: f64 = 0.98;
+/// Bounds on the assumed rate of flushes, bytes per second.
 const RATE: (f64, f64) = (4e6, 2e9);
 
-/// Nanoseconds that each byte written costs now, and why.
+/// The delay of each written byte, nanoseconds, and its cause.
 ///
-/// Halfway between where delays begin and end writers go at the rate of flushes; before it faster,
-/// beyond it slower, without a step anywhere: delay `w / (1 - w)` at the way `w`, over the rate. So
-/// writers come to rest at the rate that background work achieves, wherever that is.
+/// With `f` the fraction of the distance between the begin of delays and infinite delay, the delay is
+/// `f / (1 - f)` over the rate of flushes. Halfway, writers are as fast as flushes; before, faster; beyond,
+/// slower; without a step. So the rate of writers settles at the rate of background work, whatever that is.
 pub(super) fn delay(behind: &Behind) -> (f64, Cause) {
-    let way =
-        |value: f64, (from, to): (f64, f64)| ((value - from) / (to - from)).clamp(0.0, WAY_MAX);
-    let ways = [
-        (way(behind.buffers, BUFFERS), Cause::Buffers),
-        (way(behind.runs, RUNS), Cause::Runs),
-        (way(behind.space, SPACE), Cause::Space),
+    let fraction = |value: f64, (from, to): (f64, f64)| {
+        ((value - from) / (to - from)).clamp(0.0, FRACTION_MAX)
+    };
+    let fractions = [
+        (fraction(behind.buffers, BUFFERS), Cause::Buffers),
+        (fraction(behind.runs, RUNS), Cause::Runs),
+        (fraction(behind.space, SPACE), Cause::Space),
     ];
-    let worst = ways
+    let worst = fractions
         .into_iter()
         .fold((0.0, Cause::Buffers), |worst, next| if next.0 > worst.0 { next } else { worst });
     let rate = behind.flush_rate.clamp(RATE.0, RATE.1);
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_grow_without_a_step() {
+    fn delays_grow_monotonically_without_a_step() {
         let all = [
             series(|behind, value| behind.buffers = value),
             series(|behind, value| behind.runs = value),
@@ -94,23 +96,23 @@ mod tests {
             assert!(delays.is_sorted());
             assert_eq!(delays[0], 0.0);
             let last = delays[delays.len() - 1];
-            assert!((480.0..500.0).contains(&last), "{last}: slow, but never stopped");
+            assert!((480.0..500.0).contains(&last), "{last}: writers are slow, but never stopped");
             for pair in delays.windows(2) {
-                // Where the way ends it is steepest: a thousandth of the fill adds a tenth.
+                // The delay is steepest at the end: a thousandth of fullness adds a tenth.
                 assert!(pair[1] - pair[0] <= 0.12 * pair[1] + 0.1, "{pair:?}");
             }
         }
     }
 
     #[test]
-    fn halfway_writers_go_as_fast_as_flushes() {
+    fn halfway_the_delay_matches_the_rate_of_flushes() {
         let (delay, cause) = delay(&Behind { buffers: 0.8, ..NONE });
-        assert!((delay - 10.0).abs() < 1e-9, "{delay}: 100 MB a second");
+        assert!((delay - 10.0).abs() < 1e-9, "{delay}: 100 MB per second");
         assert_eq!(cause, Cause::Buffers);
     }
 
     #[test]
-    fn the_worst_of_the_causes_counts_alone() {
+    fn only_the_worst_cause_counts() {
         let runs = Behind { runs: 5.0, ..NONE };
         let both = Behind { buffers: 0.6, ..runs };
         assert_eq!(delay(&both), delay(&runs));

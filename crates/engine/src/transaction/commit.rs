@@ -1,31 +1,32 @@
 //! The commit of a transaction: validate, take a place in the log, apply, publish.
 //!
-//! Claim: nobody wrote to what a transaction read between its snapshot S and its own first number
-//! C. The writes between have numbers in (S, C), and each is looked at in one of two places.
+//! Claim: no thread wrote to a key that the transaction read between its snapshot S and its own first seqno
+//! C. The writes in between have seqnos in (S, C), and each is checked in one of two places.
 //!
-//! - Up to V, a number that was visible when the memtables and tables were looked through: every
-//!   batch up to V was applied before it was visible (I1), so its writes were there.
-//! - From W on, the first number given out after the log was told to let [`RecentWrites`] see every
-//!   batch. They are looked at inside [`Log::append_if`]: the log calls the check with its lane
-//!   held, and the transaction takes C before the lane is let go. A batch takes its numbers with
-//!   the lane held too, and is seen before that is let go. So every batch in [W, C) was seen.
+//! - Up to V, a seqno that was visible when the memtables and tables were searched: every batch up to V was
+//!   applied before it became visible (I1), so the search found its writes.
+//! - From W on, the first seqno assigned after [`RecentWrites`] began to observe the log. These batches are
+//!   checked inside [`Log::append_if`]: the log calls the check while it holds its lane, and the transaction
+//!   takes C before the lane is released. A batch takes its seqnos while it holds the lane too, and is
+//!   observed before it releases it. So every batch in [W, C) was observed.
 //!
-//! No number lies between V and W: the transaction waits until W - 1 is visible, takes that for V,
-//! and only then validates. The wait ends: whoever took a number below W needs neither the lane nor
-//! this transaction to apply and publish its batch.
+//! No seqno lies between V and W: the transaction waits until W - 1 is visible, uses that as V, and only then
+//! validates. The wait ends: a thread that took a seqno below W needs neither the lane nor this transaction
+//! to apply and publish its batch.
 //!
-//! Mostly nothing was appended since V, which the log tells by the next number alone; then there is
-//! no watching. Device reads, waiting for memory and waiting for writers happen outside the log's
-//! lane; in it are searches of an ordered set, one for each recent write.
+//! Usually nothing was appended since V, which the log's next seqno alone proves; then nothing is watched.
+//! Device reads, waits for memory and waits for writers happen outside the log's lane. Inside it there is one
+//! search of an ordered set for each recent write.
 //!
-//! A writer that appends more than can be remembered while a transaction looks through memtables
-//! makes it look through them again, for what is new; where that happens [`ROUNDS_MAX`] times, the
-//! transaction is in conflict.
+//! If writers append more than can be recorded while a transaction searches the memtables, the transaction
+//! searches them again for the new writes. After [`ROUNDS_MAX`] such rounds it fails with a conflict.
 
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Account, Counter, Durability, Error, Result, Seqno};
+use base::{Account, Counter, Durability, Error, Result, Seqno, invariant};
+use read::PageReader;
+use tree::Tree;
 use wal::{Batch, Log};
 
 use super::key_set::KeySet;
@@ -33,10 +34,8 @@ use super::recent::RecentWrites;
 use super::validate::{Span, validate};
 use crate::EncodedBatch;
 use crate::commit::Committer;
-use read::PageReader;
-use tree::Tree;
 
-/// How often a transaction follows writers that outrun it.
+/// How often a transaction validates again because writers outran it.
 const ROUNDS_MAX: usize = 16;
 
 /// Commits transactions, any number at once.
@@ -46,16 +45,19 @@ pub struct Transactions {
     ring: Arc<PublishRing>,
     reader: Arc<PageReader>,
     recent: Arc<RecentWrites>,
-    /// What transactions read and wrote is charged to it.
+    /// Charged for the read and write sets of transactions.
     pub account: Account,
-    /// Runs of `Db::transact` that were in conflict.
+    /// Runs of `Db::transact` that ended in a conflict.
     pub reruns: Counter,
+    /// Commits that succeeded.
     pub committed: Counter,
+    /// Commits that ended in a conflict.
     pub conflicts: Counter,
 }
 
 impl Transactions {
-    pub fn new(
+    /// Commits to `log`; `reader` reads tables for validation.
+    pub(crate) fn new(
         log: Arc<Log>,
         ring: Arc<PublishRing>,
         reader: Arc<PageReader>,
@@ -66,19 +68,23 @@ impl Transactions {
         Self { log, ring, reader, recent, account, reruns, committed, conflicts }
     }
 
-    /// What is appended to the log meanwhile.
-    pub fn recent(&self) -> &Arc<RecentWrites> {
+    /// The recently logged writes.
+    pub(crate) fn recent(&self) -> &Arc<RecentWrites> {
         &self.recent
     }
 
-    /// Whether a commit watches what others append now, for tests.
+    /// Whether a commit watches the log now, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.recent.is_watched()
     }
 
-    /// Commits `batch` unless someone wrote to `reads` after `since`; its first number.
+    /// Commits `batch` unless a key in `reads` was written after `since`. Returns the batch's first seqno.
+    ///
+    /// # Errors
+    /// `Conflict` if there was such a write, or if writers outran the validation; those of
+    /// [`Committer::commit`] and of reads.
     pub fn commit(
         &self,
         committer: &Committer,
@@ -89,19 +95,23 @@ impl Transactions {
     ) -> Result<Seqno> {
         // Before memory is reserved: most conflicts are found here.
         let upto = self.ring.visible();
+        invariant!(since <= upto, "a snapshot reads what is visible");
         let result = validate(&self.reader, reads, Span { since, upto }).and_then(|()| {
             let append = |record: Batch<'_>| self.append(record, reads, upto);
             committer.commit(batch, durability, append)
         });
         match &result {
-            Ok(_) => self.committed.add(1),
+            Ok(first) => {
+                invariant!(since < *first, "a transaction commits after its snapshot");
+                self.committed.add(1);
+            }
             Err(error) if error.is_conflict() => self.conflicts.add(1),
             Err(_) => {}
         }
         result
     }
 
-    /// Appends `record` unless someone wrote to `reads`, which are validated up to `validated`.
+    /// Appends `record` unless a key in `reads` was written after `validated`.
     fn append(
         &self,
         record: Batch<'_>,
@@ -122,6 +132,7 @@ impl Transactions {
         for _ in 0..ROUNDS_MAX {
             let watch = self.recent.watch(&self.log)?;
             let upto = watch.first().before();
+            invariant!(upto >= validated, "the log is at or after every visible write");
             self.ring.wait_until_visible(upto);
             validate(&self.reader, reads, Span { since: validated, upto })?;
             validated = upto;
@@ -135,6 +146,6 @@ impl Transactions {
 
 fn outrun() -> Error {
     Error::conflict("transaction")
-        .expected("to keep up with other writers")
-        .got(format_args!("{ROUNDS_MAX} rounds"))
+        .expected("fewer concurrent writes")
+        .got(format_args!("too many in {ROUNDS_MAX} validations"))
 }

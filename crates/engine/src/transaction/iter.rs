@@ -1,38 +1,38 @@
-//! Iteration over a range as a transaction sees it: the store as of its snapshot, its own writes
-//! over it.
+//! Iteration over a range as a transaction sees it: the store at its snapshot, overlaid with its own writes.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use base::Result;
+use base::{Result, broken_invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tree::Tree;
+use tree::reads::{Entry, Iter};
 
 use super::key_set::{KeySpan, successor};
 use super::read_set::{ReadSet, ScanId, Side};
 use super::write_set::WriteSet;
-use tree::Tree;
-use tree::reads::{Entry, Iter};
 
-/// The entries of a range in key order, as the transaction that made it saw them then; from the
-/// back by `next_back` or `.rev()`.
+/// The entries of a range in key order, as the transaction saw them when it made the iterator. `next_back`
+/// and `.rev()` iterate from the back.
 ///
-/// What it walked over counts as read by the transaction, as far as it went. An error ends it.
+/// The part of the range that was iterated over counts as read by the transaction. An error ends the
+/// iterator.
 pub struct TransactionIter {
     tree: Arc<Tree>,
     store: Stored,
     writes: Arc<WriteSet>,
     reads: Arc<Mutex<ReadSet>>,
     scan: ScanId,
-    /// What is left to walk over.
+    /// The part of the range that is left.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     ended: bool,
 }
 
-/// The store's entries, with at most one looked at and not taken at either end.
+/// The store's entries, with at most one peeked entry at either end.
 struct Stored {
     iter: Iter,
     front: Option<Entry>,
@@ -40,7 +40,10 @@ struct Stored {
 }
 
 impl TransactionIter {
-    /// An iterator over `stored`, which are the store's entries of `range`.
+    /// Overlays `stored`, the store's entries of `range`, with `writes`, and notes its reads in `reads`.
+    ///
+    /// # Errors
+    /// Those of [`ReadSet::add_scan`].
     pub fn new(
         tree: &Arc<Tree>,
         range: KeySpan<'_>,
@@ -61,6 +64,7 @@ impl TransactionIter {
         })
     }
 
+    /// The next entry from `side`.
     fn step(&mut self, side: Side) -> Result<Option<Entry>> {
         loop {
             let range = KeySpan { start: &self.start, end: self.end.as_deref() };
@@ -70,10 +74,10 @@ impl TransactionIter {
             };
             let own = own.map(|(key, write)| (key.clone(), write.clone()));
             let stored = self.store.peek(side)?;
-            // An own write hides the same key of the store.
+            // An own write hides the stored value of the same key.
             let order = match (&own, &stored) {
                 (None, None) => {
-                    self.reads.lock().met_all(self.scan);
+                    self.reads.lock().visited_all(self.scan)?;
                     return Ok(None);
                 }
                 (Some(_), None) => Ordering::Less,
@@ -84,7 +88,9 @@ impl TransactionIter {
             let stored = if order.is_ge() { self.store.take(side) } else { None };
             let own = own.filter(|_| order.is_le());
             let key = own.as_ref().map(|(key, _)| key).or(stored.as_ref().map(|(key, _)| key));
-            let Some(key) = key.cloned() else { return Ok(None) };
+            let key = key.cloned().ok_or_else(|| {
+                broken_invariant!("a step takes an own write, a stored entry or both")
+            })?;
             let stored = stored.map(|(_, value)| value);
             let stored = stored.filter(|_| !self.writes.hides(&self.tree, &key));
             let value = match own {
@@ -98,9 +104,9 @@ impl TransactionIter {
         }
     }
 
-    /// Leaves `key` behind.
+    /// Moves `side` of the range past `key`.
     fn pass(&mut self, side: Side, key: &Bytes) -> Result<()> {
-        self.reads.lock().met(self.scan, side, key)?;
+        self.reads.lock().visited(self.scan, side, key)?;
         match side {
             Side::Front => self.start = successor(key),
             Side::Back => self.end = Some(key.to_vec()),
@@ -108,6 +114,7 @@ impl TransactionIter {
         Ok(())
     }
 
+    /// Ends the iterator unless `step` has an entry.
     fn end_unless(&mut self, step: Result<Option<Entry>>) -> Option<Result<Entry>> {
         self.ended = !matches!(step, Ok(Some(_)));
         step.transpose()
@@ -115,9 +122,9 @@ impl TransactionIter {
 }
 
 impl Stored {
-    /// The key of the entry at that end.
+    /// The key of the next entry from `side`.
     fn peek(&mut self, side: Side) -> Result<Option<Bytes>> {
-        // What was looked at from the other end may be the last one left.
+        // The entry that was peeked from the other end may be the last one.
         let entry = match side {
             Side::Front if self.front.is_none() => {
                 let next = self.iter.next().transpose()?;

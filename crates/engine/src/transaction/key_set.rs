@@ -1,41 +1,46 @@
-//! A set of keys: single keys and whole spans, kept apart where they do not overlap.
+//! A set of keys as ranges that do not overlap.
 //!
-//! Transactions keep what they read and what they deleted in such sets. Every member is a half-open
-//! range; a single key is the range up to the least key after it. Cost: a search of an ordered map.
+//! The read set and the range deletes of a transaction are such sets. Every member is a half-open range; a
+//! single key is the range up to the least key after it. An operation costs one search of an ordered map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Half-open ranges that do not overlap.
+use base::broken_invariant;
+
+/// A set of keys, as half-open ranges that do not overlap.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
-    /// By start; the end is excluded, and there is none where a range has no bound.
+    /// The excluded end of each range by its start. `None` if the range has no end.
     ranges: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
 }
 
-/// One range of a set.
+/// A half-open range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpan<'a> {
-    /// The first key in it.
+    /// The first key of the range.
     pub start: &'a [u8],
-    /// The first key behind it; `None` where it has no end.
+    /// The first key after the range. `None` if the range has no end.
     pub end: Option<&'a [u8]>,
 }
 
 impl<'a> KeySpan<'a> {
-    /// The key, where there is only one in the range.
+    /// The key, if the range has only one.
+    #[must_use]
     pub fn single(self) -> Option<&'a [u8]> {
         let is_next = |end: &[u8]| end.strip_prefix(self.start) == Some(&[0]);
         self.end.is_some_and(is_next).then_some(self.start)
     }
 
-    /// True where no key is in it.
+    /// True if the range has no key.
+    #[must_use]
     pub fn is_empty(self) -> bool {
         self.end.is_some_and(|end| end <= self.start)
     }
 }
 
 /// The least key after `key`.
+#[must_use]
 pub fn successor(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -51,7 +56,7 @@ impl KeySet {
         }
     }
 
-    /// Adds a range, uniting it with those it overlaps.
+    /// Adds a range and merges it with the ranges that it overlaps.
     pub fn insert(&mut self, range: KeySpan<'_>) {
         if range.is_empty() {
             return;
@@ -59,14 +64,18 @@ impl KeySet {
         let (mut start, mut end) =
             (Box::<[u8]>::from(range.start), range.end.map(Box::<[u8]>::from));
         while let Some(old) = self.overlapping(range).map(|old| Box::<[u8]>::from(old.start)) {
-            let Some(old_end) = self.ranges.remove(&old) else { break };
+            let Some(old_end) = self.ranges.remove(&old) else {
+                // Recorded, so that no commit with this set is logged.
+                let _ = broken_invariant!("an overlapping range is in the set");
+                break;
+            };
             start = old.min(start);
             end = end.and_then(|end| old_end.map(|old_end| end.max(old_end)));
         }
         self.ranges.insert(start, end);
     }
 
-    /// A member that shares a key with `range`: the last one.
+    /// The last member that shares a key with `range`.
     fn overlapping(&self, range: KeySpan<'_>) -> Option<KeySpan<'_>> {
         let below = range.end.map_or(Bound::Unbounded, Bound::Excluded);
         let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, below)).next_back()?;
@@ -74,12 +83,14 @@ impl KeySet {
         reaches.then_some(KeySpan { start, end: end.as_deref() })
     }
 
-    /// Whether any key of `range` is in the set.
+    /// Whether a key of `range` is in the set.
+    #[must_use]
     pub fn overlaps(&self, range: KeySpan<'_>) -> bool {
         !range.is_empty() && self.overlapping(range).is_some()
     }
 
     /// Whether `key` is in the set.
+    #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         let until = (Bound::Unbounded, Bound::Included(key));
         let last = self.ranges.range::<[u8], _>(until).next_back();
@@ -91,7 +102,8 @@ impl KeySet {
         self.ranges.iter().map(|(start, end)| KeySpan { start, end: end.as_deref() })
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
+    #[must_use]
     pub fn count(&self) -> usize {
         self.ranges.len()
     }
@@ -104,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_key_is_known_as_one() {
+    fn a_range_of_one_key_is_recognized() {
         let mut set = KeySet::default();
         set.insert_key(b"b");
         set.insert(KeySpan { start: b"c", end: Some(b"d") });
@@ -115,9 +127,9 @@ mod tests {
         assert_eq!(set.count(), 2);
     }
 
-    /// Against a set of numbers, with keys of one or two bytes.
+    /// The model is a set of numbers; their keys have one or two bytes.
     #[test]
-    fn sets_agree_with_a_model() {
+    fn key_sets_agree_with_a_model() {
         let (mut rng, seed) = Rng::from_env();
         let key = |number: u64| {
             if number.is_multiple_of(2) {

@@ -1,11 +1,11 @@
-//! The state of optimistic transactions and their commit.
+//! The state of optimistic transactions, and their commit.
 //!
-//! A transaction reads at its snapshot's sequence number and remembers what it read ([`ReadSet`]); its
-//! writes wait in a [`WriteSet`], which its own reads see. [`Transactions::commit`] validates the read set
-//! and logs the writes in one step of the log, so that what the transaction read still holds at its own
-//! sequence number. Hence committed transactions are serializable, in the order of their sequence numbers;
-//! one that wrote nothing stands at its snapshot's. No lock is held between the first read and the commit,
-//! so there are no deadlocks.
+//! A transaction reads at its snapshot's seqno and records the keys that it read ([`ReadSet`]). Its writes
+//! are kept in a [`WriteSet`], which its own reads see. [`Transactions::commit`] validates the read set and
+//! logs the writes in one step of the log, so the reads still hold at the transaction's own seqno. Hence
+//! committed transactions are serializable in the order of their seqnos; a transaction without writes is
+//! ordered at its snapshot. No lock is held between the first read and the commit, so there are no
+//! deadlocks. (Optimistic concurrency control: Kung and Robinson, 1981.)
 
 mod commit;
 mod iter;

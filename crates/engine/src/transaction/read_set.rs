@@ -1,20 +1,20 @@
-//! What a transaction read: the keys it asked for and the parts of ranges it walked, by keyspace.
+//! The read set of a transaction: the keys that it read and the parts of ranges that it scanned, by keyspace.
 //!
-//! Whoever writes to any of it between the transaction's snapshot and its commit is in conflict
-//! with it. A read of nothing counts as much as a read of a value, and a walk counts from its first
-//! bound as far as it went: what was not there is guarded too (no phantoms).
+//! A write to a key of the set between the transaction's snapshot and its commit is a conflict. A read that
+//! found nothing counts as a read of a value does. A scan counts from its first bound as far as it went, so
+//! that keys that did not exist are covered too (no phantoms).
 //!
-//! Memory is charged before it is taken (I10); the set is bounded in number and bytes.
+//! Memory is charged before it is allocated (I10). The set is bounded in number and bytes.
 
 use std::sync::Arc;
 
 use base::limits::BATCH_OPS_MAX;
-use base::{Account, Charge, Error, Result, format_bytes};
-
-use super::key_set::{KeySet, KeySpan};
+use base::{Account, Charge, Error, Result, broken_invariant, format_bytes, invariant};
 use tree::Tree;
 
-/// The keys and ranges read.
+use super::key_set::{KeySet, KeySpan};
+
+/// The read keys and ranges of a transaction.
 #[derive(Debug)]
 pub struct ReadSet {
     keyspaces: Vec<(Arc<Tree>, KeySet)>,
@@ -23,42 +23,48 @@ pub struct ReadSet {
     bytes_max: u64,
 }
 
-/// How far an iterator went, from both ends.
+/// How far a scan went, from both ends.
 #[derive(Debug)]
 struct Scan {
-    /// Which of the keyspaces.
+    /// Index of its keyspace in `ReadSet::keyspaces`.
     keyspace: usize,
-    /// The bounds it was given.
+    /// The first key of its range.
     start: Vec<u8>,
+    /// The excluded end of its range.
     end: Option<Vec<u8>>,
-    /// The last key met from the front, and from the back.
+    /// The last key visited from the front.
     front: Option<Vec<u8>>,
+    /// The last key visited from the back.
     back: Option<Vec<u8>>,
-    /// True where everything between the bounds was met.
-    whole: bool,
+    /// The whole range was visited.
+    is_whole: bool,
 }
 
-/// What a scan takes beyond its keys, bytes.
+/// Memory of a scan beyond its keys, bytes.
 const SCAN_BYTES: u64 = 128;
 
-/// Names a scan of its read set.
+/// Index of a scan in its read set.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanId(usize);
 
-/// The end of a range that an iterator moves from.
+/// The end of a range from which an iterator steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
+    /// The smallest keys first.
     Front,
+    /// The largest keys first.
     Back,
 }
 
 impl ReadSet {
-    /// An empty set, that may take `bytes_max` of `account`.
+    /// An empty set that may charge up to `bytes_max` to `account`.
+    #[must_use]
     pub fn new(account: &Account, bytes_max: u64) -> Self {
         let (keyspaces, scans) = Default::default();
         Self { keyspaces, scans, charge: account.empty_charge(), bytes_max }
     }
 
+    /// The index of `tree`, which is added if it is new.
     fn keyspace(&mut self, tree: &Arc<Tree>) -> usize {
         let known = self.keyspaces.iter().position(|(known, _)| Arc::ptr_eq(known, tree));
         known.unwrap_or_else(|| {
@@ -67,70 +73,89 @@ impl ReadSet {
         })
     }
 
-    /// Notes that `key` is read.
+    /// Adds a read of `key`.
     ///
     /// # Errors
-    /// `Invalid` where the set grows past its bounds, `Retry` where memory is short.
+    /// `Invalid` if the set would exceed its bounds, `Retry` if memory is short.
     pub fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
         let number = self.keyspace(tree);
         if self.keyspaces.get(number).is_some_and(|(_, ranges)| ranges.contains(key)) {
             return Ok(());
         }
-        // Twice the key: a range keeps both its ends.
-        self.take(SCAN_BYTES + 2 * key.len() as u64)?;
-        if let Some((_, ranges)) = self.keyspaces.get_mut(number) {
-            ranges.insert_key(key);
-        }
+        // Twice the key, because a range stores both its ends.
+        self.charge(SCAN_BYTES + 2 * key.len() as u64)?;
+        self.keys_of(number)?.insert_key(key);
         Ok(())
     }
 
-    /// Notes that an iterator over `range` was made; so far it met nothing.
+    /// Adds a scan of `range` that has not visited anything yet.
     ///
     /// # Errors
     /// As [`ReadSet::add_key`].
     pub fn add_scan(&mut self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Result<ScanId> {
-        self.take(SCAN_BYTES + (range.start.len() + range.end.map_or(0, <[u8]>::len)) as u64)?;
+        self.charge(SCAN_BYTES + (range.start.len() + range.end.map_or(0, <[u8]>::len)) as u64)?;
         let keyspace = self.keyspace(tree);
         let (start, end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
-        self.scans.push(Scan { keyspace, start, end, front: None, back: None, whole: false });
+        self.scans.push(Scan { keyspace, start, end, front: None, back: None, is_whole: false });
         Ok(ScanId(self.scans.len() - 1))
     }
 
-    /// Notes that the iterator met `key` from `side`.
+    /// Notes that the scan visited `key` from `side`.
     ///
     /// # Errors
     /// As [`ReadSet::add_key`].
-    pub fn met(&mut self, ScanId(number): ScanId, side: Side, key: &[u8]) -> Result<()> {
-        let known =
-            self.scans.get(number).map_or(0, |scan| scan.met(side).map_or(0, Vec::capacity));
-        if let Some(more) = key.len().checked_sub(known).filter(|more| *more > 0) {
-            self.take(more as u64)?;
+    pub fn visited(&mut self, id: ScanId, side: Side, key: &[u8]) -> Result<()> {
+        let capacity = self.scan(id)?.last_key(side).as_ref().map_or(0, Vec::capacity);
+        if let Some(more) = key.len().checked_sub(capacity).filter(|more| *more > 0) {
+            self.charge(more as u64)?;
         }
-        let Some(scan) = self.scans.get_mut(number) else { return Ok(()) };
-        let met = match side {
-            Side::Front => scan.front.get_or_insert_default(),
-            Side::Back => scan.back.get_or_insert_default(),
-        };
-        met.clear();
-        met.reserve_exact(key.len());
-        met.extend_from_slice(key);
+        let last_key = self.scan(id)?.last_key(side).get_or_insert_default();
+        invariant!(
+            last_key.is_empty() || (last_key.as_slice() < key) == (side == Side::Front),
+            "a scan moves inwards from its side"
+        );
+        last_key.clear();
+        last_key.reserve_exact(key.len());
+        last_key.extend_from_slice(key);
         Ok(())
     }
 
-    /// Notes that the iterator met everything there is.
-    pub fn met_all(&mut self, ScanId(number): ScanId) {
-        if let Some(scan) = self.scans.get_mut(number) {
-            scan.whole = true;
-        }
+    /// # Errors
+    /// Only if an invariant is broken: scans are removed only when the set is finished.
+    fn scan(&mut self, ScanId(number): ScanId) -> Result<&mut Scan> {
+        self.scans
+            .get_mut(number)
+            .ok_or_else(|| broken_invariant!("an iterator's scan is in the read set"))
     }
 
-    fn take(&mut self, bytes: u64) -> Result<()> {
+    /// The read keys of the keyspace with this index.
+    ///
+    /// # Errors
+    /// Only if an invariant is broken: keyspaces are never removed.
+    fn keys_of(&mut self, number: usize) -> Result<&mut KeySet> {
+        let keyspace = self.keyspaces.get_mut(number);
+        let keyspace =
+            keyspace.ok_or_else(|| broken_invariant!("a read's keyspace is in the read set"))?;
+        Ok(&mut keyspace.1)
+    }
+
+    /// Notes that the scan visited its whole range.
+    ///
+    /// # Errors
+    /// Only if an invariant is broken.
+    pub fn visited_all(&mut self, id: ScanId) -> Result<()> {
+        self.scan(id)?.is_whole = true;
+        Ok(())
+    }
+
+    /// Charges `bytes` for one more read.
+    fn charge(&mut self, bytes: u64) -> Result<()> {
         let ranges: usize = self.keyspaces.iter().map(|(_, ranges)| ranges.count()).sum();
         let (number, taken) = (ranges + self.scans.len() + 1, self.charge.bytes() + bytes);
         if number > BATCH_OPS_MAX || taken > self.bytes_max {
             return Err(Error::invalid("transaction's read set")
                 .expected(format_args!(
-                    "at most {BATCH_OPS_MAX} reads of {}; more are read by a snapshot",
+                    "at most {BATCH_OPS_MAX} reads of {}; read more from a snapshot",
                     format_bytes(self.bytes_max)
                 ))
                 .got(format_args!("{number} of {}", format_bytes(taken))));
@@ -138,38 +163,40 @@ impl ReadSet {
         self.charge.grow(bytes)
     }
 
-    /// What was read of every keyspace.
+    /// Adds the scans to the key sets, and returns the read keys by keyspace.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` if memory is short.
     pub fn finish(&mut self) -> Result<&[(Arc<Tree>, KeySet)]> {
         let bytes: u64 = self.scans.iter().map(Scan::bytes).sum();
         self.charge.grow(bytes)?;
-        for scan in self.scans.drain(..) {
-            if let Some((_, ranges)) = self.keyspaces.get_mut(scan.keyspace) {
-                scan.add_to(ranges);
-            }
+        for scan in std::mem::take(&mut self.scans) {
+            let keys = self.keys_of(scan.keyspace)?;
+            scan.add_to(keys);
         }
         Ok(&self.keyspaces)
     }
 }
 
 impl Scan {
-    fn met(&self, side: Side) -> Option<&Vec<u8>> {
+    /// The last key visited from `side`.
+    fn last_key(&mut self, side: Side) -> &mut Option<Vec<u8>> {
         match side {
-            Side::Front => self.front.as_ref(),
-            Side::Back => self.back.as_ref(),
+            Side::Front => &mut self.front,
+            Side::Back => &mut self.back,
         }
     }
 
+    /// Memory that the scan takes in a key set, bytes.
     fn bytes(&self) -> u64 {
         let keys = [Some(&self.start), self.end.as_ref(), self.front.as_ref(), self.back.as_ref()];
         2 * SCAN_BYTES + keys.iter().flatten().map(|key| key.len() as u64 + 1).sum::<u64>()
     }
 
+    /// Adds the visited parts of the range to `ranges`.
     fn add_to(self, ranges: &mut KeySet) {
         let end = self.end.as_deref();
-        if self.whole {
+        if self.is_whole {
             ranges.insert(KeySpan { start: &self.start, end });
             return;
         }

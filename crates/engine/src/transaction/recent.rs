@@ -1,36 +1,38 @@
-//! What was appended to the log lately, kept while some transaction is being committed.
+//! Recently logged writes, recorded while a transaction or an ingest commits.
 //!
-//! Between a transaction's last look at the memtables and its own place in the log, others may
-//! append; what they wrote need not be in the memtables yet, but is here. The log tells of every
-//! batch at the moment it takes its numbers ([`Observer`]), and the committing transaction looks at
-//! them while nothing can be appended. While nobody commits a transaction, the log has no observer.
+//! Between a transaction's last look at the memtables and its own place in the log, other threads may log
+//! batches. Their writes may not be in the memtables yet, but they are recorded here: the log passes every
+//! batch to its [`Observer`] when the batch takes its seqnos. The committing transaction checks the recorded
+//! writes while nothing can be appended. While no commit watches, the log has no observer.
 //!
-//! Lock order: `watchers`, the log's lane, `seen`. Bounds: [`WRITES_MAX`] writes, [`KEY_BYTES_MAX`]
-//! of keys; where there is more, all of it is forgotten and whoever needed it is told so. They also
-//! bound the time that a transaction holds the log.
+//! Lock order: `watchers`, the log's lane, `seen`. At most [`WRITES_MAX`] writes and [`KEY_BYTES_MAX`] bytes
+//! of keys are recorded. If there are more, all of them are discarded, and commits that need them fail to
+//! find them ([`Watch::check`] returns false). The bounds also limit the time that a commit holds the log.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, Error, KeyspaceId, Result, Seqno};
+use base::{
+    Account, BatchOp, Charge, EntryKind, Error, KeyspaceId, Result, Seqno, broken_invariant,
+    decode_ops, invariant,
+};
 use parking_lot::Mutex;
+use tree::Tree;
 use wal::{Batch, Log, Observer};
 
 use super::key_set::{KeySet, KeySpan};
 use super::validate::conflict;
-use base::{BatchOp, decode_ops};
-use tree::Tree;
 
-/// The most writes remembered: looking at all of them takes about 0.1 ms.
+/// The most writes recorded. Checking all of them takes about 0.1 ms.
 const WRITES_MAX: usize = 1024;
 
-/// The most bytes of keys remembered.
+/// The most bytes of keys recorded.
 const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// Sees what is appended while it is watched.
+/// Records the writes that are logged while a commit watches.
 #[derive(Debug)]
-pub struct RecentWrites {
+pub(crate) struct RecentWrites {
     watchers: Mutex<Watchers>,
     seen: Mutex<Seen>,
 }
@@ -39,15 +41,17 @@ pub struct RecentWrites {
 struct Watchers {
     count: usize,
     account: Account,
-    /// What `seen` may take, from the first watcher on.
+    /// Memory of `seen`, from the first watcher on.
     charge: Option<Charge>,
 }
 
+/// The recorded writes, in seqno order.
 #[derive(Debug, Default)]
 struct Seen {
     writes: Vec<SeenWrite>,
+    /// The keys of all writes, one after the other.
     keys: Vec<u8>,
-    /// Writes below this one may be missing.
+    /// Every write from this seqno on is recorded. Earlier ones may be missing.
     complete_from: Seqno,
 }
 
@@ -55,22 +59,23 @@ struct Seen {
 struct SeenWrite {
     seqno: Seqno,
     keyspace: KeyspaceId,
-    /// Where in `keys` the key is, and for a range delete its end.
+    /// Position of the key in `Seen::keys`.
     key: Range<usize>,
+    /// Position of a range delete's end. `None` for other writes.
     end: Option<Range<usize>>,
 }
 
 impl RecentWrites {
-    pub fn new(account: Account) -> Arc<Self> {
+    pub(super) fn new(account: Account) -> Arc<Self> {
         let watchers = Mutex::new(Watchers { count: 0, account, charge: None });
         Arc::new(Self { watchers, seen: Mutex::default() })
     }
 
-    /// Has everything appended from now on remembered, until the watch is dropped.
+    /// Records everything that is logged from now on, until the watch is dropped.
     ///
     /// # Errors
-    /// `Retry` where there is no memory for it.
-    pub fn watch<'a>(self: &'a Arc<Self>, log: &'a Log) -> Result<Watch<'a>> {
+    /// `Retry` if there is no memory for it.
+    pub(crate) fn watch<'a>(self: &'a Arc<Self>, log: &'a Log) -> Result<Watch<'a>> {
         let mut watchers = self.watchers.lock();
         if watchers.charge.is_none() {
             let bytes = WRITES_MAX * size_of::<SeenWrite>() + KEY_BYTES_MAX;
@@ -81,7 +86,7 @@ impl RecentWrites {
         }
         if watchers.count == 0 {
             let mut seen = self.seen.lock();
-            seen.clear();
+            seen.discard();
             seen.complete_from = Seqno::ZERO;
         }
         watchers.count += 1;
@@ -96,84 +101,116 @@ impl RecentWrites {
 
 impl Observer for RecentWrites {
     fn appended(&self, first: Seqno, body: &[u8]) {
-        let mut seen = self.seen.lock();
-        // The body was encoded by this process: it decodes.
-        let mut fits = true;
-        let mut next = first;
-        if body.is_empty() {
-            // It took one number, and what happened at it is not told here.
-            (fits, next) = (false, first.plus(1));
-        }
-        for op in decode_ops(body).filter_map(Result::ok) {
-            fits = fits && seen.push(next, &op);
-            next = next.plus(1);
-        }
-        if !fits {
-            seen.clear();
-            seen.complete_from = next;
-        }
+        self.seen.lock().record(first, body);
     }
 }
 
 impl Seen {
-    /// Remembers a write, if there is room.
+    /// Records the batch whose first operation has seqno `first`.
+    fn record(&mut self, first: Seqno, body: &[u8]) {
+        let last = self.writes.last();
+        invariant!(
+            last.is_none_or(|last| last.seqno < first),
+            "batches are observed in the order of their sequence numbers"
+        );
+        if body.is_empty() {
+            // The record of an ingest: one seqno, whose keys are unknown here.
+            self.discard();
+            self.complete_from = first.plus(1);
+            return;
+        }
+        let mut fits = true;
+        let mut next = first;
+        for op in decode_ops(body) {
+            let Ok(op) = op else {
+                // The operations after it are unknown, so no commit may rely on the record. Nothing more is
+                // logged after a broken invariant anyway.
+                invariant!(false, "a batch that was encoded here decodes");
+                self.discard();
+                self.complete_from = Seqno::MAX;
+                return;
+            };
+            fits = fits && self.push(next, &op);
+            next = next.plus(1);
+        }
+        if !fits {
+            self.discard();
+            self.complete_from = next;
+        }
+    }
+
+    /// Records a write. Returns false if there is no room for it.
     fn push(&mut self, seqno: Seqno, op: &BatchOp<'_>) -> bool {
         let end = (op.kind == EntryKind::DeleteRange).then_some(op.value);
         let bytes = op.key.len() + end.map_or(0, <[u8]>::len);
         if self.writes.len() == WRITES_MAX || self.keys.len() + bytes > KEY_BYTES_MAX {
             return false;
         }
-        let mut keep = |key: &[u8]| {
+        let mut append = |key: &[u8]| {
             let start = self.keys.len();
             self.keys.extend_from_slice(key);
             start..self.keys.len()
         };
-        let (key, end) = (keep(op.key), end.map(keep));
+        let (key, end) = (append(op.key), end.map(append));
         self.writes.push(SeenWrite { seqno, keyspace: op.keyspace, key, end });
         true
     }
 
-    fn is_to(&self, write: &SeenWrite, ranges: &KeySet) -> bool {
-        let key = |at: &Range<usize>| self.keys.get(at.clone()).unwrap_or_default();
-        match &write.end {
-            None => ranges.contains(key(&write.key)),
-            Some(end) => {
-                // An empty end is none.
-                let end = Some(key(end)).filter(|end| !end.is_empty());
-                ranges.overlaps(KeySpan { start: key(&write.key), end })
-            }
-        }
+    /// The key at `position`.
+    ///
+    /// # Errors
+    /// Only if an invariant is broken: keys are discarded only together with their writes.
+    fn key(&self, position: &Range<usize>) -> Result<&[u8]> {
+        self.keys
+            .get(position.clone())
+            .ok_or_else(|| broken_invariant!("the key of a recorded write is recorded"))
     }
 
-    fn clear(&mut self) {
+    /// Whether `write` is to a key in `keys`.
+    fn is_to(&self, write: &SeenWrite, keys: &KeySet) -> Result<bool> {
+        let start = self.key(&write.key)?;
+        Ok(match &write.end {
+            None => keys.contains(start),
+            Some(end) => {
+                // An empty end means that the range delete has no end.
+                let end = Some(self.key(end)?).filter(|end| !end.is_empty());
+                keys.overlaps(KeySpan { start, end })
+            }
+        })
+    }
+
+    fn discard(&mut self) {
         self.writes.clear();
         self.keys.clear();
     }
 }
 
-/// Everything appended from `first` on is remembered while this lives.
-pub struct Watch<'a> {
+/// A commit's watch: everything logged from `first` on is recorded while this lives.
+pub(crate) struct Watch<'a> {
     recent: &'a Arc<RecentWrites>,
     log: &'a Log,
     first: Seqno,
 }
 
 impl Watch<'_> {
-    /// The number of the first write it sees.
-    pub fn first(&self) -> Seqno {
+    /// The seqno of the first write that it records.
+    pub(crate) fn first(&self) -> Seqno {
         self.first
     }
 
-    /// Appends `record` where nothing it saw is a write to `keys`, and all it should have seen is
-    /// remembered; the record's first number.
-    pub fn append_unless_written(
+    /// Appends `record` if every write since the watch began is recorded and none is to `keys`. Returns the
+    /// record's first seqno, or `None` if nothing was appended for one of these reasons.
+    ///
+    /// # Errors
+    /// Those of [`Log::append`].
+    pub(crate) fn append_unless_written(
         &self,
         record: Batch<'_>,
         keys: &[(Arc<Tree>, KeySet)],
     ) -> Result<Option<Seqno>> {
         let appended = self.log.append_if(record, &mut |_| match self.check(keys)? {
             true => Ok(()),
-            false => Err(Error::conflict("recent writes").expected("all of them remembered")),
+            false => Err(Error::conflict("recent writes").expected("a complete record of them")),
         });
         match appended {
             Err(error) if error.is_conflict() => Ok(None),
@@ -181,20 +218,21 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether all it should have seen is remembered.
+    /// Returns whether every write since the watch began is recorded.
     ///
     /// # Errors
-    /// `Conflict` where one of the writes it saw is to what was read.
-    pub fn check(&self, reads: &[(Arc<Tree>, KeySet)]) -> Result<bool> {
+    /// `Conflict` if one of them is to a key in `reads`.
+    pub(super) fn check(&self, reads: &[(Arc<Tree>, KeySet)]) -> Result<bool> {
         let seen = self.recent.seen.lock();
         if seen.complete_from > self.first {
             return Ok(false);
         }
         for write in seen.writes.iter().filter(|write| write.seqno >= self.first) {
             let read = reads.iter().find(|(tree, _)| tree.id() == write.keyspace);
-            if let Some((tree, _)) = read.filter(|(_, ranges)| seen.is_to(write, ranges)) {
-                let key = seen.keys.get(write.key.clone()).unwrap_or_default();
-                return Err(conflict(tree, key, write.seqno));
+            if let Some((tree, keys)) = read
+                && seen.is_to(write, keys)?
+            {
+                return Err(conflict(tree, seen.key(&write.key)?, write.seqno));
             }
         }
         Ok(true)
@@ -204,6 +242,7 @@ impl Watch<'_> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut watchers = self.recent.watchers.lock();
+        invariant!(watchers.count > 0, "a watch that ends was counted");
         watchers.count -= 1;
         if watchers.count == 0 {
             self.log.observe(None);
@@ -214,5 +253,43 @@ impl Drop for Watch<'_> {
 impl fmt::Debug for Watch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Watch(from {})", self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Budget, Write};
+
+    use super::*;
+
+    fn recent() -> Arc<RecentWrites> {
+        RecentWrites::new(Budget::new(1 << 20).account("transactions"))
+    }
+
+    fn body(keys: &[&[u8]]) -> Vec<u8> {
+        let mut body = Vec::new();
+        keys.iter().for_each(|key| Write::Put(b"v").encode(&mut body, KeyspaceId(1), key));
+        body
+    }
+
+    #[test]
+    fn more_writes_than_fit_are_discarded_and_the_record_says_so() {
+        let recent = recent();
+        recent.appended(Seqno::new(1), &body(&[b"a", b"b"]));
+        assert_eq!(recent.seen.lock().writes.len(), 2);
+        let long = vec![b'k'; KEY_BYTES_MAX];
+        recent.appended(Seqno::new(3), &body(&[&long, b"c"]));
+        let seen = recent.seen.lock();
+        assert!(seen.writes.is_empty());
+        assert_eq!(seen.complete_from, Seqno::new(5), "two writes were missed");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a batch that was encoded here decodes")]
+    fn a_batch_that_does_not_decode_breaks_an_invariant() {
+        let mut damaged = body(&[b"a", b"b"]);
+        damaged.truncate(damaged.len() - 1);
+        recent().appended(Seqno::new(1), &damaged);
     }
 }

@@ -1,27 +1,26 @@
-//! Whether anyone wrote to what a transaction read, since it read it.
+//! Validation of a transaction: a search for writes to the keys that it read, after its snapshot.
 //!
-//! A version's sequence number tells: no value is compared, so that a value that went and came back
-//! counts as a write. Memtables are asked first, then the tables whose largest number is past the
-//! transaction's: only those cost device reads, which happen outside every lock.
+//! Versions are compared by seqno and not by value, so a value that was overwritten with itself counts as
+//! written. Memtables are searched first, then the tables whose largest seqno is above the transaction's
+//! snapshot: only those cost device reads, which happen outside every lock.
 //!
-//! A write may be gone again before it is looked for: superseded within the span. The version that superseded
-//! it tells as well. A delete with nothing left to hide stays as long as anyone reads from before it
-//! (`compact::Retention`): what it hid may have expired meanwhile.
+//! A write may be superseded within the searched seqnos and dropped; the version that superseded it is found
+//! instead. A tombstone that hides nothing any more is kept while a snapshot below it exists
+//! (`compact::Retention`), because the version that it hid may have expired meanwhile.
 
 use std::sync::Arc;
 
 use base::{Error, Result, Seqno, Trailer, key_hash};
-use table::{Pages, PointRead, Step, TableCursor};
-
-use super::key_set::{KeySet, KeySpan};
 use read::{PageFile, PageReader, ReadOp};
+use table::{Pages, PointRead, Step, TableCursor};
 use tree::{Piece, Tree, View};
 
-/// Entries of one table looked through for one range that was read, where the table holds older ones
-/// too. A range with more is taken for written to.
+use super::key_set::{KeySet, KeySpan};
+
+/// The most entries of one table that are searched for one read range. A range with more counts as written.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// The numbers of the writes looked for: past `since`, up to `upto`.
+/// The seqnos of the searched writes: above `since`, up to `upto`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub since: Seqno,
@@ -34,17 +33,17 @@ impl Span {
     }
 }
 
-/// Looks for writes to what was read. `span.upto` must be visible.
+/// Searches for writes to the read keys within `span`. `span.upto` must be visible.
 ///
 /// # Errors
-/// `Conflict` where there is one, `Closed` where a keyspace was dropped, and what reads fail with.
+/// `Conflict` if there is one, `Closed` if a keyspace was dropped, those of reads.
 pub(super) fn validate(
     reader: &PageReader,
     reads: &[(Arc<Tree>, KeySet)],
     span: Span,
 ) -> Result<()> {
     for (tree, read) in reads {
-        // Taken after `upto` became visible: all of the span is in it.
+        // The view is taken after `upto` became visible, so it has all writes of the span.
         let view = tree.view_owned();
         if tree.is_dropped() {
             return Err(Error::closed("keyspace").at(format_args!("`{}`", tree.name())));
@@ -66,15 +65,16 @@ pub(super) fn validate(
     Ok(())
 }
 
-/// The error of a transaction that read `key`, or a range from `key` on, before it was written.
+/// The error of a transaction that read `key`, or a range from `key` on, before the write at `seqno`.
 pub(super) fn conflict(tree: &Tree, key: &[u8], seqno: Seqno) -> Error {
     let key = key.get(..40).unwrap_or(key).escape_ascii();
     Error::conflict("transaction")
         .at(format_args!("`{key}` in keyspace `{}`", tree.name()))
-        .expected("no write to what it read")
-        .got(format_args!("one with sequence number {seqno}"))
+        .expected("no write to a key that it read")
+        .got(format_args!("a write with sequence number {seqno}"))
 }
 
+/// A search for writes to one keyspace.
 struct Probe<'a> {
     reader: &'a PageReader,
     view: &'a View,
@@ -82,7 +82,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// A write to `key` within the span.
+    /// The seqno of a write to `key` within the span.
     fn key(&self, key: &[u8]) -> Result<Option<Seqno>> {
         let at = Trailer::seek(self.span.upto);
         for memtable in self.view.memtables() {
@@ -111,7 +111,7 @@ impl Probe<'_> {
         Ok(None)
     }
 
-    /// A write to a key of `keys` within the span.
+    /// The seqno of a write to a key of `keys` within the span.
     fn keys(&self, keys: KeySpan<'_>) -> Result<Option<Seqno>> {
         for memtable in self.view.memtables() {
             let within = |seqno| self.span.contains(seqno);
@@ -128,7 +128,7 @@ impl Probe<'_> {
                 cursor.next();
             }
             if memtable.first() <= self.span.since.plus(1) {
-                // The memtables below hold what is older still.
+                // Older memtables have no write of the span.
                 break;
             }
         }
@@ -149,7 +149,7 @@ impl Probe<'_> {
         Ok(None)
     }
 
-    /// A write to a key of `keys` within the span, in one piece of a table.
+    /// The seqno of a write to a key of `keys` within the span, in one piece of a table.
     fn keys_of(&self, piece: &Piece, keys: KeySpan<'_>) -> Result<Option<Seqno>> {
         let (table, range) = (piece.table()?, piece.range());
         let start = keys.start.max(&range.first);
@@ -168,13 +168,14 @@ impl Probe<'_> {
         Ok(self.reader.run(&mut walk, None)?.0)
     }
 
+    /// Whether the piece's table has seqnos of the span.
     fn may_hold(&self, piece: &Piece) -> bool {
         let entry = piece.entry();
         entry.seqno_max > self.span.since && entry.seqno_min <= self.span.upto
     }
 }
 
-/// The number of a key's newest version in one table.
+/// Reads the seqno of a key's newest version in one table.
 struct KeyProbe<'a>(PointRead<&'a [u8]>);
 
 impl ReadOp for KeyProbe<'_> {
@@ -192,12 +193,12 @@ impl ReadOp for KeyProbe<'_> {
     }
 }
 
-/// The number of the first version of a table that lies within spans of keys and of numbers.
+/// Searches a table for the first version within a range of keys and a span of seqnos.
 struct Walk<'a> {
     cursor: TableCursor,
     keys: KeySpan<'a>,
     span: Span,
-    /// How many entries may yet be looked at.
+    /// How many more entries may be searched.
     left: usize,
 }
 

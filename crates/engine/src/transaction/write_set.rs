@@ -1,22 +1,21 @@
-//! What a transaction wrote and did not commit yet: what it comes to, key by key.
+//! The write set of a transaction: its uncommitted writes, combined by key.
 //!
-//! Its own reads look here first. At commit it becomes one batch: range deletes
-//! first, then every key with what was written to it since. Iterators
-//! keep the set they were made over: it is shared, and copied by the first write after.
+//! The transaction's own reads search it first. At commit it becomes one batch: range deletes first, then
+//! the later writes of every key. Iterators keep the set that they were made over: the set is shared, and the
+//! next write copies it.
 //!
-//! Memory is charged before it is taken (I10), and bounded by what a batch may take.
+//! Memory is charged before it is allocated (I10), and bounded by the memory limit of a batch.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{Account, Charge, Error, Result, format_bytes};
+use base::{Account, Charge, Error, Result, Write, broken_invariant, format_bytes, invariant};
 use bytes::Bytes;
+use tree::Tree;
 
 use super::key_set::{KeySet, KeySpan};
 use crate::EncodedBatch;
-use base::Write;
-use tree::Tree;
 
 /// The writes of one transaction.
 #[derive(Debug)]
@@ -31,16 +30,16 @@ pub struct WriteSet {
 /// The writes to one keyspace.
 #[derive(Clone, Debug, Default)]
 struct Writes {
-    /// Deleted before all that stands in `keys`.
+    /// Range deletes. They are older than every write in `keys`.
     deleted: KeySet,
     keys: BTreeMap<Bytes, Pending>,
 }
 
-/// What was written to a key: a value or a delete, and operands since.
+/// The pending writes of a key: a value or a delete if there was one, then merge operands.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     base: Option<Base>,
-    /// Oldest first.
+    /// Operands after `base`, oldest first.
     operands: Vec<Bytes>,
 }
 
@@ -52,6 +51,7 @@ enum Base {
 }
 
 impl Pending {
+    /// Charged bytes of values and operands.
     fn bytes(&self) -> u64 {
         let base = match &self.base {
             None | Some(Base::Delete) => 0,
@@ -61,15 +61,16 @@ impl Pending {
         base as u64 + operands.sum::<u64>()
     }
 
-    /// Whether its value depends on what the store has.
+    /// Whether the key's value depends on the stored value.
+    #[must_use]
     pub fn needs_stored(&self) -> bool {
         self.base.is_none()
     }
 
-    /// The value it leaves of `key`, where the store has `stored`.
+    /// The value of `key` after these writes to the stored value `stored`.
     ///
     /// # Errors
-    /// `Invalid` where the keyspace's merge operator refuses the operands.
+    /// `Invalid` if the keyspace's merge operator refuses the operands.
     pub fn value(&self, tree: &Tree, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
         let view = tree.view();
         let base = match &self.base {
@@ -94,7 +95,7 @@ impl Pending {
         Ok(Some(merged.into()))
     }
 
-    /// The operations it comes to.
+    /// The operations to log, oldest first.
     fn ops(&self) -> impl Iterator<Item = Write<'_>> {
         let base = self.base.as_ref().map(|base| match base {
             Base::Delete => Write::Delete,
@@ -105,52 +106,55 @@ impl Pending {
     }
 }
 
-/// What a key takes beyond itself and its value, bytes: their handles, a map's node that may be half
-/// full, and allocations.
+/// Memory of a key beyond its bytes and its value's, bytes: handles, map nodes that may be half full, and
+/// allocations.
 const KEY_BYTES: u64 = 288;
 
-/// What an operand takes beyond itself, bytes.
+/// Memory of an operand beyond its bytes.
 const OPERAND_BYTES: u64 = 96;
 
 impl WriteSet {
-    /// An empty set, that may take `bytes_max` of `account`.
+    /// An empty set that may charge up to `bytes_max` to `account`.
+    #[must_use]
     pub fn new(account: &Account, bytes_max: u64) -> Self {
         let charge = account.empty_charge();
         Self { keyspaces: Vec::new(), len: 0, charge, account: account.clone(), bytes_max }
     }
 
-    /// A copy, charged as the original is.
+    /// A copy with a charge of its own.
     ///
     /// # Errors
-    /// `Retry` where memory is short.
+    /// `Retry` if memory is short.
     pub fn try_clone(&self) -> Result<Self> {
         let charge = self.account.charge(self.charge.bytes())?;
         let (keyspaces, account) = (self.keyspaces.clone(), self.account.clone());
         Ok(Self { keyspaces, len: self.len, charge, account, bytes_max: self.bytes_max })
     }
 
-    /// The keys written.
+    /// The number of keys with pending writes, range deletes not counted.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True where nothing was written.
+    /// True if nothing was written.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keyspaces.is_empty()
     }
 
-    /// Adds a write to `key`, or a delete of the keys from it on.
+    /// Adds a write to `key`, or a range delete that starts at `key`.
     ///
     /// # Errors
-    /// `Invalid` where the set grows past what a batch may take, `Retry` where memory is short;
-    /// the set stays as it was.
+    /// `Invalid` if the set would exceed the memory limit of a batch, `Retry` if memory is short. The set is
+    /// unchanged then.
     pub fn write(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
         let bytes = KEY_BYTES + OPERAND_BYTES + (key.len() + write.stored_bytes()) as u64;
         let taken = self.charge.bytes() + bytes;
         if taken > self.bytes_max {
             return Err(Error::invalid("transaction's write set")
                 .expected(format_args!(
-                    "at most {}, a part of the memory number",
+                    "at most {}, a share of the memory limit",
                     format_bytes(self.bytes_max)
                 ))
                 .got(format_bytes(taken)));
@@ -160,10 +164,13 @@ impl WriteSet {
             self.keyspaces.push((Arc::clone(tree), Writes::default()));
             self.keyspaces.len() - 1
         });
-        let Some((_, writes)) = self.keyspaces.get_mut(number) else { return Ok(()) };
+        let writes = self.keyspaces.get_mut(number).map(|(_, writes)| writes);
+        let writes =
+            writes.ok_or_else(|| broken_invariant!("a write's keyspace is in the write set"))?;
         let before = writes.keys.len();
-        let spare = writes.add(key, write);
+        let spare = writes.add(key, write)?;
         self.len = self.len + writes.keys.len() - before;
+        invariant!(spare <= self.charge.bytes(), "a write gives back less than was charged");
         self.charge.shrink_to(self.charge.bytes() - spare);
         Ok(())
     }
@@ -176,22 +183,26 @@ impl WriteSet {
         self.keyspaces.get(self.number_of(tree)?).map(|(_, writes)| writes)
     }
 
-    /// What was written to `key`.
+    /// The pending writes of `key`.
+    #[must_use]
     pub fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<&Pending> {
         self.writes(tree)?.keys.get(key)
     }
 
-    /// Whether what the store has of `key` was deleted by a range delete.
+    /// Whether a range delete of the set hides the stored value of `key`.
+    #[must_use]
     pub fn hides(&self, tree: &Arc<Tree>, key: &[u8]) -> bool {
         self.writes(tree).is_some_and(|writes| writes.deleted.contains(key))
     }
 
-    /// The first write within `range`.
+    /// The first key in `range` with pending writes.
+    #[must_use]
     pub fn first(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Pending)> {
         self.within(tree, range)?.next()
     }
 
-    /// The last write within `range`.
+    /// The last key in `range` with pending writes.
+    #[must_use]
     pub fn last(&self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Option<(&Bytes, &Pending)> {
         self.within(tree, range)?.next_back()
     }
@@ -208,12 +219,12 @@ impl WriteSet {
         Some(self.writes(tree)?.keys.range::<[u8], _>((Bound::Included(range.start), end)))
     }
 
-    /// The batch that does it all.
+    /// The batch of all writes, and the charge for its memory.
     ///
     /// # Errors
-    /// `Retry` where memory is short; those of [`EncodedBatch::push`].
+    /// `Retry` if memory is short; those of [`EncodedBatch::push`].
     pub fn to_batch(&self) -> Result<(EncodedBatch, Charge)> {
-        // An operation takes a few bytes beyond key and value; the vector may be half empty.
+        // Twice, because an operation takes a few bytes beyond key and value, and the vector may be half empty.
         let charge = self.account.charge(2 * self.charge.bytes())?;
         let mut batch = EncodedBatch::default();
         for (tree, writes) in &self.keyspaces {
@@ -229,8 +240,8 @@ impl WriteSet {
 }
 
 impl Writes {
-    /// Adds a write for which its whole length was charged; what of all charges is not needed.
-    fn add(&mut self, key: &[u8], write: Write<'_>) -> u64 {
+    /// Adds a write that was charged in full. Returns the bytes of all charges that are no longer needed.
+    fn add(&mut self, key: &[u8], write: Write<'_>) -> Result<u64> {
         let base = match write {
             Write::DeleteRange { end } => return self.delete_range(key, end),
             Write::Merge(_) => None,
@@ -257,19 +268,21 @@ impl Writes {
                 *pending = Pending { base, operands: Vec::new() };
             }
         }
-        spare
+        Ok(spare)
     }
 
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<u64> {
         let end = (!end.is_empty()).then_some(end);
         self.deleted.insert(KeySpan { start, end });
         let mut spare = 0;
         let bounds = (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded));
-        let gone: Vec<_> = self.keys.range::<[u8], _>(bounds).map(|(key, _)| key.clone()).collect();
-        for key in gone {
-            let pending = self.keys.remove(&key).unwrap_or_default();
+        let deleted: Vec<_> =
+            self.keys.range::<[u8], _>(bounds).map(|(key, _)| key.clone()).collect();
+        for key in deleted {
+            let pending = self.keys.remove(&key);
+            let pending = pending.ok_or_else(|| broken_invariant!("a listed key is in the map"))?;
             spare += KEY_BYTES + key.len() as u64 + pending.bytes();
         }
-        spare
+        Ok(spare)
     }
 }

@@ -1,0 +1,63 @@
+//! Limits of the log: segment length, total length, and segments prepared ahead of writers.
+
+use wal::Log;
+
+use crate::Resources;
+
+/// A log longer than this many write-buffer quotas makes the keyspaces flush that pin its oldest segment.
+const LOG_QUOTAS: u64 = 2;
+
+/// The length at which the log is shortened by flushes, and the length of its segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogLimits {
+    /// Length of a segment, bytes.
+    pub segment_bytes: u64,
+    /// Most written bytes of all segments.
+    pub bytes_max: u64,
+}
+
+impl LogLimits {
+    /// Most segments beyond those of a full log: stores that are opened often and written little leave
+    /// many short segments.
+    const SEGMENTS_MAX: u64 = 8;
+
+    /// The limits for a store's present share of the memory limit. A segment is a quarter of the write
+    /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small.
+    pub(crate) fn of(resources: &Resources) -> Self {
+        let quota = resources.write_buffer_bytes();
+        let segment_bytes = (quota / 4).clamp(1 << 20, 32 << 20) & !0xf_ffff;
+        Self { segment_bytes, bytes_max: (LOG_QUOTAS * quota).max(4 * segment_bytes) }
+    }
+
+    /// How many empty segments should be ready after the active one: 0 until it is half full, then 1, and 2
+    /// for a log of more than two segments. Making one takes two syncs, which wait for the writes of merges,
+    /// and writers fill a segment in a quarter of a second.
+    fn segments_ahead(self, log: &Log) -> usize {
+        let bytes = log.bytes();
+        usize::from(bytes > self.segment_bytes / 2) + usize::from(bytes > 2 * self.segment_bytes)
+    }
+
+    /// Makes the next segment if one is missing. Returns whether it made one. An error poisons the log,
+    /// which every writer then reports.
+    pub(super) fn prepare_segment(self, log: &Log) -> bool {
+        let ahead = self.segments_ahead(log);
+        ahead > 0 && log.prepare(ahead).unwrap_or(false)
+    }
+
+    /// Removes empty segments that are no longer needed because the log became shorter. One that cannot be
+    /// removed costs only its space.
+    pub(super) fn remove_spare_segments(self, log: &Log) {
+        let _ = log.give_back(self.segments_ahead(log));
+    }
+
+    /// Whether flushes should shorten the log.
+    pub(super) fn is_over(self, log: &Log) -> bool {
+        let full = self.bytes_max / self.segment_bytes;
+        log.bytes() > self.bytes_max || log.statistics().segments_live > full + Self::SEGMENTS_MAX
+    }
+
+    /// Whether open should flush all replayed writes, so that the log starts anew.
+    pub(crate) fn is_worth_emptying(log: &Log) -> bool {
+        log.statistics().segments_live > Self::SEGMENTS_MAX / 2
+    }
+}

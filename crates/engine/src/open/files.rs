@@ -1,0 +1,114 @@
+//! The files of a store at open: the directory lock, the manifest, and the removal of orphans.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result, StoreId};
+use manifest::{Manifest, ManifestState};
+use media::{Holding, Medium, Metered, Naming};
+use table::{Dictionary, parse_file_name, parse_values_file_name};
+
+use crate::Resources;
+use crate::recovery::Recovery;
+
+/// A store's medium and manifest, under the directory lock.
+pub(super) struct StoreFiles {
+    pub id: StoreId,
+    pub manifest: Arc<Manifest>,
+    /// The manifest's state at open.
+    pub state: ManifestState,
+    pub medium: Arc<dyn Medium>,
+    /// The same medium, for checkpoints that keep files while they copy them.
+    pub holding: Arc<Holding>,
+    /// The same medium, for its I/O counters.
+    pub metered: Arc<Metered>,
+    pub lock: Box<dyn Any + Send + Sync>,
+}
+
+impl StoreFiles {
+    /// Locks the directory, opens or creates the manifest, and removes orphans.
+    ///
+    /// # Errors
+    /// Those of the lock; `Corrupt` if there are files of a store but no manifest; `Invalid` if there is no
+    /// store and `create` is `None`; those of the device.
+    pub(super) fn open(
+        medium: Arc<dyn Medium>,
+        resources: &Resources,
+        create: Option<StoreId>,
+        recovery: &mut Recovery,
+    ) -> Result<Self> {
+        let metered = Arc::new(Metered::new(medium, Arc::clone(resources.clock())));
+        let naming = Arc::new(Naming::new(Arc::clone(&metered) as _));
+        let holding = Arc::new(Holding::new(naming));
+        let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
+        let lock = medium.lock()?;
+        let (id, manifest) = open_manifest(&medium, create, recovery)?;
+        let state = manifest.state();
+        remove_orphans(&*medium, &state, recovery)?;
+        Ok(Self { id, manifest, state, medium, holding, metered, lock })
+    }
+}
+
+/// Recovers the manifest and continues it in a new file. Creates it as store `create` if there is none.
+fn open_manifest(
+    medium: &Arc<dyn Medium>,
+    create: Option<StoreId>,
+    recovery: &mut Recovery,
+) -> Result<(StoreId, Arc<Manifest>)> {
+    let listed = medium.list()?;
+    let others = listed.iter().find(|file| {
+        parse_file_name(&file.name).is_some()
+            || parse_values_file_name(&file.name).is_some()
+            || wal::parse_segment_name(&file.name).is_some()
+    });
+    let (id, state, number, found) = match manifest::recover(&**medium, others.is_none())? {
+        Ok(found) => {
+            recovery.manifest_repairs = found.repaired;
+            (found.store, found.state.clone(), found.number, Some(found))
+        }
+        Err(number) => {
+            if let Some(file) = others {
+                return Err(Error::corrupt("store")
+                    .expected("a manifest")
+                    .got(format_args!("none, but the file `{}`", file.name)));
+            }
+            let Some(id) = create else {
+                return Err(Error::invalid("store").expected("an existing one").got("none"));
+            };
+            recovery.created = true;
+            (id, ManifestState::default(), number, None)
+        }
+    };
+    let next = number
+        .checked_add(1)
+        .ok_or_else(|| Error::corrupt("manifest number").expected("a number below").got(number))?;
+    let started = Manifest::start(Arc::clone(medium), id, state, next);
+    let manifest = match (started, found) {
+        // A full device has no room for a new manifest file: go on in the old one, so that reads work.
+        (Err(error), Some(found)) if error.kind() == ErrorKind::NoSpace => {
+            Manifest::resume(Arc::clone(medium), found)?
+        }
+        (started, _) => started?,
+    };
+    Ok((id, Arc::new(manifest)))
+}
+
+/// Removes tables, value files and dictionaries that the manifest does not name: flushes, merges and
+/// ingests that did not finish left them.
+fn remove_orphans(
+    medium: &dyn Medium,
+    state: &ManifestState,
+    recovery: &mut Recovery,
+) -> Result<()> {
+    for listing in medium.list()? {
+        let name = &listing.name;
+        let orphan = parse_file_name(name).is_some_and(|id| !state.has_table(id))
+            || parse_values_file_name(name).is_some_and(|id| !state.has_values(id))
+            || Dictionary::parse_file_name(name).is_some_and(|id| !state.has_dictionary(id));
+        if orphan {
+            medium.remove(name)?;
+            recovery.orphans_removed += 1;
+        }
+    }
+    Ok(())
+}

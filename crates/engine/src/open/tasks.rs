@@ -1,0 +1,165 @@
+//! Start of a store's background tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use base::{Executor, TaskHandle};
+use parking_lot::Mutex;
+use tree::compaction::{CompactTask, Compactor};
+use tree::events::Events;
+use tree::{ClockTask, PurgeTask, TreeContext, Trees};
+use wal::Log;
+
+use crate::Resources;
+use crate::background::{
+    Background, BackgroundCounters, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask,
+};
+use crate::buffers::Buffers;
+use crate::event_watch::{EventWatchTask, Reported};
+use crate::pace::Pace;
+use crate::settings::LiveSettings;
+use crate::watchdog::Watchdog;
+
+/// The least number of merges that may run at once. With more background threads, one merge per thread.
+const MERGES_MIN: usize = 2;
+
+/// The components that background tasks use.
+pub(super) struct Tasks<'a> {
+    pub context: &'a Arc<TreeContext>,
+    pub resources: &'a Resources,
+    pub settings: &'a Arc<LiveSettings>,
+    pub events: &'a Arc<Events>,
+    pub trees: &'a Arc<Trees>,
+    pub log: &'a Arc<Log>,
+    pub buffers: &'a Arc<Buffers>,
+    pub pace: &'a Arc<Pace>,
+    pub compactor: &'a Arc<Compactor>,
+    pub watchdog: &'a Arc<Watchdog>,
+    /// The highest seqno that the interval sync must make durable.
+    pub interval_target: &'a Arc<AtomicU64>,
+    pub stop: Arc<AtomicBool>,
+    pub counters: Arc<BackgroundCounters>,
+}
+
+impl Tasks<'_> {
+    /// Starts all tasks of the store.
+    pub(super) fn start(self) -> Background {
+        let executor = self.resources.executor();
+        let mut tasks = vec![self.start_flush(executor)];
+        tasks.extend(self.start_log(executor));
+        tasks.push(self.start_sync(executor));
+        tasks.push(self.start_clock(executor));
+        tasks.push(self.start_purge(executor));
+        tasks.extend(self.start_merges(executor));
+        tasks.extend(self.start_event_watch());
+        Background { stop: self.stop, tasks: Mutex::new(tasks), counters: self.counters }
+    }
+
+    fn start_flush(&self, executor: &dyn Executor) -> TaskHandle {
+        let task = FlushTask {
+            context: Arc::clone(self.context),
+            trees: Arc::clone(self.trees),
+            buffers: Arc::clone(self.buffers),
+            compactor: Arc::clone(self.compactor),
+            log: Arc::clone(self.log),
+            ring: Arc::clone(&self.context.ring),
+            log_limits: LogLimits::of(self.resources),
+            counters: Arc::clone(&self.counters),
+            stop: Arc::clone(&self.stop),
+            job: None,
+            began: Duration::ZERO,
+        };
+        let flusher = executor.spawn("flush", Box::new(task));
+        self.buffers.set_flusher(flusher.clone());
+        flusher
+    }
+
+    /// Starts the log task and the segment task, which the growth of the log wakes.
+    fn start_log(&self, executor: &dyn Executor) -> [TaskHandle; 2] {
+        let stores = LogTask {
+            log: Arc::clone(self.log),
+            buffers: Arc::clone(self.buffers),
+            stop: Arc::clone(&self.stop),
+        };
+        let segments = SegmentTask {
+            log: Arc::clone(self.log),
+            log_limits: LogLimits::of(self.resources),
+            stop: Arc::clone(&self.stop),
+            last_seen: self.log.last(),
+        };
+        let stores = self.resources.urgent().spawn("log", Box::new(stores));
+        let segments = executor.spawn("segments", Box::new(segments));
+        let tasks = [stores, segments];
+        let wakers = tasks.clone();
+        self.log.on_growth(Box::new(move || wakers.iter().for_each(TaskHandle::wake)));
+        tasks
+    }
+
+    fn start_sync(&self, executor: &dyn Executor) -> TaskHandle {
+        let task = SyncTask {
+            log: Arc::clone(self.log),
+            target: Arc::clone(self.interval_target),
+            settings: Arc::clone(self.settings),
+            counters: Arc::clone(&self.counters),
+            stop: Arc::clone(&self.stop),
+        };
+        executor.spawn("interval sync", Box::new(task))
+    }
+
+    fn start_clock(&self, executor: &dyn Executor) -> TaskHandle {
+        let task = ClockTask {
+            timekeeper: Arc::clone(&self.context.timekeeper),
+            manifest: Arc::clone(&self.context.manifest),
+            stop: Arc::clone(&self.stop),
+        };
+        executor.spawn("clock", Box::new(task))
+    }
+
+    fn start_purge(&self, executor: &dyn Executor) -> TaskHandle {
+        let obsolete = Arc::clone(&self.context.obsolete);
+        let task = PurgeTask { obsolete: Arc::clone(&obsolete), stop: Arc::clone(&self.stop) };
+        let purger = executor.spawn("purge", Box::new(task));
+        obsolete.set_purger(purger.clone());
+        purger
+    }
+
+    fn start_merges(&self, executor: &dyn Executor) -> Vec<TaskHandle> {
+        let count = self.resources.background_threads().max(MERGES_MIN);
+        let tasks: Vec<_> = (0..count)
+            .map(|number| {
+                let task = CompactTask {
+                    compactor: Arc::clone(self.compactor),
+                    first: number == 0,
+                    stop: Arc::clone(&self.stop),
+                    job: None,
+                };
+                executor.spawn("merge", Box::new(task))
+            })
+            .collect();
+        self.compactor.set_tasks(tasks.clone());
+        tasks
+    }
+
+    /// Starts the task that reports changes to listeners, if there is a listener.
+    fn start_event_watch(&self) -> Option<TaskHandle> {
+        if !self.events.has_listeners() {
+            return None;
+        }
+        let task = EventWatchTask {
+            watchdog: Arc::clone(self.watchdog),
+            events: Arc::clone(self.events),
+            resources: self.resources.clone(),
+            trees: Arc::clone(self.trees),
+            pace: Arc::clone(self.pace),
+            buffers: Arc::clone(self.buffers),
+            compactor: Arc::clone(self.compactor),
+            log: Arc::clone(self.log),
+            manifest: Arc::clone(&self.context.manifest),
+            timekeeper: Arc::clone(&self.context.timekeeper),
+            stop: Arc::clone(&self.stop),
+            reported: Reported::default(),
+        };
+        Some(self.resources.watch().spawn("watch", Box::new(task)))
+    }
+}

@@ -1,0 +1,89 @@
+//! The trees of a store at open: every table that the manifest names, put together to versions.
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result, Seqno, TableId};
+use compact::Operators;
+use manifest::{LiveTable, ManifestState};
+use media::Medium;
+use table::{Dictionaries, Table, file_name};
+use tree::{Piece, TableFile, Tree, TreeContext, Trees, Version};
+
+use crate::Resources;
+use crate::recovery::Recovery;
+
+/// Opens every table of the manifest's `state`. A damaged table becomes a part of its tree all the same;
+/// reads of its range fail.
+///
+/// # Errors
+/// Those of opening a table, except `Corrupt`; `Corrupt` if the pieces of a run overlap.
+pub(super) fn open_trees(
+    context: &TreeContext,
+    resources: &Resources,
+    state: &ManifestState,
+    operators: &Operators,
+    recovery: &mut Recovery,
+) -> Result<Arc<Trees>> {
+    let trees = Arc::new(Trees::default());
+    let memtables = resources.account("memtables");
+    for (id, entry) in &state.keyspaces {
+        let mut pieces = Vec::with_capacity(entry.tables.len());
+        for table in entry.tables.values() {
+            let file = open_table(context, table, recovery)?;
+            let parts = table.pieces.iter().cloned();
+            pieces.extend(
+                parts.map(|part| (part.run, Piece::new(Arc::clone(&file), part.range, part.level))),
+            );
+        }
+        let version = Version::from_pieces(pieces)?;
+        let read_context = resources.read_context(&context.timekeeper);
+        if let Some(name) = entry.operator.clone() {
+            let operator = operators.get(&name).cloned();
+            read_context.set_operator(name, operator);
+        }
+        let name = entry.name.clone();
+        trees.insert(Tree::new(*id, name, version, read_context, &memtables, Seqno::ZERO)?);
+    }
+    Ok(trees)
+}
+
+/// Opens one table, or notes its damage.
+fn open_table(
+    context: &TreeContext,
+    table: &LiveTable,
+    recovery: &mut Recovery,
+) -> Result<Arc<TableFile>> {
+    let id = table.entry.id;
+    let opened = Table::open(
+        &*context.medium,
+        context.store,
+        id,
+        Some(table.entry.file_bytes),
+        table.entry.seqno,
+        Arc::clone(&context.dictionaries) as Arc<dyn Dictionaries>,
+        &context.accounts,
+    );
+    let opened = opened.or_else(|error| damage(&*context.medium, id, error));
+    match &opened {
+        Ok(opened) => recovery.read_by_copy.extend(opened.tail_damage().cloned()),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            recovery.damaged_tables.push(error.clone());
+        }
+        // A newer format or a shortage of memory is not damage. Refuse to open rather than answer less.
+        Err(error) => return Err(error.clone()),
+    }
+    let file = context.table_file(opened, Arc::clone(&table.entry));
+    if table.damaged {
+        file.mark_damaged();
+    }
+    Ok(file)
+}
+
+/// The reason why `table` could not be opened: `error`, or `Corrupt` if its file is missing.
+fn damage<T>(medium: &dyn Medium, table: TableId, error: Error) -> Result<T> {
+    let name = file_name(table);
+    if medium.list()?.iter().any(|listing| listing.name == name) {
+        return Err(error.at(name));
+    }
+    Err(Error::corrupt("table file").at(name).expected("a file").got("none"))
+}
