@@ -145,7 +145,7 @@ impl Buffers {
     /// # Errors
     /// The last flush's error if flushes fail, e.g. `NoSpace`. `Retry` if there is no memory for another
     /// reason. `Closed` if the store or the keyspace is gone.
-    pub(crate) fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
+    pub fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
         self.pace.delay_write(size.bytes, self.resources.executor());
         for _ in 0..READER_WAITS_MAX {
             match self.try_admit(tree, size) {
