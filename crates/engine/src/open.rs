@@ -16,7 +16,7 @@ use std::sync::Arc;
 use arena::PublishRing;
 use base::{ReclaimOrder, Result, Seqno, StoreId, invariant};
 use compact::Operators;
-use media::Medium;
+use media::{Medium, Metered};
 use parking_lot::Mutex;
 use read::{Curves, PageReader};
 use table::Accounts;
@@ -30,6 +30,7 @@ use tree::{
 use wal::Log;
 
 use crate::Resources;
+use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::compaction_host::StoreHost;
@@ -79,56 +80,19 @@ pub fn open(
     .run(&mut recovery)?;
     let context = Arc::new(serving_context(context, &log));
 
-    let pace = Pace::new();
-    let buffers = new_buffers(&resources, &log, &trees, &pace);
-    let curves = new_curves(&resources);
-    let committer = Committer::new(
-        Arc::clone(&log),
-        Arc::clone(&context.ring),
-        Arc::clone(&buffers),
-        Arc::clone(&context.snapshots),
-        Arc::clone(resources.rows()),
-        Arc::clone(&curves),
-    );
-    let pages = new_page_reader(&resources, &curves);
-    let transactions = Transactions::new(
-        Arc::clone(&log),
-        Arc::clone(&context.ring),
-        Arc::clone(&pages),
-        resources.account("transactions"),
-    );
-    let reader = new_reader(&resources, pages, curves, compression);
-    let compactor = Arc::new(Compactor::new(
-        Arc::clone(&context),
-        Arc::clone(&trees),
-        Arc::new(StoreHost { resources: resources.clone(), pace: Arc::clone(&pace) }),
-        Arc::clone(resources.compaction()),
-        Arc::clone(&operators),
-        settings.compaction,
-        Arc::clone(&files.metered),
-    ));
-    let watchdog = Arc::new(Watchdog {
-        buffers: Arc::clone(&buffers),
-        trees: Arc::clone(&trees),
-        metered: Arc::clone(&files.metered),
-    });
-    let background = Tasks {
-        context: &context,
+    let recovered = Recovered {
         resources: &resources,
-        settings: &live_settings,
-        events: &events,
+        metered: &files.metered,
+        operators: &operators,
+        context: &context,
         trees: &trees,
         log: &log,
-        buffers: &buffers,
-        pace: &pace,
-        compactor: &compactor,
-        watchdog: &watchdog,
-        interval_target: &committer.interval_target,
-        stop: Arc::default(),
-        counters: Arc::default(),
-    }
-    .start();
+    };
+    let components = recovered.components(settings.compaction, compression);
+    let background = recovered.start_tasks(&components, &live_settings, &events);
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
+    let Components { pace, buffers, committer, transactions, reader, compactor, watchdog } =
+        components;
     let StoreFiles { id, manifest, medium, holding, metered, lock, state: _ } = files;
     Ok(Store {
         background,
@@ -161,6 +125,95 @@ pub fn open(
         resources,
         _lock: lock,
     })
+}
+
+/// The recovered data of a store, and what its components are made of.
+struct Recovered<'a> {
+    resources: &'a Resources,
+    metered: &'a Arc<Metered>,
+    operators: &'a Arc<Operators>,
+    context: &'a Arc<TreeContext>,
+    trees: &'a Arc<Trees>,
+    log: &'a Arc<Log>,
+}
+
+/// The components that serve reads and writes.
+struct Components {
+    pace: Arc<Pace>,
+    buffers: Arc<Buffers>,
+    committer: Committer,
+    transactions: Transactions,
+    reader: Arc<Reader>,
+    compactor: Arc<Compactor>,
+    watchdog: Arc<Watchdog>,
+}
+
+impl Recovered<'_> {
+    fn components(
+        &self,
+        compaction: compact::plan::Options,
+        compression: Arc<RowCompression>,
+    ) -> Components {
+        let Self { resources, metered, operators, context, trees, log } = *self;
+        let pace = Pace::new();
+        let buffers = new_buffers(resources, log, trees, &pace);
+        let curves = new_curves(resources);
+        let committer = Committer::new(
+            Arc::clone(log),
+            Arc::clone(&context.ring),
+            Arc::clone(&buffers),
+            Arc::clone(&context.snapshots),
+            Arc::clone(resources.rows()),
+            Arc::clone(&curves),
+        );
+        let pages = new_page_reader(resources, &curves);
+        let transactions = Transactions::new(
+            Arc::clone(log),
+            Arc::clone(&context.ring),
+            Arc::clone(&pages),
+            resources.account("transactions"),
+        );
+        let reader = new_reader(resources, pages, curves, compression);
+        let compactor = Arc::new(Compactor::new(
+            Arc::clone(context),
+            Arc::clone(trees),
+            Arc::new(StoreHost { resources: resources.clone(), pace: Arc::clone(&pace) }),
+            Arc::clone(resources.compaction()),
+            Arc::clone(operators),
+            compaction,
+            Arc::clone(metered),
+        ));
+        let watchdog = Arc::new(Watchdog {
+            buffers: Arc::clone(&buffers),
+            trees: Arc::clone(trees),
+            metered: Arc::clone(metered),
+        });
+        Components { pace, buffers, committer, transactions, reader, compactor, watchdog }
+    }
+
+    fn start_tasks(
+        &self,
+        components: &Components,
+        settings: &Arc<LiveSettings>,
+        events: &Arc<Events>,
+    ) -> Background {
+        Tasks {
+            context: self.context,
+            resources: self.resources,
+            settings,
+            events,
+            trees: self.trees,
+            log: self.log,
+            buffers: &components.buffers,
+            pace: &components.pace,
+            compactor: &components.compactor,
+            watchdog: &components.watchdog,
+            interval_target: &components.committer.interval_target,
+            stop: Arc::default(),
+            counters: Arc::default(),
+        }
+        .start()
+    }
 }
 
 /// What the store's trees share while the log is replayed: without a log and without readers.

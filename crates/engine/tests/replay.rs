@@ -1,5 +1,7 @@
 //! Replay of a log whose records do not fit the manifest.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::path::Path;
 
 use terracedb::{Db, ErrorKind};
@@ -32,7 +34,7 @@ fn a_log_record_of_a_keyspace_that_the_manifest_never_had_is_corrupt() {
     drop(db);
     copy_files(&new, &old, "log");
 
-    let error = open(&old, false).err().expect("the log does not belong to the manifest");
+    let error = open(&old, false).expect_err("the log does not belong to the manifest");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("keyspace of a log record"), "{error}");
     // A rebuilt manifest may lack keyspaces, and repairs open with this setting.
