@@ -32,6 +32,7 @@ fn check(layout: &TreeLayout<'_>, plan: &Plan) {
         Plan::Merge(merge) => {
             check_inputs(layout, merge);
             check_rectangle(layout.summary, merge);
+            check_progress(layout, merge);
         }
         Plan::Move(moves) => invariant!(
             !moves.iter().any(|moved| moved.piece.damaged),
@@ -96,6 +97,33 @@ fn check_rectangle(summary: &Summary, merge: &Merge) {
             && first < end_of(&area.end)
     };
     invariant!(!summary.busy.iter().any(meets), "the rectangles of two jobs do not overlap");
+}
+
+/// Checks that a merge changes the tree: otherwise the planner would plan it without end. A merge of several
+/// runs takes its rectangle away from its newest run, does not touch newer runs and adds only to its oldest
+/// run, so a series of such merges ends. A series of merges of one run ends with the garbage that they free.
+fn check_progress(layout: &TreeLayout<'_>, merge: &Merge) {
+    let frees = || match merge.reason {
+        Reason::Runs | Reason::Reads => false,
+        Reason::Values => !merge.collect.is_empty(),
+        Reason::Space | Reason::Deletes | Reason::Manual | Reason::Settle => {
+            merge.inputs.iter().flat_map(|(_, pieces)| pieces).any(|it| has_garbage(layout, it))
+        }
+    };
+    invariant!(merge.inputs.len() > 1 || frees(), "a merge of one run frees something");
+}
+
+/// Whether a rewrite of `piece` may free anything: bytes of its file that no piece uses, superseded versions,
+/// tombstones or expired entries.
+fn has_garbage(layout: &TreeLayout<'_>, piece: &Piece) -> bool {
+    let file = &piece.file;
+    let cells = layout.columns.all.iter().flat_map(|column| &column.cells);
+    let used: u64 = cells.filter(|it| it.piece.file.id == file.id).map(|it| it.bytes).sum();
+    used < file.bytes
+        || file.superseded.bytes > 0
+        || file.deletes > 0
+        || file.range_deletes > 0
+        || piece.is_expired(layout.summary.now_ms)
 }
 
 fn end_of(end: &Option<Bytes>) -> Edge<'_> {

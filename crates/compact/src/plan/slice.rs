@@ -24,12 +24,12 @@ const GAP_PART: u64 = 64;
 pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Merge> {
     let columns = &layout.columns.all;
     let gap = input_bytes(columns.get(candidate.column)?, candidate.runs) / GAP_PART;
+    let is_due = |number: usize| {
+        let due = |column| is_column_due(layout, number, column, candidate);
+        number == candidate.column || columns.get(number).is_some_and(due)
+    };
     let wanted = |number: usize| {
-        columns.get(number).is_some_and(|column| match candidate.reason {
-            // Manual compaction takes every column of its range and no other, whatever a merge there frees.
-            Reason::Manual => manual_runs(layout, number, column) == Some(candidate.runs),
-            _ => belongs_to_slice(layout, column, candidate, gap),
-        })
+        is_due(number) || columns.get(number).is_some_and(|column| is_gap(column, candidate, gap))
     };
     // A series goes from left to right, so the slice begins with the leftmost column that belongs to it.
     let mut from = candidate.column;
@@ -47,12 +47,15 @@ pub(super) fn grow(layout: &TreeLayout<'_>, candidate: &Candidate) -> Option<Mer
     from += region.iter().position(is_used)?;
     let room = layout.room();
     let most = layout.slice_bytes.min(room);
-    let end = from + columns_in_slice(columns.get(from..to)?, candidate.runs, most);
-    let runs = include_small_older_runs(layout, columns.get(from..end)?, candidate.runs);
+    let slice = first_slice(columns, from..to, candidate.runs, most, is_due)?;
+    let runs = include_small_older_runs(layout, columns.get(slice.clone())?, candidate.runs);
     // Cut again: the slice must not exceed the columns that were found free for all of `runs`.
-    let end = from + columns_in_slice(columns.get(from..end)?, runs, most);
-    invariant!(from < end, "a slice has a column");
-    let slice = include_whole_pointer_tables(columns, runs, from..end, most);
+    let slice = first_slice(columns, slice, runs, most, is_due)?;
+    invariant!(
+        slice.clone().any(is_due),
+        "a slice has a column that is due, so its merge makes progress"
+    );
+    let slice = include_whole_pointer_tables(columns, runs, slice, most);
     // The slice has at least one column; if even that has no room, there is no merge.
     let inputs = columns.get(slice.clone())?.iter().map(|column| input_bytes(column, runs));
     if inputs.sum::<u64>() > room {
@@ -89,6 +92,25 @@ pub(super) fn pair_merge(layout: &TreeLayout<'_>) -> Option<Merge> {
     });
     let (number, runs, _) = pairs.max_by(|one, other| one.2.total_cmp(&other.2))?;
     build_merge(layout, Reason::Space, runs, number..number + 1)
+}
+
+/// The columns of `series` that make the first slice of about `most` bytes. Gaps may come first. If the slice
+/// would end before the first due column, it begins with that column instead: a merge of gaps alone rewrites
+/// them, leaves the tree as it is, and would be planned again without end.
+fn first_slice(
+    columns: &[Column<'_>],
+    series: Range<usize>,
+    runs: Runs,
+    most: u64,
+    is_due: impl Fn(usize) -> bool,
+) -> Option<Range<usize>> {
+    let due = series.clone().find(|number| is_due(*number))?;
+    let slice_from = |from: usize| {
+        let rest = columns.get(from..series.end)?;
+        Some(from..from + columns_in_slice(rest, runs, most))
+    };
+    let slice = slice_from(series.start)?;
+    if due < slice.end { Some(slice) } else { slice_from(due) }
 }
 
 /// The number of `columns` that make one slice of about `most` bytes.
@@ -172,38 +194,53 @@ fn input_bytes(column: &Column<'_>, runs: Runs) -> u64 {
     column.within(runs).iter().map(|cell| cell.bytes.max(1)).sum()
 }
 
-/// Whether a column belongs to a candidate's slice. One of at most `gap` input bytes does, except if the
-/// slice is for tombstones or the column holds a deeper level.
-fn belongs_to_slice(
+/// Whether a column is merged for its own sake: the merge reduces its runs or frees something in it.
+fn is_column_due(
     layout: &TreeLayout<'_>,
+    number: usize,
     column: &Column<'_>,
     candidate: &Candidate,
-    gap: u64,
 ) -> bool {
     let cells = column.within(candidate.runs);
-    if !column.is_free(candidate.runs) {
-        return false;
-    }
-    if cells.is_empty() {
-        return true;
-    }
-    if candidate.reason == Reason::Deletes {
-        let share = deletes_share(layout, column, candidate.runs);
-        return share >= deletes_share_max(layout, layout.summary.quiet) / 2.0;
-    }
-    let is_gap = input_bytes(column, candidate.runs) <= gap;
-    if candidate.to_oldest {
-        let gives = gain(layout, column) >= (candidate.gain / 2.0).min(layout.gain());
-        return is_gap || is_reducible(cells) && gives;
-    }
     let Options { fanout, settled_runs, .. } = *layout.options;
-    let fits = cells.iter().all(|cell| cell.level <= candidate.level);
     let enough = match candidate.reason {
+        // Manual compaction takes every column of its range and no other, whatever a merge there frees.
+        Reason::Manual => return manual_runs(layout, number, column) == Some(candidate.runs),
+        _ if !column.is_free(candidate.runs) => return false,
+        Reason::Deletes => {
+            let share = deletes_share(layout, column, candidate.runs);
+            return share > 0.0 && share >= deletes_share_max(layout, layout.summary.quiet) / 2.0;
+        }
+        _ if candidate.to_oldest => {
+            let gives = gain(layout, column) >= (candidate.gain / 2.0).min(layout.gain());
+            return is_reducible(cells) && gives;
+        }
         Reason::Settle => column.cells.len() > settled_runs,
         Reason::Reads => true,
         _ => cells.len() >= fanout / 4 * 3,
     };
-    fits && (is_gap || enough && cells.len() >= 2)
+    enough && cells.len() >= 2 && are_of_level(cells, candidate)
+}
+
+/// Whether a column of at most `gap` input bytes belongs to a candidate's slice although it is not due. A
+/// column with a deeper level does not. Slices for tombstones include only empty columns, and slices of a
+/// manual compaction no gaps at all.
+fn is_gap(column: &Column<'_>, candidate: &Candidate, gap: u64) -> bool {
+    let cells = column.within(candidate.runs);
+    let is_included = match candidate.reason {
+        Reason::Manual => false,
+        Reason::Deletes => cells.is_empty(),
+        _ => {
+            input_bytes(column, candidate.runs) <= gap
+                && (candidate.to_oldest || are_of_level(cells, candidate))
+        }
+    };
+    is_included && column.is_free(candidate.runs)
+}
+
+/// Whether no cell is of a deeper level than the candidate merges.
+fn are_of_level(cells: &[Cell<'_>], candidate: &Candidate) -> bool {
+    cells.iter().all(|cell| cell.level <= candidate.level)
 }
 
 /// The merge of `runs` in the columns `slice`.
@@ -292,7 +329,7 @@ fn level(layout: &TreeLayout<'_>, runs: Runs, region: &[Column<'_>]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{table, tree};
-    use super::super::{Area, Summary};
+    use super::super::{Area, Plan, Summary, plan};
     use super::*;
 
     fn paired(summary: &Summary) -> Option<Merge> {
@@ -375,6 +412,28 @@ mod tests {
         let mut deeper = gapped(gap);
         deeper.runs[3].pieces[0].level = 1;
         assert_eq!(range(&deeper, Reason::Runs).1, m, "of a level that is not merged");
+    }
+
+    /// Three runs of one level in `c` to `z`, in tables without split keys that are longer than a slice. The
+    /// middle run also has a table of `between` bytes in `a` to `b`.
+    fn gap_before_a_full_column(between: u64) -> Summary {
+        let full = |id| table(id, 0, "c", "z", 250 << 10);
+        let oldest = vec![table(1, 2, "a", "b", 8 << 20), table(2, 2, "c", "z", 8 << 20)];
+        let middle = vec![table(5, 0, "a", "b", between), full(3)];
+        let runs = vec![vec![full(6)], middle, vec![full(4)], oldest];
+        Summary { superseding: 0.0, ..tree(runs) }
+    }
+
+    /// A slice that ended before the full column would rewrite the gap's only table, and the same merge would
+    /// be planned again without end.
+    #[test]
+    fn a_slice_does_not_end_before_the_column_that_is_due() {
+        let options = Options { fanout: 3, slice_bytes: 128 << 10, ..Options::default() };
+        for between in [1, (750 << 10) / GAP_PART] {
+            let summary = gap_before_a_full_column(between);
+            let Some(Plan::Merge(job)) = plan(&summary, &options) else { panic!("none") };
+            assert_eq!((job.reason, &*job.first, job.inputs.len()), (Reason::Runs, &b"c"[..], 3));
+        }
     }
 
     #[test]

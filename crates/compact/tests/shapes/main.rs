@@ -9,6 +9,7 @@
 )]
 
 mod leveled;
+mod progress;
 mod tree;
 
 use terrace_compact::plan::Options;

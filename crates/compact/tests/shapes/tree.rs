@@ -91,7 +91,9 @@ pub(crate) struct Tree {
     /// Whether writers are delayed by compaction debt, as in the engine.
     pub(crate) is_delayed: bool,
     pub(crate) jobs_max: usize,
-    runs: BTreeMap<u64, Vec<Piece>>,
+    /// Parts into which split keys divide a file; 1: a file without split keys.
+    pub(crate) parts: f64,
+    pub(crate) runs: BTreeMap<u64, Vec<Piece>>,
     contents: BTreeMap<u64, (Arc<FileSummary>, Content)>,
     running: Vec<(Merge, f64)>,
     next: u64,
@@ -153,6 +155,7 @@ impl Tree {
             job_costs: (0.0, 0.0),
             is_delayed: false,
             jobs_max: 2,
+            parts: 64.0,
             runs: BTreeMap::new(),
             contents: BTreeMap::new(),
             running: Vec::new(),
@@ -171,7 +174,7 @@ impl Tree {
         let (mut before, mut last) = (0.0, 0.0);
         for cell in first + 1..end {
             before += content.entries(cell - 1..cell);
-            if before - last >= entries / 64.0 {
+            if before - last >= entries / self.parts {
                 splits.push((key(cell), (before * ENTRY) as u64));
                 last = before;
             }
@@ -260,7 +263,7 @@ impl Tree {
         pieces.map(|piece| self.bytes(piece)).sum()
     }
 
-    fn bytes(&self, piece: &Piece) -> f64 {
+    pub(crate) fn bytes(&self, piece: &Piece) -> f64 {
         let (content, cells) = self.content(piece);
         content.entries(cells) * ENTRY
     }
@@ -311,6 +314,55 @@ impl Tree {
         }
     }
 
+    /// Starts a planned merge, or does the planned moves or drops.
+    pub(crate) fn start(&mut self, plan: Plan) {
+        match plan {
+            Plan::Merge(job) => {
+                for (other, _) in &self.running {
+                    let keys = other.end.as_ref().is_none_or(|end| job.first < *end)
+                        && job.end.as_ref().is_none_or(|end| other.first < *end);
+                    let runs = other.into <= job.newest() && job.into <= other.newest();
+                    assert!(!(keys && runs), "two jobs meet");
+                }
+                let pieces = job.inputs.iter().map(|(_, pieces)| pieces.len()).sum::<usize>();
+                let (once, each) = self.job_costs;
+                let cost = job.bytes.max(1) as f64 + once + each * pieces as f64;
+                self.running.push((job, cost));
+            }
+            Plan::Drop(pieces) => {
+                for (run, piece) in pieces {
+                    let is_input = |(job, _): &(Merge, f64)| {
+                        job.inputs.iter().any(|(_, inputs)| {
+                            inputs
+                                .iter()
+                                .any(|input| input.file.id == piece.file.id && meets(input, &piece))
+                        })
+                    };
+                    assert!(!self.running.iter().any(is_input), "an input is dropped");
+                    self.cut(run.0, &piece.first, piece.end.as_deref());
+                }
+            }
+            Plan::Move(moves) => {
+                for moved in moves {
+                    let from = self.runs.get_mut(&moved.from.0).unwrap();
+                    from.retain(|piece| *piece != moved.piece);
+                    let into = self.runs.entry(moved.into.0).or_default();
+                    assert!(!into.iter().any(|other| meets(other, &moved.piece)));
+                    into.push(moved.piece);
+                    into.sort_by(|a, b| a.first.cmp(&b.first));
+                    self.runs.retain(|_, pieces| !pieces.is_empty());
+                }
+            }
+        }
+    }
+
+    /// Installs the running merges.
+    pub(crate) fn finish(&mut self) {
+        for (job, _) in std::mem::take(&mut self.running) {
+            self.install(&job);
+        }
+    }
+
     /// Runs the planned actions until `budget` bytes are merged or nothing is planned.
     fn work(&mut self, mut budget: f64) {
         loop {
@@ -320,46 +372,8 @@ impl Tree {
                     Some(policy) => policy(&summary, &self.options),
                     None => TreeLayout::new(&summary, &self.options).plan(),
                 };
-                match plan {
-                    None => break,
-                    Some(Plan::Merge(job)) => {
-                        for (other, _) in &self.running {
-                            let keys = other.end.as_ref().is_none_or(|end| job.first < *end)
-                                && job.end.as_ref().is_none_or(|end| other.first < *end);
-                            let runs = other.into <= job.newest() && job.into <= other.newest();
-                            assert!(!(keys && runs), "two jobs meet");
-                        }
-                        let pieces =
-                            job.inputs.iter().map(|(_, pieces)| pieces.len()).sum::<usize>();
-                        let (once, each) = self.job_costs;
-                        let cost = job.bytes.max(1) as f64 + once + each * pieces as f64;
-                        self.running.push((job, cost));
-                    }
-                    Some(Plan::Drop(pieces)) => {
-                        for (run, piece) in pieces {
-                            let is_input = |(job, _): &(Merge, f64)| {
-                                job.inputs.iter().any(|(_, inputs)| {
-                                    inputs.iter().any(|input| {
-                                        input.file.id == piece.file.id && meets(input, &piece)
-                                    })
-                                })
-                            };
-                            assert!(!self.running.iter().any(is_input), "an input is dropped");
-                            self.cut(run.0, &piece.first, piece.end.as_deref());
-                        }
-                    }
-                    Some(Plan::Move(moves)) => {
-                        for moved in moves {
-                            let from = self.runs.get_mut(&moved.from.0).unwrap();
-                            from.retain(|piece| *piece != moved.piece);
-                            let into = self.runs.entry(moved.into.0).or_default();
-                            assert!(!into.iter().any(|other| meets(other, &moved.piece)));
-                            into.push(moved.piece);
-                            into.sort_by(|a, b| a.first.cmp(&b.first));
-                            self.runs.retain(|_, pieces| !pieces.is_empty());
-                        }
-                    }
-                }
+                let Some(plan) = plan else { break };
+                self.start(plan);
             }
             let Some(least) = self.running.iter().map(|(_, left)| *left).reduce(f64::min) else {
                 return;
