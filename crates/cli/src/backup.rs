@@ -1,164 +1,283 @@
 //! `terrace checkpoint`, `backup` and `restore`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use terracedb::{
     Backup, BackupInfo, CheckpointOptions, DeleteReport, Error, Result, format_bytes, format_count,
 };
 
-use crate::args::{self, BackupCommand};
-use crate::config::Config;
-use crate::output::Output;
+use crate::outcome::Outcome;
+use crate::output::{Output, print_result};
+use crate::parsers::size;
 use crate::progress::Progress;
-use crate::{Outcome, check, time};
+use crate::shared_args::{OutputArgs, StoreArgs};
+use crate::{check, time};
 
-/// What a command does to a repository.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Reads,
-    Removes,
-    /// The only one that makes the directory.
-    Creates,
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckpointArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The new store's directory, which must be missing or empty
+    place: PathBuf,
+    /// Flush first, so that there is little log to copy
+    #[arg(long)]
+    flush: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-/// The repository in `dir`.
-fn repository(dir: &Path, usage: Use, rate: Option<u64>, name: &str) -> Result<Backup> {
-    if usage != Use::Creates && !dir.is_dir() {
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Back a store up, copying only files that the repository does not have
+    Create(CreateArgs),
+    /// List backups with number, time, size and label, oldest first
+    List(ListArgs),
+    /// Read all files of a backup, and check the store in it
+    Verify(VerifyArgs),
+    /// Delete a backup, and the files that no other backup has
+    Delete(DeleteArgs),
+    /// Delete all but the newest backups of each store
+    Prune(PruneArgs),
+}
+
+/// The repository of a command.
+#[derive(Debug, clap::Args)]
+struct RepositoryArgs {
+    /// The directory of backups
+    repository: PathBuf,
+}
+
+/// A backup in its repository.
+#[derive(Debug, clap::Args)]
+struct BackupArgs {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// The backup's number
+    id: u64,
+}
+
+/// A limit on the bytes per second that a command reads.
+#[derive(Debug, clap::Args)]
+struct ReadRateArgs {
+    /// Read at most this much per second
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    rate: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The directory of backups, created if it is missing
+    repository: PathBuf,
+    /// A label for the backup
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+    #[command(flatten)]
+    rate: ReadRateArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    backup: BackupArgs,
+    #[command(flatten)]
+    rate: ReadRateArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    backup: BackupArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PruneArgs {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Number of backups to keep of each store
+    #[arg(long, value_name = "N")]
+    keep: usize,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    backup: BackupArgs,
+    /// The store's directory, which must be missing or empty
+    place: PathBuf,
+    #[command(flatten)]
+    rate: ReadRateArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How a command uses the repository.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Reads it without a lock.
+    Read,
+    /// Removes backups.
+    Remove,
+    /// Adds a backup, and creates the directory if it is missing.
+    Create,
+}
+
+/// Opens the repository in `dir`. The progress bar is called `command`; `rate` is in bytes per second.
+fn open(dir: &Path, access: Access, rate: Option<u64>, command: &str) -> Result<Backup> {
+    if access != Access::Create && !dir.is_dir() {
         let error = Error::invalid("directory of backups").at(dir.display());
         return Err(error.expected("one that exists").got("none"));
     }
-    let bar = Progress::of_bytes(name);
-    let backups = match usage {
-        Use::Reads => Backup::open_read_only(dir)?,
-        Use::Removes | Use::Creates => Backup::open(dir)?,
+    let bar = Progress::of_bytes(command);
+    let backups = match access {
+        Access::Read => Backup::open_read_only(dir)?,
+        Access::Remove | Access::Create => Backup::open(dir)?,
     };
     let backups = backups.rate(rate.unwrap_or(0));
     Ok(backups.progress(move |done, total| bar.show(done, Some(total))))
 }
 
-pub(crate) fn checkpoint(args: &args::Checkpoint) -> Result<Outcome> {
-    let db = Config::of_store(&args.dir, &args.engine)?.open(false)?;
+pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
+    let db = args.store.open()?;
     let options = CheckpointOptions::default().flush(args.flush);
     let report = db.checkpoint_with(&args.place, options)?;
-    let mut out = Output::new();
-    if args.json {
-        out.line(json!({
-            "files_linked": report.files_linked,
-            "bytes_linked": report.bytes_linked,
-            "files_copied": report.files_copied,
-            "bytes_copied": report.bytes_copied,
-            "log_bytes": report.log_bytes,
-            "seconds": report.elapsed.as_secs_f64(),
-        }))?;
-    } else {
-        out.line(format_args!(
-            "checkpoint at {}: {} of {} shared, {} of {} copied, {} of log, in {:.3} s",
-            args.place.display(),
-            format_count(report.files_linked, "file"),
-            format_bytes(report.bytes_linked),
-            format_count(report.files_copied, "file"),
-            format_bytes(report.bytes_copied),
-            format_bytes(report.log_bytes),
-            report.elapsed.as_secs_f64()
-        ))?;
-    }
-    out.flush()?;
+    let json = json!({
+        "files_linked": report.files_linked,
+        "bytes_linked": report.bytes_linked,
+        "files_copied": report.files_copied,
+        "bytes_copied": report.bytes_copied,
+        "log_bytes": report.log_bytes,
+        "seconds": report.elapsed.as_secs_f64(),
+    });
+    let text = format_args!(
+        "checkpoint at {}: {} of {} shared, {} of {} copied, {} of log, in {:.3} s",
+        args.place.display(),
+        format_count(report.files_linked, "file"),
+        format_bytes(report.bytes_linked),
+        format_count(report.files_copied, "file"),
+        format_bytes(report.bytes_copied),
+        format_bytes(report.log_bytes),
+        report.elapsed.as_secs_f64()
+    );
+    print_result(args.output.json, &json, text)?;
     Ok(Outcome::Done)
 }
 
-pub(crate) fn backup(command: &BackupCommand) -> Result<Outcome> {
+pub(crate) fn run(command: &Command) -> Result<Outcome> {
     match command {
-        BackupCommand::Create(args) => create(args),
-        BackupCommand::List(args) => list(args),
-        BackupCommand::Verify(args) => {
-            let report =
-                repository(&args.repository, Use::Reads, args.rate, "verify")?.verify(args.id)?;
-            check::show(&report, args.json)
+        Command::Create(args) => create(args),
+        Command::List(args) => list(args),
+        Command::Verify(args) => verify(args),
+        Command::Delete(args) => {
+            let BackupArgs { repository, id } = &args.backup;
+            let backups = open(&repository.repository, Access::Remove, None, "delete")?;
+            print_deleted(&backups.delete(*id)?, args.output.json)
         }
-        BackupCommand::Delete(args) => {
-            let backups = repository(&args.repository, Use::Removes, None, "delete")?;
-            deleted(&backups.delete(args.id)?, args.json)
-        }
-        BackupCommand::Prune(args) => {
-            let backups = repository(&args.repository, Use::Removes, None, "prune")?;
-            deleted(&backups.prune(args.keep)?, args.json)
+        Command::Prune(args) => {
+            let backups = open(&args.repository.repository, Access::Remove, None, "prune")?;
+            print_deleted(&backups.prune(args.keep)?, args.output.json)
         }
     }
 }
 
-fn create(args: &args::BackupCreate) -> Result<Outcome> {
-    let db = Config::of_store(&args.dir, &args.engine)?.open(false)?;
-    let report = repository(&args.repository, Use::Creates, args.rate, "backup")?
-        .create(&db, &args.label)?;
-    let mut out = Output::new();
-    if args.json {
-        out.line(json!({
-            "id": report.id,
-            "files": report.files,
-            "bytes": report.bytes,
-            "files_copied": report.files_copied,
-            "bytes_copied": report.bytes_copied,
-            "log_bytes": report.log_bytes,
-            "seconds": report.elapsed.as_secs_f64(),
-        }))?;
-    } else {
-        out.line(format_args!(
-            "backup {}: {} of {}, {} of {} copied, in {:.3} s",
-            report.id,
-            format_count(report.files, "file"),
-            format_bytes(report.bytes),
-            format_count(report.files_copied, "file"),
-            format_bytes(report.bytes_copied),
-            report.elapsed.as_secs_f64()
-        ))?;
-    }
-    out.flush()?;
+fn create(args: &CreateArgs) -> Result<Outcome> {
+    let db = args.store.open()?;
+    let backups = open(&args.repository, Access::Create, args.rate.rate, "backup")?;
+    let report = backups.create(&db, &args.label)?;
+    drop(backups);
+    let json = json!({
+        "id": report.id,
+        "files": report.files,
+        "bytes": report.bytes,
+        "files_copied": report.files_copied,
+        "bytes_copied": report.bytes_copied,
+        "log_bytes": report.log_bytes,
+        "seconds": report.elapsed.as_secs_f64(),
+    });
+    let text = format_args!(
+        "backup {}: {} of {}, {} of {} copied, in {:.3} s",
+        report.id,
+        format_count(report.files, "file"),
+        format_bytes(report.bytes),
+        format_count(report.files_copied, "file"),
+        format_bytes(report.bytes_copied),
+        report.elapsed.as_secs_f64()
+    );
+    print_result(args.output.json, &json, text)?;
     Ok(Outcome::Done)
 }
 
-fn list(args: &args::BackupList) -> Result<Outcome> {
-    let list = repository(&args.repository, Use::Reads, None, "list")?.list()?;
+fn list(args: &ListArgs) -> Result<Outcome> {
+    let list = open(&args.repository.repository, Access::Read, None, "list")?.list()?;
+    let json = args.output.json;
     let mut out = Output::new();
-    for BackupInfo { id, label, created_unix_ms, store, files, bytes, unique_bytes, .. } in
-        &list.backups
-    {
-        if args.json {
-            out.line(json!({
-                "id": id,
-                "label": label,
-                "created_unix_ms": created_unix_ms,
-                "store": store.to_string(),
-                "files": files,
-                "bytes": bytes,
-                "unique_bytes": unique_bytes,
-            }))?;
-        } else {
-            out.line(format_args!(
-                "{id}\t{}\t{} in {}, {} of its own\tstore {store}\t{}",
-                time::moment(created_unix_ms / 1000),
-                format_bytes(*bytes),
-                format_count(*files, "file"),
-                format_bytes(*unique_bytes),
-                label.escape_debug()
-            ))?;
-        }
+    for backup in &list.backups {
+        print_backup(backup, json, &mut out)?;
     }
     for (id, error) in &list.damaged {
-        if args.json {
+        if json {
             out.line(json!({ "id": id, "error": error.to_string() }))?;
         } else {
             out.line(format_args!("{id}\t{error}"))?;
         }
     }
-    if !args.json {
+    if !json {
         out.line(format_args!("{} in all", format_bytes(list.bytes)))?;
     }
     out.flush()?;
-    Ok(if list.damaged.is_empty() { Outcome::Done } else { Outcome::Negative })
+    Ok(Outcome::good_if(list.damaged.is_empty()))
 }
 
-fn deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
+fn print_backup(backup: &BackupInfo, json: bool, out: &mut Output) -> Result<()> {
+    let BackupInfo { id, label, created_unix_ms, store, files, bytes, unique_bytes, .. } = backup;
+    if json {
+        return out.line(json!({
+            "id": id,
+            "label": label,
+            "created_unix_ms": created_unix_ms,
+            "store": store.to_string(),
+            "files": files,
+            "bytes": bytes,
+            "unique_bytes": unique_bytes,
+        }));
+    }
+    out.line(format_args!(
+        "{id}\t{}\t{} in {}, {} unique\tstore {store}\t{}",
+        time::format_utc(created_unix_ms / 1000),
+        format_bytes(*bytes),
+        format_count(*files, "file"),
+        format_bytes(*unique_bytes),
+        label.escape_debug()
+    ))
+}
+
+fn verify(args: &VerifyArgs) -> Result<Outcome> {
+    let BackupArgs { repository, id } = &args.backup;
+    let backups = open(&repository.repository, Access::Read, args.rate.rate, "verify")?;
+    let report = backups.verify(*id)?;
+    drop(backups);
+    check::print_report(&report, args.output.json)
+}
+
+fn print_deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
     let DeleteReport { backups, files, bytes, .. } = report;
     let mut out = Output::new();
     if json {
@@ -174,28 +293,24 @@ fn deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-pub(crate) fn restore(args: &args::Restore) -> Result<Outcome> {
-    let backups = repository(&args.repository, Use::Reads, args.rate, "restore")?;
-    let report = backups.restore(args.id, &args.place)?;
+pub(crate) fn restore(args: &RestoreArgs) -> Result<Outcome> {
+    let BackupArgs { repository, id } = &args.backup;
+    let backups = open(&repository.repository, Access::Read, args.rate.rate, "restore")?;
+    let report = backups.restore(*id, &args.place)?;
     drop(backups);
-    let mut out = Output::new();
-    if args.json {
-        out.line(json!({
-            "id": args.id,
-            "files": report.files,
-            "bytes": report.bytes,
-            "seconds": report.elapsed.as_secs_f64(),
-        }))?;
-    } else {
-        out.line(format_args!(
-            "backup {} restored to {}: {} of {}, in {:.3} s",
-            args.id,
-            args.place.display(),
-            format_count(report.files, "file"),
-            format_bytes(report.bytes),
-            report.elapsed.as_secs_f64()
-        ))?;
-    }
-    out.flush()?;
+    let json = json!({
+        "id": id,
+        "files": report.files,
+        "bytes": report.bytes,
+        "seconds": report.elapsed.as_secs_f64(),
+    });
+    let text = format_args!(
+        "backup {id} restored to {}: {} of {}, in {:.3} s",
+        args.place.display(),
+        format_count(report.files, "file"),
+        format_bytes(report.bytes),
+        report.elapsed.as_secs_f64()
+    );
+    print_result(args.output.json, &json, text)?;
     Ok(Outcome::Done)
 }

@@ -1,8 +1,8 @@
-//! `terrace calibrate`: what a device can do, as a table, a chart and a file.
+//! `terrace calibrate`: measures a device and writes the results as a table, a chart and a calibration file.
 //!
-//! A real device is measured in a file of its own, removed afterwards, or where the user says so on the
-//! bare device. An emulated one is asked in virtual time: that takes no longer than its arithmetic. What was
-//! measured of a directory stays there, for the tier that lies in it.
+//! A real device is measured in a temporary file on it, or with `--overwrite` on the bare device. An emulated
+//! device is measured in virtual time, which costs only the arithmetic. The calibration of a directory is
+//! stored in that directory, and an SCM tier there uses it.
 
 mod chart;
 
@@ -15,47 +15,45 @@ use media::scm::ScmLocation;
 use media::{CalibratedDevice, Calibration, calibrate, device_of};
 use terracedb::{Error, Result, parse_bytes};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::output::Output;
 
-/// The file that is measured in a directory.
-const NAME: &str = "terrace.calibrate";
+/// The name of the temporary file that is measured in a directory.
+const FILE_NAME: &str = "terrace.calibrate";
 
-/// Measures a device.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A directory on the device, the device itself, `numa:N` or `emulated:PROFILE`
     #[arg(value_name = "PLACE")]
     place: ScmLocation,
-    /// How much of it is used: more than the processor's caches hold
+    /// Bytes of the device to use: more than the CPU caches hold
     #[arg(long, value_parser = parse_bytes, default_value = "1GiB")]
     size: u64,
-    /// The most threads at once
+    /// The largest number of threads
     #[arg(long, value_name = "N", default_value_t = 24)]
     threads: u32,
-    /// Write the calibration to this file, and not to `terrace.calibration` in the directory that was
-    /// measured, where an SCM tier finds it
+    /// Write the calibration to this file, instead of `terrace.calibration` in the measured directory, which
+    /// an SCM tier reads
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write a chart (SVG) to this file
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
-    /// The place is a device, and what is on it may be overwritten
+    /// Allow the measurement to overwrite the contents of a device
     #[arg(long)]
     overwrite: bool,
 }
 
-/// Measures, prints, writes files.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let (place, _file) = measured_place(&args.place, args.overwrite)?;
+    let (place, _file) = place_to_measure(&args.place, args.overwrite)?;
     let mut device = CalibratedDevice::open(&place, args.size)?;
-    let is_watched = std::io::stderr().is_terminal();
+    let is_terminal = std::io::stderr().is_terminal();
     let mut calibration = calibrate(&mut device, args.threads, |done, all| {
-        if is_watched {
+        if is_terminal {
             eprint!("\r{done} of {all} ");
         }
     })?;
-    if is_watched {
+    if is_terminal {
         eprint!("\r            \r");
     }
     calibration.place = args.place.to_string();
@@ -77,63 +75,70 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Writes a file whole: who opens a store meanwhile finds the old one or the new one.
+/// Replaces a file atomically: a store that opens meanwhile reads the old or the new file.
 fn replace(path: &Path, content: &str) -> Result<()> {
     let failed = |error| Error::io("write", path.display(), error);
-    let made = path.with_added_extension("new");
-    fs::write(&made, content).map_err(failed)?;
-    fs::rename(&made, path).map_err(failed)
+    let new = path.with_added_extension("new");
+    fs::write(&new, content).map_err(failed)?;
+    fs::rename(&new, path).map_err(failed)
 }
 
-/// Removes the file that was measured.
-struct Made(PathBuf);
+/// The temporary file that is measured. Dropping it removes the file.
+struct MeasuredFile(PathBuf);
 
-impl Made {
-    /// Makes the file, or takes one that a measurement left which was cut off.
-    fn at(path: PathBuf) -> Result<Self> {
+impl MeasuredFile {
+    /// Creates the file, or reuses one that an interrupted measurement left.
+    ///
+    /// # Errors
+    /// `Invalid` if another process measures it now; `Io` if it cannot be created.
+    fn create(path: PathBuf) -> Result<Self> {
         let failed = |error| Error::io("create", path.display(), error);
         let mut options = fs::File::options();
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
-            // Whoever measures locks it again.
+            // The lock ends here with `file`; the measurement itself locks the file again.
             Ok(()) => Ok(Self(path)),
             Err(fs::TryLockError::WouldBlock) => {
                 let error = Error::invalid("place to calibrate").at(path.display());
-                Err(error.expected("nobody else to measure it").got("a measurement under way"))
+                Err(error.expected("no other measurement of it").got("a running one"))
             }
             Err(fs::TryLockError::Error(error)) => Err(failed(error)),
         }
     }
 }
 
-impl Drop for Made {
+impl Drop for MeasuredFile {
     fn drop(&mut self) {
-        // What is left is a file whose name says what it was.
+        // If this fails, the next calibration reuses the file.
         drop(fs::remove_file(&self.0));
     }
 }
 
-/// Where to measure, so that nobody's content is lost unasked.
-fn measured_place(place: &ScmLocation, overwrite: bool) -> Result<(ScmLocation, Option<Made>)> {
+/// The place to measure for `place`, and the temporary file if one is needed. No contents are overwritten,
+/// except those of a device if `overwrite` is set.
+fn place_to_measure(
+    place: &ScmLocation,
+    overwrite: bool,
+) -> Result<(ScmLocation, Option<MeasuredFile>)> {
     let ScmLocation::Path(path) = place else { return Ok((place.clone(), None)) };
     let refused = |expected: &str| {
         Err(Error::invalid("place to calibrate").at(path.display()).expected(expected))
     };
     let metadata = fs::metadata(path).map_err(|error| Error::io("open", path.display(), error))?;
     if metadata.is_dir() {
-        let file = path.join(NAME);
-        return Ok((ScmLocation::Path(file.clone()), Some(Made::at(file)?)));
+        let file = path.join(FILE_NAME);
+        return Ok((ScmLocation::Path(file.clone()), Some(MeasuredFile::create(file)?)));
     }
     if metadata.is_file() {
-        return refused("a directory on the device: a file's content would be lost");
+        return refused("a directory on the device, because the contents of a file would be lost");
     }
     if !overwrite {
-        return refused("--overwrite, as all on the device is lost");
+        return refused("--overwrite, because all contents of the device are lost");
     }
     Ok((place.clone(), None))
 }
 
-/// The table.
+/// Prints the calibration as text.
 fn print(calibration: &Calibration, out: &mut Output) -> Result<()> {
     out.line(format_args!("device         {}", calibration.place))?;
     if !calibration.emulated.is_empty() {
@@ -142,19 +147,13 @@ fn print(calibration: &Calibration, out: &mut Output) -> Result<()> {
     out.line(format_args!("read latency   {}", time(calibration.read_latency_ns)))?;
     out.line(format_args!("write latency  {}", time(calibration.write_latency_ns)))?;
     out.line(format_args!("write unit     {} B", calibration.unit_bytes))?;
+    out.line(format_args!("readers        {} for nearly full bandwidth", calibration.readers()))?;
+    out.line(format_args!("writers        {} for nearly full bandwidth", calibration.writers()))?;
     out.line(format_args!(
-        "readers        {} for about the most bandwidth",
-        calibration.readers()
-    ))?;
-    out.line(format_args!(
-        "writers        {} for about the most bandwidth",
-        calibration.writers()
-    ))?;
-    out.line(format_args!(
-        "worst mix      {:.0} % of taking turns",
+        "worst mix      {:.0} % of the bandwidth of reads and writes by turns",
         calibration.mixed_part() * 100.0
     ))?;
-    let two = |out: &mut Output, title: &str, reads: &[(f64, f64)], writes: &[(f64, f64)]| {
+    let columns = |out: &mut Output, title: &str, reads: &[(f64, f64)], writes: &[(f64, f64)]| {
         out.line("")?;
         out.line(format_args!("{title:>12}  {:>10}  {:>10}", "read GB/s", "write GB/s"))?;
         for ((x, read), (_, write)) in reads.iter().zip(writes) {
@@ -162,8 +161,8 @@ fn print(calibration: &Calibration, out: &mut Output) -> Result<()> {
         }
         Ok::<(), Error>(())
     };
-    two(out, "threads", &calibration.read_threads, &calibration.write_threads)?;
-    two(out, "bytes", &calibration.read_sizes, &calibration.write_sizes)?;
+    columns(out, "threads", &calibration.read_threads, &calibration.write_threads)?;
+    columns(out, "bytes", &calibration.read_sizes, &calibration.write_sizes)?;
     out.line("")?;
     out.line(format_args!("{:>12}  {:>10}", "writes", "both GB/s"))?;
     for (share, gb) in &calibration.mixed {
@@ -172,6 +171,7 @@ fn print(calibration: &Calibration, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
+/// A latency with its unit.
 fn time(ns: f64) -> String {
     if ns < 1000.0 { format!("{ns:.0} ns") } else { format!("{:.1} us", ns / 1000.0) }
 }
@@ -183,32 +183,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_of_its_own_is_measured() {
+    fn only_a_temporary_file_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let place = |path: &Path| path.to_str().unwrap().parse::<ScmLocation>().unwrap();
         {
-            let (measured, made) = measured_place(&place(folder.path()), false).unwrap();
-            assert!(measured.to_string().ends_with(NAME) && made.is_some());
-            // Two at once would measure each other.
+            let (measured, file) = place_to_measure(&place(folder.path()), false).unwrap();
+            assert!(measured.to_string().ends_with(FILE_NAME) && file.is_some());
+            // A second measurement is refused: each would slow the other.
             let device = CalibratedDevice::open(&measured, 1 << 20).unwrap();
-            assert!(measured_place(&place(folder.path()), false).is_err());
+            assert!(place_to_measure(&place(folder.path()), false).is_err());
             drop(device);
         }
-        assert!(!folder.path().join(NAME).exists());
-        // One that was cut off is in nobody's way.
-        fs::write(folder.path().join(NAME), "left").unwrap();
-        assert!(measured_place(&place(folder.path()), false).is_ok());
+        assert!(!folder.path().join(FILE_NAME).exists());
+        // The file of an interrupted measurement is reused.
+        fs::write(folder.path().join(FILE_NAME), "left").unwrap();
+        assert!(place_to_measure(&place(folder.path()), false).is_ok());
         let file = folder.path().join("precious");
         fs::write(&file, "x").unwrap();
-        assert!(measured_place(&place(&file), true).is_err());
-        assert!(measured_place(&place(Path::new("/dev/null")), false).is_err());
-        assert!(measured_place(&place(&folder.path().join("none")), false).is_err());
+        assert!(place_to_measure(&place(&file), true).is_err());
+        assert!(place_to_measure(&place(Path::new("/dev/null")), false).is_err());
+        assert!(place_to_measure(&place(&folder.path().join("none")), false).is_err());
         let emulated = "emulated:nvme".parse().unwrap();
-        assert!(measured_place(&emulated, false).unwrap().1.is_none());
+        assert!(place_to_measure(&emulated, false).unwrap().1.is_none());
     }
 
     #[test]
-    fn times_have_their_unit() {
+    fn latency_is_printed_in_ns_or_us() {
         assert_eq!((time(305.4), time(10_000.0)), ("305 ns".to_owned(), "10.0 us".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! `terrace check`.
+//! `terrace check`: verifies a store that is not open, and prints what a check found.
 
 use std::sync::Arc;
 
@@ -6,34 +6,42 @@ use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
 use terracedb::{CheckReport, Problem, Result, format_bytes, format_count};
 
+use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, args, config, directory};
+use crate::shared_args::{OfflineStoreArgs, OutputArgs};
 
-pub(crate) fn run(args: &args::Check) -> Result<Outcome> {
-    let dir = config::store_path(&args.dir)?;
-    directory::must_hold_store(&dir)?;
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: OfflineStoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let dir = args.store.directory()?;
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
     let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
     drop(progress);
-    show(&report, args.json)
+    print_report(&report, args.output.json)
 }
 
-/// Prints what a check found.
-pub(crate) fn show(report: &CheckReport, json: bool) -> Result<Outcome> {
+/// Prints the report of a check, and returns whether the store is clean.
+pub(crate) fn print_report(report: &CheckReport, json: bool) -> Result<Outcome> {
     let mut out = Output::new();
     if json {
         out.line(to_json(report))?;
     } else {
-        print(report, &mut out)?;
+        print_text(report, &mut out)?;
     }
     out.flush()?;
-    Ok(if report.is_clean() { Outcome::Done } else { Outcome::Negative })
+    Ok(Outcome::good_if(report.is_clean()))
 }
 
-fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
+fn print_text(report: &CheckReport, out: &mut Output) -> Result<()> {
     let CheckReport { keyspaces, files, bytes, tables, pages, entries, .. } = report;
     let CheckReport { values, dictionaries, .. } = report;
     match report.store {
@@ -55,34 +63,37 @@ fn print(report: &CheckReport, out: &mut Output) -> Result<()> {
         format_count(report.log_records, "record")
     ))?;
     if let Some(torn) = &report.log_torn {
-        out.line(format_args!("note: the log ends at {torn}; what follows was never synced"))?;
+        out.line(format_args!(
+            "note: the log ends at {torn}; the bytes after it were never synced"
+        ))?;
     }
     if report.manifest_repairs > 0 {
         out.line(format_args!(
-            "note: {} damaged copies of manifest records have good twins; opening repairs them",
+            "note: {} damaged copies of manifest records have an intact copy; opening the store repairs them",
             report.manifest_repairs
         ))?;
     }
     for name in &report.unowned {
-        out.line(format_args!("note: {name} belongs to nobody"))?;
+        out.line(format_args!("note: {name} is no file of a store"))?;
     }
     print_problems(&report.problems, report.damages, out)?;
     print_count(report.damages, out)
 }
 
-/// Prints the problems that are listed, of so many damages.
+/// Prints the listed problems, and how many of the `damages` found are not listed.
 pub(crate) fn print_problems(problems: &[Problem], damages: u64, out: &mut Output) -> Result<()> {
     for problem in problems {
         out.line(problem)?;
     }
-    let unlisted = damages - problems.len() as u64;
+    base::invariant!(problems.len() as u64 <= damages, "every listed problem is counted as damage");
+    let unlisted = damages.saturating_sub(problems.len() as u64);
     if unlisted > 0 {
         out.line(format_args!("and {}", format_count(unlisted, "further problem")))?;
     }
     Ok(())
 }
 
-/// Prints the last line: how many problems there are.
+/// Prints the last line: the number of problems.
 pub(crate) fn print_count(damages: u64, out: &mut Output) -> Result<()> {
     match damages {
         0 => out.line("clean"),
@@ -112,6 +123,7 @@ fn to_json(report: &CheckReport) -> Value {
     })
 }
 
+/// A problem as `check` and `scrub` print it.
 pub(crate) fn problem_to_json(problem: &Problem) -> Value {
     let text = |key: &Vec<u8>| key.escape_ascii().to_string();
     json!({

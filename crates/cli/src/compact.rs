@@ -1,57 +1,50 @@
-//! `terrace compact`.
+//! `terrace compact`: compacts a store, a keyspace or a key range, and waits until it is done.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use terracedb::{Db, Error, Result, format_bytes};
+use terracedb::{Db, Result, format_bytes};
 
-use crate::config::{Config, Flags};
-use crate::output::Output;
+use crate::hex::decode_optional;
+use crate::outcome::Outcome;
+use crate::output::print_result;
 use crate::progress::Progress;
-use crate::{Outcome, place};
+use crate::shared_args::{OutputArgs, StoreArgs, existing_keyspace, must_ascend};
 
-/// How often progress is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two updates of the progress bar.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The store's directory, or a configuration file that names it
-    store: std::path::PathBuf,
-    /// Only this keyspace
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Compact only this keyspace
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
-    /// The first key
+    /// The first key of the range
     #[arg(long, value_name = "KEY", requires = "keyspace")]
     from: Option<String>,
-    /// The first key to leave alone
+    /// The end of the range: the first key that is not part of it
     #[arg(long, value_name = "KEY", requires = "keyspace")]
     to: Option<String>,
-    /// Keys are hexadecimal digits
+    /// Read keys as hexadecimal digits
     #[arg(long)]
     hex: bool,
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let bound =
-        |text: &Option<String>| text.as_ref().map(|text| place::bytes(text, args.hex)).transpose();
-    let (from, to) = (bound(&args.from)?, bound(&args.to)?);
-    if let (Some(from), Some(to)) = (&from, &to)
-        && from >= to
-    {
-        return Err(Error::invalid("--to").expected("a key after --from"));
-    }
-    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+    let from = decode_optional(args.from.as_ref(), args.hex)?;
+    let to = decode_optional(args.to.as_ref(), args.hex)?;
+    must_ascend(from.as_ref(), to.as_ref())?;
+    let db = args.store.open()?;
     let start = Instant::now();
     let compaction = match &args.keyspace {
         None => db.start_compaction()?,
         Some(name) => {
-            let keyspace = place::existing(&db, "--keyspace", name)?;
+            let keyspace = existing_keyspace(&db, "--keyspace", name)?;
             match (from, to) {
                 (Some(from), Some(to)) => keyspace.start_compaction(from..to)?,
                 (Some(from), None) => keyspace.start_compaction(from..)?,
@@ -60,19 +53,20 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             }
         }
     };
-    // Only now: what is still in the log was flushed when the compaction began.
-    let before = table_bytes(&db);
+    // Measured after the start, because starting a compaction flushes the memtables to tables.
+    let bytes_before = table_bytes(&db);
     let bar = Progress::of_bytes("compact");
     while !compaction.is_finished() {
         let progress = compaction.progress();
         if progress.bytes_total > 0 {
-            bar.show(progress.bytes_total - progress.bytes_left, Some(progress.bytes_total));
+            let done = progress.bytes_total - progress.bytes_left;
+            bar.show(done, Some(progress.bytes_total));
         }
-        thread::sleep(LOOK);
+        thread::sleep(UPDATE_INTERVAL);
     }
     compaction.wait()?;
     drop(bar);
-    report(&db, before, start.elapsed(), args.json)
+    report(&db, bytes_before, start.elapsed(), args.output.json)
 }
 
 /// Bytes of all tables.
@@ -80,27 +74,23 @@ fn table_bytes(db: &Db) -> u64 {
     db.statistics().keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum()
 }
 
-fn report(db: &Db, before: u64, elapsed: Duration, json: bool) -> Result<Outcome> {
-    let (after, merges) = (table_bytes(db), db.statistics().compaction);
-    let mut out = Output::new();
-    if json {
-        out.line(json!({
-            "table_bytes_before": before,
-            "table_bytes": after,
-            "bytes_read": merges.bytes_read(),
-            "bytes_written": merges.bytes_written(),
-            "seconds": elapsed.as_secs_f64(),
-        }))?;
-    } else {
-        out.line(format_args!(
-            "tables of {} became {}: {} read, {} written, in {:.3} s",
-            format_bytes(before),
-            format_bytes(after),
-            format_bytes(merges.bytes_read()),
-            format_bytes(merges.bytes_written()),
-            elapsed.as_secs_f64()
-        ))?;
-    }
-    out.flush()?;
+fn report(db: &Db, bytes_before: u64, elapsed: Duration, json: bool) -> Result<Outcome> {
+    let (bytes_after, compaction) = (table_bytes(db), db.statistics().compaction);
+    let object = json!({
+        "table_bytes_before": bytes_before,
+        "table_bytes": bytes_after,
+        "bytes_read": compaction.bytes_read(),
+        "bytes_written": compaction.bytes_written(),
+        "seconds": elapsed.as_secs_f64(),
+    });
+    let text = format_args!(
+        "tables of {} compacted to {}: {} read, {} written, in {:.3} s",
+        format_bytes(bytes_before),
+        format_bytes(bytes_after),
+        format_bytes(compaction.bytes_read()),
+        format_bytes(compaction.bytes_written()),
+        elapsed.as_secs_f64()
+    );
+    print_result(json, &object, text)?;
     Ok(Outcome::Done)
 }

@@ -1,10 +1,9 @@
-//! `terrace completions`.
+//! `terrace completions`: a shell script that completes commands and options.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use terracedb::Result;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
@@ -13,9 +12,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+/// Prints the script for `command`, which describes the whole program.
+pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Outcome> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::args::Args::command(), "terrace", &mut script);
+    clap_complete::generate(args.shell, command, "terrace", &mut script);
     let mut out = Output::new();
     out.bytes(&script)?;
     out.flush()?;

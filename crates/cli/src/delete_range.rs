@@ -1,53 +1,34 @@
-//! `terrace delete-range`.
+//! `terrace delete-range`: deletes every key of a range in one operation.
 
 use std::ops::Bound;
 
+use clap::ArgGroup;
 use terracedb::{Error, Result, format_count};
 
-use crate::Outcome;
+use crate::hex::decode_optional;
+use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::place::Place;
+use crate::shared_args::{KeyRangeArgs, KeyspaceArgs, must_ascend};
 
 #[derive(Debug, clap::Args)]
-#[group(id = "range", required = true, multiple = true)]
+#[command(group = ArgGroup::new("keys").args(["from", "to", "prefix", "all"]).required(true).multiple(true))]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
-    /// The first key
-    #[arg(long, value_name = "KEY", group = "range")]
-    from: Option<String>,
-    /// The first key to leave
-    #[arg(long, value_name = "KEY", group = "range")]
-    to: Option<String>,
-    /// Every key that begins so
-    #[arg(long, value_name = "KEY", group = "range", conflicts_with_all = ["from", "to"])]
-    prefix: Option<String>,
-    /// Every key
-    #[arg(long, group = "range", conflicts_with_all = ["from", "to", "prefix"])]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    range: KeyRangeArgs,
+    /// Delete every key of the keyspace
+    #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     all: bool,
-    /// Only print how many keys would go
+    /// Print how many keys would be deleted, and delete none
     #[arg(long)]
     dry_run: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let Args { place, .. } = args;
-    let bounds = match &args.prefix {
-        Some(prefix) => prefixed(place.bytes(prefix)?)?,
-        None => {
-            let from = place.bound(args.from.as_ref())?;
-            let to = place.bound(args.to.as_ref())?;
-            if let (Some(from), Some(to)) = (&from, &to)
-                && from >= to
-            {
-                return Err(Error::invalid("--to").expected("a key after --from"));
-            }
-            let from = from.map_or(Bound::Unbounded, Bound::Included);
-            (from, to.map_or(Bound::Unbounded, Bound::Excluded))
-        }
-    };
-    let db = place.open()?;
-    let keyspace = place.existing(&db)?;
+    let bounds = bounds(args)?;
+    let db = args.keyspace.store.open()?;
+    let keyspace = args.keyspace.existing(&db)?;
     if !args.dry_run {
         keyspace.delete_range(bounds)?;
         return Ok(Outcome::Done);
@@ -58,20 +39,33 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         keys += 1;
     }
     let mut out = Output::new();
-    out.line(format_args!("{} would go", format_count(keys, "key")))?;
+    out.line(format_args!("{} would be deleted", format_count(keys, "key")))?;
     out.flush()?;
     Ok(Outcome::Done)
 }
 
-/// From the first key to the last.
+/// The first and last key of a range.
 type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The keys that begin with `prefix`.
-fn prefixed(prefix: Vec<u8>) -> Result<KeyBounds> {
+/// The range to delete.
+fn bounds(args: &Args) -> Result<KeyBounds> {
+    let (range, hex) = (&args.range, args.keyspace.hex);
+    if let Some(prefix) = &range.prefix {
+        return prefix_bounds(args.keyspace.decode(prefix)?);
+    }
+    let from = decode_optional(range.from.as_ref(), hex)?;
+    let to = decode_optional(range.to.as_ref(), hex)?;
+    must_ascend(from.as_ref(), to.as_ref())?;
+    let from = from.map_or(Bound::Unbounded, Bound::Included);
+    Ok((from, to.map_or(Bound::Unbounded, Bound::Excluded)))
+}
+
+/// The range of the keys that begin with `prefix`.
+fn prefix_bounds(prefix: Vec<u8>) -> Result<KeyBounds> {
     if prefix.is_empty() {
         return Err(Error::invalid("--prefix").expected("bytes, or --all for every key"));
     }
-    // The first key after them all has the last byte that can be raised, raised.
+    // The range ends at the prefix whose last byte below 255 is one greater, without the bytes after it.
     let mut end = prefix.clone();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
     let end = match end.last_mut() {
@@ -89,11 +83,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_before_the_next_one() {
-        let end = |prefix: &[u8]| prefixed(prefix.to_vec()).unwrap().1;
+    fn prefix_range_ends_at_the_next_prefix() {
+        let end = |prefix: &[u8]| prefix_bounds(prefix.to_vec()).unwrap().1;
         assert_eq!(end(b"ab"), Bound::Excluded(b"ac".to_vec()));
         assert_eq!(end(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
         assert_eq!(end(b"\xff"), Bound::Unbounded);
-        assert!(prefixed(Vec::new()).is_err());
+        assert!(prefix_bounds(Vec::new()).is_err());
     }
 }

@@ -1,23 +1,83 @@
-//! `terrace get`, `put`, `delete` and `scan`.
+//! `terrace get`, `put`, `delete` and `scan`: commands that read and write single entries.
 
 use std::io::{Read, stdin};
+use std::time::Duration;
 
 use serde_json::json;
 use terracedb::{Error, Result};
 
-use crate::Outcome;
-use crate::args;
+use crate::hex::decode_optional;
+use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::place::Place;
+use crate::parsers::seconds;
+use crate::shared_args::{KeyRangeArgs, KeyspaceArgs, OutputArgs};
 
-pub(crate) fn get(args: args::Get) -> Result<Outcome> {
-    let key = args.place.bytes(&args.key)?;
-    let db = args.place.open()?;
-    let Some(value) = args.place.existing(&db)?.get(key)? else {
+#[derive(Debug, clap::Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+    /// Print the value without a newline after it
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+    /// The value; `-` reads all bytes of standard input as the value
+    #[arg(allow_negative_numbers = true)]
+    value: String,
+    /// Expire the entry after this time, as in 90s, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    ttl: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    range: KeyRangeArgs,
+    /// Print at most N entries
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    limit: usize,
+    /// Print in descending key order
+    #[arg(long)]
+    reverse: bool,
+    /// Print keys without their values
+    #[arg(long, conflicts_with = "json")]
+    keys_only: bool,
+    /// Print only the number of entries
+    #[arg(long, conflicts_with = "json")]
+    count: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn get(args: &GetArgs) -> Result<Outcome> {
+    let key = args.keyspace.decode(&args.key)?;
+    let db = args.keyspace.store.open()?;
+    let Some(value) = args.keyspace.existing(&db)?.get(key)? else {
         return Ok(Outcome::Negative);
     };
     let mut out = Output::new();
-    out.bytes(&args.place.shown(&value))?;
+    out.bytes(&args.keyspace.encode(&value))?;
     if !args.raw {
         out.bytes(b"\n")?;
     }
@@ -25,15 +85,15 @@ pub(crate) fn get(args: args::Get) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-pub(crate) fn put(args: args::Put) -> Result<Outcome> {
-    let key = args.place.bytes(&args.key)?;
+pub(crate) fn put(args: &PutArgs) -> Result<Outcome> {
+    let key = args.keyspace.decode(&args.key)?;
     let value = if args.value == "-" {
-        value_of_stdin(&args.place)?
+        value_of_stdin(&args.keyspace)?
     } else {
-        args.place.bytes(&args.value)?
+        args.keyspace.decode(&args.value)?
     };
-    let db = args.place.open_or_create()?;
-    let keyspace = db.keyspace(&args.place.keyspace)?;
+    let db = args.keyspace.store.open_or_create()?;
+    let keyspace = db.keyspace(&args.keyspace.keyspace)?;
     match args.ttl {
         Some(ttl) => keyspace.put_with_ttl(key, value, ttl)?,
         None => keyspace.put(key, value)?,
@@ -41,39 +101,41 @@ pub(crate) fn put(args: args::Put) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The bytes of standard input, or what the digits there say, whose last line may end.
-fn value_of_stdin(place: &Place) -> Result<Vec<u8>> {
+/// The value on standard input: all its bytes, or with `--hex` its digits without the final newline. Reads
+/// at most one byte more than the longest value, so that the store can refuse a longer one.
+fn value_of_stdin(keyspace: &KeyspaceArgs) -> Result<Vec<u8>> {
     let failed = |error| Error::io("read", "standard input", error);
     let limit = base::limits::VALUE_BYTES_MAX as u64 + 1;
-    if !place.hex {
+    if !keyspace.hex {
         let mut value = Vec::new();
         stdin().lock().take(limit).read_to_end(&mut value).map_err(failed)?;
         return Ok(value);
     }
     let mut digits = String::new();
     stdin().lock().take(2 * limit).read_to_string(&mut digits).map_err(failed)?;
-    place.bytes(digits.trim_end_matches(['\r', '\n']))
+    keyspace.decode(digits.trim_end_matches(['\r', '\n']))
 }
 
-pub(crate) fn delete(args: args::Delete) -> Result<Outcome> {
-    let key = args.place.bytes(&args.key)?;
-    let db = args.place.open()?;
-    args.place.existing(&db)?.delete(key)?;
+pub(crate) fn delete(args: &DeleteArgs) -> Result<Outcome> {
+    let key = args.keyspace.decode(&args.key)?;
+    let db = args.keyspace.store.open()?;
+    args.keyspace.existing(&db)?.delete(key)?;
     Ok(Outcome::Done)
 }
 
-pub(crate) fn scan(args: args::Scan) -> Result<Outcome> {
-    let place = &args.place;
-    let db = place.open()?;
-    let keyspace = place.existing(&db)?;
-    let iter =
-        match (&args.prefix, place.bound(args.from.as_ref())?, place.bound(args.to.as_ref())?) {
-            (Some(prefix), ..) => keyspace.prefix(place.bytes(prefix)?)?,
-            (None, Some(from), Some(to)) => keyspace.range(from..to)?,
-            (None, Some(from), None) => keyspace.range(from..)?,
-            (None, None, Some(to)) => keyspace.range(..to)?,
-            (None, None, None) => keyspace.iter()?,
-        };
+pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
+    let ScanArgs { keyspace: keyspace_args, range, .. } = args;
+    let db = keyspace_args.store.open()?;
+    let keyspace = keyspace_args.existing(&db)?;
+    let from = decode_optional(range.from.as_ref(), keyspace_args.hex)?;
+    let to = decode_optional(range.to.as_ref(), keyspace_args.hex)?;
+    let iter = match (&range.prefix, from, to) {
+        (Some(prefix), ..) => keyspace.prefix(keyspace_args.decode(prefix)?)?,
+        (None, Some(from), Some(to)) => keyspace.range(from..to)?,
+        (None, Some(from), None) => keyspace.range(from..)?,
+        (None, None, Some(to)) => keyspace.range(..to)?,
+        (None, None, None) => keyspace.iter()?,
+    };
     let entries: Box<dyn Iterator<Item = _>> =
         if args.reverse { Box::new(iter.rev()) } else { Box::new(iter) };
     let mut out = Output::new();
@@ -84,18 +146,7 @@ pub(crate) fn scan(args: args::Scan) -> Result<Outcome> {
         if args.count {
             continue;
         }
-        let key = place.shown(&key);
-        if args.json {
-            let value = place.shown(&value);
-            out.line(json!({ "key": text(&key)?, "value": text(&value)? }))?;
-        } else {
-            out.bytes(&key)?;
-            if !args.keys_only {
-                out.bytes(b"\t")?;
-                out.bytes(&place.shown(&value))?;
-            }
-            out.bytes(b"\n")?;
-        }
+        print_entry(args, &key, &value, &mut out)?;
         if out.is_closed() {
             break;
         }
@@ -107,11 +158,25 @@ pub(crate) fn scan(args: args::Scan) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Bytes as JSON can say them.
-fn text(bytes: &[u8]) -> Result<&str> {
+fn print_entry(args: &ScanArgs, key: &[u8], value: &[u8], out: &mut Output) -> Result<()> {
+    let key = args.keyspace.encode(key);
+    if args.output.json {
+        let value = args.keyspace.encode(value);
+        return out.line(json!({ "key": json_text(&key)?, "value": json_text(&value)? }));
+    }
+    out.bytes(&key)?;
+    if !args.keys_only {
+        out.bytes(b"\t")?;
+        out.bytes(&args.keyspace.encode(value))?;
+    }
+    out.bytes(b"\n")
+}
+
+/// The text of `bytes` for JSON, which holds only UTF-8.
+fn json_text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| {
         Error::invalid("--json")
-            .expected("--hex beside it where keys or values are no text")
+            .expected("UTF-8 keys and values, or --hex")
             .got(format_args!("`{}`", bytes.escape_ascii()))
     })
 }

@@ -1,20 +1,44 @@
-//! `terrace inspect`: what one file of a store says, read without a lock and without a change.
+//! `terrace inspect`: prints the contents of one file of a store, without a lock and without changing it.
 //!
-//! Facts are printed as they are read, so that memory does not grow with the file: lines for
-//! people, or one JSON object a line.
+//! Facts are printed as they are read, as lines of text or as one JSON object per line, so memory does not
+//! grow with the file.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use base::Account;
+use clap::ValueEnum;
+use media::Medium;
 use serde_json::{Value, json};
 use table::Fact;
 use terracedb::{Error, Result, inspect_manifest};
 
-use crate::args::{self, FileKind};
+use crate::directory;
+use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::{Outcome, directory};
+use crate::shared_args::OutputArgs;
 
-pub(crate) fn run(args: &args::Inspect) -> Result<Outcome> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The kind of file
+    kind: FileKind,
+    /// The file, in the directory of its store
+    file: PathBuf,
+    /// Also show every page of a table
+    #[arg(long)]
+    pages: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FileKind {
+    Table,
+    Log,
+    Manifest,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let refused = || {
         Error::invalid("file to inspect")
             .expected("the path of a file in the directory of its store")
@@ -22,29 +46,30 @@ pub(crate) fn run(args: &args::Inspect) -> Result<Outcome> {
     };
     let name = args.file.file_name().and_then(|name| name.to_str()).ok_or_else(refused)?;
     let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let medium = directory::look(dir.unwrap_or(Path::new(".")))?;
-    let mut show = Show { out: Output::new(), json: args.json };
+    let medium = directory::open_read_only(dir.unwrap_or(Path::new(".")))?;
+    let mut printer = Printer { out: Output::new(), json: args.output.json };
     let outcome = match args.kind {
-        FileKind::Table => show.table(&*medium, name, args.pages),
-        FileKind::Log => show.log(&*medium, name),
-        FileKind::Manifest => show.manifest(&*medium, name),
+        FileKind::Table => printer.table(&*medium, name, args.pages),
+        FileKind::Log => printer.log(&*medium, name),
+        FileKind::Manifest => printer.manifest(&*medium, name),
     };
-    // What was read before an error still helps.
-    show.out.flush()?;
+    // Facts that were read before an error are printed too.
+    printer.out.flush()?;
     outcome
 }
 
-struct Show {
+/// Prints facts as text or JSON.
+struct Printer {
     out: Output,
     json: bool,
 }
 
-impl Show {
-    fn line(&mut self, text: impl std::fmt::Display, json: impl FnOnce() -> Value) -> Result<()> {
+impl Printer {
+    fn line(&mut self, text: impl fmt::Display, json: impl FnOnce() -> Value) -> Result<()> {
         if self.json { self.out.line(json()) } else { self.out.line(text) }
     }
 
-    fn table(&mut self, medium: &dyn media::Medium, name: &str, pages: bool) -> Result<Outcome> {
+    fn table(&mut self, medium: &dyn Medium, name: &str, pages: bool) -> Result<Outcome> {
         let (mut outcome, mut written) = (Outcome::Done, Ok(()));
         let account = Account::unlimited("inspect");
         table::describe(medium, name, &account, pages, &mut |fact| {
@@ -58,7 +83,7 @@ impl Show {
         written.map(|()| outcome)
     }
 
-    fn log(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
+    fn log(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {
         let (mut next, mut is_unreadable) = (0, false);
         wal::inspect(medium, name, &mut |entry| {
             match &entry {
@@ -82,7 +107,7 @@ impl Show {
         })
     }
 
-    fn manifest(&mut self, medium: &dyn media::Medium, name: &str) -> Result<Outcome> {
+    fn manifest(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {
         let (store, records) = inspect_manifest(medium, name)?;
         let count = records.len();
         self.line(
@@ -104,18 +129,20 @@ impl Show {
     }
 }
 
-/// Whether later segments say that the record of lane sequence `next`, which cannot be read in the segment
-/// `name`, was durable, and belongs to the log. A tail that a crash left is neither: it never was durable, or
-/// the log went on with its lane sequence in a later segment. One that was made ahead says nothing.
-fn was_durable(medium: &dyn media::Medium, name: &str, next: u64) -> Result<bool> {
-    let Some(place) = wal::parse_segment_name(name) else { return Ok(false) };
+/// Whether the unreadable record of lane sequence `next` in segment `name` is damage.
+///
+/// It is damage if later segments of the lane state that it was durable, and none of them begins at or below
+/// its lane sequence. A torn tail after a crash is no damage: it never was durable, or the log continued with
+/// its lane sequence in a later segment. A preallocated segment states nothing.
+fn was_durable(medium: &dyn Medium, name: &str, next: u64) -> Result<bool> {
+    let Some((lane, segment)) = wal::parse_segment_name(name) else { return Ok(false) };
     let (mut limit, mut durable_below) = (u64::MAX, 0);
     for file in medium.list()? {
         let other = wal::parse_segment_name(&file.name);
-        if !other.is_some_and(|(lane, segment)| lane == place.0 && segment > place.1) {
+        if !other.is_some_and(|other| other.0 == lane && other.1 > segment) {
             continue;
         }
-        let said = wal::inspect(medium, &file.name, &mut |entry| {
+        let inspected = wal::inspect(medium, &file.name, &mut |entry| {
             match entry {
                 wal::LogEntry::Begin { begin, .. } => {
                     limit = limit.min(begin.sequence);
@@ -126,8 +153,8 @@ fn was_durable(medium: &dyn media::Medium, name: &str, next: u64) -> Result<bool
             }
             Ok(())
         });
-        // What is wrong there is told by an inspection of it.
-        drop(said);
+        // Damage in the other segment is reported by an inspection of that segment.
+        drop(inspected);
     }
     Ok(next < limit.min(durable_below))
 }
@@ -184,7 +211,7 @@ fn fact_to_json(fact: &Fact) -> Value {
     }
 }
 
-/// One row of the table that shows a log segment.
+/// A row of the table that shows a log segment.
 struct LogRow {
     offset: u64,
     kind: &'static str,
@@ -233,8 +260,8 @@ impl LogRow {
     }
 }
 
-impl std::fmt::Display for LogRow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for LogRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
         let Self { offset, kind, sequence, seqno, rest } = self;
         let (sequence, seqno) = (number(*sequence), number(*seqno));

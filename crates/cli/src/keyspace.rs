@@ -1,66 +1,56 @@
-//! `terrace keyspace`.
-
-use std::path::PathBuf;
+//! `terrace keyspace`: lists, creates and drops keyspaces.
 
 use serde_json::json;
 use terracedb::{Error, KeyspaceOptions, KeyspaceStatistics, Result, format_bytes, format_count};
 
-use crate::config::{Config, Flags};
-use crate::output::Output;
-use crate::{Outcome, place};
+use crate::outcome::Outcome;
+use crate::output::{Output, print_result};
+use crate::shared_args::{OutputArgs, StoreArgs, existing_keyspace};
+use crate::stats;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List keyspaces, oldest first, with their tables
-    List(List),
-    /// Make a keyspace, and the store where there is none
-    Create(Create),
+    /// List keyspaces with their tables, oldest first
+    List(ListArgs),
+    /// Create a keyspace, and the store if it is missing
+    Create(CreateArgs),
     /// Drop a keyspace with all its data
-    Drop(Drop),
+    Drop(DropArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct List {
-    /// The store's directory, or a configuration file that names it
-    store: PathBuf,
+pub(crate) struct ListArgs {
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object a keyspace
-    #[arg(long)]
-    json: bool,
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Create {
-    /// The store's directory, or a configuration file that names it
-    store: PathBuf,
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    store: StoreArgs,
     /// The keyspace's name
     name: String,
-    /// What merges its operands: terrace.i64-add.1, terrace.append.1,
-    /// terrace.u64-max.1, terrace.u64-min.1; kept for good
+    /// The merge operator, which cannot be changed later: terrace.i64-add.1, terrace.append.1,
+    /// terrace.u64-max.1 or terrace.u64-min.1
     #[arg(long, value_name = "NAME")]
     merge_operator: Option<String>,
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    output: OutputArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Drop {
-    /// The store's directory, or a configuration file that names it
-    store: PathBuf,
+pub(crate) struct DropArgs {
+    #[command(flatten)]
+    store: StoreArgs,
     /// The keyspace's name
     name: String,
-    /// Only print what would go
+    /// Print the keyspace that would be dropped, and keep it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    output: OutputArgs,
 }
 
 pub(crate) fn run(command: &Command) -> Result<Outcome> {
@@ -71,25 +61,25 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
     }
 }
 
-fn list(args: &List) -> Result<Outcome> {
-    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+fn list(args: &ListArgs) -> Result<Outcome> {
+    let db = args.store.open()?;
     let mut out = Output::new();
     for keyspace in db.statistics().keyspaces {
-        if args.json {
-            out.line(crate::stats::keyspace_to_json(&keyspace))?;
+        if args.output.json {
+            out.line(stats::keyspace_to_json(&keyspace))?;
         } else {
             let bytes = format_bytes(keyspace.table_bytes);
             let tables = format_count(keyspace.tables, "table");
             let name = keyspace.name.escape_debug();
-            out.line(format_args!("{name}\t{tables} of {bytes}{}", beside(&keyspace)))?;
+            out.line(format_args!("{name}\t{tables} of {bytes}{}", other_data(&keyspace)))?;
         }
     }
     out.flush()?;
     Ok(Outcome::Done)
 }
 
-/// What a keyspace holds beside its tables.
-fn beside(keyspace: &KeyspaceStatistics) -> String {
+/// The value files and unflushed bytes of a keyspace, as text.
+fn other_data(keyspace: &KeyspaceStatistics) -> String {
     let KeyspaceStatistics { value_files, value_file_bytes, unflushed_bytes, .. } = *keyspace;
     let mut text = String::new();
     if value_files > 0 {
@@ -102,11 +92,11 @@ fn beside(keyspace: &KeyspaceStatistics) -> String {
     text
 }
 
-fn create(args: &Create) -> Result<Outcome> {
-    let db = Config::of_store(&args.store, &args.flags)?.open(true)?;
+fn create(args: &CreateArgs) -> Result<Outcome> {
+    let db = args.store.open_or_create()?;
     if db.existing_keyspace(&args.name).is_some() {
         return Err(Error::invalid("keyspace")
-            .expected("a name that is free")
+            .expected("a name that no keyspace has")
             .got(format_args!("`{}`", args.name)));
     }
     let options = args
@@ -114,7 +104,7 @@ fn create(args: &Create) -> Result<Outcome> {
         .iter()
         .fold(KeyspaceOptions::new(), |options, name| options.merge_operator(name));
     db.keyspace_with(&args.name, &options)?;
-    if args.json {
+    if args.output.json {
         let mut out = Output::new();
         out.line(json!({ "name": args.name, "merge_operator": args.merge_operator }))?;
         out.flush()?;
@@ -122,29 +112,26 @@ fn create(args: &Create) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn drop_keyspace(args: &Drop) -> Result<Outcome> {
-    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
-    place::existing(&db, "keyspace", &args.name)?;
-    let statistics = db.statistics();
-    let going = statistics.keyspaces.into_iter().find(|keyspace| keyspace.name == args.name);
-    let going = going.unwrap_or_default();
+fn drop_keyspace(args: &DropArgs) -> Result<Outcome> {
+    let db = args.store.open()?;
+    existing_keyspace(&db, "keyspace", &args.name)?;
+    let mut keyspaces = db.statistics().keyspaces.into_iter();
+    let Some(dropped) = keyspaces.find(|keyspace| keyspace.name == args.name) else {
+        return Err(base::broken_invariant!("every keyspace of a store has statistics"));
+    };
     if !args.dry_run {
         db.drop_keyspace(&args.name)?;
     }
-    let mut out = Output::new();
-    if args.json {
-        out.line(json!({
-            "name": args.name,
-            "table_bytes": going.table_bytes,
-            "value_file_bytes": going.value_file_bytes,
-            "unflushed_bytes": going.unflushed_bytes,
-            "dropped": !args.dry_run,
-        }))?;
-    } else {
-        let verb = if args.dry_run { "would be dropped" } else { "dropped" };
-        let (bytes, beside) = (format_bytes(going.table_bytes), beside(&going));
-        out.line(format_args!("keyspace `{}` with tables of {bytes}{beside} {verb}", args.name))?;
-    }
-    out.flush()?;
+    let verb = if args.dry_run { "would be dropped" } else { "dropped" };
+    let (bytes, other) = (format_bytes(dropped.table_bytes), other_data(&dropped));
+    let json = json!({
+        "name": args.name,
+        "table_bytes": dropped.table_bytes,
+        "value_file_bytes": dropped.value_file_bytes,
+        "unflushed_bytes": dropped.unflushed_bytes,
+        "dropped": !args.dry_run,
+    });
+    let text = format_args!("keyspace `{}` with tables of {bytes}{other} {verb}", args.name);
+    print_result(args.output.json, &json, text)?;
     Ok(Outcome::Done)
 }

@@ -1,8 +1,8 @@
-//! The `terrace` command: benchmarks, replays traces, reads and writes stores, looks inside their
-//! files and checks them.
+//! The `terrace` command: benchmarks and replays traces, reads and writes stores, inspects and checks their
+//! files.
 //!
-//! Exit status: 0 done; 1 it failed, the key is not there, or damage was found; 2 wrong usage, no
-//! store, or one that is open elsewhere. docs/operations.md says the same to users.
+//! Exit status: 0 success; 1 failure, missing key, or damage found; 2 wrong usage, missing store, or a store
+//! that another process has open. docs/operations.md documents them for users.
 
 mod args;
 mod backup;
@@ -14,54 +14,49 @@ mod completions;
 mod config;
 mod delete_range;
 mod directory;
-mod engine;
 mod entries;
+mod hex;
 mod ingest;
 mod inspect;
 mod keyspace;
+mod measured_store;
+mod outcome;
 mod output;
-mod place;
+mod parsers;
 mod plan;
 mod progress;
 mod repair;
 mod replay;
 mod scrub;
+mod shared_args;
 mod stats;
 mod time;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use terracedb::{Error, ErrorKind, Result};
 
 use crate::args::{Args, Command};
-use crate::output::tell;
-
-/// How a command that did not fail ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// Exit status 0.
-    Done,
-    /// Exit status 1: what was asked for is not there, or not whole.
-    Negative,
-}
+use crate::outcome::Outcome;
+use crate::output::report_to_stderr;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let on_store = match &args.command {
+    let opens_store = match &args.command {
         Command::Replay(_) | Command::Plan(_) | Command::Inspect(_) | Command::Calibrate(_) => {
             false
         }
-        Command::Bench(bench) => !bench.replayed.is_asked_for(),
+        Command::Bench(bench) => !bench.reads_trace(),
         _ => true,
     };
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
         Err(error) => {
-            tell(args::plain(&error));
-            if let Some(advice) = advice(&error, on_store) {
-                tell(advice);
+            report_to_stderr(parsers::error_text(&error));
+            if let Some(advice) = advice(&error, opens_store) {
+                report_to_stderr(advice);
             }
             ExitCode::from(if error.kind() == ErrorKind::Invalid { 2 } else { 1 })
         }
@@ -70,14 +65,14 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Bench(args) => bench::run(*args),
-        Command::Replay(args) => replay::run(args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Plan(args) => plan::run(&args),
-        Command::Get(args) => entries::get(args),
-        Command::Put(args) => entries::put(args),
-        Command::Delete(args) => entries::delete(args),
+        Command::Get(args) => entries::get(&args),
+        Command::Put(args) => entries::put(&args),
+        Command::Delete(args) => entries::delete(&args),
         Command::DeleteRange(args) => delete_range::run(&args),
-        Command::Scan(args) => entries::scan(args),
+        Command::Scan(args) => entries::scan(&args),
         Command::Ingest(args) => ingest::run(&args),
         Command::Keyspace { command } => keyspace::run(&command),
         Command::Stats(args) => stats::run(&args),
@@ -87,25 +82,23 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Scrub(args) => scrub::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::Checkpoint(args) => backup::checkpoint(&args),
-        Command::Backup { command } => backup::backup(&command),
+        Command::Backup { command } => backup::run(&command),
         Command::Restore(args) => backup::restore(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Config { command } => config::run(&command),
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions(args) => completions::run(&args, &mut Args::command()),
     }
 }
 
-/// What to do next, by the kind of error. Damage may be a trace's or a lone file's, where the
-/// command is not `on_store`.
-fn advice(error: &Error, on_store: bool) -> Option<&'static str> {
+/// The next step for the user, by the kind of error. If the command does not open a store (`opens_store`),
+/// the damage may be in a trace or a single file, so `terrace check` is no help.
+fn advice(error: &Error, opens_store: bool) -> Option<&'static str> {
     match error.kind() {
-        ErrorKind::Corrupt if on_store => {
+        ErrorKind::Corrupt if opens_store => {
             Some("`terrace check DIR` names every damaged file, page and key range")
         }
-        ErrorKind::NoSpace => {
-            Some("free space on the device; nothing that was acknowledged is lost")
-        }
-        ErrorKind::Poisoned => Some("open the store again; what was synced is there"),
+        ErrorKind::NoSpace => Some("free space on the device; no acknowledged write is lost"),
+        ErrorKind::Poisoned => Some("open the store again; every synced write is in it"),
         _ => None,
     }
 }

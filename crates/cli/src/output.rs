@@ -1,16 +1,28 @@
-//! Standard output, whose reader may leave at any time: `terrace scan DIR | head` is no mistake.
+//! Standard output that may be closed early, as by `terrace scan DIR | head`.
 //!
-//! What is written after the reader left goes nowhere, without an error; a loop that only prints
-//! asks [`Output::is_closed`] and ends.
+//! After the reader has closed the pipe, writes do nothing and return no error. A loop that only prints
+//! checks [`Output::is_closed`] to stop early.
 
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
+use serde_json::Value;
 use terracedb::{Error, Result};
 
-/// Says something on standard error, whose reader may have left, too.
-pub(crate) fn tell(what: impl fmt::Display) {
-    drop(writeln!(io::stderr(), "terrace: {what}"));
+/// Writes one line to standard error. A failure is ignored: there is nowhere left to report it.
+pub(crate) fn report_to_stderr(message: impl fmt::Display) {
+    drop(writeln!(io::stderr(), "terrace: {message}"));
+}
+
+/// Prints one result, as JSON if `is_json` and as text otherwise.
+pub(crate) fn print_result(is_json: bool, json: &Value, text: impl fmt::Display) -> Result<()> {
+    let mut out = Output::new();
+    if is_json {
+        out.line(json)?
+    } else {
+        out.line(text)?
+    }
+    out.flush()
 }
 
 pub(crate) struct Output {
@@ -23,30 +35,31 @@ impl Output {
         Self { out: BufWriter::new(io::stdout().lock()), closed: false }
     }
 
-    /// True where nobody reads any more.
+    /// True if the reader has closed the pipe.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let written = if self.closed { Ok(()) } else { self.out.write_all(bytes) };
-        self.outcome(written)
+        self.note_closed(written)
     }
 
     /// Writes one line.
     pub(crate) fn line(&mut self, line: impl fmt::Display) -> Result<()> {
         let written = if self.closed { Ok(()) } else { writeln!(self.out, "{line}") };
-        self.outcome(written)
+        self.note_closed(written)
     }
 
-    /// Hands what was written to the reader.
+    /// Passes all buffered output to the reader.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let flushed = if self.closed { Ok(()) } else { self.out.flush() };
-        self.outcome(flushed)
+        self.note_closed(flushed)
     }
 
-    fn outcome(&mut self, outcome: io::Result<()>) -> Result<()> {
+    /// Turns a broken pipe into the closed state; other errors are returned.
+    fn note_closed(&mut self, outcome: io::Result<()>) -> Result<()> {
         match outcome {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;

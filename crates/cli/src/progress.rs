@@ -1,17 +1,17 @@
-//! Progress bars, where a terminal looks.
+//! Progress bars on a terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on standard error, hidden where that is no terminal.
+/// A progress bar on standard error, hidden if standard error is no terminal. Dropping it removes the bar.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// A bar for work called `name`.
     pub(crate) fn new(name: &str) -> Self {
         let bar = ProgressBar::no_length();
-        // The template is fixed; a bar without one still shows progress.
+        // The template is a constant that parses. If it did not, the bar would show progress in another form.
         if let Ok(style) = ProgressStyle::with_template(
             "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}",
         ) {
@@ -32,7 +32,7 @@ impl Progress {
         progress
     }
 
-    /// Shows `done` of `total`, where that is known.
+    /// Shows `done` of `total`; `None` if the total is unknown.
     pub(crate) fn show(&self, done: u64, total: Option<u64>) {
         if let Some(total) = total {
             self.0.set_length(total);

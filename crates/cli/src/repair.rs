@@ -1,21 +1,32 @@
-//! `terrace repair`.
+//! `terrace repair`: repairs a damaged store, and prints what was repaired and what is lost.
 
 use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
 use terracedb::{
-    LogPlace, LostLog, LostRange, LostRecords, RepairOptions, RepairReport, Result, format_bytes,
-    format_count,
+    LogPlace, Lost, LostLog, LostRange, LostRecords, RepairOptions, RepairReport, RepairedFile,
+    Result, format_bytes, format_count,
 };
 
+use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, args, config, directory};
+use crate::shared_args::{OfflineStoreArgs, OutputArgs};
 
-pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
-    let dir = config::store_path(&args.dir)?;
-    directory::must_hold_store(&dir)?;
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: OfflineStoreArgs,
+    /// Print what would be repaired and what is lost, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let dir = args.store.directory()?;
     let options = FileOptions { create: false, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("repair");
@@ -25,17 +36,16 @@ pub(crate) fn run(args: &args::Repair) -> Result<Outcome> {
     })?;
     drop(progress);
     let mut out = Output::new();
-    if args.json {
+    if args.output.json {
         out.line(to_json(&report))?;
     } else {
         print(&report, &mut out)?;
     }
     out.flush()?;
-    // Nothing to repair, or repaired without a loss.
-    let costs_writes = report.log.as_ref().is_some_and(LostLog::costs_writes);
-    let is_whole = report.lost.is_empty() && !costs_writes && report.uncertain.is_empty();
-    let is_done = is_whole && (report.is_clean() || !report.dry_run);
-    Ok(if is_done { Outcome::Done } else { Outcome::Negative })
+    // Good: there is nothing to repair, or everything was repaired without loss.
+    let lost_writes = report.log.as_ref().is_some_and(LostLog::costs_writes);
+    let is_lossless = report.lost.is_empty() && !lost_writes && report.uncertain.is_empty();
+    Ok(Outcome::good_if(is_lossless && (report.is_clean() || !report.dry_run)))
 }
 
 fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
@@ -44,17 +54,17 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     let bytes = format_bytes(report.bytes);
     out.line(format_args!("{tables} and {values} of {bytes}"))?;
     if let Some(error) = &report.manifest {
-        out.line(format_args!("manifest made anew from the tables: {error}"))?;
+        out.line(format_args!("manifest rebuilt from the tables: {error}"))?;
     }
     for table in &report.repaired {
-        let into = match (&table.new_file, report.dry_run) {
+        let new_file = match (&table.new_file, report.dry_run) {
             (Some(file), _) => format!(", now in {file}"),
             (None, true) => String::new(),
-            (None, false) => ", nothing left".to_owned(),
+            (None, false) => ", no entry left".to_owned(),
         };
         let (file, error) = (&table.file, &table.error);
         let entries = format_count(table.versions, "entry");
-        out.line(format_args!("{file}: {entries} can be read{into}: {error}"))?;
+        out.line(format_args!("{file}: {entries} can be read{new_file}: {error}"))?;
     }
     for name in &report.dictionaries {
         out.line(format_args!("{name} cannot be read"))?;
@@ -64,7 +74,7 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     }
     for keyspace in &report.uncertain {
         out.line(format_args!(
-            "keyspace `{}`: keys deleted before its tables were merged may be back",
+            "keyspace `{}`: keys deleted before its tables were merged may have reappeared",
             keyspace.escape_debug()
         ))?;
     }
@@ -82,15 +92,6 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
 }
 
 fn to_json(report: &RepairReport) -> Value {
-    let table = |table: &terracedb::RepairedFile| {
-        json!({
-            "file": table.file,
-            "keyspace": table.keyspace,
-            "error": table.error.to_string(),
-            "new_file": table.new_file,
-            "versions": table.versions,
-        })
-    };
     json!({
         "clean": report.is_clean(),
         "dry_run": report.dry_run,
@@ -100,20 +101,30 @@ fn to_json(report: &RepairReport) -> Value {
         "bytes": report.bytes,
         "manifest": report.manifest.as_ref().map(ToString::to_string),
         "uncertain": report.uncertain,
-        "repaired": report.repaired.iter().map(table).collect::<Vec<_>>(),
+        "repaired": report.repaired.iter().map(repaired_to_json).collect::<Vec<_>>(),
         "dictionaries": report.dictionaries,
         "log": report.log.as_ref().map(|log| json!({
             "error": log.error.to_string(),
-            "lost": log.lost.iter().map(records_to_json).collect::<Vec<_>>(),
+            "lost": log.lost.iter().map(lost_records_to_json).collect::<Vec<_>>(),
             "ends": log.ends,
         })),
-        "lost": report.lost.iter().map(lost_to_json).collect::<Vec<_>>(),
+        "lost": report.lost.iter().map(lost_range_to_json).collect::<Vec<_>>(),
         "kept": report.kept,
     })
 }
 
-fn records_to_json(lost: &LostRecords) -> Value {
-    let place = |place: &LogPlace| {
+fn repaired_to_json(table: &RepairedFile) -> Value {
+    json!({
+        "file": table.file,
+        "keyspace": table.keyspace,
+        "error": table.error.to_string(),
+        "new_file": table.new_file,
+        "versions": table.versions,
+    })
+}
+
+fn lost_records_to_json(lost: &LostRecords) -> Value {
+    let position = |place: &LogPlace| {
         json!({
             "file": place.file,
             "offset": place.offset,
@@ -122,15 +133,15 @@ fn records_to_json(lost: &LostRecords) -> Value {
     };
     json!({
         "error": lost.error.to_string(),
-        "from": place(&lost.from),
-        "to": lost.to.as_ref().map(place),
+        "from": position(&lost.from),
+        "to": lost.to.as_ref().map(position),
         "records": lost.records,
         "first_seqno": lost.seqnos.0,
         "below_seqno": lost.seqnos.1,
     })
 }
 
-fn lost_to_json(lost: &LostRange) -> Value {
+fn lost_range_to_json(lost: &LostRange) -> Value {
     let text = |key: &Vec<u8>| key.escape_ascii().to_string();
     json!({
         "file": lost.file,
@@ -140,7 +151,7 @@ fn lost_to_json(lost: &LostRange) -> Value {
         "first_key": lost.keys.as_ref().map(|(from, _)| text(from)),
         "last_key": lost.keys.as_ref().map(|(_, to)| text(to)),
         "what": match lost.what {
-            terracedb::Lost::RangeDeletes => "range deletes",
+            Lost::RangeDeletes => "range deletes",
             _ => "versions",
         },
     })

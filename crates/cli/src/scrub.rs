@@ -1,4 +1,4 @@
-//! `terrace scrub`.
+//! `terrace scrub`: reads every table of an open store and verifies each page.
 
 use std::thread;
 use std::time::Duration;
@@ -7,30 +7,28 @@ use base::limits::PAGE_BYTES;
 use serde_json::json;
 use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes, format_count};
 
-use crate::config::{Config, Flags};
+use crate::check;
+use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{Outcome, check};
+use crate::shared_args::{OutputArgs, StoreArgs};
 
-/// How often progress is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two updates of the progress bar.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The store's directory, or a configuration file that names it
-    store: std::path::PathBuf,
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
-    let report = watched(&db)?;
+    let db = args.store.open()?;
+    let report = scrub_with_progress(&db)?;
     let mut out = Output::new();
-    if args.json {
+    if args.output.json {
         out.line(json!({
             "clean": report.damages == 0,
             "tables": report.tables,
@@ -54,11 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         check::print_count(report.damages, &mut out)?;
     }
     out.flush()?;
-    Ok(if report.damages == 0 { Outcome::Done } else { Outcome::Negative })
+    Ok(Outcome::good_if(report.damages == 0))
 }
 
-/// Scrubs `db`, with a bar that shows how far it is.
-fn watched(db: &Db) -> Result<ScrubReport> {
+/// Scrubs `db` and shows a progress bar.
+fn scrub_with_progress(db: &Db) -> Result<ScrubReport> {
     let bytes = |keyspace: &KeyspaceStatistics| keyspace.table_bytes + keyspace.value_file_bytes;
     let total = db.statistics().keyspaces.iter().map(bytes).sum();
     let bar = Progress::of_bytes("scrub");
@@ -66,7 +64,7 @@ fn watched(db: &Db) -> Result<ScrubReport> {
         let scrub = scope.spawn(|| db.scrub());
         while !scrub.is_finished() {
             bar.show(db.statistics().scrub.pages * PAGE_BYTES as u64, Some(total));
-            thread::sleep(LOOK);
+            thread::sleep(UPDATE_INTERVAL);
         }
         scrub.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

@@ -1,10 +1,11 @@
-//! `terrace stats`: what a store holds, and what it does about it.
+//! `terrace stats`: the statistics of a store as text and as JSON.
 //!
-//! Counters count from the opening, which is this command's own: what is shown is what the store
-//! holds, what opening it took, and what merges are still owed.
+//! The command opens the store itself, and counters start at zero when a store is opened. So its output shows
+//! the contents of the store, the recovery, and the compaction debt. `bench` and `replay` write the JSON after
+//! a run, with the counters of that run.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use terracedb::{
@@ -13,26 +14,23 @@ use terracedb::{
     format_bytes, format_count,
 };
 
-use crate::Outcome;
-use crate::config::{Config, Flags};
+use crate::outcome::Outcome;
 use crate::output::Output;
+use crate::shared_args::{OutputArgs, StoreArgs};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The store's directory, or a configuration file that names it
-    store: PathBuf,
     #[command(flatten)]
-    flags: Flags,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let db = Config::of_store(&args.store, &args.flags)?.open(false)?;
+    let db = args.store.open()?;
     let statistics = db.statistics();
     let mut out = Output::new();
-    if args.json {
+    if args.output.json {
         out.line(to_json(&db, &statistics))?;
     } else {
         print(&db, &statistics, &mut out)?;
@@ -42,6 +40,27 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 }
 
 fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
+    print_keyspaces(statistics, out)?;
+    print_devices(statistics, out)?;
+    print_row_cache(statistics, out)?;
+    if let Some(scm) = &statistics.scm {
+        print_scm(scm, out)?;
+    }
+    let recovery = db.recovery();
+    out.line(format_args!(
+        "opened in {:.3} s: {} from {} of log",
+        recovery.elapsed.as_secs_f64(),
+        format_count(recovery.log_records, "batch"),
+        format_bytes(recovery.log_bytes)
+    ))?;
+    for warning in warnings(recovery, statistics) {
+        out.line(format_args!("warning: {warning}"))?;
+    }
+    out.line(format_args!("\n{}", statistics.memory))
+}
+
+/// The table of keyspaces, their levels and their value files.
+fn print_keyspaces(statistics: &Statistics, out: &mut Output) -> Result<()> {
     out.line(format_args!(
         "{:<20} {:>7} {:>12} {:>14} {:>5} {:>12}",
         "keyspace", "tables", "bytes", "entries", "runs", "memtables"
@@ -68,15 +87,20 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         }
         if keyspace.value_files > 0 {
             out.line(format_args!(
-                "  long values: {} of {}, {} of it alive",
+                "  separated values: {} of {}, {} of it live",
                 format_count(keyspace.value_files, "file"),
                 format_bytes(keyspace.value_file_bytes),
                 format_bytes(keyspace.live_value_bytes)
             ))?;
         }
     }
+    Ok(())
+}
+
+/// The log, the device and the compaction debt.
+fn print_devices(statistics: &Statistics, out: &mut Output) -> Result<()> {
     out.line(format_args!(
-        "\nlog {} in {}, device by {}",
+        "\nlog {} in {}, device backend {}",
         format_bytes(statistics.log_bytes),
         format_count(statistics.log.segments_live, "segment"),
         statistics.device_backend
@@ -85,15 +109,19 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         let (free, total) = (format_bytes(space.free), format_bytes(space.total));
         out.line(format_args!("{free} free of {total} on the device"))?;
     }
-    let merges = &statistics.compaction;
+    let compaction = &statistics.compaction;
     out.line(format_args!(
-        "{} to merge until settled, {} running",
-        format_bytes(merges.debt_bytes),
-        format_count(merges.running, "merge")
-    ))?;
+        "compaction debt {}, {} running",
+        format_bytes(compaction.debt_bytes),
+        format_count(compaction.running, "merge")
+    ))
+}
+
+/// The row cache in DRAM, and gets of keys without a value.
+fn print_row_cache(statistics: &Statistics, out: &mut Output) -> Result<()> {
     let rows = &statistics.rows;
     out.line(format_args!(
-        "{} in {} of memory, {} from rows, {} put in, {} refused",
+        "row cache: {} in {}, {} answered, {} admitted, {} refused",
         format_count(rows.rows, "row"),
         format_bytes(rows.bytes + rows.index_bytes),
         format_count(statistics.hits.row, "get"),
@@ -101,30 +129,16 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
         rows.refused.sum()
     ))?;
     out.line(format_args!(
-        "{} of keys without a value, {} of them looked into pages",
+        "{} of missing keys, {} of them read pages",
         format_count(statistics.hits.absent, "get"),
         statistics.hits.absent_searched
-    ))?;
-    if let Some(scm) = &statistics.scm {
-        print_scm(scm, out)?;
-    }
-    let recovery = db.recovery();
-    out.line(format_args!(
-        "opened in {:.3} s: {} from {} of log",
-        recovery.elapsed.as_secs_f64(),
-        format_count(recovery.log_records, "batch"),
-        format_bytes(recovery.log_bytes)
-    ))?;
-    for warning in warnings(recovery, statistics) {
-        out.line(format_args!("warning: {warning}"))?;
-    }
-    out.line(format_args!("\n{}", statistics.memory))
+    ))
 }
 
 fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
     let counts = &scm.counts;
     out.line(format_args!(
-        "SCM tier {} ({}{}), {}: {} of {} in use, {} found again",
+        "SCM tier {} ({}{}), {}: {} of {} in use, {} restored",
         scm.place,
         scm.backend,
         scm.emulated.map(|profile| format!(", emulated {profile}")).unwrap_or_default(),
@@ -136,7 +150,7 @@ fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
     let rows = &counts.rows;
     if rows.slots > 0 {
         out.line(format_args!(
-            "    {} there, in {} of {} that they may have, {} from them",
+            "    {} in {} of at most {}, {} answered",
             format_count(rows.rows, "row"),
             format_bytes(rows.slots * 4096),
             format_bytes(rows.slots_max * 4096),
@@ -147,7 +161,7 @@ fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
         return Ok(());
     };
     out.line(format_args!(
-        "    calibrated by {}: {:.1} us to read a page, {:.1} us to write one, {} at once",
+        "    calibrated by {}: {:.1} us per page read, {:.1} us per page write, {} in flight",
         calibration.file,
         f64::from(scm.prior_read_nanos) / 1e3,
         f64::from(scm.prior_write_nanos) / 1e3,
@@ -155,23 +169,23 @@ fn print_scm(scm: &ScmStatus, out: &mut Output) -> Result<()> {
     ))
 }
 
-/// What somebody should look at.
+/// Conditions that an operator should act on.
 fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     let Statistics { flush_failing, poisoned, blocked, compaction, .. } = statistics;
     let mut warnings: Vec<_> = recovery
         .damaged_tables
         .iter()
-        .map(|error| format!("a table cannot be read: {error}"))
+        .map(|error| format!("a table is unreadable: {error}"))
         .collect();
     let by_copy = recovery.read_by_copy.iter();
     warnings.extend(by_copy.map(|error| format!("a page was read from its copy: {error}")));
     warnings
         .extend(recovery.log_damage.iter().map(|error| format!("the log was damaged: {error}")));
     warnings.extend(flush_failing.iter().map(|why| format!("flushes fail: {why}")));
-    warnings.extend(poisoned.iter().map(|why| format!("writes are refused: {why}")));
+    warnings.extend(poisoned.iter().map(|why| format!("the store refuses writes: {why}")));
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
     warnings.extend(statistics.clock.trouble());
-    warnings.extend(compaction.failing.iter().map(|why| format!("merges fail: {why}")));
+    warnings.extend(compaction.failing.iter().map(|why| format!("compaction fails: {why}")));
     let scm = statistics.scm.iter().filter_map(|scm| scm.failure.as_ref());
     warnings.extend(scm.map(|why| format!("the SCM tier is off: {why}")));
     let calibrations = statistics.scm.iter().filter_map(|scm| scm.calibration.as_ref());
@@ -182,12 +196,12 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     let slow = statistics.scm.iter().filter(|scm| scm.slow).map(|scm| scm.counts.passed);
     let slow = slow.map(|reads| format_count(reads, "read"));
     warnings.extend(
-        slow.map(|reads| format!("the SCM tier is slower than flash: {reads} went past it")),
+        slow.map(|reads| format!("the SCM tier is slower than flash: {reads} bypassed it")),
     );
     warnings.extend(statistics.damaged.iter().map(|problem| format!("damage: {problem}")));
     if compaction.damaged_tables > 0 {
         let count = format_count(compaction.damaged_tables, "damaged table");
-        warnings.push(format!("kept out of merges: {count}"));
+        warnings.push(format!("quarantined, left out of merges: {count}"));
     }
     warnings
 }
@@ -223,7 +237,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
     })
 }
 
-/// A keyspace as `stats` and `keyspace list` print it.
+/// A keyspace as `stats` and `keyspace list` print it in JSON.
 pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
     json!({
         "name": keyspace.name,
@@ -254,7 +268,7 @@ fn level_to_json(level: &LevelStatistics) -> Value {
     })
 }
 
-/// Where gets found their value.
+/// Gets by the place of their value.
 fn hits_to_json(statistics: &Statistics) -> Value {
     let hits = &statistics.hits;
     json!({
@@ -268,7 +282,7 @@ fn hits_to_json(statistics: &Statistics) -> Value {
     })
 }
 
-/// What `terrace plan --stats` reads.
+/// Miss-ratio curves and their lookups, the input of `terrace plan --stats`.
 fn curves_to_json(statistics: &Statistics) -> Value {
     let hits = &statistics.hits;
     let curve = |curve: &MissCurve| {
@@ -276,8 +290,8 @@ fn curves_to_json(statistics: &Statistics) -> Value {
         let points = curve.points.iter().map(point).collect::<Vec<_>>();
         json!({ "accesses": curve.accesses, "points": points })
     };
-    // Lookups past the memtables. Those of keys without a value have their pages in the curve, too, and those
-    // that a row answers, in DRAM or below, have none.
+    // Lookups that no memtable answered. The page curve includes the pages read for missing keys, and no
+    // pages for lookups that a cached row in DRAM or SCM answered.
     let operations = hits.row + hits.page + hits.scm + hits.flash + hits.absent_searched;
     json!({
         "operations": operations,
@@ -287,7 +301,10 @@ fn curves_to_json(statistics: &Statistics) -> Value {
     })
 }
 
-/// Writes the statistics to `path`, as `terrace stats --json` prints them.
+/// Writes the statistics to `path`, in the form of `terrace stats --json`.
+///
+/// # Errors
+/// `Io` if the file cannot be written.
 pub(crate) fn save(db: &Db, path: &Path) -> Result<()> {
     let text = format!("{}\n", to_json(db, &db.statistics()));
     fs::write(path, text).map_err(|error| Error::io("write", path.display(), error))

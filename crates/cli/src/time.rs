@@ -1,14 +1,14 @@
-//! Times as people write them.
+//! Durations and dates as text.
 
 use std::time::Duration;
 
-/// What a time is written like, for messages.
-pub(crate) const WRITTEN: &str = "a time, as in 30 or 0.5 (seconds), 100ms, 5m, 12h or 7d";
+/// The expected form of a duration, for error messages.
+pub(crate) const EXPECTED: &str = "a time, as in 30 or 0.5 (seconds), 100ms, 5m, 12h or 7d";
 
 const UNITS: [(&str, f64); 5] =
     [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
 
-/// Reads a time: a number, alone or followed by a unit.
+/// Parses a duration: a number, in seconds or followed by a unit. `None` if `text` is no duration.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (number, seconds) = UNITS
@@ -19,8 +19,8 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * seconds).ok()
 }
 
-/// Writes a time in the largest unit of which it is a whole number.
-pub(crate) fn show(time: Duration) -> String {
+/// A duration in the largest unit that gives a whole number.
+pub(crate) fn format(time: Duration) -> String {
     let millis = time.as_millis();
     if millis == 0 || !millis.is_multiple_of(1000) {
         return format!("{millis}ms");
@@ -32,10 +32,10 @@ pub(crate) fn show(time: Duration) -> String {
         .map_or_else(|| format!("{seconds}s"), |(name, unit)| format!("{}{name}", seconds / unit))
 }
 
-/// Writes a moment, seconds since 1970, as date and time of day in UTC.
-pub(crate) fn moment(unix_seconds: u64) -> String {
+/// Date and time of day in UTC (RFC 3339) of a Unix time in seconds.
+pub(crate) fn format_utc(unix_seconds: u64) -> String {
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years that begin in March end with the leap day; 400 of them have 146,097 days (Hinnant,
+    // A year that begins in March ends with the leap day, and 400 years have 146,097 days (Hinnant,
     // "chrono-compatible low-level date algorithms").
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -54,9 +54,9 @@ pub(crate) fn moment(unix_seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The expected ones are what `date -u -d @N +%FT%TZ` prints.
+    /// The expected texts are the output of `date -u -d @N +%FT%TZ`.
     #[test]
-    fn moments_are_dates() {
+    fn unix_times_format_as_utc_dates() {
         for (unix_seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (68_169_599, "1972-02-28T23:59:59Z"),
@@ -65,12 +65,12 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
             (253_402_300_799, "9999-12-31T23:59:59Z"),
         ] {
-            assert_eq!(moment(unix_seconds), text);
+            assert_eq!(format_utc(unix_seconds), text);
         }
     }
 
     #[test]
-    fn times_read_as_people_write_them() {
+    fn durations_parse_with_each_unit_and_format_in_the_largest() {
         for (text, millis) in
             [("30", 30_000), ("0.5", 500), ("100ms", 100), ("1.5 m", 90_000), ("7d", 604_800_000)]
         {
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(parse(text), None, "{text}");
         }
         for text in ["0ms", "100ms", "1500ms", "59s", "1m", "36h", "7d"] {
-            assert_eq!(show(parse(text).unwrap()), text);
+            assert_eq!(super::format(parse(text).unwrap()), text);
         }
     }
 }

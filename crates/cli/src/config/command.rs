@@ -1,5 +1,5 @@
-//! `terrace config`: what is in force and where it came from, whether a file is right, and what
-//! there is to set.
+//! `terrace config`: prints the settings in force with their sources, checks a configuration file, and prints
+//! the reference of all settings.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,37 +9,37 @@ use terracedb::{Result, format_count};
 
 use super::setting::{Setting, Values};
 use super::{Config, FILE_VARIABLE, Flags, file, file_named};
-use crate::Outcome;
-use crate::output::{Output, tell};
+use crate::outcome::Outcome;
+use crate::output::{Output, report_to_stderr};
+use crate::parsers::error_text;
+use crate::shared_args::OutputArgs;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Show every setting in force, and where it came from
-    Print(Print),
-    /// Say what is wrong with a configuration file
-    Check(Check),
+    /// Show every setting in force and its source
+    Print(PrintArgs),
+    /// List the mistakes in a configuration file
+    Check(CheckArgs),
     /// Print the reference of settings, as Markdown
     Reference,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Print {
+pub(crate) struct PrintArgs {
     /// A store's directory, or a configuration file
     store: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
-    /// Print one JSON object a setting
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The configuration file
     file: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(command: &Command) -> Result<Outcome> {
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
     }
 }
 
-fn print(args: &Print) -> Result<Outcome> {
+fn print(args: &PrintArgs) -> Result<Outcome> {
     let config = match &args.store {
         Some(store) => Config::of_store(store, &args.flags)?,
         None => Config::load(&args.flags, file_named(&args.flags).as_deref())?,
@@ -65,7 +65,7 @@ fn print(args: &Print) -> Result<Outcome> {
     for setting in Setting::ALL {
         let (key, value) = (setting.key(), setting.show(&config.values));
         let (source, change) = (config.source(setting).to_string(), setting.while_open());
-        if args.json {
+        if args.output.json {
             out.line(json!({
                 "setting": key,
                 "value": value,
@@ -74,16 +74,16 @@ fn print(args: &Print) -> Result<Outcome> {
             }))?;
         } else {
             let value = value.unwrap_or_else(|| setting.unset().to_owned());
-            let change = change.unwrap_or("opening the store again");
+            let change = change.unwrap_or("reopening the store");
             rows.push([key.to_owned(), value, source, change.to_owned()]);
         }
     }
-    if !args.json {
-        let width = |of: fn(&[String; 4]) -> &str| {
-            rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0)
+    if !args.output.json {
+        let width = |column: usize| {
+            let texts = rows.iter().filter_map(|row| row.get(column));
+            texts.map(|text| text.chars().count()).max().unwrap_or(0)
         };
-        let [first, second, third] =
-            [width(|[it, ..]| it), width(|[_, it, ..]| it), width(|[_, _, it, _]| it)];
+        let (first, second, third) = (width(0), width(1), width(2));
         for [key, value, source, change] in &rows {
             out.line(format_args!("{key:<first$}  {value:<second$}  {source:<third$}  {change}"))?;
         }
@@ -92,13 +92,16 @@ fn print(args: &Print) -> Result<Outcome> {
     for name in unknown_variables() {
         let key = name.strip_prefix("TERRACE_").unwrap_or_default();
         let key = key.to_ascii_lowercase().replace("__", ".").replace('_', "-");
-        tell(format_args!("note: {name} sets nothing (expected {})", file::likely(&key)));
+        report_to_stderr(format_args!(
+            "note: {name} is no setting (expected {})",
+            file::suggestion(&key)
+        ));
     }
     Ok(Outcome::Done)
 }
 
-/// Variables that look like settings and are none. Others have their own (a cluster's services, a
-/// test's seed), so they are told, not refused.
+/// Environment variables with the prefix of settings that name no setting. Other programs may own them (a
+/// cluster's services, a test's seed), so the command reports them and does not fail.
 fn unknown_variables() -> Vec<String> {
     let known = Setting::ALL.map(Setting::variable);
     let mut names: Vec<_> = env::vars_os()
@@ -110,11 +113,11 @@ fn unknown_variables() -> Vec<String> {
     names
 }
 
-fn check(args: &Check) -> Result<Outcome> {
+fn check(args: &CheckArgs) -> Result<Outcome> {
     let read = file::read(&args.file, &mut Values::default())?;
-    let problems: Vec<_> = read.problems.iter().map(crate::args::plain).collect();
+    let problems: Vec<_> = read.problems.iter().map(error_text).collect();
     let mut out = Output::new();
-    if args.json {
+    if args.output.json {
         out.line(json!({
             "right": problems.is_empty(),
             "settings": read.set.len(),
@@ -122,7 +125,7 @@ fn check(args: &Check) -> Result<Outcome> {
         }))?;
     } else if problems.is_empty() {
         out.line(format_args!(
-            "{}: {}, right",
+            "{}: {}, no mistakes",
             args.file.display(),
             format_count(read.set.len(), "setting")
         ))?;
@@ -132,7 +135,7 @@ fn check(args: &Check) -> Result<Outcome> {
         }
     }
     out.flush()?;
-    Ok(if problems.is_empty() { Outcome::Done } else { Outcome::Negative })
+    Ok(Outcome::good_if(problems.is_empty()))
 }
 
 /// The table of settings in docs/operations.md.
@@ -161,12 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_reference_is_the_one_in_force() {
+    fn operations_document_has_the_generated_reference() {
         let documented = include_str!("../../../../docs/operations.md");
         let text = reference();
         assert!(
             documented.contains(&text),
-            "docs/operations.md needs what `terrace config reference` prints:\n{text}"
+            "docs/operations.md must contain the output of `terrace config reference`:\n{text}"
         );
     }
 }

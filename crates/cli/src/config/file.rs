@@ -1,6 +1,6 @@
-//! A configuration file: TOML, whose every key must be known.
+//! Reads a configuration file: TOML in which every key must be a known setting.
 //!
-//! Reading goes on behind a mistake, so that all of them are told at once.
+//! Reading continues after a mistake, so that one run reports all of them.
 
 use std::fs;
 use std::path::Path;
@@ -11,31 +11,34 @@ use toml::de::{DeTable, DeValue};
 use super::nearest::nearest;
 use super::setting::{Setting, Values};
 
-/// A configuration is a page or two: anything longer is another file.
+/// The largest configuration file, in bytes. A longer one is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Settings that are designed and not built: refused, since to ignore them would be a lie.
+/// Planned settings without an implementation. They are refused, because ignoring them would mislead.
 const NOT_BUILT: [&str; 1] = ["remote.url"];
 
-/// What a file sets, and what is wrong with it.
+/// The settings of a file, and its mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// Each setting with the line it is set in.
+    /// Each setting with its line.
     pub(crate) set: Vec<(Setting, usize)>,
+    /// The mistakes, by line.
     pub(crate) problems: Vec<Error>,
 }
 
 /// Reads the file at `path` into `values`.
 ///
 /// # Errors
-/// `Invalid` where there is no such file, or it is not readable as text.
+/// `Invalid` if the file is missing, over 1 MiB, or no text.
 pub(crate) fn read(path: &Path, values: &mut Values) -> Result<Read> {
     let refused = |got: String| {
         Error::invalid("configuration file").at(path.display()).expected("a TOML file").got(got)
     };
     let metadata = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(refused(if metadata.is_file() { "over 1 MiB" } else { "no file" }.to_owned()));
+        return Err(refused(
+            if metadata.is_file() { "over 1 MiB" } else { "no regular file" }.to_owned(),
+        ));
     }
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let mut reader = Reader { path, text: &text, values, read: Read::default() };
@@ -43,11 +46,11 @@ pub(crate) fn read(path: &Path, values: &mut Values) -> Result<Read> {
         Ok(table) => reader.table("", table.get_ref()),
         Err(error) => {
             let line = reader.line(error.span().map_or(0, |span| span.start));
-            let what = error.message().lines().collect::<Vec<_>>().join("; ");
-            reader.read.problems.push(Error::invalid("TOML").at(line).got(what));
+            let message = error.message().lines().collect::<Vec<_>>().join("; ");
+            reader.read.problems.push(Error::invalid("TOML").at(line).got(message));
         }
     }
-    // The keys of a table are sorted by name; people read from the top.
+    // The parser returns the keys of a table sorted by name.
     reader.read.problems.sort_by_key(line_of);
     Ok(reader.read)
 }
@@ -65,10 +68,12 @@ impl Reader<'_> {
         format!("{}:{}", self.path.display(), self.number(offset))
     }
 
+    /// The line number of the byte at `offset`, from 1.
     fn number(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
 
+    /// Reads all keys of a table; `section` is its name, empty for the root.
     fn table(&mut self, section: &str, table: &DeTable<'_>) {
         for (name, value) in table {
             let (start, name) = (name.span().start, name.get_ref());
@@ -85,14 +90,15 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads one key, which starts at byte `start`.
     fn value(&mut self, key: &str, value: &DeValue<'_>, start: usize) {
         let at = self.line(start);
         let problem = if NOT_BUILT.contains(&key) {
             Error::invalid(format!("setting `{key}` is not built yet")).at(at)
         } else if let Some(setting) = Setting::of(key) {
-            // A number is text as good as any, but no name of a directory.
-            let is_place = matches!(setting, Setting::FlashPath | Setting::ScmPath);
-            let fits = !is_place || value.is_str();
+            // A number is accepted as text, except as a path.
+            let is_path = matches!(setting, Setting::FlashPath | Setting::ScmPath);
+            let fits = !is_path || value.is_str();
             let set = text(value).filter(|text| fits && setting.set(self.values, text));
             let Some(text) = set else {
                 let got = text(value).unwrap_or_else(|| value.type_str().to_owned());
@@ -108,25 +114,26 @@ impl Reader<'_> {
             self.read.set.push((setting, self.number(start)));
             return;
         } else {
-            Error::invalid(format!("unknown setting `{key}`")).at(at).expected(likely(key))
+            Error::invalid(format!("unknown setting `{key}`")).at(at).expected(suggestion(key))
         };
         self.read.problems.push(problem);
     }
 }
 
+/// The keys that a file may name, implemented or not.
 fn known() -> impl Iterator<Item = &'static str> {
     Setting::ALL.into_iter().map(Setting::key).chain(NOT_BUILT)
 }
 
-/// What was meant instead of `key`.
-pub(super) fn likely(key: &str) -> String {
+/// The setting that the user probably meant by the unknown `key`, or all settings if none is close.
+pub(super) fn suggestion(key: &str) -> String {
     nearest(key, known()).map_or_else(
         || format!("one of {}", Setting::ALL.map(Setting::key).join(", ")),
         |known| format!("`{known}`"),
     )
 }
 
-/// A value as it would be typed; `None` of one that has parts.
+/// A value as the user would type it on the command line; `None` for a table, array or date.
 fn text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -139,7 +146,7 @@ fn text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The line that a problem names.
+/// The line that a problem names; 0 if it names none.
 fn line_of(problem: &Error) -> usize {
     let number = problem.place().and_then(|place| place.rsplit_once(':')?.1.parse().ok());
     number.unwrap_or_default()
@@ -149,7 +156,7 @@ fn line_of(problem: &Error) -> usize {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> (Values, Read) {
+    fn read_text(text: &str) -> (Values, Read) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.toml");
         fs::write(&path, text).unwrap();
@@ -166,26 +173,26 @@ mod tests {
     }
 
     #[test]
-    fn a_file_sets_what_it_names() {
+    fn file_sets_the_settings_it_names() {
         let text = "memory = \"1.5GiB\" # enough\nsync-interval = 2\nzstd-level = 0x10\n\n[flash]\n\
                     path = \"shop\"\n";
-        let (values, read) = of(text);
+        let (values, read) = read_text(text);
         assert!(read.problems.is_empty(), "{:?}", read.problems);
         assert_eq!(values.memory, Some(3 << 29));
         assert_eq!(values.sync_interval.as_secs(), 2);
         assert_eq!(values.zstd_level, 16);
         assert_eq!(values.flash_path.as_deref(), Some(Path::new("shop")));
-        let (values, _) = of("flash.path = '/data/shop'");
+        let (values, _) = read_text("flash.path = '/data/shop'");
         assert_eq!(values.flash_path.as_deref(), Some(Path::new("/data/shop")));
         assert_eq!(read.set.len(), 4);
         assert!(read.set.contains(&(Setting::FlashPath, 6)));
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_line() {
+    fn every_mistake_is_reported_with_its_line() {
         let text = "memroy = \"1GiB\"\ncodec = \"gzip\"\n[remote]\nurl = \"s3://b\"\n[flash]\n\
                     paht = \"x\"\n[[memory]]\n[net]\nport = 1\n[flash.path]\nx = 1\n";
-        let (values, read) = of(text);
+        let (values, read) = read_text(text);
         let problems: Vec<_> = read.problems.iter().map(ToString::to_string).collect();
         let expected = [
             (1, "unknown setting `memroy`", "`memory`"),
@@ -197,19 +204,19 @@ mod tests {
             (10, "setting `flash.path`", "got `table`"),
         ];
         assert_eq!(problems.len(), expected.len(), "{problems:#?}");
-        for (problem, (line, what, rest)) in problems.iter().zip(expected) {
+        for (problem, (line, subject, rest)) in problems.iter().zip(expected) {
             assert!(problem.contains(&format!("t.toml:{line}")), "{line}: {problem}");
-            assert!(problem.contains(what) && problem.contains(rest), "{what}: {problem}");
+            assert!(problem.contains(subject) && problem.contains(rest), "{subject}: {problem}");
         }
         assert_eq!(values, Values::default());
     }
 
     #[test]
-    fn what_is_no_toml_names_the_line() {
-        let (_, read) = of("[flash]\npath = 3\n");
+    fn invalid_toml_is_reported_with_its_line() {
+        let (_, read) = read_text("[flash]\npath = 3\n");
         assert!(read.problems[0].to_string().contains("expected a directory, got `3`"));
         for (text, line) in [("memory = 1GiB\n", 1), ("a = 1\n\nb = \n", 3), ("x = 1\nx = 2", 2)] {
-            let (_, read) = of(text);
+            let (_, read) = read_text(text);
             let problem = read.problems.last().unwrap().to_string();
             assert!(problem.contains(&format!("t.toml:{line}")), "{problem}");
             assert!(!problem.contains('\n'), "{problem}");

@@ -1,5 +1,5 @@
-//! The settings in force, and where each came from: a default, a file, the environment, the
-//! command line, the later over the earlier.
+//! The settings in force and their sources. The command line overrides the environment, which overrides the
+//! configuration file, which overrides the defaults.
 
 mod command;
 mod file;
@@ -13,33 +13,33 @@ use std::path::{Path, PathBuf};
 
 use terracedb::{Builder, Db, Durability, Error, Result, Scm, ScmCalibration, format_bytes};
 
-use crate::args::CodecName;
 use crate::directory;
-use crate::output::tell;
-use setting::{Setting, Values};
+use crate::output::report_to_stderr;
+use crate::parsers::size;
+use setting::{CodecName, Setting, Values};
 
 pub(crate) use command::{Command, run};
 
-/// Names a file as `--config` does.
+/// The environment variable that names a configuration file, as `--config` does.
 const FILE_VARIABLE: &str = "TERRACE_CONFIG";
 
-/// Where help lists the flags.
+/// The heading of these flags in the help.
 const HEADING: &str = "Settings";
 
-/// How to open the store; `terrace config reference` has every setting.
+/// Settings on the command line; `terrace config reference` lists every setting.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Flags {
     /// A configuration file
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     config: Option<PathBuf>,
-    /// Memory the store may use, all of it: memtables, cache, metadata, buffers
-    /// [default: a quarter of the machine's or cgroup's]
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size, help_heading = HEADING)]
+    /// Memory limit of the store: memtables, caches, metadata and buffers
+    /// [default: a quarter of the memory of the machine or cgroup]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = HEADING)]
     memory: Option<u64>,
-    /// How new tables are compressed [default: lz4]
+    /// Compression of new tables [default: lz4]
     #[arg(long, help_heading = HEADING)]
     codec: Option<CodecName>,
-    /// Keep no single rows in DRAM, for measurements
+    /// Disable the row cache in DRAM, for measurements
     #[arg(long, hide = true)]
     no_rows: bool,
     /// Any other setting, as in zstd-level=9; may be given more than once
@@ -47,10 +47,11 @@ pub(crate) struct Flags {
     settings: Vec<String>,
 }
 
-/// Where a value comes from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Default,
+    /// A file and a line in it, from 1.
     File(PathBuf, usize),
     Environment(String),
     CommandLine(&'static str),
@@ -67,7 +68,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What is in force.
+/// The settings in force.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     values: Values,
@@ -76,10 +77,10 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// For the store that was typed: a directory, or a configuration file that names one.
+    /// The settings for the store at `typed`: a directory, or a configuration file that names one.
     ///
     /// # Errors
-    /// `Invalid` for a mistake in any of the sources, and where no directory is named.
+    /// `Invalid` if a source has a mistake, or no source names the directory.
     pub(crate) fn of_store(typed: &Path, flags: &Flags) -> Result<Self> {
         if !typed.is_file() {
             if typed.extension().is_some_and(|it| it == "toml") && !typed.exists() {
@@ -89,7 +90,7 @@ impl Config {
             let mut config = Self::load(flags, file_named(flags).as_deref())?;
             if *config.source(Setting::FlashPath) == Source::CommandLine("--set") {
                 return Err(Error::invalid("--set")
-                    .expected("no `flash.path` beside a store's directory")
+                    .expected("either `flash.path` or a directory as argument")
                     .got("both"));
             }
             config.values.flash_path = Some(typed.to_owned());
@@ -99,7 +100,7 @@ impl Config {
         if flags.config.is_some() {
             return Err(Error::invalid("store")
                 .at(typed.display())
-                .expected("a directory beside --config")
+                .expected("a directory if --config is given")
                 .got("a file"));
         }
         let config = Self::load(flags, Some(typed))?;
@@ -107,7 +108,7 @@ impl Config {
         Ok(config)
     }
 
-    /// For whatever store: `--config`, the environment and flags.
+    /// The settings of a file, the environment and flags, without a store as argument.
     fn load(flags: &Flags, file: Option<&Path>) -> Result<Self> {
         let mut config = Self::default();
         if let Some(path) = file {
@@ -141,7 +142,7 @@ impl Config {
             })?;
             let setting = Setting::of(key).ok_or_else(|| {
                 let error = Error::invalid(format!("unknown setting `{key}`"));
-                error.at("--set").expected(file::likely(key))
+                error.at("--set").expected(file::suggestion(key))
             })?;
             self.set(setting, value, Source::CommandLine("--set"))?;
         }
@@ -176,22 +177,26 @@ impl Config {
     }
 
     /// The store's directory.
+    ///
+    /// # Errors
+    /// `Invalid` if no source names it.
     pub(crate) fn path(&self) -> Result<&Path> {
         self.values.flash_path.as_deref().ok_or_else(|| {
             Error::invalid("configuration").expected("`flash.path`, the store's directory")
         })
     }
 
-    /// How writes are to be durable, where anybody said so.
+    /// The durability of writes, if a source sets it.
     pub(crate) fn durability(&self) -> Option<Durability> {
-        let is_said = *self.source(Setting::Durability) != Source::Default;
-        is_said.then_some(self.values.durability)
+        let is_set = *self.source(Setting::Durability) != Source::Default;
+        is_set.then_some(self.values.durability)
     }
 
-    /// Opens the store with every setting; one that is not there is made only where `create` says.
+    /// Opens the store with all settings. A missing store is created only if `create` is set. Warns on standard
+    /// error if the SCM tier or its calibration cannot be used.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `Invalid` where there is no store and none is to be made.
+    /// As [`Builder::open`]; `Invalid` if the store is missing and `create` is not set.
     pub(crate) fn open(&self, create: bool) -> Result<Db> {
         match create {
             true => directory::may_hold_store(self.path()?)?,
@@ -200,10 +205,10 @@ impl Config {
         let db = self.builder(self.path()?)?.open()?;
         let Some(scm) = db.resources().scm() else { return Ok(db) };
         if let Some(why) = scm.failure {
-            tell(format_args!("warning: going on without the SCM tier: {why}"));
+            report_to_stderr(format_args!("warning: the store runs without its SCM tier: {why}"));
         }
         if let Some(ScmCalibration { file, ignored: Some(why), .. }) = scm.calibration {
-            tell(format_args!("warning: {file} is not used, calibrate again: {why}"));
+            report_to_stderr(format_args!("warning: {file} is not used, calibrate again: {why}"));
         }
         Ok(db)
     }
@@ -233,18 +238,21 @@ impl Config {
     }
 }
 
-/// The environment variables that settings are read from, the file's included.
+/// All environment variables that affect settings, including the one that names a configuration file.
 pub(crate) fn variables() -> impl Iterator<Item = String> {
     let settings = Setting::ALL.into_iter().map(Setting::variable);
     settings.chain([FILE_VARIABLE.to_owned()])
 }
 
-/// The configuration file that was named beside the store.
+/// The configuration file of `--config` or [`FILE_VARIABLE`].
 fn file_named(flags: &Flags) -> Option<PathBuf> {
     flags.config.clone().or_else(|| env::var_os(FILE_VARIABLE).map(PathBuf::from))
 }
 
-/// The directory of the store that was typed, for what opens files and no store.
+/// The directory of the store at `typed`, for commands that read files without opening the store.
+///
+/// # Errors
+/// As [`Config::of_store`].
 pub(crate) fn store_path(typed: &Path) -> Result<PathBuf> {
     let config = Config::of_store(typed, &Flags::default())?;
     config.path().map(Path::to_owned)

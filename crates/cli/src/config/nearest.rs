@@ -1,6 +1,6 @@
-//! What a mistyped word was meant to be.
+//! Suggestions for mistyped words.
 
-/// The word nearest to `typed` by edit distance, where a third of its letters at most differ.
+/// The word nearest to `typed` by edit distance, if the distance is at most a third of the word's letters.
 pub(super) fn nearest<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     words
         .map(|word| (distance(typed, word), word))
@@ -9,21 +9,21 @@ pub(super) fn nearest<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> 
         .map(|(_, word)| word)
 }
 
-/// Insertions, deletions and replacements that make `from` into `to` (Levenshtein 1966), one row
-/// of the table at a time.
+/// The number of insertions, deletions and replacements that turn `from` into `to` (Levenshtein 1966). Keeps
+/// one row of the table.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (above, from) in (1..).zip(from.bytes()) {
-        // What stood above and to the left of the place under way.
+        // The cells diagonally above and to the left of the current cell.
         let (mut diagonal, mut left) = (above - 1, above);
         if let Some(first) = row.first_mut() {
             *first = above;
         }
-        for (to, place) in to.bytes().zip(row.iter_mut().skip(1)) {
+        for (to, cell) in to.bytes().zip(row.iter_mut().skip(1)) {
             let replaced = diagonal + usize::from(from != to);
-            diagonal = *place;
+            diagonal = *cell;
             left = replaced.min(diagonal + 1).min(left + 1);
-            *place = left;
+            *cell = left;
         }
     }
     row.last().copied().unwrap_or(0)
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_the_table_s() {
+    fn distance_counts_edits_in_both_directions() {
         for (from, to, edits) in
             [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
         {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_near_word_is_meant() {
+    fn only_a_near_word_is_suggested() {
         let words = ["memory", "codec", "flash.path"];
         let near = |typed| nearest(typed, words.into_iter());
         assert_eq!(near("memroy"), Some("memory"));

@@ -1,34 +1,35 @@
-//! Every setting: its key, what it takes, and what is in force where nobody set it.
+//! All settings, each with its key, accepted values and default.
 //!
-//! The one list that files, the environment, flags, `config print` and the reference in
-//! docs/operations.md are made from.
+//! Configuration files, environment variables, `--set`, `config print` and the reference in
+//! docs/operations.md all use this list.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use terracedb::{Codec, Durability, Placement, Scm, format_bytes, parse_bytes};
 
 use crate::time;
 
-/// A setting's value, each.
+/// The values of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Values {
-    /// Bytes; `None` takes a quarter of the machine's or control group's.
+    /// Bytes; `None` means a quarter of the memory of the machine or control group.
     pub(crate) memory: Option<u64>,
     pub(crate) durability: Durability,
     pub(crate) sync_interval: Duration,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
     pub(crate) background_threads: usize,
-    /// Bytes a second; 0 is no limit.
+    /// Bytes per second; 0 means no limit.
     pub(crate) compaction_rate: u64,
-    /// Bytes a second; 0 is never.
+    /// Bytes per second; 0 means that tables are never scrubbed.
     pub(crate) scrub_rate: u64,
     pub(crate) scrub_interval: Duration,
     pub(crate) scm_path: Option<String>,
     /// Bytes.
     pub(crate) scm_size: u64,
-    /// Bytes a second; 0 is no limit.
+    /// Bytes per second; 0 means no limit.
     pub(crate) scm_write_budget: u64,
     pub(crate) scm_placement: Placement,
     pub(crate) flash_path: Option<PathBuf>,
@@ -55,7 +56,7 @@ impl Default for Values {
     }
 }
 
-/// What can be set.
+/// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Setting {
     Memory,
@@ -74,13 +75,31 @@ pub(crate) enum Setting {
     FlashPath,
 }
 
+/// A codec as `--codec` names it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum CodecName {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl From<CodecName> for Codec {
+    fn from(name: CodecName) -> Self {
+        match name {
+            CodecName::None => Self::None,
+            CodecName::Lz4 => Self::Lz4,
+            CodecName::Zstd => Self::Zstd,
+        }
+    }
+}
+
 const DURABILITIES: [(&str, Durability); 3] =
     [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
 
 const CODECS: [(&str, Codec); 3] =
     [("none", Codec::None), ("lz4", Codec::Lz4), ("zstd", Codec::Zstd)];
 
-/// The least memory a store works with, bytes.
+/// The smallest memory limit of a store, bytes.
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
@@ -101,7 +120,7 @@ impl Setting {
         Self::FlashPath,
     ];
 
-    /// Its name in a file, with the section's before it.
+    /// The key in a configuration file, as `section.name`.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -121,60 +140,59 @@ impl Setting {
         }
     }
 
-    /// The one called `key`.
+    /// The setting with this key.
     pub(crate) fn of(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.key() == key)
     }
 
-    /// The environment variable that sets it.
+    /// The environment variable that sets it, such as TERRACE_SCM__PATH.
     pub(crate) fn variable(self) -> String {
         let name = self.key().replace('.', "__").replace('-', "_");
         format!("TERRACE_{}", name.to_ascii_uppercase())
     }
 
-    /// What it is, one sentence.
+    /// A description in one sentence.
     pub(crate) const fn about(self) -> &'static str {
         match self {
-            Self::Memory => "The memory a store may use, all of it: write buffers, cache, metadata",
+            Self::Memory => "Memory limit of a store: write buffers, caches, metadata",
             Self::Durability => {
-                "When `put`, `delete` and `delete-range` return: in the log (`none`), durable within \
-                 `sync-interval`, or durable (`sync`)"
+                "When `put`, `delete` and `delete-range` return: once in the log (`none`), once in the log \
+                 and durable within `sync-interval` (`interval`), or once durable (`sync`)"
             }
-            Self::SyncInterval => {
-                "How long an `interval` write may stay at the mercy of a power cut"
-            }
-            Self::Codec => "How new tables are compressed",
-            Self::ZstdLevel => "The level, where `codec` is `zstd`",
+            Self::SyncInterval => "Longest time until an `interval` write is durable",
+            Self::Codec => "Compression of new tables",
+            Self::ZstdLevel => "Compression level if `codec` is `zstd`",
             Self::BackgroundThreads => {
-                "Threads that flush and merge, at nice 5, and so how many merges run at once; more than \
-                 there are cores count as that many, but two always count"
+                "Threads that flush and merge, at nice 5; also the limit of concurrent merges; a number above \
+                 the cores of the machine counts as the cores, but never as less than 2"
             }
             Self::CompactionRate => {
-                "How fast merges may read and write, all together, a second; 0 is no limit"
+                "Bytes per second that all merges together may read and write; 0 means no limit"
             }
             Self::ScrubRate => {
-                "How fast tables are read again in the background and verified, a second; 0 is never"
+                "Bytes per second that the background scrub reads and verifies; 0 turns it off"
             }
-            Self::ScrubInterval => "How often all tables are verified so",
+            Self::ScrubInterval => "Time between two background scrubs of all tables",
             Self::ScmPath => {
-                "Where a second cache tier lies: a directory or file, a DAX or block device, `numa:N`, \
-                 or `emulated:PROFILE`"
+                "Place of the SCM tier: a directory or file, a DAX or block device, `numa:N`, or \
+                 `emulated:PROFILE`"
             }
-            Self::ScmSize => "How much of it the tier takes",
+            Self::ScmSize => "Size of the SCM tier",
             Self::ScmWriteBudget => {
-                "How much may be written to it, a second over any minute; 0 is no limit"
+                "Bytes per second that may be written to the SCM tier, averaged over a minute; 0 means no \
+                 limit"
             }
             Self::ScmPlacement => {
-                "Where pages go between DRAM and it: by measured cost, into DRAM first, into it first, \
-                 or by kind, metadata in DRAM"
+                "Placement of pages in DRAM and SCM: by measured cost, DRAM first, SCM first, or by kind \
+                 (metadata in DRAM)"
             }
             Self::FlashPath => {
-                "The store's directory; a relative one is taken from the file's directory"
+                "The store's directory; a relative path is relative to the configuration file"
             }
         }
     }
 
-    /// What it takes.
+    /// The accepted values.
     pub(crate) const fn expects(self) -> &'static str {
         match self {
             Self::Memory => "a size of at least 64MiB, as in 512MiB",
@@ -194,7 +212,7 @@ impl Setting {
         }
     }
 
-    /// The call that changes it while a store is open, if there is one.
+    /// The call that changes it while a store is open; `None` if the store must be reopened.
     pub(crate) const fn while_open(self) -> Option<&'static str> {
         match self {
             Self::Memory => Some("Resources::set_memory"),
@@ -214,7 +232,7 @@ impl Setting {
         }
     }
 
-    /// Sets it to what `text` says; `false` where that is not what it takes.
+    /// Sets it to the value in `text`. Returns `false` and changes nothing if `text` is no accepted value.
     pub(crate) fn set(self, values: &mut Values, text: &str) -> bool {
         let set = match self {
             Self::Memory => parse_bytes(text)
@@ -261,18 +279,18 @@ impl Setting {
         set.is_some()
     }
 
-    /// Its value in a form that [`Setting::set`] takes, where it has one.
+    /// Its value in a form that [`Setting::set`] accepts; `None` if it has no value.
     pub(crate) fn show(self, values: &Values) -> Option<String> {
         Some(match self {
             Self::Memory => values.memory.map(size)?,
             Self::Durability => name_of(&DURABILITIES, values.durability),
-            Self::SyncInterval => time::show(values.sync_interval),
+            Self::SyncInterval => time::format(values.sync_interval),
             Self::Codec => name_of(&CODECS, values.codec),
             Self::ZstdLevel => values.zstd_level.to_string(),
             Self::BackgroundThreads => values.background_threads.to_string(),
             Self::CompactionRate => size(values.compaction_rate),
             Self::ScrubRate => size(values.scrub_rate),
-            Self::ScrubInterval => time::show(values.scrub_interval),
+            Self::ScrubInterval => time::format(values.scrub_interval),
             Self::ScmPath => values.scm_path.clone()?,
             Self::ScmSize => size(values.scm_size),
             Self::ScmWriteBudget => size(values.scm_write_budget),
@@ -281,7 +299,7 @@ impl Setting {
         })
     }
 
-    /// What is done where it has no value.
+    /// The behaviour without a value.
     pub(crate) const fn unset(self) -> &'static str {
         match self {
             Self::Memory => "a quarter of the machine's or control group's memory",
@@ -290,15 +308,19 @@ impl Setting {
     }
 }
 
+/// The value called `text`.
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
     names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
 }
 
+/// The name of `value`.
 fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
-    names.iter().find(|(_, of)| *of == value).map_or("?", |(name, _)| *name).to_owned()
+    let name = names.iter().find(|(_, named)| *named == value);
+    base::invariant!(name.is_some(), "every value of a setting has a name");
+    name.map_or("?", |(name, _)| *name).to_owned()
 }
 
-/// A size that reads back as the same number.
+/// A size as text that parses to the same number of bytes.
 fn size(bytes: u64) -> String {
     if bytes == 0 {
         return "0".into();
@@ -312,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_is_what_the_engine_has_and_reads_back() {
+    fn every_default_formats_and_parses_to_itself() {
         let values = Values::default();
         for setting in Setting::ALL {
             assert_eq!(Setting::of(setting.key()), Some(setting));
@@ -326,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_changes_nothing() {
+    fn refused_value_changes_nothing() {
         for (setting, texts) in [
             (Setting::Memory, &["63MiB", "lots", "-1", "true"][..]),
             (Setting::Durability, &["fsync", ""]),

@@ -1,4 +1,4 @@
-//! `terrace ingest`: sorted keys from a file or standard input, all visible at once or none.
+//! `terrace ingest`: adds sorted entries from a file or standard input. All become visible together or none.
 
 mod records;
 
@@ -9,54 +9,53 @@ use std::time::Duration;
 
 use base::Key;
 use base::limits::VALUE_BYTES_MAX;
-use serde_json::json;
+use serde_json::{Value, json};
 use terracedb::{Error, Ingested, Keyspace, Result, format_bytes, format_count};
 
-use crate::Outcome;
-use crate::args::seconds;
-use crate::output::Output;
-use crate::place::Place;
+use crate::outcome::Outcome;
+use crate::output::print_result;
+use crate::parsers::seconds;
 use crate::progress::Progress;
+use crate::shared_args::{KeyspaceArgs, OutputArgs};
 use records::{Format, Records};
 
-/// Records between two looks at the progress bar.
-const RECORDS_A_LOOK: u64 = 4096;
+/// Records between two updates of the progress bar.
+const RECORDS_PER_UPDATE: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    keyspace: KeyspaceArgs,
     /// The file; `-` is standard input
     file: PathBuf,
-    /// What its lines are [default: by the name's ending, tsv where that says nothing]
+    /// The file's format [default: by the ending of the file's name, else tsv]
     #[arg(long)]
     format: Option<Format>,
-    /// Remove what is added by itself after this time, as in 90s, 12h or 7d
+    /// Expire the added entries after this time, as in 90s, 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     ttl: Option<Duration>,
-    /// Only read the file, and say whether all of it can be added
+    /// Read and check the file, and add nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let (input, length, name) = input(&args.file)?;
     let format = args.format.unwrap_or_else(|| Format::of(&args.file));
     let mut records =
-        Records::new(BufReader::with_capacity(1 << 20, input), name, format, args.place.hex);
+        Records::new(BufReader::with_capacity(1 << 20, input), name, format, args.keyspace.hex);
     if args.dry_run {
-        let count = each(&mut records, length, check)?;
+        let count = for_each(&mut records, length, check)?;
         return report(
             args,
             json!({ "entries": count }),
             &format!("{} can be added", format_count(count, "key")),
         );
     }
-    let db = args.place.open_or_create()?;
-    let name = &args.place.keyspace;
+    let db = args.keyspace.store.open_or_create()?;
+    let name = &args.keyspace.keyspace;
     let is_new = db.existing_keyspace(name).is_none();
     let keyspace = db.keyspace(name)?;
     let added = add(&keyspace, &mut records, length, args.ttl);
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     )
 }
 
-/// Adds all of `records` at once.
+/// Adds all `records` in one ingestion.
 fn add(
     keyspace: &Keyspace,
     records: &mut Records<impl io::BufRead>,
@@ -88,14 +87,15 @@ fn add(
     ttl: Option<Duration>,
 ) -> Result<Ingested> {
     let mut ingest = keyspace.ingest()?;
-    each(records, length, |key, value| match ttl {
+    for_each(records, length, |key, value| match ttl {
         Some(ttl) => ingest.add_with_ttl(key, value, ttl),
         None => ingest.add(key, value),
     })?;
     ingest.finish()
 }
 
-/// Refuses what no store takes. What one with little memory takes is less, and known to it alone.
+/// Refuses a record that no store accepts. A store with little memory may refuse more: its limit is known only
+/// once it is open.
 fn check(key: &[u8], value: &[u8]) -> Result<()> {
     Key::new(key)?;
     if value.len() > VALUE_BYTES_MAX {
@@ -106,46 +106,43 @@ fn check(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Hands every record to `take`; how many there were.
-fn each(
+/// Calls `consume` with every record and returns their number. `length` is the input's length in bytes, for
+/// the progress bar.
+///
+/// # Errors
+/// Errors of `records` and `consume`, with the line of the record.
+fn for_each(
     records: &mut Records<impl io::BufRead>,
     length: Option<u64>,
-    mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    mut consume: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let bar = Progress::of_bytes("ingest");
     let mut count = 0;
     while let Some(record) = records.next()? {
-        take(record.key, record.value).map_err(|error| error.at(record.place()))?;
+        consume(record.key, record.value).map_err(|error| error.at(record.place()))?;
         count += 1;
-        if count % RECORDS_A_LOOK == 0 {
+        if count % RECORDS_PER_UPDATE == 0 {
             bar.show(records.bytes(), length);
         }
     }
     Ok(count)
 }
 
-fn report(args: &Args, json: serde_json::Value, text: &str) -> Result<Outcome> {
-    let mut out = Output::new();
-    if args.json {
-        out.line(json)?
-    } else {
-        out.line(text)?
-    }
-    out.flush()?;
+fn report(args: &Args, json: Value, text: &str) -> Result<Outcome> {
+    print_result(args.output.json, &json, text)?;
     Ok(Outcome::Done)
 }
 
-/// The input, its length where it is known, and what to call it.
+/// Opens the input. Returns it with its length in bytes, `None` for a pipe, and its name in errors.
 fn input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>, String)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin().lock()), None, "standard input".to_owned()));
     }
     let name = path.display().to_string();
     let refused = |error: io::Error| {
-        Error::invalid("file to ingest").at(path.display()).expected("a file to read").got(error)
+        Error::invalid("file to ingest").at(path.display()).expected("a readable file").got(error)
     };
     let file = File::open(path).map_err(refused)?;
     let metadata = file.metadata().map_err(refused)?;
-    // A pipe has no length.
     Ok((Box::new(file), metadata.is_file().then_some(metadata.len()), name))
 }

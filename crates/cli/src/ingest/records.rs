@@ -1,6 +1,6 @@
-//! Keys and values from text, one record after the other, each key greater than the one before.
+//! Parses keys and values from text, record by record. Keys must ascend strictly.
 //!
-//! Memory is that of the longest record, which is bounded.
+//! Uses memory for one record, whose length is bounded.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -9,24 +9,24 @@ use clap::ValueEnum;
 use serde_json::Value;
 use terracedb::{Error, Result};
 
-use crate::place;
+use crate::hex;
 
-/// No record that can be added is longer as text, bytes: the longest key and value, every byte
-/// two digits or an escape of JSON's.
+/// The longest record as text, bytes: the longest key and value, with every byte as two digits or as a JSON
+/// escape of six characters.
 const RECORD_BYTES_MAX: u64 = 6 * (base::limits::VALUE_BYTES_MAX as u64 + (64 << 10));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// The key up to the first tab, then the value; as `scan` prints
+    /// The key up to the first tab, then the value, as `scan` prints
     Tsv,
-    /// Two fields, quoted where need be; as spreadsheets write
+    /// Two fields, quoted if needed, as spreadsheets write (RFC 4180)
     Csv,
-    /// {"key": ..., "value": ...}; as `scan --json` prints
+    /// {"key": ..., "value": ...} per line, as `scan --json` prints
     Jsonl,
 }
 
 impl Format {
-    /// By the ending of a file's name.
+    /// The format by the ending of the file's name.
     pub(super) fn of(path: &Path) -> Self {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Self::Csv,
@@ -36,7 +36,7 @@ impl Format {
     }
 }
 
-/// A record and where it began.
+/// A record and the line on which it begins.
 pub(super) struct Record<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
@@ -45,23 +45,25 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// `FILE:LINE`.
+    /// The record's place as `FILE:LINE`, for errors.
     pub(super) fn place(&self) -> String {
         format!("{}:{}", self.name, self.line)
     }
 }
 
+/// Reads records from `R`.
 pub(super) struct Records<R> {
     input: R,
     name: String,
     format: Format,
     hex: bool,
-    /// The text of the record under way.
+    /// The text of the current record.
     text: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Whether `key` is a record's.
-    began: bool,
+    /// Whether a record has been read, so that `key` is the previous key.
+    has_previous: bool,
+    /// Bytes of text read.
     bytes: u64,
     /// Lines read.
     lines: u64,
@@ -70,7 +72,7 @@ pub(super) struct Records<R> {
 impl<R: BufRead> Records<R> {
     pub(super) fn new(input: R, name: String, format: Format, hex: bool) -> Self {
         let (text, key, value) = (Vec::new(), Vec::new(), Vec::new());
-        Self { input, name, format, hex, text, key, value, began: false, bytes: 0, lines: 0 }
+        Self { input, name, format, hex, text, key, value, has_previous: false, bytes: 0, lines: 0 }
     }
 
     /// Bytes of text read so far.
@@ -78,10 +80,10 @@ impl<R: BufRead> Records<R> {
         self.bytes
     }
 
-    /// The next record; `None` behind the last. Empty lines are none.
+    /// The next record; `None` after the last one. Empty lines are skipped.
     ///
     /// # Errors
-    /// `Invalid` for what is no record, a key that does not ascend, or text that cannot be read.
+    /// `Invalid` if a line is no record or a key is not greater than the previous one; `Io` if reading fails.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>> {
         let line = loop {
             self.text.clear();
@@ -94,13 +96,13 @@ impl<R: BufRead> Records<R> {
             }
         };
         let (key, value) = self.record().map_err(|error| error.at(self.place(line)))?;
-        if self.began && key <= self.key {
+        if self.has_previous && key <= self.key {
             return Err(Error::invalid("keys out of order")
                 .at(self.place(line))
                 .expected(format_args!("a key after `{}`", self.key.escape_ascii()))
                 .got(format_args!("`{}`", key.escape_ascii())));
         }
-        (self.key, self.value, self.began) = (key, value, true);
+        (self.key, self.value, self.has_previous) = (key, value, true);
         let Self { key, value, name, .. } = self;
         Ok(Some(Record { key, value, name, line }))
     }
@@ -109,12 +111,12 @@ impl<R: BufRead> Records<R> {
         format!("{}:{line}", self.name)
     }
 
-    /// Adds a line to the text, with its end; whether there was one.
+    /// Appends the next line with its newline to `text`. Returns `false` at the end of the input.
     fn read_line(&mut self) -> Result<bool> {
-        let room = RECORD_BYTES_MAX.saturating_sub(self.text.len() as u64);
-        let read = (&mut self.input).take(room).read_until(b'\n', &mut self.text);
+        let limit = RECORD_BYTES_MAX.saturating_sub(self.text.len() as u64);
+        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.text);
         let read = read.map_err(|error| Error::io("read", &self.name, error))? as u64;
-        if read == room && self.text.last() != Some(&b'\n') {
+        if read == limit && self.text.last() != Some(&b'\n') {
             return Err(Error::invalid("record")
                 .at(self.place(self.lines + 1))
                 .expected(format_args!("at most {RECORD_BYTES_MAX} bytes")));
@@ -124,6 +126,7 @@ impl<R: BufRead> Records<R> {
         Ok(read > 0)
     }
 
+    /// Parses the current record into key and value.
     fn record(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
         let (key, value) = match self.format {
             Format::Tsv => {
@@ -131,7 +134,7 @@ impl<R: BufRead> Records<R> {
                 let tab = text.iter().position(|byte| *byte == b'\t');
                 let parts = tab.and_then(|tab| text.split_at_checked(tab));
                 let (key, value) = parts
-                    .ok_or_else(|| Error::invalid("record").expected("a tab behind the key"))?;
+                    .ok_or_else(|| Error::invalid("record").expected("a tab after the key"))?;
                 (key.to_vec(), value.get(1..).unwrap_or_default().to_vec())
             }
             Format::Csv => self.csv()?,
@@ -140,21 +143,21 @@ impl<R: BufRead> Records<R> {
         if !self.hex {
             return Ok((key, value));
         }
-        let digits = |text: Vec<u8>| place::bytes(&String::from_utf8_lossy(&text), true);
+        let digits = |text: Vec<u8>| hex::decode(&String::from_utf8_lossy(&text), true);
         Ok((digits(key)?, digits(value)?))
     }
 
-    /// Two fields as RFC 4180 has them; one in quotes may go on over several lines.
+    /// Parses two fields (RFC 4180). A quoted field may span several lines.
     fn csv(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
-        // Quotes come in pairs, a quote within a field as two: an odd one is open. Each line is looked at
-        // once, however many there are.
+        // A quote inside a field is doubled, so a field is open while the number of quotes is odd. Each line
+        // is counted once, which keeps the cost linear in the length of the record.
         let mut is_open = has_odd_quotes(&self.text);
         while is_open {
-            let seen = self.text.len();
+            let counted = self.text.len();
             if !self.read_line()? {
                 return Err(Error::invalid("record").expected("a quote that ends the field"));
             }
-            is_open ^= has_odd_quotes(self.text.get(seen..).unwrap_or_default());
+            is_open ^= has_odd_quotes(self.text.get(counted..).unwrap_or_default());
         }
         let text = trimmed(&self.text);
         let (key, rest) = field(text)?;
@@ -169,7 +172,7 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// Text without the line's end.
+/// `text` without the newline at its end.
 fn trimmed(text: &[u8]) -> &[u8] {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     text.strip_suffix(b"\r").unwrap_or(text)
@@ -179,7 +182,7 @@ fn has_odd_quotes(text: &[u8]) -> bool {
     text.iter().filter(|byte| **byte == b'"').count() % 2 == 1
 }
 
-/// The first field of a CSV record, and what follows it.
+/// The first field of a CSV record, and the text after it.
 fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     let Some(mut rest) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| *byte == b',').unwrap_or(text.len());
@@ -190,10 +193,10 @@ fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     loop {
         let quote = rest.iter().position(|byte| *byte == b'"');
         let parts = quote.and_then(|quote| rest.split_at_checked(quote));
-        let (part, behind) = parts
+        let (part, after) = parts
             .ok_or_else(|| Error::invalid("record").expected("a quote that ends the field"))?;
         field.extend_from_slice(part);
-        match behind {
+        match after {
             [b'"', b'"', more @ ..] => {
                 field.push(b'"');
                 rest = more;
@@ -201,11 +204,12 @@ fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
             [b'"', more @ ..] if more.is_empty() || more.starts_with(b",") => {
                 return Ok((field, more));
             }
-            _ => return Err(Error::invalid("record").expected("a comma behind a quoted field")),
+            _ => return Err(Error::invalid("record").expected("a comma after a quoted field")),
         }
     }
 }
 
+/// Parses an object with the texts `key` and `value` and nothing else.
 fn json(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     let refused = || Error::invalid("record").expected(r#"{"key": "...", "value": "..."}"#);
     let value: Value = serde_json::from_slice(text).map_err(|error| refused().caused_by(error))?;
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_says_keys_and_values() {
+    fn each_format_parses_to_keys_and_values() {
         let read = |format, text| all(format, false, text).unwrap();
         assert_eq!(
             read(Format::Tsv, "a\t1\t2\n\nb\t\nc\t3"),
@@ -252,9 +256,9 @@ mod tests {
         assert_eq!(all(Format::Tsv, true, "00ff\t0a").unwrap(), pairs(&[("\\x00\\xff", "\\n")]));
     }
 
-    /// To look at all of the field again after each of its lines takes hours.
+    /// A parser that rescans the field after each line would take hours.
     #[test]
-    fn a_quoted_field_may_have_very_many_lines() {
+    fn quoted_field_with_a_million_lines_parses_in_linear_time() {
         let text = format!("k,\"{}\"\nl,1\n", "\"\"a\"\"\n".repeat(1_000_000));
         let read = all(Format::Csv, false, &text).unwrap();
         let expected =
@@ -263,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_line() {
-        for (format, text, place, what) in [
+    fn errors_name_the_line_of_the_record() {
+        for (format, text, place, expected) in [
             (Format::Tsv, "b\t1\na\t2\n", "in:2", "a key after `b`"),
             (Format::Tsv, "a\t1\na\t2\n", "in:2", "out of order"),
             (Format::Tsv, "a\t1\n\nb\n", "in:3", "a tab"),
@@ -277,7 +281,7 @@ mod tests {
             (Format::Jsonl, "nonsense\n", "in:1", "\"key\""),
         ] {
             let error = all(format, false, text).unwrap_err().to_string();
-            assert!(error.contains(place) && error.contains(what), "{text}: {error}");
+            assert!(error.contains(place) && error.contains(expected), "{text}: {error}");
         }
         assert!(all(Format::Tsv, true, "0\t1\n").unwrap_err().to_string().contains("in:1"));
     }

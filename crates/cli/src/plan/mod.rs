@@ -1,4 +1,5 @@
-//! `terrace plan`: what DRAM and storage-class memory would buy. docs/planning.md is its reference.
+//! `terrace plan`: predicts hit ratio, latency, cost and power of a workload for sizes of DRAM and SCM.
+//! docs/planning.md is its reference.
 
 mod chart;
 mod prices;
@@ -12,68 +13,67 @@ use terracedb::{Error, Result};
 use workload::plan::{Demand, Layout, Prices, Question, Target, plan, survey};
 use workload::trace::Format;
 
-use crate::Outcome;
-use crate::args;
+use crate::outcome::Outcome;
 use crate::output::Output;
+use crate::parsers::{one_of, size};
+use crate::shared_args::OutputArgs;
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct Args {
-    /// Plan for a trace: plain, .xz or .zst
+    /// Plan for a trace: uncompressed, .xz or .zst
     #[arg(long, value_name = "FILE", group = "source")]
     trace: Option<PathBuf>,
-    /// Plan for what a store measured: the file that `bench` or `replay` wrote by --stats
+    /// Plan for a measured store: the file that `bench --stats` or `replay --stats` wrote
     #[arg(long, value_name = "FILE", group = "source")]
     stats: Option<PathBuf>,
-    /// Print prices as a file to change, and end
+    /// Print the prices as a TOML file to edit, and exit
     #[arg(long, group = "source")]
     show_prices: bool,
-    /// With --stats, an earlier such file of the same run: only what came after it counts
+    /// An earlier file of the same run as --stats: only the lookups after it count
     #[arg(long, value_name = "FILE", requires = "stats")]
     since: Option<PathBuf>,
-    /// What the trace's bytes mean [default: by its name, which ends with that]
-    #[arg(long, value_name = "NAME", requires = "trace",
-          value_parser = args::one_of(Format::ALL, Format::name))]
+    /// The trace's format [default: by the ending of the file's name]
+    #[arg(long, value_name = "NAME", requires = "trace", value_parser = one_of(Format::ALL, Format::name))]
     format: Option<Format>,
-    /// Bytes of a value, whatever the trace says [default: the trace's sizes, else 100]
+    /// Bytes of every value, in place of the trace's sizes [default: the trace's sizes, else 100]
     #[arg(long, value_name = "B", requires = "trace")]
     value_size: Option<usize>,
-    /// What compression makes of an entry, as a part of it
+    /// Compressed size of an entry as a fraction of its size
     #[arg(long, value_name = "R", default_value_t = 0.5, requires = "trace")]
     compression_ratio: f64,
-    /// Stop after this many accesses of the trace
+    /// Stop after N accesses of the trace
     #[arg(long, value_name = "N", requires = "trace")]
     limit: Option<u64>,
-    /// The data to plan for are as many times as large
+    /// Plan for data X times as large
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     scale: f64,
-    /// Prices: a year that comes with the program (2017, 2019, 2026), or a TOML file
+    /// Prices: a built-in year (2017, 2019, 2026) or a TOML file
     #[arg(long, value_name = "FILE", default_value = prices::DEFAULT)]
     prices: String,
-    /// Latencies of a page instead of the prices' own, as in scm=10us,flash=80us (ns, us, ms)
+    /// Latencies of a page, which override those of the prices, as in scm=10us,flash=80us (ns, us, ms)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = latency)]
-    latency: Vec<(Medium, f64)>,
-    /// What is to be kept: hit=0.9 (without flash), latency=20us (mean) or throughput=1000000
-    #[arg(long, value_name = "WHAT=N", value_parser = target)]
+    latency: Vec<(Tier, f64)>,
+    /// The target: hit=0.9 (share of lookups without flash), latency=20us (mean) or throughput=1000000
+    #[arg(long, value_name = "METRIC=N", value_parser = target)]
     target: Option<Target>,
-    /// Sizes of DRAM for caches, as in 341MiB,2GiB [default: parts of what was asked for]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = args::size)]
+    /// Sizes of the DRAM caches, as in 341MiB,2GiB [default: fractions of the data]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     dram: Vec<u64>,
-    /// Sizes of SCM, as in 0,3GiB [default: none, and parts of what was asked for]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = args::size)]
+    /// Sizes of SCM, as in 0,3GiB [default: 0 and fractions of the data]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     scm: Vec<u64>,
-    /// Show every mix, not only those that are worth their price
+    /// Show every mix of DRAM and SCM, not only the cost-efficient ones
     #[arg(long)]
     all: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-    /// Draw the plan into one HTML file
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Write charts of the plan to this HTML file
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
 }
 
-/// The most sizes of DRAM or SCM.
+/// The largest number of sizes of DRAM, and of SCM.
 const SIZES_MAX: usize = 256;
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -85,10 +85,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let prices = with_latencies(prices::parse(&args.prices, &text)?, &args.latency);
-    within("--scale", args.scale, 1e-6, 1e9)?;
-    within("--compression-ratio", args.compression_ratio, 1e-3, 2.0)?;
+    must_be_within("--scale", args.scale, 1e-6, 1e9)?;
+    must_be_within("--compression-ratio", args.compression_ratio, 1e-3, 2.0)?;
     for (flag, sizes) in [("--dram", &args.dram), ("--scm", &args.scm)] {
-        within(flag, sizes.len() as f64, 0.0, SIZES_MAX as f64)?;
+        must_be_within(flag, sizes.len() as f64, 0.0, SIZES_MAX as f64)?;
     }
     let demand = demand(args)?.scaled(args.scale);
     let sizes = |sizes: &[u64]| sizes.iter().map(|bytes| *bytes as f64).collect();
@@ -98,28 +98,29 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let html = chart::html(&plan, &prices, &demand);
         fs::write(path, html).map_err(|error| Error::io("write", path.display(), error))?;
     }
-    if args.json {
+    if args.output.json {
         out.line(report::json(&plan, &prices, &demand))?;
     } else {
         report::table(&plan, &prices, args.all, &mut out)?;
         if plan.chosen.is_none() {
             out.line(match args.target {
-                Some(_) => "no mix keeps the target",
-                None => "no server of these prices (--show-prices) takes that much",
+                Some(_) => "no mix meets the target",
+                None => "no server of these prices (--show-prices) has room for these sizes",
             })?;
         }
     }
     out.flush()?;
-    Ok(if plan.chosen.is_some() { Outcome::Done } else { Outcome::Negative })
+    Ok(Outcome::good_if(plan.chosen.is_some()))
 }
 
-fn within(what: &'static str, number: f64, least: f64, most: f64) -> Result<()> {
+fn must_be_within(flag: &'static str, number: f64, least: f64, most: f64) -> Result<()> {
     if (least..=most).contains(&number) {
         return Ok(());
     }
-    Err(Error::invalid(what).expected(format_args!("{least} to {most}")).got(number))
+    Err(Error::invalid(flag).expected(format_args!("{least} to {most}")).got(number))
 }
 
+/// The demand of the trace or the measured store.
 fn demand(args: &Args) -> Result<Demand> {
     if let Some(path) = &args.stats {
         return statistics::demand(path, args.since.as_deref());
@@ -137,27 +138,28 @@ fn demand(args: &Args) -> Result<Demand> {
     survey(&mut || format.open(path), &layout)
 }
 
-/// What `--latency` names.
+/// A tier that `--latency` names.
 #[derive(Clone, Copy, Debug)]
-enum Medium {
+enum Tier {
     Dram,
     Scm,
     Flash,
 }
 
-fn with_latencies(mut prices: Prices, latencies: &[(Medium, f64)]) -> Prices {
-    for (medium, micros) in latencies {
-        let tier = match medium {
-            Medium::Dram => &mut prices.dram,
-            Medium::Scm => &mut prices.scm,
-            Medium::Flash => &mut prices.flash,
+/// `prices` with the given latencies, in microseconds.
+fn with_latencies(mut prices: Prices, latencies: &[(Tier, f64)]) -> Prices {
+    for (tier, micros) in latencies {
+        let tier = match tier {
+            Tier::Dram => &mut prices.dram,
+            Tier::Scm => &mut prices.scm,
+            Tier::Flash => &mut prices.flash,
         };
         tier.latency = *micros;
     }
     prices
 }
 
-/// Microseconds, from a number with a unit.
+/// Parses a time with a unit to microseconds.
 fn micros(text: &str) -> Option<f64> {
     let units = [("ns", 1e-3), ("us", 1.0), ("ms", 1e3)];
     let (number, unit) =
@@ -166,15 +168,15 @@ fn micros(text: &str) -> Option<f64> {
     Some(number * unit).filter(|micros| (0.0..=1e9).contains(micros))
 }
 
-fn latency(text: &str) -> Result<(Medium, f64), String> {
+fn latency(text: &str) -> Result<(Tier, f64), String> {
     let parsed = text.split_once('=').and_then(|(name, latency)| {
-        let medium = match name {
-            "dram" => Medium::Dram,
-            "scm" => Medium::Scm,
-            "flash" => Medium::Flash,
+        let tier = match name {
+            "dram" => Tier::Dram,
+            "scm" => Tier::Scm,
+            "flash" => Tier::Flash,
             _ => return None,
         };
-        Some((medium, micros(latency)?))
+        Some((tier, micros(latency)?))
     });
     parsed.ok_or_else(|| "dram, scm or flash, =, and a time as in 300ns or 80us".to_owned())
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_targets_are_read_or_refused() {
+    fn latencies_and_targets_parse_or_are_refused() {
         assert_eq!(
             [micros("300ns"), micros("80 us"), micros("2ms")],
             [0.3, 80.0, 2000.0].map(Some)

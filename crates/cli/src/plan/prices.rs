@@ -1,7 +1,7 @@
-//! Prices from a TOML file, or those that come with the program.
+//! Prices from a TOML file, or built-in ones.
 //!
-//! Every figure is named, is there once, and is a number that is not negative: what is left out or misspelt
-//! is told with its line, never guessed.
+//! Every figure must be present and must be a number from 0 to 1e15. A missing or unknown key is an error with
+//! its line; there are no default figures.
 
 use std::fs;
 use std::path::Path;
@@ -10,23 +10,26 @@ use terracedb::{Error, Result};
 use toml::de::{DeTable, DeValue};
 use workload::plan::{Prices, Processor, Server, Tier};
 
-/// By the year they were true in; the newest are the default.
+/// Built-in prices by year.
 const BUILT_IN: [(&str, &str); 3] = [
     ("2017", include_str!("prices-2017.toml")),
     ("2019", include_str!("prices-2019.toml")),
     ("2026", include_str!("prices-2026.toml")),
 ];
 
-/// The prices where none are named.
+/// The year of the default prices.
 pub(super) const DEFAULT: &str = "2026";
 
-/// A price list is a page: anything longer is another file.
+/// The largest price file, in bytes. A longer one is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The most servers of a file.
+/// The largest number of servers in a file.
 const SERVERS_MAX: usize = 64;
 
-/// The text of the prices that a year or a file's path names.
+/// The TOML text of prices; `name` is a built-in year or a file's path.
+///
+/// # Errors
+/// `Invalid` if there is no such file, or it is over 1 MiB.
 pub(super) fn text(name: &str) -> Result<String> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(year, _)| *year == name) {
         return Ok((*text).to_owned());
@@ -40,19 +43,24 @@ pub(super) fn text(name: &str) -> Result<String> {
     };
     let metadata = fs::metadata(Path::new(name)).map_err(|error| refused(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(refused(if metadata.is_file() { "over 1 MiB" } else { "no file" }.to_owned()));
+        return Err(refused(
+            if metadata.is_file() { "over 1 MiB" } else { "no regular file" }.to_owned(),
+        ));
     }
     fs::read_to_string(name).map_err(|error| refused(error.to_string()))
 }
 
-/// Reads prices; `name` stands in errors.
+/// Parses prices; `name` names the file in errors.
+///
+/// # Errors
+/// `Invalid`, with the line, if `text` is no TOML, a key is missing or unknown, or a value is out of range.
 pub(super) fn parse(name: &str, text: &str) -> Result<Prices> {
     let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
     let root = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let what = error.message().lines().collect::<Vec<_>>().join("; ");
-        Error::invalid("prices").at(place(at)).expected("TOML").got(what)
+        let message = error.message().lines().collect::<Vec<_>>().join("; ");
+        Error::invalid("prices").at(place(at)).expected("TOML").got(message)
     })?;
     let mut prices = Prices::default();
     let mut root = Section { name: "", table: root.get_ref(), at: place(0), known: Vec::new() };
@@ -64,7 +72,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Prices> {
         let mut section = root.section(key, &place)?;
         *tier = section.tier()?;
         sources.push((key.to_owned(), section.text("source")?));
-        section.is_whole(&place)?;
+        section.refuse_unknown_keys(&place)?;
     }
     let mut section = root.section("processor", &place)?;
     prices.processor = Processor {
@@ -73,19 +81,19 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Prices> {
         in_flight: section.number("in_flight")?,
     };
     sources.push(("processor".to_owned(), section.text("source")?));
-    section.is_whole(&place)?;
+    section.refuse_unknown_keys(&place)?;
     for mut section in root.sections("server", &place)? {
         let server = section.server()?;
         sources.push((server.name.clone(), section.text("source")?));
-        section.is_whole(&place)?;
+        section.refuse_unknown_keys(&place)?;
         prices.servers.push(server);
     }
-    root.is_whole(&place)?;
+    root.refuse_unknown_keys(&place)?;
     prices.sources = sources;
     Ok(prices)
 }
 
-/// A table of the file, and which of its keys were asked for.
+/// A table of the file, and the keys of it that have been read.
 struct Section<'a> {
     name: &'static str,
     table: &'a DeTable<'a>,
@@ -94,6 +102,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
+    /// The value of `key`, which becomes a known key.
     fn value(&mut self, key: &'static str) -> Option<&'a DeValue<'a>> {
         self.known.push(key);
         self.table.get(key).map(|value| value.get_ref())
@@ -186,8 +195,8 @@ impl<'a> Section<'a> {
         sections.collect()
     }
 
-    /// Refuses a key that nobody asked for.
-    fn is_whole(&self, place: &dyn Fn(usize) -> String) -> Result<()> {
+    /// Refuses a key that was not read.
+    fn refuse_unknown_keys(&self, place: &dyn Fn(usize) -> String) -> Result<()> {
         let unknown = |key: &str| !self.known.contains(&key);
         match self.table.iter().find(|(key, _)| unknown(key.get_ref())) {
             None => Ok(()),
@@ -203,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_with_the_program_reads_and_names_its_sources() {
+    fn built_in_prices_parse_and_name_their_sources() {
         for (year, text) in BUILT_IN {
             let prices = parse(year, text).unwrap();
             assert!(prices.name.starts_with(year));
@@ -215,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn mistake_is_reported_with_its_line() {
         let good = BUILT_IN[1].1;
         for (from, to, expected) in [
             ("cores = 16", "cores = -1", "`server.cores` at prices:36"),
@@ -235,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_of_a_file_panics() {
+    fn truncated_file_does_not_panic() {
         for (_, text) in BUILT_IN {
             for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
                 let _ = parse("cut", text.get(..end).unwrap());

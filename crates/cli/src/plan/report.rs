@@ -1,4 +1,4 @@
-//! A plan as a table and as JSON.
+//! A plan as a text table and as JSON.
 
 use serde_json::{Value, json};
 use terracedb::{Result, format_bytes};
@@ -6,7 +6,7 @@ use workload::plan::{Demand, Limit, Outcome, Plan, Planned, Prices};
 
 use crate::output::Output;
 
-/// Prints the mixes that are worth their price, or all of them.
+/// Prints the cost-efficient mixes, or all of them.
 pub(super) fn table(plan: &Plan, prices: &Prices, all: bool, out: &mut Output) -> Result<()> {
     out.line(format_args!("prices {}\n", prices.name))?;
     out.line(format_args!(
@@ -26,8 +26,8 @@ pub(super) fn table(plan: &Plan, prices: &Prices, all: bool, out: &mut Output) -
         "server $",
         "W"
     ))?;
-    for (place, mix) in plan.mixes.iter().enumerate() {
-        let is_chosen = plan.chosen == Some(place);
+    for (index, mix) in plan.mixes.iter().enumerate() {
+        let is_chosen = plan.chosen == Some(index);
         if !all && !mix.is_efficient && !is_chosen {
             continue;
         }
@@ -36,24 +36,24 @@ pub(super) fn table(plan: &Plan, prices: &Prices, all: bool, out: &mut Output) -
             (false, true) => '*',
             (false, false) => ' ',
         };
-        let it = &mix.outcome;
-        let [row, dram, scm, flash] = it.reads.ends.map(|part| 100.0 * part);
+        let outcome = &mix.outcome;
+        let [row, dram, scm, flash] = outcome.reads.ends.map(|part| 100.0 * part);
         out.line(format_args!(
             "{mark} {:<8}{:>10}{:>10}{row:>7.1}{dram:>7.1}{scm:>7.1}{flash:>7.1}{:>10.2}{:>12.0} {:<10}\
              {:>9.0}{:>8.1}{:>10.0}{:>7.0}",
             server(prices, mix),
             format_bytes(mix.mix.dram as u64),
             format_bytes(mix.mix.scm as u64),
-            it.latency,
-            it.throughput,
-            it.limit.name(),
-            it.cache_dollars,
-            it.cache_watts,
-            it.dollars,
-            it.watts,
+            outcome.latency,
+            outcome.throughput,
+            outcome.limit.name(),
+            outcome.cache_dollars,
+            outcome.cache_watts,
+            outcome.dollars,
+            outcome.watts,
         ))?;
     }
-    out.line("\n* costs less than all that do more; > chosen")
+    out.line("\n* cost-efficient: every mix with more throughput costs more; > chosen")
 }
 
 /// The name of a mix's server.
@@ -61,7 +61,7 @@ pub(super) fn server<'a>(prices: &'a Prices, mix: &Planned) -> &'a str {
     prices.servers.get(mix.server).map_or("", |server| &server.name)
 }
 
-/// All of it.
+/// The plan as one object.
 pub(super) fn json(plan: &Plan, prices: &Prices, demand: &Demand) -> Value {
     let mixes: Vec<_> = plan.mixes.iter().map(|mix| mix_to_json(mix, prices)).collect();
     let sources = prices.sources.iter().map(|(of, source)| (of.clone(), json!(source)));
@@ -69,7 +69,7 @@ pub(super) fn json(plan: &Plan, prices: &Prices, demand: &Demand) -> Value {
         "operations": demand.operations,
         "footprint_bytes": demand.footprint,
         "prices": { "name": prices.name, "sources": Value::Object(sources.collect()) },
-        "chosen": plan.chosen.and_then(|place| mixes.get(place)).cloned(),
+        "chosen": plan.chosen.and_then(|index| mixes.get(index)).cloned(),
         "mixes": mixes,
     })
 }

@@ -1,4 +1,4 @@
-//! A demand from what `terrace stats --json` prints, or any program of the statistics of its store.
+//! The demand that a store measured, from its statistics in the form of `terrace stats --json`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use terracedb::{Error, MissCurve, MissPoint, Result};
 use workload::plan::Demand;
 
-/// Statistics are some KiB.
+/// The largest statistics file, in bytes. They take a few KiB.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ struct Point {
 }
 
 impl Curve {
-    fn curve(&self) -> MissCurve {
+    fn to_miss_curve(&self) -> MissCurve {
         let mut points: Vec<_> = self
             .points
             .iter()
@@ -47,17 +47,20 @@ impl Curve {
     }
 }
 
-/// The demand that the file's statistics measured; of what came after those of `since`, where there are.
+/// The demand in the statistics at `path`, less that of the earlier statistics at `since`.
+///
+/// # Errors
+/// `Invalid` if a file has no miss-ratio curves, or there are no lookups.
 pub(super) fn demand(path: &Path, since: Option<&Path>) -> Result<Demand> {
     let now = read(path)?;
     let (mut operations, mut row_hits) = (now.operations, now.row_hits);
-    let (mut rows, mut pages) = (now.rows.curve(), now.pages.curve());
+    let (mut rows, mut pages) = (now.rows.to_miss_curve(), now.pages.to_miss_curve());
     if let Some(path) = since {
         let then = read(path)?;
         operations = operations.saturating_sub(then.operations);
         row_hits = row_hits.saturating_sub(then.row_hits);
-        rows = rows.since(&then.rows.curve());
-        pages = pages.since(&then.pages.curve());
+        rows = rows.since(&then.rows.to_miss_curve());
+        pages = pages.since(&then.pages.to_miss_curve());
     }
     if operations == 0 {
         return Err(Error::invalid("statistics")
@@ -72,15 +75,17 @@ fn read(path: &Path) -> Result<Curves> {
     let refused = |got: String| {
         Error::invalid("statistics")
             .at(path.display())
-            .expected("what `terrace replay --stats` or `terrace bench --stats` writes")
+            .expected("a file of `terrace replay --stats` or `terrace bench --stats`")
             .got(got)
     };
     let metadata = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(refused(if metadata.is_file() { "over 16 MiB" } else { "no file" }.to_owned()));
+        return Err(refused(
+            if metadata.is_file() { "over 16 MiB" } else { "no regular file" }.to_owned(),
+        ));
     }
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let file: File = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
     let curves = file.curves.filter(|it| !it.rows.points.is_empty() || !it.pages.points.is_empty());
-    curves.ok_or_else(|| refused("no curves: the store had no memory for them".to_owned()))
+    curves.ok_or_else(|| refused("no curves, because the store had no memory for them".to_owned()))
 }

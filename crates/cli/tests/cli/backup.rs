@@ -3,7 +3,7 @@
 use crate::support::*;
 
 #[test]
-fn a_store_is_backed_up_verified_pruned_and_restored() {
+fn store_is_backed_up_verified_pruned_and_restored() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let (repository, restored) = (scratch.arg("backups"), scratch.arg("restored"));
@@ -35,7 +35,7 @@ fn a_store_is_backed_up_verified_pruned_and_restored() {
     assert_eq!(refused, "terrace: backup: expected one that exists, got 7\n");
     terrace(&["backup", "list", &scratch.arg("none")]).bad(2);
     assert!(!scratch.path("none").exists());
-    // Who only looks leaves nothing in a directory that is no repository.
+    // Listing creates no file in a directory that is no repository.
     fs::create_dir(scratch.path("none")).unwrap();
     assert_eq!(terrace(&["backup", "list", &scratch.arg("none")]).good(), "0 B in all\n");
     assert!(files(&scratch.arg("none")).is_empty());
@@ -67,7 +67,7 @@ fn pruning_keeps_the_newest_of_each_store() {
 }
 
 #[test]
-fn what_deleting_and_pruning_removed_is_an_object() {
+fn delete_and_prune_report_as_json() {
     let scratch = Scratch::new();
     let (dir, repository) = (filled(&scratch), scratch.arg("backups"));
     for _ in 0..3 {
@@ -84,13 +84,17 @@ fn what_deleting_and_pruning_removed_is_an_object() {
     let pruned = on(&["prune", "--keep", "0"]).remove(0);
     assert_eq!(pruned["backups"], serde_json::json!([1, 3]));
     assert!(pruned["files"].as_u64() > Some(2), "{pruned}");
-    assert_eq!(fs::read_dir(&repository).unwrap().flatten().count(), 1, "the lock is left");
+    assert_eq!(
+        fs::read_dir(&repository).unwrap().flatten().count(),
+        1,
+        "only the lock file remains"
+    );
     assert!(on(&["list"]).is_empty());
     terrace(&["backup", "delete", &repository, "2", "--json"]).bad(2);
 }
 
 #[test]
-fn a_damaged_backup_is_told_and_not_restored() {
+fn damaged_backup_is_reported_and_not_restored() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let repository = scratch.arg("backups");
@@ -110,7 +114,7 @@ fn a_damaged_backup_is_told_and_not_restored() {
 }
 
 #[test]
-fn a_checkpoint_is_a_store() {
+fn checkpoint_is_a_store() {
     let scratch = Scratch::new();
     let (dir, place) = (filled(&scratch), scratch.arg("copy"));
     let out = terrace(&["checkpoint", &dir, &place, "--json", "--memory", "64MiB"]).good();

@@ -1,4 +1,4 @@
-//! `bench`: every name, every promised field, and which directories it works in.
+//! `bench`: every workload, every documented JSON field, and the directories that it accepts.
 
 use crate::support::*;
 
@@ -29,9 +29,9 @@ fn number(report: &Value, path: &str) -> f64 {
     found.as_f64().unwrap_or_else(|| panic!("no number {path} in {report}"))
 }
 
-/// Every workload on one store: the interface that scripts parse.
+/// Scripts parse these fields.
 #[test]
-fn every_workload_reports_every_promised_field() {
+fn every_workload_reports_every_documented_field() {
     let options = ["--num", "500", "--threads", "2", "--json"];
     let out = bench(&[&NAMES[..], &options].concat()).good();
     let reports = json_lines(&out);
@@ -67,7 +67,7 @@ fn every_workload_reports_every_promised_field() {
             }
         }
         assert!(!purposes.is_empty());
-        // Ratios are null where there is nothing to divide by.
+        // A ratio with a zero denominator is null.
         let fields = report.as_object().unwrap();
         for ratio in ["device_reads_per_get", "write_amplification", "space_amplification"] {
             assert!(fields.contains_key(ratio), "{ratio} of {name}");
@@ -90,7 +90,7 @@ fn every_workload_reports_every_promised_field() {
                 assert!(writes > 0.0 && number(report, "operations.read.latency_us.p999") > 0.0);
             }
             "compact" => assert_eq!(ops, 1.0, "{report}"),
-            // What 500 deletes of 500 keys leave: 1 / e.
+            // 500 deletes of 500 random keys leave a share of 1 / e.
             "verify" => assert!((130.0..240.0).contains(&ops), "{report}"),
             _ => assert_eq!(ops, 500.0, "{report}"),
         }
@@ -99,10 +99,10 @@ fn every_workload_reports_every_promised_field() {
     }
 }
 
-/// A load over time: its intervals come as lines of their own, its debt is waited for, and what it
-/// left is what it wrote.
+/// Intervals are printed as lines of their own, `--settle` waits for compaction, and `--verify` finds every
+/// entry.
 #[test]
-fn a_load_over_time_reports_intervals_and_settles() {
+fn load_reports_intervals_settles_and_verifies() {
     let names = ["fillrandom", "overwrite", "--num", "3000", "--duration", "0.3", "--threads", "2"];
     let options = ["--report-interval", "0.1", "--settle", "--verify", "--json", "--seed", "7"];
     let lines = json_lines(&bench(&[&names[..], &options].concat()).good());
@@ -123,7 +123,7 @@ fn a_load_over_time_reports_intervals_and_settles() {
 }
 
 #[test]
-fn people_get_a_line_a_workload_and_no_bar_without_a_terminal() {
+fn text_output_has_a_line_per_workload_and_no_progress_bar() {
     let out = bench(&["fillseq", "readrandom", "--num", "300", "--codec", "zstd"]).good();
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines.len(), 3, "{out}");
@@ -134,14 +134,14 @@ fn people_get_a_line_a_workload_and_no_bar_without_a_terminal() {
 }
 
 #[test]
-fn an_existing_store_is_used_only_when_asked_for() {
+fn existing_store_is_used_only_with_its_flag() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let on = |args: &[&str]| bench(&[args, &["--num", "400", "--data", &dir]].concat());
     on(&["fillseq", "--json"]).good();
     let report = &json_lines(&on(&["readrandom", "--existing", "--json"]).good())[0];
     assert_eq!((number(report, "found"), number(report, "missing")), (400.0, 0.0));
-    // Answered by tables: the fill was flushed when it ended.
+    // Tables answered the gets, because the store was flushed after the fill.
     assert!(number(report, "hits.page") + number(report, "hits.flash") > 0.0, "{report}");
     let before = files(&dir);
     let error = on(&["fillseq"]).bad(2);
@@ -150,7 +150,7 @@ fn an_existing_store_is_used_only_when_asked_for() {
 }
 
 #[test]
-fn a_directory_with_other_files_is_refused_and_an_empty_one_is_no_store() {
+fn directory_with_other_files_is_refused_and_empty_one_is_no_store() {
     let scratch = Scratch::new();
     let dir = scratch.arg("notes");
     fs::create_dir(&dir).unwrap();
@@ -165,7 +165,7 @@ fn a_directory_with_other_files_is_refused_and_an_empty_one_is_no_store() {
 }
 
 #[test]
-fn a_duration_bounds_reads_and_not_fills() {
+fn duration_limits_reads_and_not_fills() {
     let args = ["fillseq", "readrandom", "--num", "2000", "--duration", "0.2", "--json"];
     let reports = json_lines(&bench(&args).good());
     assert_eq!(number(&reports[0], "ops"), 2000.0);
@@ -173,7 +173,7 @@ fn a_duration_bounds_reads_and_not_fills() {
 }
 
 #[test]
-fn options_out_of_range_say_the_range() {
+fn options_out_of_range_are_refused_with_the_range() {
     for (args, said) in [
         (&["--key-size", "4"][..], "8..=65536"),
         (&["--threads", "0"], "1..=4096"),
@@ -190,8 +190,8 @@ fn options_out_of_range_say_the_range() {
     }
 }
 
-/// YCSB and the production mixes: an empty store is loaded first, each kind of operation has its
-/// figures, and the whole store is as written afterwards.
+/// YCSB and the production mixes load an empty store first, report each kind of operation, and leave the store
+/// as written.
 #[test]
 fn mixes_load_their_store_and_report_each_kind() {
     for (name, kinds) in [
@@ -223,9 +223,9 @@ fn mixes_load_their_store_and_report_each_kind() {
     }
 }
 
-/// A store loaded by one process is what the next one expects, insert runs included.
+/// A later process accepts a store that an earlier process loaded and inserted into.
 #[test]
-fn mixes_go_on_with_an_existing_store() {
+fn mixes_continue_on_an_existing_store() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let on = |args: &[&str]| {
@@ -240,9 +240,9 @@ fn mixes_go_on_with_an_existing_store() {
     assert_eq!((number(&again[0], "found"), number(&again[0], "wrong")), (read, 0.0));
 }
 
-/// A trace's keys: as many as it has where nothing else is said, the format told by the name.
+/// By default, the trace gives the number of keys, and the file's name gives the format.
 #[test]
-fn the_keys_of_a_trace_are_asked_for_in_its_order() {
+fn workload_reads_the_keys_of_a_trace_in_order() {
     let scratch = Scratch::new();
     let (path, dir) = (scratch.arg("blocks.lis"), scratch.arg("store"));
     fs::write(&path, "900 50 0 1\n10 25 0 2\n900 50 0 3\n").unwrap();
@@ -265,7 +265,7 @@ fn the_keys_of_a_trace_are_asked_for_in_its_order() {
     assert!(error.contains("--trace"), "{error}");
 }
 
-/// Configurations side by side, on a store that is filled first, with the keys of a trace.
+/// A missing store is filled first, then each configuration runs with the keys of the trace.
 #[test]
 fn tiers_are_compared_with_the_keys_of_a_trace() {
     let scratch = Scratch::new();
@@ -302,7 +302,7 @@ fn tiers_are_compared_with_the_keys_of_a_trace() {
     }
     assert_eq!(reports[1]["tiers"], place);
     assert!(reports[0]["policy"].is_null() && reports[1]["policy"] == "adaptive", "{reports:?}");
-    // What scripts read of a tier.
+    // Scripts read these fields of a tier.
     let refused = ["cold", "budget", "churn", "busy", "dead", "kind", "place", "slow"];
     let refused = refused.map(|reason| number(&reports[1]["scm"], &format!("refused_{reason}")));
     assert_eq!(number(&reports[1]["scm"], "refused"), refused.iter().sum::<f64>());
@@ -314,7 +314,7 @@ fn tiers_are_compared_with_the_keys_of_a_trace() {
 }
 
 #[test]
-fn tiers_tell_what_emulating_one_took() {
+fn tiers_report_the_cpu_time_of_emulation() {
     let scratch = Scratch::new();
     let data = scratch.arg("store");
     let args = ["bench", "tiers", "readrandom", "--data", &data, "--num", "600", "--json"];
@@ -329,10 +329,10 @@ fn tiers_tell_what_emulating_one_took() {
     assert!(number(emulation, "wait_cpu_seconds") >= 0.0, "{emulation}");
 }
 
-/// A mix with keys and values of its own is loaded as `bench` loads it. A store that is another's is told by
-/// what was found there, in every line, and by the status.
+/// A mix with its own key and value sizes is loaded as `bench` loads it. A store of another workload shows in the
+/// share of keys found, in every line, and in the exit status.
 #[test]
-fn tiers_load_what_the_workload_asks_for() {
+fn tiers_load_the_store_of_the_workload() {
     let scratch = Scratch::new();
     let place = format!("64MiB+8MiB@{}", scratch.arg("tier"));
     let tiers = |name: &str, dir: &str, last: &[&str]| {
@@ -364,9 +364,9 @@ fn tiers_load_what_the_workload_asks_for() {
     assert!(run.err.contains("ycsb-load") && run.err.contains("0.00 % of the keys"), "{}", run.err);
 }
 
-/// What the environment sets is no part of a line: one without a tier runs without.
+/// The environment adds no SCM tier to a configuration without one.
 #[test]
-fn tiers_take_nothing_from_the_environment() {
+fn tiers_ignore_settings_of_the_environment() {
     let scratch = Scratch::new();
     let data = scratch.arg("store");
     let args = ["bench", "tiers", "readrandom", "--data", &data, "--num", "600", "--json"];

@@ -1,9 +1,9 @@
-//! `calibrate`: tables, files, and whose content it does not touch.
+//! `calibrate`: its table and files, and the contents that it must not overwrite.
 
 use crate::support::*;
 
 #[test]
-fn an_emulated_device_is_printed_drawn_and_written() {
+fn emulated_device_is_printed_charted_and_written() {
     let scratch = Scratch::new();
     let (file, chart) = (scratch.arg("dimm.toml"), scratch.arg("dimm.svg"));
     let args = ["calibrate", "emulated:optane-dimm", "--out", &file, "--chart", &chart];
@@ -14,12 +14,12 @@ fn an_emulated_device_is_printed_drawn_and_written() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\nversion = 2\n") && text.contains("\nunit-bytes = 256\n"), "{text}");
     assert!(fs::read_to_string(&chart).unwrap().starts_with("<svg "));
-    // Virtual time is the same every time.
+    // Virtual time is deterministic.
     assert_eq!(terrace(&args).good(), out);
 }
 
 #[test]
-fn a_directory_is_measured_in_a_file_of_its_own() {
+fn directory_is_measured_in_a_temporary_file() {
     let scratch = Scratch::new();
     let dir = scratch.arg("device");
     fs::create_dir(&dir).unwrap();
@@ -38,7 +38,7 @@ fn a_directory_is_measured_in_a_file_of_its_own() {
 }
 
 #[test]
-fn a_tier_uses_what_was_measured_where_it_lies_and_says_why_not() {
+fn tier_uses_the_calibration_of_its_directory_or_says_why_not() {
     let scratch = Scratch::new();
     let (store, device) = (scratch.arg("store"), scratch.arg("device"));
     fs::create_dir(&device).unwrap();
@@ -53,9 +53,9 @@ fn a_tier_uses_what_was_measured_where_it_lies_and_says_why_not() {
     with(&["put", &store, "key", "value"]).good();
     let out = with(&["stats", &store]).good();
     let wanted =
-        "terrace.calibration: 10.0 us to read a page, 1.9 us to write one, 6 writes at once";
+        "terrace.calibration: 10.0 us per page read, 1.9 us per page write, 6 writes in flight";
     assert!(out.contains(wanted) && !out.contains("not used"), "{out}");
-    // Of another device, or no calibration at all: said, and the store serves.
+    // The calibration of another device, or a damaged one, is reported and ignored; the store works.
     let file = format!("{device}/terrace.calibration");
     let text = fs::read_to_string(&file).unwrap();
     for damaged in [text.replace("\"optane-ssd\"", "\"nvme\""), "?".to_owned()] {
@@ -69,12 +69,12 @@ fn a_tier_uses_what_was_measured_where_it_lies_and_says_why_not() {
 }
 
 #[test]
-fn what_cannot_or_must_not_be_measured_is_refused() {
+fn unmeasurable_place_and_existing_file_are_refused() {
     let scratch = Scratch::new();
     let file = scratch.arg("precious");
     fs::write(&file, "as it was").unwrap();
     let err = terrace(&["calibrate", &file, "--overwrite"]).bad(2);
-    assert!(err.contains("content would be lost"), "{err}");
+    assert!(err.contains("contents of a file would be lost"), "{err}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "as it was");
     terrace(&["calibrate", &scratch.arg("none")]).bad(2);
     let err = terrace(&["calibrate", "numa:4000"]).bad(2);

@@ -1,4 +1,4 @@
-//! `check`: clean, damaged, missing, open elsewhere.
+//! `check`: on clean, damaged, missing and open stores.
 
 use crate::support::*;
 
@@ -8,7 +8,7 @@ fn check(dir: &str) -> Run {
     terrace(&["check", dir])
 }
 
-/// What `check --json` says of a store, which ends with `code`.
+/// The report of `check --json`, which must end with `code`.
 fn report(dir: &str, code: i32) -> Value {
     let run = terrace(&["check", dir, "--json"]);
     assert_eq!((run.code, run.err.as_str()), (code, ""), "{}", run.out);
@@ -16,7 +16,7 @@ fn report(dir: &str, code: i32) -> Value {
 }
 
 #[test]
-fn a_clean_store_is_clean_and_is_not_changed() {
+fn clean_store_is_reported_clean_and_not_changed() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let without_lock = || {
@@ -40,13 +40,13 @@ fn a_clean_store_is_clean_and_is_not_changed() {
     assert!(without_lock() == before, "a check changed the store");
 }
 
-/// One flipped bit: the check names the file, the page and the keys on it; those keys fail, every
-/// other key is read.
+/// After one flipped bit, the check names the file, the page and its keys. Gets of those keys fail, and gets of
+/// all other keys succeed.
 #[test]
-fn a_damaged_page_is_named_and_costs_only_its_keys() {
+fn damaged_page_is_named_and_loses_only_its_keys() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
-    // Not compressed, so that the keys take several pages.
+    // Without compression, the keys take several pages.
     let builder = terracedb::Db::builder(&dir).memory(64 << 20);
     let db = builder.codec(terracedb::Codec::None).open().unwrap();
     let keyspace = db.keyspace("default").unwrap();
@@ -109,7 +109,7 @@ fn damage_in_the_log_and_a_missing_table_are_found() {
 }
 
 #[test]
-fn no_store_and_an_open_one_are_refused() {
+fn missing_store_and_open_store_are_refused() {
     let scratch = Scratch::new();
     let dir = scratch.arg("empty");
     fs::create_dir(&dir).unwrap();
@@ -122,7 +122,7 @@ fn no_store_and_an_open_one_are_refused() {
 }
 
 #[test]
-fn a_check_makes_no_file_and_two_may_run() {
+fn check_creates_no_file_and_two_may_run_at_once() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     fs::remove_file(Path::new(&dir).join("LOCK")).unwrap();
@@ -133,7 +133,7 @@ fn a_check_makes_no_file_and_two_may_run() {
     let lock = fs::File::open(Path::new(&dir).join("LOCK")).unwrap();
     lock.try_lock_shared().unwrap();
     check(&dir).good();
-    // What would write waits for whoever reads.
+    // A command that writes is refused while a check runs.
     let error = terrace(&[&["put", &dir, "a", "b"][..], &MEMORY].concat()).bad(2);
     assert!(error.contains("or a check"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! `config`, and what is in force in every command: files, the environment, flags.
+//! `config`, and the settings of every command from files, the environment and flags.
 
 use crate::support::*;
 
@@ -10,23 +10,23 @@ fn configured(scratch: &Scratch, text: &str) -> String {
 }
 
 #[test]
-fn a_configuration_file_stands_for_the_store_it_names() {
+fn configuration_file_may_stand_for_its_store() {
     let scratch = Scratch::new();
     let file = configured(&scratch, "memory = \"64MiB\"\ncodec = \"zstd\"");
     assert_eq!(terrace(&["put", &file, "apple", "red"]).good(), "");
     assert_eq!(terrace(&["get", &file, "apple"]).good(), "red\n");
-    // The directory is beside the file, wherever the command was started.
+    // The path of the store is relative to the file, not to the working directory.
     let dir = scratch.arg("store");
     assert_eq!(terrace(&["scan", &dir, "--config", &file]).good(), "apple\tred\n");
     assert!(terrace(&["check", &file]).good().contains("clean"));
     let error = terrace(&["get", &file, "apple", "--config", &file]).bad(2);
-    assert!(error.contains("beside --config"), "{error}");
+    assert!(error.contains("a directory if --config is given"), "{error}");
     let statistics = terrace(&["stats", &file, "--json"]).good();
     assert_eq!(json_lines(&statistics)[0]["memory"]["limit"], 64 << 20);
 }
 
 #[test]
-fn flags_win_over_the_environment_and_that_over_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let scratch = Scratch::new();
     let file = configured(&scratch, "memory = \"64MiB\"\ncodec = \"zstd\"\nsync-interval = \"1s\"");
     let mut command = command(["config", "print", &file, "--json", "--set", "sync-interval=3s"]);
@@ -47,7 +47,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_line_and_what_was_meant() {
+fn mistake_is_reported_with_its_line_and_a_suggestion() {
     let scratch = Scratch::new();
     let file = configured(&scratch, "memroy = \"64MiB\"\n[remote]\nurl = \"s3://b\"");
     let checked = terrace(&["config", "check", &file]);
@@ -76,7 +76,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_meant() {
 }
 
 #[test]
-fn the_right_file_is_right_and_a_stray_variable_is_told() {
+fn correct_file_passes_and_unknown_variable_is_reported() {
     let scratch = Scratch::new();
     let file = configured(&scratch, "durability = \"none\"");
     assert!(terrace(&["config", "check", &file]).good().contains("2 settings"));

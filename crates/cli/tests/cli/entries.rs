@@ -15,7 +15,7 @@ fn put(dir: &str, args: &[&str]) {
 }
 
 #[test]
-fn what_is_put_is_got_until_it_is_deleted() {
+fn get_returns_the_put_value_until_it_is_deleted() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     put(&dir, &["apple", "red"]);
@@ -25,12 +25,12 @@ fn what_is_put_is_got_until_it_is_deleted() {
     assert_eq!(on(&dir, "delete", &["apple"]).good(), "");
     let gone = on(&dir, "get", &["apple"]);
     assert_eq!((gone.code, gone.out.as_str(), gone.err.as_str()), (1, "", ""));
-    // To remove what is not there is no mistake.
+    // Deleting a missing key succeeds.
     assert_eq!(on(&dir, "delete", &["apple"]).good(), "");
 }
 
 #[test]
-fn a_scan_shows_what_it_is_asked_for() {
+fn scan_honours_range_prefix_order_and_limit() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     for (key, value) in [("b1", "1"), ("a", "2"), ("b2", "3"), ("c", "4")] {
@@ -52,7 +52,7 @@ fn a_scan_shows_what_it_is_asked_for() {
 }
 
 #[test]
-fn bytes_are_typed_in_hexadecimal_or_piped_in() {
+fn keys_and_values_may_be_hexadecimal_and_values_piped() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     put(&dir, &["--hex", "00ff", "0a0B"]);
@@ -68,15 +68,15 @@ fn bytes_are_typed_in_hexadecimal_or_piped_in() {
         child.wait().unwrap().code()
     };
     assert_eq!(pipe(&["piped", "-"], b"two\nlines\0"), Some(0));
-    assert_eq!(on(&dir, "get", &["piped", "--hex"]).code, 2, "`piped` is no hexadecimal");
+    assert_eq!(on(&dir, "get", &["piped", "--hex"]).code, 2, "`piped` is not hexadecimal");
     assert_eq!(on(&dir, "get", &["piped"]).good(), "two\nlines\0\n");
-    // What was printed can be piped in again.
+    // The output of `get` can be piped into `put`.
     assert_eq!(on(&dir, "get", &["piped", "--raw"]).good(), "two\nlines\0");
     assert_eq!(pipe(&["--hex", "00", "-"], b"00fF\n"), Some(0));
     assert_eq!(on(&dir, "get", &["--hex", "00"]).good(), "00ff\n");
     assert_eq!(pipe(&["--hex", "00", "-"], b"no digits"), Some(2));
     on(&dir, "get", &["00", "--raw", "--hex"]).bad(2);
-    // Neither is taken for a flag.
+    // Negative numbers are not parsed as flags.
     put(&dir, &["-7", "-5"]);
     assert_eq!(on(&dir, "get", &["-7"]).good(), "-5\n");
     assert_eq!(on(&dir, "scan", &["--from", "-7", "--to", "-8", "--keys-only"]).good(), "-7\n");
@@ -86,7 +86,7 @@ fn bytes_are_typed_in_hexadecimal_or_piped_in() {
 }
 
 #[test]
-fn keyspaces_are_apart_and_an_unknown_one_lists_the_others() {
+fn keyspaces_are_separate_and_an_unknown_one_lists_the_others() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     put(&dir, &["k", "in default"]);
@@ -101,7 +101,7 @@ fn keyspaces_are_apart_and_an_unknown_one_lists_the_others() {
 }
 
 #[test]
-fn reading_makes_no_store_and_leaves_no_file() {
+fn reads_create_no_store_and_no_file() {
     let scratch = Scratch::new();
     let dir = scratch.arg("empty");
     fs::create_dir(&dir).unwrap();
@@ -116,7 +116,7 @@ fn reading_makes_no_store_and_leaves_no_file() {
 }
 
 #[test]
-fn no_store_is_made_of_a_typing_mistake() {
+fn mistyped_path_creates_no_store() {
     let scratch = Scratch::new();
     let error = on(&scratch.arg("shpo.toml"), "put", &["k", "v"]).bad(2);
     assert!(error.contains("configuration file") && error.contains("shpo.toml"), "{error}");
@@ -125,7 +125,7 @@ fn no_store_is_made_of_a_typing_mistake() {
     fs::create_dir_all(Path::new(&dir).join("photos")).unwrap();
     assert!(on(&dir, "put", &["k", "v"]).bad(2).contains("`photos` in it"));
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-    // A file system of its own has this one, and maybe what was measured of it.
+    // The root of a file system has lost+found, and may have a calibration.
     let mounted = scratch.arg("mounted");
     fs::create_dir_all(Path::new(&mounted).join("lost+found")).unwrap();
     fs::write(Path::new(&mounted).join("terrace.calibration"), "").unwrap();
@@ -134,7 +134,7 @@ fn no_store_is_made_of_a_typing_mistake() {
 }
 
 #[test]
-fn limits_are_named() {
+fn key_length_and_memory_errors_name_the_limit() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let error = on(&dir, "put", &["", "value"]).bad(2);
@@ -147,7 +147,7 @@ fn limits_are_named() {
 }
 
 #[test]
-fn a_second_process_is_refused_by_name_of_the_first() {
+fn second_process_is_refused_with_the_pid_of_the_first() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
@@ -163,10 +163,10 @@ fn a_second_process_is_refused_by_name_of_the_first() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
-    // 400 KB of digits: far more than a pipe holds.
+    // 400 KB of output, much more than a pipe buffers.
     let mut child = command([&["scan", &dir, "--hex"][..], &MEMORY].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `ingest`: formats, mistakes, and that it is all or nothing.
+//! `ingest`: formats, errors, and atomicity.
 
 use crate::support::*;
 
@@ -13,7 +13,7 @@ fn scan(scratch: &Scratch, args: &[&str]) -> String {
 }
 
 #[test]
-fn what_a_scan_prints_is_ingested_again() {
+fn output_of_scan_is_ingested_again() {
     let scratch = Scratch::new();
     let lines: String = (0..3000).map(|n| format!("key {n:05}\tvalue\t{n}\n")).collect();
     let said = ingest(&scratch, "a.tsv", &lines, &["--json"]).good();
@@ -36,7 +36,7 @@ fn what_a_scan_prints_is_ingested_again() {
 }
 
 #[test]
-fn a_mistake_adds_nothing() {
+fn wrong_record_adds_nothing() {
     let scratch = Scratch::new();
     ingest(&scratch, "a.tsv", "a\t1\n", &[]).good();
     let error = ingest(&scratch, "b.tsv", "b\t1\n\nd\t1\nc\t1\n", &[]).bad(2);
@@ -53,7 +53,7 @@ fn a_mistake_adds_nothing() {
 }
 
 #[test]
-fn a_dry_run_reads_the_file_and_makes_no_store() {
+fn dry_run_reads_the_file_and_creates_no_store() {
     let scratch = Scratch::new();
     assert!(ingest(&scratch, "a.tsv", "a\t1\nb\t2\n", &["--dry-run"]).good().starts_with("2 keys"));
     ingest(&scratch, "a.tsv", "b\t1\na\t2\n", &["--dry-run"]).bad(2);
@@ -66,5 +66,5 @@ fn a_dry_run_reads_the_file_and_makes_no_store() {
     assert!(error.contains("a.tsv:2") && error.contains("value length"), "{error}");
     assert!(!scratch.path("store").exists());
     let error = terrace(&["ingest", &scratch.arg("store"), &scratch.arg("none")]).bad(2);
-    assert!(error.contains("a file to read"), "{error}");
+    assert!(error.contains("a readable file"), "{error}");
 }

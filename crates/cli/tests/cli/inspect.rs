@@ -1,4 +1,4 @@
-//! `inspect`: each kind of file, for people and for scripts, without a trace in the directory.
+//! `inspect`: each kind of file, as text and as JSON, without changing the directory.
 
 use crate::support::*;
 
@@ -16,7 +16,7 @@ fn of<'a>(facts: &'a [Value], name: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn a_table_says_what_is_in_it() {
+fn inspect_table_prints_its_contents_and_damage() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let before = files(&dir);
@@ -45,7 +45,7 @@ fn a_table_says_what_is_in_it() {
 }
 
 #[test]
-fn a_log_segment_shows_its_records() {
+fn inspect_log_prints_its_records() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let logs = files(&dir).into_iter().filter(|(name, _)| name.starts_with("log-"));
@@ -59,7 +59,7 @@ fn a_log_segment_shows_its_records() {
     assert!(out.contains("OFFSET") && out.contains("\n           0  header"), "{out}");
 }
 
-/// The segments of a log in which records were begun, oldest first, each with the offsets of its batches.
+/// The segments of a log that hold records, oldest first, each with the offsets of its batches.
 fn segments(dir: &str) -> Vec<(PathBuf, Vec<usize>)> {
     let logs = files(dir).into_iter().filter(|(name, _)| name.starts_with("log-"));
     let segments = logs.map(|(name, _)| Path::new(dir).join(name)).filter_map(|path| {
@@ -73,7 +73,7 @@ fn segments(dir: &str) -> Vec<(PathBuf, Vec<usize>)> {
 }
 
 #[test]
-fn a_damaged_segment_that_others_follow_is_told_by_the_status() {
+fn damaged_segment_before_others_ends_with_status_1() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
@@ -92,10 +92,10 @@ fn a_damaged_segment_that_others_follow_is_told_by_the_status() {
         run.code
     };
     assert_eq!(damaged(older, batches[batches.len() / 2]), 1);
-    // The tail of the newest may be one that a crash left.
+    // The tail of the newest segment may be a torn write of a crash.
     assert_eq!(damaged(newest, *last.last().unwrap()), 0);
     assert_eq!(inspect("log", older, &[]).code, 0);
-    // Nor is what lies where the log left the segment, and went on in another.
+    // The bytes after the last record of a segment are no damage if the log continued in another segment.
     let end = of(&facts("log", newest, &[]), "end")[0]["offset"].as_u64().unwrap();
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
     let keyspace = db.keyspace("default").unwrap();
@@ -106,7 +106,7 @@ fn a_damaged_segment_that_others_follow_is_told_by_the_status() {
 }
 
 #[test]
-fn a_manifest_shows_its_edits() {
+fn inspect_manifest_prints_its_edits() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let manifest = file(&dir, "manifest-");
@@ -120,7 +120,7 @@ fn a_manifest_shows_its_edits() {
 }
 
 #[test]
-fn another_kind_of_file_and_no_file_are_refused() {
+fn wrong_kind_and_missing_file_are_refused() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let (table, log) = (file(&dir, ".table"), file(&dir, "log-"));

@@ -11,12 +11,12 @@ fn count(dir: &str) -> String {
 }
 
 #[test]
-fn ranges_go_as_they_are_named_and_a_dry_run_removes_nothing() {
+fn delete_range_deletes_the_named_range_and_dry_run_deletes_nothing() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     assert_eq!(count(&dir), "2001\n");
     let dry = on(&dir, &["delete-range"], &["--all", "--dry-run"]).good();
-    assert_eq!(dry, "2001 keys would go\n");
+    assert_eq!(dry, "2001 keys would be deleted\n");
     assert_eq!(count(&dir), "2001\n");
     assert_eq!(on(&dir, &["delete-range"], &["--prefix", "z"]).good(), "");
     assert_eq!(count(&dir), "2000\n");
@@ -32,10 +32,10 @@ fn ranges_go_as_they_are_named_and_a_dry_run_removes_nothing() {
 }
 
 #[test]
-fn compaction_gives_space_back_and_says_so() {
+fn compact_frees_space_and_reports_it() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
-    // Half of a table goes, by what is in the log still: there is something to merge now, and not before.
+    // The range delete, still in the log, covers half of a table, so that compaction has work.
     let to = format!("{:016x}", 1000);
     on(&dir, &["delete-range"], &["--hex", "--to", &to]).good();
     let done = on(&dir, &["compact"], &["--json"]).good();
@@ -54,13 +54,17 @@ fn compaction_gives_space_back_and_says_so() {
 }
 
 #[test]
-fn keyspaces_are_made_listed_and_dropped() {
+fn keyspaces_are_created_listed_and_dropped() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let adding = ["visits", "--merge-operator", "terrace.i64-add.1"];
     on(&dir, &["keyspace", "create"], &adding).good();
     on(&dir, &["keyspace", "create"], &["users"]).good();
-    assert!(on(&dir, &["keyspace", "create"], &["users"]).bad(2).contains("a name that is free"));
+    assert!(
+        on(&dir, &["keyspace", "create"], &["users"])
+            .bad(2)
+            .contains("a name that no keyspace has")
+    );
     on(&dir, &["keyspace", "create"], &["x", "--merge-operator", "nobody's"]).bad(2);
     let list = json_lines(&on(&dir, &["keyspace", "list"], &["--json"]).good());
     let names: Vec<_> = list.iter().map(|keyspace| keyspace["name"].as_str().unwrap()).collect();
@@ -82,7 +86,7 @@ fn keyspaces_are_made_listed_and_dropped() {
 }
 
 #[test]
-fn what_a_dropped_keyspace_held_is_all_told() {
+fn drop_reports_tables_value_files_and_unflushed_bytes() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     {
@@ -102,11 +106,11 @@ fn what_a_dropped_keyspace_held_is_all_told() {
 }
 
 #[test]
-fn statistics_say_where_the_memory_is() {
+fn stats_report_memory_by_component() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     let text = on(&dir, &["stats"], &[]).good();
-    for part in ["default", "memtables", "page cache", "memory limit 64.0 MiB", "to merge"] {
+    for part in ["default", "memtables", "page cache", "memory limit 64.0 MiB", "compaction debt"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json = json_lines(&on(&dir, &["stats"], &["--json"]).good()).remove(0);
@@ -121,7 +125,7 @@ fn statistics_say_where_the_memory_is() {
 }
 
 #[test]
-fn a_value_goes_by_itself_when_its_time_is_over() {
+fn entry_with_ttl_expires() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     on(&dir, &["put"], &["token", "ada", "--ttl", "1h"]).good();
@@ -132,7 +136,7 @@ fn a_value_goes_by_itself_when_its_time_is_over() {
 }
 
 #[test]
-fn shells_complete_every_command() {
+fn completions_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = terrace(&["completions", shell]).good();
         assert!(script.contains("delete-range") && script.contains("keyspace"), "{shell}");

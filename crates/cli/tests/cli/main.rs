@@ -1,4 +1,4 @@
-//! The `terrace` binary as its users meet it: what it prints, where, and its exit status.
+//! Tests of the `terrace` binary: standard output, standard error and exit status.
 
 #[cfg(test)]
 mod backup;

@@ -1,4 +1,4 @@
-//! `plan`: for a trace, for what a store measured, with prices of one's own.
+//! `plan`: for a trace, for a measured store, and with edited prices.
 
 use crate::support::*;
 
@@ -19,7 +19,7 @@ fn json(run: Run) -> Value {
 }
 
 #[test]
-fn a_trace_is_planned_for_in_numbers_and_in_a_chart() {
+fn plan_for_a_trace_has_consistent_numbers_and_charts() {
     let scratch = Scratch::new();
     let chart = scratch.arg("plan.html");
     let plan = json(for_trace(&["--json", "--target", "hit=0.5", "--chart", &chart]));
@@ -52,7 +52,7 @@ fn a_trace_is_planned_for_in_numbers_and_in_a_chart() {
 }
 
 #[test]
-fn people_get_what_is_worth_its_price_and_the_choice() {
+fn text_output_marks_efficient_mixes_and_the_choice() {
     let out = for_trace(&["--target", "latency=60us", "--prices", "2019"]).good();
     assert!(
         out.contains("prices 2019") && out.contains("\n> ") && out.contains("bound by"),
@@ -67,11 +67,11 @@ fn people_get_what_is_worth_its_price_and_the_choice() {
     let mean = |plan: &Value| plan["mixes"][0]["mean_us"].as_f64().unwrap();
     assert!(mean(&slow) > 5.0 * mean(&one));
     let none = for_trace(&["--target", "throughput=1e12"]);
-    assert!(none.code == 1 && none.out.contains("no mix keeps the target"), "{}", none.out);
+    assert!(none.code == 1 && none.out.contains("no mix meets the target"), "{}", none.out);
 }
 
 #[test]
-fn what_a_store_measured_is_planned_for() {
+fn plan_reads_statistics_of_a_measured_store() {
     let scratch = Scratch::new();
     let file = scratch.arg("stats.json");
     let bench = ["bench", "fillrandom", "readrandom", "--num", "60000", "--value-size", "400"];
@@ -97,7 +97,7 @@ fn what_a_store_measured_is_planned_for() {
 }
 
 #[test]
-fn prices_are_a_file_to_change() {
+fn prices_come_from_an_edited_file() {
     let scratch = Scratch::new();
     let (file, text) = (scratch.arg("prices.toml"), plan(&["--show-prices"]).good());
     fs::write(&file, text.replace("dollars_per_gib = 32.0", "dollars_per_gib = 64.0")).unwrap();
@@ -113,7 +113,7 @@ fn prices_are_a_file_to_change() {
 }
 
 #[test]
-fn what_is_asked_for_wrongly_is_told() {
+fn wrong_arguments_are_refused_with_an_example() {
     assert!(plan(&[]).bad(2).contains("--trace"));
     assert!(plan(&["--trace", "web.trace.xz"]).bad(2).contains("--format"));
     assert!(for_trace(&["--target", "speed=1"]).bad(2).contains("hit=0.9"));

@@ -1,4 +1,4 @@
-//! `repair`: what it says, what it keeps, its exit status.
+//! `repair`: its report, the files it keeps, its exit status.
 
 use crate::support::*;
 
@@ -11,7 +11,7 @@ fn repair(args: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn a_damaged_table_is_repaired_and_its_lost_keys_are_named() {
+fn damaged_table_is_repaired_and_its_lost_keys_are_named() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
     assert_eq!(repair(&[&dir], 0)["clean"], true);
@@ -36,7 +36,7 @@ fn a_damaged_table_is_repaired_and_its_lost_keys_are_named() {
 }
 
 #[test]
-fn no_store_and_wrong_usage_are_told() {
+fn missing_store_and_wrong_usage_are_refused() {
     let scratch = Scratch::new();
     terrace(&["repair", &scratch.arg("nowhere")]).bad(2);
     terrace(&["repair"]).bad(2);

@@ -1,4 +1,4 @@
-//! `replay`: a trace of each format, made here.
+//! `replay`: a trace of each format, written by the test.
 
 use crate::support::*;
 
@@ -61,14 +61,14 @@ fn each_recorded_format_replays() {
 }
 
 #[test]
-fn people_get_the_hits_and_the_compressed_example_replays() {
+fn text_output_has_the_hits_and_the_compressed_example_replays() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/zipfian.u64be.xz");
     let out = replay(example, "u64be", &["--limit", "2000", "--value-size", "50"]).good();
     assert!(out.contains("2000 accesses") && out.contains("hits ") && out.contains("0 wrong"));
 }
 
 #[test]
-fn a_store_that_stays_answers_the_next_replay() {
+fn existing_store_answers_the_next_replay() {
     let scratch = Scratch::new();
     let (path, data) = (scratch.arg("trace"), scratch.arg("store"));
     fs::write(&path, "0 50 0 1\n").unwrap();
@@ -77,7 +77,7 @@ fn a_store_that_stays_answers_the_next_replay() {
 }
 
 #[test]
-fn a_workload_runs_at_the_size_asked_for() {
+fn ycsb_workload_runs_at_the_requested_size() {
     let scratch = Scratch::new();
     let path = scratch.arg("workload");
     fs::write(
@@ -95,7 +95,7 @@ fn a_workload_runs_at_the_size_asked_for() {
 }
 
 #[test]
-fn a_damaged_trace_says_where_and_blames_no_store() {
+fn damaged_trace_error_names_the_line_and_no_store() {
     let scratch = Scratch::new();
     let path = scratch.arg("trace");
     fs::write(&path, "0 5 0 1\nnonsense\n").unwrap();

@@ -1,4 +1,4 @@
-//! `scrub`: what it reads, what it finds, its exit status.
+//! `scrub`: the pages it reads, the damage it finds, its exit status.
 
 use crate::support::*;
 
@@ -9,10 +9,10 @@ fn scrub(dir: &str, args: &[&str]) -> Run {
 }
 
 #[test]
-fn every_page_of_a_whole_store_is_read() {
+fn scrub_reads_every_page_of_an_undamaged_store() {
     let scratch = Scratch::new();
     let dir = filled(&scratch);
-    // What is merged already is not merged in between.
+    // Compacted tables are not merged between the scrub and the check.
     terrace(&[&["compact", &dir][..], &MEMORY].concat()).good();
     let report = json_lines(&scrub(&dir, &["--json"]).good()).remove(0);
     let checked = json_lines(&terrace(&["check", &dir, "--json"]).good()).remove(0);
@@ -23,7 +23,7 @@ fn every_page_of_a_whole_store_is_read() {
     assert!(text.contains(" tables and 0 value files of ") && text.ends_with("clean\n"), "{text}");
 }
 
-/// A damaged page is named; so is a table that could not be opened, of which no page is read.
+/// `scrub` names a damaged page, and a table that cannot be opened.
 #[test]
 fn damage_is_named_and_ends_with_status_1() {
     let scratch = Scratch::new();
@@ -51,7 +51,7 @@ fn damage_is_named_and_ends_with_status_1() {
 }
 
 #[test]
-fn no_store_and_an_open_one_are_refused() {
+fn missing_store_and_open_store_are_refused() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     scrub(&dir, &[]).bad(2);

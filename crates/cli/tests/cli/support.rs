@@ -1,4 +1,4 @@
-//! Running the binary, stores to run it on, and looks at what it left.
+//! Helpers that run the binary, create stores for it, and read the files it left.
 
 use std::ffi::OsStr;
 pub(crate) use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 pub(crate) use serde_json::Value;
 use tempfile::TempDir;
 
-/// The least memory a store takes: small log files, early flushes.
+/// The smallest memory limit of a store: log segments are small and flushes are early.
 pub(crate) const MEMORY: [&str; 2] = ["--memory", "64MiB"];
 
 pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
@@ -17,7 +17,7 @@ pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Comm
     command
 }
 
-/// How a run ended.
+/// Exit status and output of a run.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -31,13 +31,13 @@ impl Run {
         Self { code, out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// Standard output of a run that did well, which says nothing on standard error.
+    /// Standard output of a run that must succeed and print nothing on standard error.
     pub(crate) fn good(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
 
-    /// Standard error of a run that ended with `code`, and printed nothing else.
+    /// Standard error of a run that must end with `code` and print nothing on standard output.
     pub(crate) fn bad(self, code: i32) -> String {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{}", self.err);
         assert!(!self.err.is_empty());
@@ -49,7 +49,7 @@ pub(crate) fn terrace(args: &[&str]) -> Run {
     Run::of(command(args).output().unwrap())
 }
 
-/// A directory of a test, and paths as arguments.
+/// The temporary directory of a test, and paths in it as arguments.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -66,9 +66,9 @@ impl Scratch {
     }
 }
 
-/// A store in `scratch` of two tables with pages to damage, and a record in the log: two thousand keys as
-/// `bench fillseq` writes them, and one behind them. The tables lie beside each other, so that no process
-/// that has the store open for some seconds, on a busy machine, finds anything to merge.
+/// A store in `scratch` with two tables of several pages and one record in the log: 2,000 keys in the form of
+/// `bench fillseq`, and one key after them. The key ranges of the tables do not overlap, so a process that has
+/// the store open finds nothing to merge.
 pub(crate) fn filled(scratch: &Scratch) -> String {
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
@@ -77,7 +77,7 @@ pub(crate) fn filled(scratch: &Scratch) -> String {
     for number in 0..2000u64 {
         let key = [&(2 * number).to_be_bytes()[..], &[b'0'; 8]].concat();
         let mut value = vec![b'v'; 100];
-        // Half of it does not compress.
+        // Half of the value does not compress.
         for word in value.chunks_exact_mut(8).take(6) {
             noise = noise
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -93,7 +93,7 @@ pub(crate) fn filled(scratch: &Scratch) -> String {
     dir
 }
 
-/// The files of a directory, by name, with their content.
+/// The files of a directory with their contents, sorted by name.
 pub(crate) fn files(dir: &str) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -108,14 +108,14 @@ pub(crate) fn file(dir: &str, part: &str) -> PathBuf {
     Path::new(dir).join(name)
 }
 
-/// Flips a bit at rest.
+/// Flips a bit of a stored file.
 pub(crate) fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 0x10;
     fs::write(path, bytes).unwrap();
 }
 
-/// Each line as JSON.
+/// Parses each line as JSON.
 pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }

@@ -22,13 +22,13 @@ fn help_names_every_command_workload_and_format() {
 }
 
 #[test]
-fn nothing_typed_shows_the_help() {
+fn missing_arguments_show_the_usage() {
     assert!(terrace(&[]).bad(2).contains("Usage: terrace"));
     assert!(terrace(&["bench"]).bad(2).contains("<NAME>"));
 }
 
 #[test]
-fn an_unknown_name_lists_the_choices() {
+fn unknown_name_lists_the_choices() {
     for (args, choice) in [
         (&["bench", "fillsec"][..], "fillseq"),
         (&["replay", "f", "--format", "csv"], "twitter-csv"),
@@ -44,7 +44,7 @@ fn an_unknown_name_lists_the_choices() {
 }
 
 #[test]
-fn sizes_and_times_say_how_they_are_written() {
+fn size_and_time_errors_show_the_expected_form() {
     let error = terrace(&["bench", "fillseq", "--memory", "lots"]).bad(2);
     assert!(error.contains("512MiB") && error.contains("`lots`"), "{error}");
     let error = terrace(&["bench", "fillseq", "--duration", "soon"]).bad(2);
