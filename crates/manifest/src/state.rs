@@ -81,8 +81,8 @@ impl ManifestState {
         }
     }
 
-    /// Checks that no id used in `before` is free in this state, and that neither its clock nor the start of its
-    /// log went back.
+    /// Checks that no id used in `before` is free in this state, and that neither its clock nor the start
+    /// of its log went back.
     ///
     /// # Errors
     /// `Poisoned` if one did.

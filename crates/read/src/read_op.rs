@@ -9,8 +9,8 @@ use crate::PageFile;
 
 /// A read in progress.
 ///
-/// Call [`ReadOp::step`] until it returns a result; when it needs pages, get them and pass them to the next call.
-/// The operation belongs to one thread.
+/// Call [`ReadOp::step`] until it returns a result; when it needs pages, get them and pass them to the
+/// next call. The operation belongs to one thread.
 pub trait ReadOp {
     /// The result of the read.
     type Output;

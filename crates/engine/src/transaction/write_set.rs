@@ -224,7 +224,8 @@ impl WriteSet {
     /// # Errors
     /// `Retry` if memory is short; those of [`EncodedBatch::push`].
     pub fn to_batch(&self) -> Result<(EncodedBatch, Charge)> {
-        // Twice, because an operation takes a few bytes beyond key and value, and the vector may be half empty.
+        // Twice, because an operation takes a few bytes beyond key and value, and the vector may be half
+        // empty.
         let charge = self.account.charge(2 * self.charge.bytes())?;
         let mut batch = EncodedBatch::default();
         for (tree, writes) in &self.keyspaces {

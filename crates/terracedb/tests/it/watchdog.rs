@@ -1,4 +1,5 @@
-//! The watchdog reports waits that take too long: the waiting callers, the operation, and the end of the wait.
+//! The watchdog reports waits that take too long: the waiting callers, the operation, and the end of the
+//! wait.
 //!
 //! The test moves the clock, so nothing here depends on the speed of the machine.
 
