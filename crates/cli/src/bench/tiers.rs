@@ -224,8 +224,8 @@ fn measure(args: &Args, configuration: &Configuration) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// Runs `command` and parses the last line that it prints as JSON. `name` names the run in errors; the process
-/// itself prints why it failed.
+/// Runs `command` and parses the last line that it prints as JSON. `name` names the run in errors; the
+/// process itself prints why it failed.
 fn last_line(command: &mut Command, name: &str) -> Result<Value> {
     let done = command.output().map_err(|e| Error::io("run", name, e))?;
     let text = String::from_utf8_lossy(&done.stdout);

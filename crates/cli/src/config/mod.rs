@@ -192,8 +192,8 @@ impl Config {
         is_set.then_some(self.values.durability)
     }
 
-    /// Opens the store with all settings. A missing store is created only if `create` is set. Warns on standard
-    /// error if the SCM tier or its calibration cannot be used.
+    /// Opens the store with all settings. A missing store is created only if `create` is set. Warns on
+    /// standard error if the SCM tier or its calibration cannot be used.
     ///
     /// # Errors
     /// As [`Builder::open`]; `Invalid` if the store is missing and `create` is not set.

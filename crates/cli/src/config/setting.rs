@@ -163,8 +163,8 @@ impl Setting {
             Self::Codec => "Compression of new tables",
             Self::ZstdLevel => "Compression level if `codec` is `zstd`",
             Self::BackgroundThreads => {
-                "Threads that flush and merge, at nice 5; also the limit of concurrent merges; a number above \
-                 the cores of the machine counts as the cores, but never as less than 2"
+                "Threads that flush and merge, at nice 5; also the limit of concurrent merges; a number \
+                 above the cores of the machine counts as the cores, but never as less than 2"
             }
             Self::CompactionRate => {
                 "Bytes per second that all merges together may read and write; 0 means no limit"

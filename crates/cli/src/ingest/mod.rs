@@ -94,8 +94,8 @@ fn add(
     ingest.finish()
 }
 
-/// Refuses a record that no store accepts. A store with little memory may refuse more: its limit is known only
-/// once it is open.
+/// Refuses a record that no store accepts. A store with little memory may refuse more: its limit is known
+/// only once it is open.
 fn check(key: &[u8], value: &[u8]) -> Result<()> {
     Key::new(key)?;
     if value.len() > VALUE_BYTES_MAX {

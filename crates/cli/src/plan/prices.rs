@@ -1,7 +1,7 @@
 //! Prices from a TOML file, or built-in ones.
 //!
-//! Every figure must be present and must be a number from 0 to 1e15. A missing or unknown key is an error with
-//! its line; there are no default figures.
+//! Every figure must be present and must be a number from 0 to 1e15. A missing or unknown key is an error
+//! with its line; there are no default figures.
 
 use std::fs;
 use std::path::Path;

@@ -190,8 +190,8 @@ fn options_out_of_range_are_refused_with_the_range() {
     }
 }
 
-/// YCSB and the production mixes load an empty store first, report each kind of operation, and leave the store
-/// as written.
+/// YCSB and the production mixes load an empty store first, report each kind of operation, and leave the
+/// store as written.
 #[test]
 fn mixes_load_their_store_and_report_each_kind() {
     for (name, kinds) in [
@@ -329,8 +329,8 @@ fn tiers_report_the_cpu_time_of_emulation() {
     assert!(number(emulation, "wait_cpu_seconds") >= 0.0, "{emulation}");
 }
 
-/// A mix with its own key and value sizes is loaded as `bench` loads it. A store of another workload shows in the
-/// share of keys found, in every line, and in the exit status.
+/// A mix with its own key and value sizes is loaded as `bench` loads it. A store of another workload shows in
+/// the share of keys found, in every line, and in the exit status.
 #[test]
 fn tiers_load_the_store_of_the_workload() {
     let scratch = Scratch::new();
