@@ -1,8 +1,8 @@
 //! `terrace stats`: the statistics of a store as text and as JSON.
 //!
-//! The command opens the store itself, and counters start at zero when a store is opened. So its output
-//! shows the contents of the store, the recovery, and the compaction debt. `bench` and `replay` write the
-//! JSON after a run, with the counters of that run.
+//! The command opens the store itself, and counters start at zero when a store is opened. So its output shows
+//! the contents of the store, the recovery, and the compaction debt. `bench` and `replay` write the JSON
+//! after a run, with the counters of that run.
 
 use std::fs;
 use std::path::Path;

@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(parse(text), None, "{text}");
         }
         for text in ["0ms", "100ms", "1500ms", "59s", "1m", "36h", "7d"] {
-            assert_eq!(super::format(parse(text).unwrap()), text);
+            assert_eq!(format(parse(text).unwrap()), text);
         }
     }
 }

@@ -222,8 +222,8 @@ fn throughput_chart(plan: &Plan, prices: &Prices) -> String {
             write!(svg, "<span style=\"color:{colour}\">&#9679; {}</span> ", escaped(&server.name));
     }
     svg.push_str(
-        "Dashed: cost-efficient mixes; every mix with more throughput costs more. \
-         Ringed: the chosen mix.</p>\n",
+        "Dashed: cost-efficient mixes; \
+         every mix with more throughput costs more. Ringed: the chosen mix.</p>\n",
     );
     svg
 }

@@ -329,8 +329,8 @@ fn tiers_report_the_cpu_time_of_emulation() {
     assert!(number(emulation, "wait_cpu_seconds") >= 0.0, "{emulation}");
 }
 
-/// A mix with its own key and value sizes is loaded as `bench` loads it. A store of another workload
-/// shows in the share of keys found, in every line, and in the exit status.
+/// A mix with its own key and value sizes is loaded as `bench` loads it. A store of another workload shows in
+/// the share of keys found, in every line, and in the exit status.
 #[test]
 fn tiers_load_the_store_of_the_workload() {
     let scratch = Scratch::new();

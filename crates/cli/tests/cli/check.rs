@@ -40,8 +40,8 @@ fn clean_store_is_reported_clean_and_not_changed() {
     assert!(without_lock() == before, "a check changed the store");
 }
 
-/// After one flipped bit, the check names the file, the page and its keys. Gets of those keys fail, and
-/// gets of all other keys succeed.
+/// After one flipped bit, the check names the file, the page and its keys. Gets of those keys fail, and gets
+/// of all other keys succeed.
 #[test]
 fn damaged_page_is_named_and_loses_only_its_keys() {
     let scratch = Scratch::new();

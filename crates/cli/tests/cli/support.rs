@@ -66,9 +66,9 @@ impl Scratch {
     }
 }
 
-/// A store in `scratch` with two tables of several pages and one record in the log: 2,000 keys in the
-/// form of `bench fillseq`, and one key after them. The key ranges of the tables do not overlap, so a
-/// process that has the store open finds nothing to merge.
+/// A store in `scratch` with two tables of several pages and one record in the log: 2,000 keys in the form of
+/// `bench fillseq`, and one key after them. The key ranges of the tables do not overlap, so a process that
+/// has the store open finds nothing to merge.
 pub(crate) fn filled(scratch: &Scratch) -> String {
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
