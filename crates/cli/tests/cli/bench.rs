@@ -252,7 +252,7 @@ fn workload_reads_the_keys_of_a_trace_in_order() {
     assert!(out.contains("trace of 125 accesses, 75 distinct keys"), "{out}");
     assert!(out.contains("(125 of 125 found)"), "{out}");
     for (args, status, said) in [
-        (&["readrandom", "--num", "74"][..], 2, "the trace names: 75"),
+        (&["readrandom", "--num", "74"][..], 2, "the 75 distinct keys of the trace"),
         (&["ycsb-a", "--key-size", "16"], 2, "`ycsb-a`"),
         (&["readrandom", "--distribution", "uniform"], 2, "--distribution"),
         (&["readrandom", "--format", "oracle-general"], 1, "byte 24 of "),

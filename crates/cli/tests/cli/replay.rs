@@ -106,7 +106,7 @@ fn damaged_trace_error_names_the_line_and_no_store() {
     assert!(replay(&scratch.arg("none"), "lis", &[]).bad(2).contains("none"));
     let empty = scratch.arg("empty");
     fs::write(&empty, "").unwrap();
-    assert!(replay(&empty, "u32", &["--json"]).bad(2).contains("an access"));
+    assert!(replay(&empty, "u32", &["--json"]).bad(2).contains("at least one access"));
     let packed = scratch.arg("trace.gz");
     fs::write(&packed, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).unwrap();
     let error = replay(&packed, "u64be", &[]).bad(2);
