@@ -162,9 +162,10 @@ impl Timekeeper {
         self.pending_edit()
     }
 
-    /// The time `after` from now, Unix milliseconds; the largest one if that is later.
+    /// The time `after` from now, Unix milliseconds: at least 1, since an expiry of 0 means none, and at most
+    /// `u64::MAX`.
     pub fn expiry_after(&self, after: Duration) -> u64 {
-        self.now().saturating_add(millis(after))
+        self.now().saturating_add(millis(after)).max(1)
     }
 
     /// The edit that stores the latest trusted time in the manifest, if the manifest has an earlier one.
