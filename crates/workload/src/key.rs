@@ -42,7 +42,7 @@ impl Keys {
 
     /// Replaces `out` with the key of `number`.
     pub fn write(self, number: u64, out: &mut Vec<u8>) {
-        debug_assert!(number <= KEY_NUMBER_MAX, "twice a key number fits 8 bytes");
+        debug_assert!(number <= u64::MAX >> 1, "twice a key number fits 8 bytes");
         self.write_doubled(number << 1, out);
     }
 

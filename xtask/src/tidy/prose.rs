@@ -28,7 +28,6 @@ const EXCEPTIONS: &[(&str, [f64; 3])] = &[
     ("docs/benchmarks.md", [3.5, 1.7, 0.2]),
     ("docs/format/table.md", [0.0, 0.8, 1.6]),
     ("docs/internals.md", [0.0, 0.0, 2.1]),
-    ("docs/operations.md", [15.6, 6.1, 1.7]),
     ("docs/performance.md", [8.2, 4.1, 1.4]),
     ("docs/reproduction.md", [9.0, 4.2, 0.6]),
 ];
