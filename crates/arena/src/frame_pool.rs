@@ -107,8 +107,7 @@ impl FramePool {
     }
 
     /// Free frames, approximately.
-    #[must_use]
-    pub fn free_frames(&self) -> usize {
+    fn free_frames(&self) -> usize {
         self.0.free_frames()
     }
 

@@ -174,7 +174,7 @@ impl Error {
 
     /// Removes `place` if it is the last (outermost) one, for a report that names it next to the error.
     #[must_use]
-    pub fn without_place(self, place: &str) -> Self {
+    pub(crate) fn without_place(self, place: &str) -> Self {
         let prefix = |known: &String| Some(known.strip_suffix(place)?.to_owned());
         let Some(prefix) = self.0.place.as_ref().and_then(prefix) else { return self };
         match (prefix.strip_suffix(", "), prefix.is_empty()) {

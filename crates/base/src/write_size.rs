@@ -2,7 +2,7 @@
 
 use crate::{EntryKind, Write};
 
-/// The entries and range deletes of writes, and their bytes: what a memtable must have room for.
+/// The entries and range deletes of writes, and their bytes, for which a memtable must have room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteSize {
     /// Entries of the memtable's map.
@@ -24,14 +24,14 @@ impl WriteSize {
 
     /// The size of one operation of `kind` whose key and stored value, or bounds, take `bytes`.
     #[must_use]
-    pub fn of_op(kind: EntryKind, bytes: usize) -> Self {
+    pub(crate) fn of_op(kind: EntryKind, bytes: usize) -> Self {
         match kind {
             EntryKind::DeleteRange => Self { ranges: 1, range_bytes: bytes, ..Self::default() },
             _ => Self { entries: 1, bytes, ..Self::default() },
         }
     }
 
-    /// Adds `other` to it.
+    /// Adds `other`.
     pub fn add(&mut self, other: Self) {
         self.entries += other.entries;
         self.bytes += other.bytes;

@@ -48,13 +48,6 @@ impl Measured {
         let index = (self.latencies_ns.len() as f64 * part).ceil() as usize;
         self.latencies_ns.get(index.saturating_sub(1).min(last)).copied().unwrap_or(0.0)
     }
-
-    /// The mean latency, nanoseconds; 0 without accesses.
-    #[must_use]
-    pub fn mean_ns(&self) -> f64 {
-        let sum: f64 = self.latencies_ns.iter().sum();
-        sum / (self.latencies_ns.len().max(1) as f64)
-    }
 }
 
 /// Runs `load` on an idle device of `profile`.
