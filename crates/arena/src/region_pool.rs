@@ -9,7 +9,7 @@
 //! when others need it, and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from
 //! the pool contains the bytes of the last one: no code reads an offset of a region before it writes there.
 //!
-//! Concurrency: any thread; one short lock. Cost: a take or keep sorts the kept regions, which are few.
+//! Concurrency: any thread; one short lock. Cost: keeping a region sorts the kept ones, which are few.
 
 use std::sync::Arc;
 

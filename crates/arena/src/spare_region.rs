@@ -14,7 +14,7 @@ const _: () = assert!(REGION_BYTES / 8 <= 1 << 31);
 /// The smallest region, bytes. If the process may not even reserve this much, its address space is full.
 const REGION_BYTES_MIN: usize = 1 << 20;
 
-/// Memory of a dropped region, or memory prefaulted for the first one.
+/// Memory of a dropped region, or memory prefaulted for the next one.
 pub(crate) struct SpareRegion {
     pub(crate) chunk: Chunk,
     /// The size of the chunk, bytes.
@@ -24,7 +24,8 @@ pub(crate) struct SpareRegion {
 }
 
 impl SpareRegion {
-    /// Reserves address space for a region. `prefaulted` is empty.
+    /// Reserves address space for a region. `prefaulted` covers the memory that the caller is going to
+    /// prefault at its start; it is empty if there is none.
     ///
     /// # Errors
     /// `Retry` if the process may not reserve it.

@@ -1,27 +1,27 @@
-//! A range of keys, with either side open.
+//! A range of keys; either bound may be missing.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The keys from `first` (an empty key is before every key) up to `end`, which is excluded; all
-/// keys that follow where there is no end.
+/// The keys from `first`, inclusive, to `end`, exclusive. An empty `first` is before every key; without an
+/// `end` the range is unbounded.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// The first key in the range.
     pub first: Bytes,
-    /// The first key past it.
+    /// The first key after the range.
     pub end: Option<Bytes>,
 }
 
 impl KeyRange {
-    /// A range of copies.
+    /// The range from `first` to `end`, both copied.
     #[must_use]
     pub fn new(first: &[u8], end: Option<&[u8]>) -> Self {
         Self { first: Bytes::copy_from_slice(first), end: end.map(Bytes::copy_from_slice) }
     }
 
-    /// From `first` to `last`, both included.
+    /// The range from `first` to `last`, both inclusive.
     #[must_use]
     pub fn through(first: &[u8], last: &[u8]) -> Self {
         let mut end = Vec::with_capacity(last.len() + 1);
@@ -31,19 +31,19 @@ impl KeyRange {
         Self { first: Bytes::copy_from_slice(first), end: Some(end.into()) }
     }
 
-    /// Every key.
+    /// The range of all keys.
     #[must_use]
     pub const fn all() -> Self {
         Self { first: Bytes::new(), end: None }
     }
 
-    /// Whether no key is in it.
+    /// Whether the range contains no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.first)
     }
 
-    /// Whether `key` is in it.
+    /// Whether the range contains `key`.
     #[must_use]
     pub fn holds(&self, key: &[u8]) -> bool {
         *self.first <= *key && self.is_end_after(key)
@@ -55,46 +55,47 @@ impl KeyRange {
         self.end.as_ref().is_none_or(|end| &**end > key)
     }
 
-    /// Whether all of it lies before `other`.
+    /// Whether the range ends before `other` begins.
     #[must_use]
     pub fn is_before(&self, other: &Self) -> bool {
         !self.is_end_after(&other.first)
     }
 
-    /// Whether some key may lie in both.
+    /// Whether some key may lie in both ranges.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         !self.is_before(other) && !other.is_before(self)
     }
 
-    /// Whether all of `other` lies in it.
+    /// Whether the range contains every key of `other`.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && earlier(&self.end, &other.end) == &other.end
     }
 
-    /// What lies in both; empty where nothing does.
+    /// The keys in both ranges; empty if there is none.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let first = (&self.first).max(&other.first).clone();
         Self { first, end: earlier(&self.end, &other.end).clone() }
     }
 
-    /// From the first key of either to the end of either, what lies between them included.
+    /// The smallest range that covers both, with the keys between them.
     #[must_use]
     pub fn hull(&self, other: &Self) -> Self {
         let end = if earlier(&self.end, &other.end) == &self.end { &other.end } else { &self.end };
         Self { first: (&self.first).min(&other.first).clone(), end: end.clone() }
     }
 
-    /// First key and end, for people: the last key where one ends the range.
+    /// The first key and the end, as shown to people; instead of the end the last key, if the range includes
+    /// it.
     #[must_use]
     pub fn shown(&self) -> (Vec<u8>, Vec<u8>) {
         let end = self.end.as_deref().unwrap_or(b"\xff");
         (self.first.to_vec(), end.strip_suffix(&[0]).unwrap_or(end).to_vec())
     }
 
-    /// What is left of it without the keys in `cut`: none, one or two ranges.
+    /// The keys that are not in `cut`: no range, one or two.
     #[must_use]
     pub fn subtract(&self, cut: &Self) -> Vec<Self> {
         if !self.overlaps(cut) {
@@ -103,7 +104,7 @@ impl KeyRange {
         self.around(cut).into_iter().filter(|part| !part.is_empty()).collect()
     }
 
-    /// What of it lies before `other`, and what lies after; parts may be empty.
+    /// The part before `other` and the part after it; each may be empty.
     fn around(&self, other: &Self) -> [Self; 2] {
         let nothing = || Self { first: Bytes::new(), end: Some(Bytes::new()) };
         let before = Self {
@@ -117,19 +118,19 @@ impl KeyRange {
         [before, after]
     }
 
-    /// The bytes of its keys.
+    /// The length of both bounds together, bytes.
     #[must_use]
     pub fn key_bytes(&self) -> usize {
         self.first.len() + self.end.as_ref().map_or(0, |end| end.len())
     }
 
-    /// Whether `key` is in it or right behind it.
+    /// Whether the range ends at `key` or after it. `key` is not before the range.
     #[must_use]
     pub fn reaches(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| *key <= **end)
     }
 
-    /// Moves the end to `end` where that is later.
+    /// Moves the end to `end` if that is later.
     pub fn extend_to(&mut self, end: Option<Bytes>) {
         self.end = match (self.end.take(), end) {
             (Some(mine), Some(other)) => Some(mine.max(other)),
@@ -151,7 +152,7 @@ impl fmt::Display for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` to ", self.first.escape_ascii())?;
         match self.end.as_deref() {
-            // The least key after another: up to that one.
+            // The least key after `last`: the range includes `last`.
             Some([last @ .., 0]) => write!(f, "`{}`", last.escape_ascii()),
             Some(end) => write!(f, "before `{}`", end.escape_ascii()),
             None => f.write_str("the end"),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_ranges_share_and_do_not() {
+    fn overlap_intersection_hull_and_cover_of_two_ranges() {
         let (am, gz, z) = (range("a", "m"), range("g", "z"), range("z", "-"));
         assert!(am.overlaps(&gz) && !gz.overlaps(&z) && gz.is_before(&z));
         assert_eq!(am.intersection(&gz), range("g", "m"));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leaves_what_lies_before_and_after() {
+    fn subtract_leaves_the_parts_before_and_after_the_cut() {
         let piece = range("b", "f");
         assert_eq!(piece.subtract(&range("c", "d")), [range("b", "c"), range("d", "f")]);
         assert_eq!(piece.subtract(&range("a", "d")), [range("d", "f")]);

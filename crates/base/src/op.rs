@@ -17,7 +17,7 @@ pub enum Write<'a> {
     Put(&'a [u8]),
     /// Sets the key's value until it expires.
     PutExpiring {
-        /// The expiry, Unix milliseconds, above zero.
+        /// The expiry, Unix milliseconds, greater than 0.
         expiry: u64,
         /// The value.
         value: &'a [u8],
@@ -34,7 +34,7 @@ pub enum Write<'a> {
 }
 
 impl Write<'_> {
-    /// The kind of entry it makes.
+    /// The kind of the entry that the write becomes.
     #[must_use]
     pub const fn kind(self) -> EntryKind {
         match self {
@@ -140,9 +140,9 @@ fn after(key: &[u8]) -> Vec<u8> {
 /// One decoded operation of a write batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOp<'a> {
-    /// The keyspace it writes to.
+    /// The keyspace to write to.
     pub keyspace: KeyspaceId,
-    /// The kind of entry it makes.
+    /// The kind of the entry that the operation becomes.
     pub kind: EntryKind,
     /// The key; the start of a range delete, empty if it has none.
     pub key: &'a [u8],
@@ -151,7 +151,7 @@ pub struct BatchOp<'a> {
 }
 
 impl BatchOp<'_> {
-    /// The room that it needs in a memtable.
+    /// The size of the operation in a memtable.
     #[must_use]
     pub fn size(&self) -> WriteSize {
         WriteSize::of_op(self.kind, self.key.len() + self.value.len())
@@ -227,7 +227,7 @@ mod tests {
         body
     }
 
-    /// The operations of the first format.
+    /// Puts and deletes, the only operations of the first version of the format.
     fn first() -> Vec<u8> {
         encoded(&[
             (1, b"apple", Write::Put(b"red")),

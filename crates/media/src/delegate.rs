@@ -1,7 +1,8 @@
 //! Decorators: a medium, file or queue that changes some operations and passes the others on.
 //!
-//! A decorator lists the operations that it passes on unchanged; the compiler asks for the rest. So a
-//! decorator's source shows only the operations that it changes:
+//! A decorator lists the operations that it passes on unchanged, and its source shows only the operations
+//! that it changes. If one is missing from both, the compiler says so, except for `prepare_stores` and
+//! `write_ahead`, which do nothing by default:
 //!
 //! ```ignore
 //! impl Medium for Counted {

@@ -1,8 +1,8 @@
-//! A locked file, unlocked when this is dropped, and not only when its last handle is closed.
+//! A locked file that is unlocked when its owner drops it, not only when its last handle is closed.
 //!
-//! A process that starts another shares all its handles with it until the other runs its own program, which
-//! on a busy machine takes milliseconds. A lock that went with its last handle would be held as long, and
-//! whoever opens the place again at once, in this process or another, would be refused.
+//! A child process shares the handles of its parent from `fork` to `exec`, which takes milliseconds on a busy
+//! machine. If only closing the last handle ended the lock, a store that is closed and opened again at once
+//! could be refused because of an unrelated child process.
 
 use std::fs::File;
 
@@ -19,7 +19,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // A lock that cannot be given back here goes with the handle, which is closed next.
+        // If unlocking fails, closing the handle, which follows, ends the lock.
         drop(self.0.unlock());
     }
 }

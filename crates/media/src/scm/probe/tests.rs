@@ -266,7 +266,7 @@ impl Drop for Loop {
     }
 }
 
-/// What `open` gives once nobody has the device: a child that another test starts has all handles of this
+/// The result of `open` once the device is free: a child that another test starts has all handles of this
 /// process for a moment.
 fn once_free<T, E: std::fmt::Debug>(open: impl Fn() -> Result<T, E>) -> T {
     let began = Instant::now();
@@ -279,7 +279,7 @@ fn once_free<T, E: std::fmt::Debug>(open: impl Fn() -> Result<T, E>) -> T {
     }
 }
 
-/// What is mounted, or part of something, is opened exclusively by whoever uses it.
+/// The user of a block device, such as a mounted file system or a RAID, opens it exclusively.
 #[test]
 fn a_block_device_that_something_else_uses_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
