@@ -27,7 +27,7 @@ pub(crate) struct FrameChunk {
     pool: *const FramePoolState,
     /// The number of the chunk in its pool.
     pub(crate) number: usize,
-    /// The number of frames; `FRAMES_PER_CHUNK` for all chunks but the last.
+    /// The number of frames; less than `FRAMES_PER_CHUNK` if the pool's limit allowed no more.
     pub(crate) frames: usize,
     pub(crate) memory: Chunk,
     pub(crate) free: FrameSet,

@@ -139,10 +139,8 @@ impl RegionPool {
             spare.trim(most);
             most > 0
         });
-        invariant!(
-            bytes(spares) <= most.next_multiple_of(CHUNK_BYTES as u64),
-            "a pool keeps at most bytes_max"
-        );
+        let rounded = most.checked_next_multiple_of(CHUNK_BYTES as u64).unwrap_or(u64::MAX);
+        invariant!(bytes(spares) <= rounded, "a pool keeps at most bytes_max");
     }
 }
 

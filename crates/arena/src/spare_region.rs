@@ -52,8 +52,8 @@ impl SpareRegion {
             self.bytes() <= self.capacity,
             "a region's memory lies within its address space"
         );
-        let (keep, end) = (bytes.next_multiple_of(CHUNK_BYTES as u64), self.bytes());
-        if let Some(excess @ 1..) = end.checked_sub(keep) {
+        let Some(keep) = bytes.checked_next_multiple_of(CHUNK_BYTES as u64) else { return };
+        if let Some(excess @ 1..) = self.bytes().checked_sub(keep) {
             self.chunk.discard_within(keep as usize, excess as usize);
             self.prefaulted.shrink_to(keep);
         }

@@ -58,6 +58,17 @@ fn the_pool_keeps_at_most_bytes_max_and_releases_it_when_idle() {
 }
 
 #[test]
+fn a_pool_without_a_limit_keeps_all_memory() {
+    let budget = Budget::new(1 << 30);
+    let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), u64::MAX));
+    use_up(&pool, &maps, 3 * CHUNK).unwrap();
+    assert_eq!((maps.used(), pool.bytes()), (0, 4 * CHUNK));
+    // A request of any size gets the spare region.
+    drop(OrderedMap::pooled(&pool, &maps, u64::MAX).unwrap());
+    assert_eq!(pool.bytes(), 4 * CHUNK);
+}
+
+#[test]
 fn prepare_prefaults_a_spare_region_after_a_request_that_found_none() {
     let budget = Budget::new(10 * CHUNK);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 4 * CHUNK));
