@@ -112,7 +112,7 @@ const LOG_BEGINS: u8 = 22;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         if let Some(keyspace) = self.keyspace() {
             put_varint(out, u64::from(keyspace.0));
@@ -314,7 +314,7 @@ impl Edit {
     ///
     /// # Errors
     /// `Corrupt` if a tag is unknown or a field is malformed.
-    pub fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
+    pub(crate) fn decode_all(body: &[u8]) -> Result<Vec<Self>> {
         let mut cursor = Cursor::new("manifest record", body);
         let mut edits = Vec::new();
         while !cursor.is_empty() {

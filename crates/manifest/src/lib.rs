@@ -29,7 +29,7 @@ pub use edit::{Edit, KeyspaceKind, ScrubPosition};
 pub use keyspace::{KeyspaceEntry, LivePiece, LiveTable, LiveValues};
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};
-pub use reader::{InForce, ManifestRecord, Recovered, inspect, recover};
+pub use reader::{ManifestRecord, Recovered, inspect, recover};
 pub use salvage::salvage_state;
 pub use state::ManifestState;
 pub use table_entry::{TableEntry, range_of};

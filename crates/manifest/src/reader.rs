@@ -25,24 +25,24 @@ pub struct Recovered {
     /// Damaged headers and frames whose twin is intact.
     pub repaired: usize,
     /// The manifest in force, so that it can be continued if there is no space for a new one.
-    pub in_force: InForce,
+    pub(crate) in_force: InForce,
 }
 
 /// Position and checksum seed of a manifest that was read, so that records can be appended to it.
 #[derive(Clone, Copy, Debug)]
-pub struct InForce {
+pub(crate) struct InForce {
     /// The number in the file's name.
-    pub number: u64,
+    pub(crate) number: u64,
     /// The seed of the file's checksums.
-    pub seed: u32,
+    pub(crate) seed: u32,
     /// The number of the next record.
-    pub sequence: u64,
+    pub(crate) sequence: u64,
     /// End of the last intact record, bytes.
-    pub end: u64,
+    pub(crate) end: u64,
     /// End of the nonzero bytes that a torn append left behind the last record; `end` if there are none.
-    pub torn: u64,
+    pub(crate) torn: u64,
     /// Length of the file, bytes.
-    pub limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// Reads the manifest in force. Returns `Ok(Err(number))` if there is no store: the next manifest must have a

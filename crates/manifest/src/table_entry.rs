@@ -98,7 +98,7 @@ impl TableEntry {
     }
 
     /// Appends the stored form to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut field = Vec::new();
         let mut put = |number: u64, write: &dyn Fn(&mut Vec<u8>)| {
             field.clear();
@@ -140,7 +140,7 @@ impl TableEntry {
     ///
     /// # Errors
     /// `Corrupt` if the fields are out of order, too long or malformed.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("manifest table", bytes);
         let mut entry = Self::default();
         let mut last = 0;
@@ -191,7 +191,7 @@ impl TableEntry {
     ///
     /// # Errors
     /// `Corrupt` if the bytes end early or a number is too large.
-    pub fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
+    pub(crate) fn decode_first_form(cursor: &mut Cursor<'_>) -> Result<Self> {
         let mut entry = Self {
             id: TableId(cursor.u64()?),
             level: cursor.u8()?,

@@ -21,7 +21,7 @@ pub struct ValuesEntry {
 
 impl ValuesEntry {
     /// Appends the stored form to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.id.0);
         put_varint(out, self.file_bytes);
         put_varint(out, self.values);
@@ -40,7 +40,7 @@ impl ValuesEntry {
     ///
     /// # Errors
     /// `Corrupt` if `bytes` ends early.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("value file in a manifest", bytes);
         Ok(Self {
             id: TableId(cursor.u64()?),

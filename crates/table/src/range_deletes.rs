@@ -114,7 +114,7 @@ impl RangeDeletes {
 
     /// Appends a fragment, which must be after the last one.
     pub(crate) fn push(&mut self, start: Bytes, end: Bytes, seqnos: &[Seqno]) {
-        invariant!(
+        debug_assert!(
             start < end && self.fragments.last().is_none_or(|before| before.end <= start),
             "fragments are ascending and disjoint"
         );

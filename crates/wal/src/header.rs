@@ -13,7 +13,7 @@ use crate::name::segment_name;
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRALOG");
 
 /// The version of the log format that this code writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Offset of the header's checksum in every version. It covers the bytes before it.
 const CRC_AT: usize = PAGE_BYTES - 4;

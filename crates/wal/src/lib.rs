@@ -37,7 +37,7 @@ mod sync;
 mod syncer;
 
 pub use extent::{Extent, extents};
-pub use header::{FORMAT_VERSION, SegmentHeader};
+pub use header::SegmentHeader;
 pub use inspect::{LogEntry, check, inspect};
 pub use log::Log;
 pub use loss::Loss;

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
 
-use crate::position::LANE;
-
 use crate::pins::Pins;
+use crate::position::LANE;
 
 /// A segment that is no longer written.
 #[derive(Debug)]

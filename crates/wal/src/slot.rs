@@ -118,7 +118,7 @@ impl Slot {
     /// Wakes the follower, if it sleeps, to check the lane again. Takes the lock: a follower that found
     /// the lane busy sleeps before the lock is free.
     pub(crate) fn wake(&self) {
-        let _desk = self.content.lock();
+        let _content = self.content.lock();
         self.changed.notify_one();
     }
 }

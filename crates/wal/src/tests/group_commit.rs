@@ -18,12 +18,12 @@ fn concurrent_callers_share_device_syncs() {
     const EACH: u32 = 25;
     let appended = Arc::new(Counter::default());
     let (all, late) = (Arc::clone(&appended), Arc::new(AtomicU64::new(0)));
-    let (told_late, latest) = (Arc::clone(&late), Instant::now() + Duration::from_secs(300));
+    let (count_late, latest) = (Arc::clone(&late), Instant::now() + Duration::from_secs(300));
     let wait = move || {
         let all_of_round = all.get().next_multiple_of(u64::from(THREADS));
         while all.get() < all_of_round {
             if Instant::now() > latest {
-                told_late.fetch_add(1, SeqCst);
+                count_late.fetch_add(1, SeqCst);
                 return;
             }
             std::thread::yield_now();
@@ -103,9 +103,9 @@ fn a_log_that_is_synced_often_is_written_ahead() {
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let options = Options { segment_bytes: 4 << 20, ..options() };
     let (log, ..) = open_with(&medium, options.clone(), &|_| None).unwrap();
-    let returned = Arc::new(AtomicU64::new(0));
-    let tell = Arc::clone(&returned);
-    log.on_growth(Box::new(move || _ = tell.fetch_add(1, SeqCst)));
+    let notified = Arc::new(AtomicU64::new(0));
+    let notify = Arc::clone(&notified);
+    log.on_growth(Box::new(move || _ = notify.fetch_add(1, SeqCst)));
     assert!(log.prepare(1).unwrap());
     let prepare = || {
         let before = device.syncs();
@@ -114,15 +114,15 @@ fn a_log_that_is_synced_often_is_written_ahead() {
     };
     append(&log, 1, 1, &[1; 100_000]).unwrap();
     log.sync(log.last()).unwrap();
-    assert_eq!((returned.load(SeqCst), prepare()), (0, 0));
+    assert_eq!((notified.load(SeqCst), prepare()), (0, 0));
     append(&log, 1, 1, b"few").unwrap();
     log.sync(log.last()).unwrap();
-    assert_eq!((returned.load(SeqCst), prepare(), prepare()), (1, 2, 0));
+    assert_eq!((notified.load(SeqCst), prepare(), prepare()), (1, 2, 0));
     for _ in 0..100 {
         append(&log, 1, 1, b"few").unwrap();
         log.sync(log.last()).unwrap();
     }
-    assert!(returned.load(SeqCst) > 1);
+    assert!(notified.load(SeqCst) > 1);
     device.inject(Rule::new(OpKind::Sync, Fault::Io)).unwrap();
     log.prepare_stores();
     assert_eq!(append(&log, 1, 1, b"lost").unwrap_err().kind(), ErrorKind::Poisoned);

@@ -32,13 +32,13 @@ fn pack_with(
         )
         .unwrap();
         let block = Block::parse(&raw).unwrap();
-        let mut place = BlockPosition::default();
-        place.first(block).unwrap();
-        assert_eq!(place.key(), packed.first_key);
-        while let Some(entry) = place.entry() {
+        let mut position = BlockPosition::default();
+        position.first(block).unwrap();
+        assert_eq!(position.key(), packed.first_key);
+        while let Some(entry) = position.entry() {
             let value = block.value(entry).to_vec();
-            out.entries.push((place.key().to_vec(), entry.trailer, value));
-            place.next(block).unwrap();
+            out.entries.push((position.key().to_vec(), entry.trailer, value));
+            position.next(block).unwrap();
         }
         let (key, trailer, _) = out.entries.last().unwrap();
         assert_eq!((&key[..], *trailer), packed.last);

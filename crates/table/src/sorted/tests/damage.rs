@@ -238,8 +238,8 @@ fn parsers_never_panic_on_random_bytes() {
             && let Ok(block) = block::Block::parse(&bytes)
         {
             let _ = block.get(b"key000100", put(3));
-            let mut location = block::BlockPosition::new();
-            let _ = location.last(block);
+            let mut position = block::BlockPosition::new();
+            let _ = position.last(block);
         }
         let payload = &page[24..];
         if let Ok(top) = top::Top::parse(payload) {
