@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::PublishRing;
 use base::{
-    Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, Write, WriteSize,
-    broken_invariant, decode_ops, invariant, key_hash,
+    Counter, Durability, EntryKind, Result, Seqno, Trailer, Write, WriteSize, broken_invariant,
+    decode_ops, invariant, key_hash,
 };
 use cache::RowCache;
 use compact::Horizon;
@@ -29,12 +29,12 @@ use crate::buffers::Buffers;
 /// Commits writes of any number of threads at once.
 #[derive(Debug)]
 pub struct Committer {
-    log: Arc<Log>,
-    ring: Arc<PublishRing>,
-    buffers: Arc<Buffers>,
-    snapshots: Arc<SnapshotList>,
-    rows: Arc<RowCache>,
-    curves: Arc<Curves>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) ring: Arc<PublishRing>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) snapshots: Arc<SnapshotList>,
+    pub(crate) rows: Arc<RowCache>,
+    pub(crate) curves: Arc<Curves>,
     /// The highest seqno that the interval sync must make durable.
     pub(crate) interval_target: Arc<AtomicU64>,
     /// User bytes (keys and values) of acknowledged writes.
@@ -52,20 +52,6 @@ thread_local! {
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 impl Committer {
-    /// A committer that logs to `log`, applies to the memtables of `buffers`, and publishes with `ring`.
-    pub(crate) fn new(
-        log: Arc<Log>,
-        ring: Arc<PublishRing>,
-        buffers: Arc<Buffers>,
-        snapshots: Arc<SnapshotList>,
-        rows: Arc<RowCache>,
-        curves: Arc<Curves>,
-    ) -> Self {
-        let interval_target = Arc::default();
-        let (user_bytes, ops) = Default::default();
-        Self { log, ring, buffers, snapshots, rows, curves, interval_target, user_bytes, ops }
-    }
-
     /// Commits one operation. The caller has checked key and value.
     ///
     /// # Errors
@@ -85,22 +71,26 @@ impl Committer {
         let first = BODY.with_borrow_mut(|body| {
             body.clear();
             write.encode(body, tree.id(), key);
-            let appended = self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body });
-            let first = appended.inspect_err(|_| {
-                body.clear();
-                body.shrink_to(SCRATCH_BYTES_MAX);
-            })?;
-            // An encoded operation ends with its value as stored.
+            // Before the append, because a seqno that was taken must be published: every later writer waits
+            // for it.
             let start = body.len().checked_sub(write.stored_bytes());
             let value = start.and_then(|start| body.get(start..)).ok_or_else(|| {
                 broken_invariant!("an encoded operation ends with its value as stored")
             })?;
+            let first = match self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body }) {
+                Ok(first) => first,
+                Err(error) => {
+                    body.clear();
+                    body.shrink_to(SCRATCH_BYTES_MAX);
+                    return Err(error);
+                }
+            };
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
             view.memtable_for(first).insert(key, trailer, value, || self.horizon());
             self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
-            Ok::<_, Error>(first)
+            Ok(first)
         })?;
         self.publish(first, 1, size.user_bytes(), durability)
     }
@@ -136,9 +126,10 @@ impl Committer {
         let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
-        self.apply(first, batch)?;
-        self.publish(first, u64::from(ops), bytes, durability)?;
-        Ok(first)
+        let applied = self.apply(first, batch);
+        // Also if it was not applied as a whole: every later writer waits for these seqnos.
+        let published = self.publish(first, u64::from(ops), bytes, durability);
+        applied.and(published).map(|()| first)
     }
 
     /// Inserts a logged batch into its memtables (I1: the batch is in the log and not visible yet).

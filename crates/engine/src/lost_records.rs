@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use base::{Error, Seqno, invariant};
+use base::{Error, Seqno};
 use wal::{Cut, Loss, segment_name};
 
 /// Consecutive log records that cannot be read.
@@ -53,7 +53,6 @@ impl LostRecords {
     #[must_use]
     pub fn of(loss: &Loss, flushed: Seqno) -> Self {
         let (from, below) = loss.seqnos;
-        invariant!(below.is_none_or(|below| from <= below), "lost seqnos are a range");
         let from = from.max(flushed);
         let below = below.map(|below| below.max(from));
         Self {

@@ -14,7 +14,7 @@ mod trees;
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{ReclaimOrder, Result, Seqno, StoreId, invariant};
+use base::{Counter, ReclaimOrder, Result, Seqno, StoreId, invariant};
 use compact::Operators;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
@@ -158,14 +158,17 @@ impl Recovered<'_> {
         let pace = Pace::new();
         let buffers = new_buffers(resources, log, trees, &pace);
         let curves = new_curves(resources);
-        let committer = Committer::new(
-            Arc::clone(log),
-            Arc::clone(&context.ring),
-            Arc::clone(&buffers),
-            Arc::clone(&context.snapshots),
-            Arc::clone(resources.rows()),
-            Arc::clone(&curves),
-        );
+        let committer = Committer {
+            log: Arc::clone(log),
+            ring: Arc::clone(&context.ring),
+            buffers: Arc::clone(&buffers),
+            snapshots: Arc::clone(&context.snapshots),
+            rows: Arc::clone(resources.rows()),
+            curves: Arc::clone(&curves),
+            interval_target: Arc::default(),
+            user_bytes: Counter::default(),
+            ops: Counter::default(),
+        };
         let pages = new_page_reader(resources, &curves);
         let transactions = Transactions::new(
             Arc::clone(log),

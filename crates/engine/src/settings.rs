@@ -33,6 +33,7 @@ pub struct Settings {
     /// `terracedb::Recovery` lists the loss. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
     /// The shape that merges give the tree. Cannot be changed while the store is open.
+    #[doc(hidden)]
     pub compaction: compact::plan::Options,
 }
 
@@ -135,6 +136,11 @@ impl LiveSettings {
             return Err(Error::invalid("setting recover_damaged_log")
                 .expected("the value that the store was opened with")
                 .got(new.recover_damaged_log));
+        }
+        if new.compaction != old.compaction {
+            return Err(Error::invalid("setting compaction")
+                .expected("the value that the store was opened with")
+                .got("another"));
         }
         if new.memory != old.memory {
             set_memory(new.memory)?;

@@ -77,7 +77,7 @@ impl TransactionIter {
             // An own write hides the stored value of the same key.
             let order = match (&own, &stored) {
                 (None, None) => {
-                    self.reads.lock().visited_all(self.scan)?;
+                    self.reads.lock().visited_all(self.scan);
                     return Ok(None);
                 }
                 (Some(_), None) => Ordering::Less,

@@ -100,16 +100,19 @@ impl ReadSet {
         Ok(ScanId(self.scans.len() - 1))
     }
 
-    /// Notes that the scan visited `key` from `side`.
+    /// Notes that the scan visited `key` from `side`. No effect after [`ReadSet::finish`]: an iterator may
+    /// outlive the commit of its transaction.
     ///
     /// # Errors
     /// As [`ReadSet::add_key`].
     pub fn visited(&mut self, id: ScanId, side: Side, key: &[u8]) -> Result<()> {
-        let capacity = self.scan(id)?.last_key(side).as_ref().map_or(0, Vec::capacity);
+        let Some(scan) = self.scan(id) else { return Ok(()) };
+        let capacity = scan.last_key(side).as_ref().map_or(0, Vec::capacity);
         if let Some(more) = key.len().checked_sub(capacity).filter(|more| *more > 0) {
             self.charge(more as u64)?;
         }
-        let last_key = self.scan(id)?.last_key(side).get_or_insert_default();
+        let Some(scan) = self.scan(id) else { return Ok(()) };
+        let last_key = scan.last_key(side).get_or_insert_default();
         invariant!(
             last_key.is_empty() || (last_key.as_slice() < key) == (side == Side::Front),
             "a scan moves inwards from its side"
@@ -120,12 +123,9 @@ impl ReadSet {
         Ok(())
     }
 
-    /// # Errors
-    /// Only if an invariant is broken: scans are removed only when the set is finished.
-    fn scan(&mut self, ScanId(number): ScanId) -> Result<&mut Scan> {
-        self.scans
-            .get_mut(number)
-            .ok_or_else(|| broken_invariant!("an iterator's scan is in the read set"))
+    /// `None` after [`ReadSet::finish`].
+    fn scan(&mut self, ScanId(number): ScanId) -> Option<&mut Scan> {
+        self.scans.get_mut(number)
     }
 
     /// The read keys of the keyspace with this index.
@@ -139,13 +139,11 @@ impl ReadSet {
         Ok(&mut keyspace.1)
     }
 
-    /// Notes that the scan visited its whole range.
-    ///
-    /// # Errors
-    /// Only if an invariant is broken.
-    pub fn visited_all(&mut self, id: ScanId) -> Result<()> {
-        self.scan(id)?.is_whole = true;
-        Ok(())
+    /// Notes that the scan visited its whole range. No effect after [`ReadSet::finish`].
+    pub fn visited_all(&mut self, id: ScanId) {
+        if let Some(scan) = self.scan(id) {
+            scan.is_whole = true;
+        }
     }
 
     /// Charges `bytes` for one more read.

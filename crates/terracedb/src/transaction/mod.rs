@@ -162,17 +162,16 @@ impl Transaction {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Result<Option<Bytes>>>> {
+        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
         let mut stored = Vec::new();
-        for key in keys {
-            let key = key.as_ref();
+        for key in &keys {
             if self.needs_snapshot(keyspace, key)? {
                 self.reads.lock().add_key(keyspace.tree(), key)?;
                 stored.push(key);
             }
         }
         let mut stored = self.snapshot.multi_get(keyspace, &stored)?.into_iter();
-        let read = |key: &K| {
-            let key = key.as_ref();
+        let read = |key: &[u8]| {
             let stored = match self.needs_snapshot(keyspace, key)? {
                 true => stored.next().unwrap_or_else(|| {
                     Err(base::broken_invariant!("a multi-get returns one result per key"))
@@ -181,7 +180,7 @@ impl Transaction {
             };
             self.after_own_writes(keyspace, key, stored)
         };
-        Ok(keys.iter().map(read).collect())
+        Ok(keys.into_iter().map(read).collect())
     }
 
     /// Iterates over every key and value in key order; backwards with `.rev()`.
@@ -360,9 +359,7 @@ impl Transaction {
         let reads = reads.finish()?;
         let since = self.snapshot.read_seqno();
         let transactions = &self.store.transactions;
-        let seqno = transactions.commit(&self.store.committer, reads, since, &batch, durability)?;
-        base::invariant!(seqno > since, "a commit is ordered after the transaction's snapshot");
-        Ok(seqno)
+        transactions.commit(&self.store.committer, reads, since, &batch, durability)
     }
 
     /// Discards the writes, as dropping the transaction does.

@@ -133,6 +133,7 @@ fn an_invalid_change_is_refused_by_name_and_changes_nothing() {
     refused("sync_interval", &|settings| settings.sync_interval = Duration::ZERO);
     refused("scrub_interval", &|settings| settings.scrub_interval = Duration::ZERO);
     refused("recover_damaged_log", &|settings| settings.recover_damaged_log = true);
+    refused("compaction", &|settings| settings.compaction.fanout += 1);
     refused("memory", &|settings| settings.memory = 1);
 }
 

@@ -67,6 +67,23 @@ fn a_transaction_sees_its_snapshot_and_its_own_writes() {
     assert_eq!(keys(k.iter().unwrap()), "a b c d e");
 }
 
+/// An iterator owns its view of the store, so it works on after its transaction has ended.
+#[test]
+fn an_iterator_outlives_the_commit_of_its_transaction() {
+    let (db, k) = open();
+    for key in ["a", "b", "c"] {
+        k.put(key, "old").unwrap();
+    }
+    let mut transaction = db.transaction();
+    transaction.put(&k, "bb", "own").unwrap();
+    let mut iter = transaction.iter(&k).unwrap();
+    assert_eq!(text(iter.next().map(|entry| entry.unwrap().0)), "a");
+    transaction.commit().unwrap();
+    k.delete("c").unwrap();
+    assert_eq!(keys(iter), "b bb c");
+    k.put("d", "after").unwrap();
+}
+
 #[test]
 fn commit_makes_all_writes_visible_and_rollback_none() {
     let (db, k) = open();
