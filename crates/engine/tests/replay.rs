@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
+use std::sync::Arc;
 
-use terracedb::{Db, ErrorKind};
+use media::{FileMedium, FileOptions, Medium};
+use terracedb::{Db, ErrorKind, RepairOptions, repair};
 
 fn copy_files(from: &Path, to: &Path, prefix: &str) {
     for file in std::fs::read_dir(from).unwrap() {
@@ -37,7 +39,28 @@ fn a_log_record_of_a_keyspace_that_the_manifest_never_had_is_corrupt() {
     let error = open(&old, false).expect_err("the log does not belong to the manifest");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("keyspace of a log record"), "{error}");
-    // A rebuilt manifest may lack keyspaces, and repairs open with this setting.
+    let repaired = dir.path().join("repaired");
+    std::fs::create_dir(&repaired).unwrap();
+    copy_files(&old, &repaired, "");
+
+    // The setting gives the record up. No later keyspace gets its id, which would replay it.
     let db = open(&old, true).unwrap();
-    assert_eq!(db.keyspace("k").unwrap().get("key").unwrap(), None);
+    assert!(db.recovery().log_damage.is_some());
+    db.keyspace("other").unwrap().put("own", "value").unwrap();
+    drop(db);
+    let db = open(&old, false).unwrap();
+    let other = db.keyspace("other").unwrap();
+    assert!(other.get("own").unwrap().is_some());
+    assert_eq!(other.get("key").unwrap(), None);
+
+    // A repair keeps the write, in a keyspace without its name.
+    let options = FileOptions { create: false, ..FileOptions::default() };
+    let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&repaired, options).unwrap());
+    let report = repair(&medium, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    assert!(report.manifest.is_some(), "{report:?}");
+    assert_eq!(report.uncertain, ["recovered-1"]);
+    drop(medium);
+    let db = open(&repaired, false).unwrap();
+    let keyspace = db.existing_keyspace("recovered-1").unwrap();
+    assert_eq!(keyspace.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }

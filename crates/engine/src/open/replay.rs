@@ -6,12 +6,12 @@
 //!
 //! Runs on the opening thread, before there are readers, writers or background tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_ops, invariant};
 use compact::Horizon;
-use manifest::ManifestState;
+use manifest::{Edit, KeyspaceKind, ManifestState};
 use media::Medium;
 use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
 use wal::Log;
@@ -87,13 +87,14 @@ impl Replay<'_> {
             memtables: self.resources.account("memtables"),
             flushed: flushed_at_open.clone(),
             is_device_full: false,
+            unknown: BTreeSet::new(),
         };
         let (log, found) = Log::open(
             Arc::clone(&self.context.medium),
             self.log_options(),
             &self.resources.account("log"),
             &|id: KeyspaceId| {
-                // The log skips records of dropped keyspaces. Those of unknown ones are replayed, to fail.
+                // The log skips records of dropped keyspaces only.
                 let unknown = self.is_unknown(id).then_some(Seqno::ZERO);
                 flushed_at_open.get(&id).copied().or(unknown)
             },
@@ -105,17 +106,40 @@ impl Replay<'_> {
             let name = wal::segment_name(torn.lane, torn.segment);
             format!("{name}, byte {}", torn.offset)
         });
-        recovery.log_damage = missing.or(found.damage);
+        let Apply { flushed, unknown, .. } = apply;
+        self.give_up(&log, &unknown)?;
+        let unknown = unknown.first().map(|keyspace| self.unknown_keyspace(*keyspace));
+        recovery.log_damage = missing.or(found.damage).or(unknown);
         let flushed_below = self.state.flushed_below();
         let losses = found.losses.iter();
         recovery.log_lost = losses.map(|loss| LostRecords::of(loss, flushed_below)).collect();
-        Ok((Arc::new(log), apply.flushed))
+        Ok((Arc::new(log), flushed))
+    }
+
+    /// Gives up the log records of the `unknown` keyspaces, and marks their ids as used: a keyspace that got
+    /// such an id later would replay them, and its own records would be taken for dead.
+    fn give_up(&self, log: &Log, unknown: &BTreeSet<KeyspaceId>) -> Result<()> {
+        unknown.iter().for_each(|keyspace| log.forget(*keyspace));
+        // No keyspace has the highest id.
+        let Some(&keyspace) = unknown.range(..KeyspaceId(u32::MAX)).next_back() else {
+            return Ok(());
+        };
+        let (kind, name) = (KeyspaceKind::Ordered, format!("\u{0}dropped {keyspace}"));
+        let created = Edit::KeyspaceCreated { keyspace, kind, name };
+        self.context.manifest.append(vec![created, Edit::KeyspaceDropped { keyspace }])
     }
 
     /// Whether the manifest never had `keyspace`. It records a keyspace before the log has writes to it, so
-    /// such a log record is damage. A rebuilt manifest may lack keyspaces; repairs recover damaged logs.
+    /// such a log record is damage.
     fn is_unknown(&self, keyspace: KeyspaceId) -> bool {
-        keyspace >= self.state.keyspaces_below && !self.settings.recover_damaged_log
+        keyspace != KeyspaceId::NONE && keyspace >= self.state.keyspaces_below
+    }
+
+    /// The damage of a log with records of the unknown `keyspace`.
+    fn unknown_keyspace(&self, keyspace: KeyspaceId) -> Error {
+        Error::corrupt("keyspace of a log record")
+            .expected(format_args!("an id below {}", self.state.keyspaces_below))
+            .got(keyspace)
     }
 
     fn log_options(&self) -> wal::Options {
@@ -186,6 +210,9 @@ struct Apply<'a> {
     flushed: FlushedBelow,
     /// A flush found no space. No flush is tried after that; sealed memtables wait for the flush task.
     is_device_full: bool,
+    /// Keyspaces that the manifest never had. Their records are given up if the settings recover a damaged
+    /// log.
+    unknown: BTreeSet<KeyspaceId>,
 }
 
 impl Apply<'_> {
@@ -197,7 +224,7 @@ impl Apply<'_> {
             let seqno = next;
             next = Seqno::try_from(next.get() + 1)?;
             let Some(tree) = self.replay.trees.get(op.keyspace) else {
-                self.check_dropped(op.keyspace)?;
+                self.check_dropped(seqno, op.keyspace)?;
                 continue;
             };
             if self.flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
@@ -215,14 +242,17 @@ impl Apply<'_> {
     /// Operations of a dropped keyspace are skipped.
     ///
     /// # Errors
-    /// `Corrupt` if the manifest never had the keyspace.
-    fn check_dropped(&self, keyspace: KeyspaceId) -> Result<()> {
+    /// `Corrupt` if the manifest never had the keyspace, unless the settings recover a damaged log.
+    fn check_dropped(&mut self, seqno: Seqno, keyspace: KeyspaceId) -> Result<()> {
         if !self.replay.is_unknown(keyspace) {
             return Ok(());
         }
-        Err(Error::corrupt("keyspace of a log record")
-            .expected(format_args!("an id below {}", self.replay.state.keyspaces_below))
-            .got(keyspace))
+        if self.replay.settings.recover_damaged_log {
+            self.unknown.insert(keyspace);
+            return Ok(());
+        }
+        let error = self.replay.unknown_keyspace(keyspace);
+        Err(error.at(format_args!("sequence number {seqno}")))
     }
 
     /// Flushes every tree if the active memtables fill half of the write buffers. `next` is the seqno after

@@ -128,6 +128,15 @@ struct FoundManifest {
     number: u64,
 }
 
+/// A walk over all files that the manifest names.
+struct Walk<'a> {
+    salvager: &'a Salvager,
+    state: &'a mut ManifestState,
+    changes: &'a mut Changes,
+    /// Gets the bytes done.
+    progress: &'a mut dyn FnMut(u64),
+}
+
 impl Repair<'_> {
     /// Repairs manifest, tables, value files and dictionaries. Returns whether the log needs repair.
     fn files(&mut self, changes: &mut Changes, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
@@ -140,8 +149,10 @@ impl Repair<'_> {
             StoreDictionaries::new(Arc::clone(&medium), found.store, account.clone());
         let dictionaries = Arc::new(dictionaries) as Arc<dyn Dictionaries>;
         let salvager = Salvager { medium, store: found.store, dictionaries, account };
-        let mut damaged = self.tables(&salvager, &mut found.state, changes, progress)?;
-        damaged.extend(self.values(&salvager, &mut found.state, changes, progress)?);
+        let mut walk =
+            Walk { salvager: &salvager, state: &mut found.state, changes: &mut *changes, progress };
+        let mut damaged = self.tables(&mut walk)?;
+        damaged.extend(self.values(&mut walk)?);
         damaged.extend(self.dictionaries(&salvager, &mut found.state)?);
         rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
         let log = self.log(&found)?;
@@ -167,9 +178,11 @@ impl Repair<'_> {
     /// Reads the manifest in force, or rebuilds it.
     fn manifest(&mut self) -> Result<FoundManifest> {
         match manifest::recover(&**self.medium, false) {
-            Ok(Ok(found)) => {
-                Ok(FoundManifest { store: found.store, state: found.state, number: found.number })
-            }
+            Ok(Ok(found)) => self.completed(FoundManifest {
+                store: found.store,
+                state: found.state,
+                number: found.number,
+            }),
             Ok(Err(number)) => {
                 let none = Error::corrupt("store").expected("a manifest").got("none");
                 self.rebuilt(none, number)
@@ -177,6 +190,19 @@ impl Repair<'_> {
             Err(error) if error.kind() == ErrorKind::Corrupt => self.rebuilt(error, 0),
             Err(error) => Err(error),
         }
+    }
+
+    /// Adds the keyspaces with log records that the manifest lacks: it is older than the log.
+    fn completed(&mut self, mut found: FoundManifest) -> Result<FoundManifest> {
+        let (below, state) = (found.state.keyspaces_below, &mut found.state);
+        let added = rebuild::add_keyspaces_of_log(&**self.medium, found.store, below, state)?;
+        if state.keyspaces_below > below {
+            let error = Error::corrupt("manifest").expected("every keyspace of the log");
+            self.report.manifest = Some(error.got(format_args!("only those below {below}")));
+        }
+        let names = added.iter().filter_map(|id| state.keyspaces.get(id));
+        self.report.uncertain = names.map(|entry| entry.name.clone()).collect();
+        Ok(found)
     }
 
     /// Undoes an interrupted repair, and writes a manifest if it was rebuilt. Returns the state that the
@@ -268,13 +294,8 @@ impl Repair<'_> {
     }
 
     /// Examines every table, and replaces the damaged ones. Returns the file names of those.
-    fn tables(
-        &mut self,
-        salvager: &Salvager,
-        state: &mut ManifestState,
-        changes: &mut Changes,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<String>> {
+    fn tables(&mut self, walk: &mut Walk<'_>) -> Result<Vec<String>> {
+        let Walk { salvager, state, changes, progress } = walk;
         let mut damaged = Vec::new();
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);

@@ -3,11 +3,13 @@
 //! Tables state their keyspace, their keys and their sequence numbers, and the sequence numbers give their
 //! order by age. They do not state which of their keys a merge has moved to other tables since: what the old
 //! manifest still states about that is used. Without it, deleted entries may reappear in a keyspace that was
-//! merged, and the report says so. Keyspaces with a lost name are called `recovered-<id>`.
+//! merged, and the report says so. Log records state their keyspaces, so one that was never flushed is found
+//! too. Keyspaces with a lost name are called `recovered-<id>`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use base::limits::KEYSPACES_MAX;
 use base::{Account, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId, TableId};
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
@@ -67,6 +69,7 @@ pub(super) fn rebuild(
             None => report_unowned(id, error, report),
         }
     }
+    merged.extend(add_keyspaces_of_log(&**medium, store, old.keyspaces_below, &mut state)?);
     // The lost part of the manifest would have stated which tables a merge had replaced, and the place of an
     // ingested table. So the keyspaces of such tables are reported as uncertain.
     merged.sort();
@@ -204,7 +207,7 @@ fn keyspace_entry(state: &mut ManifestState, id: KeyspaceId) -> &mut KeyspaceEnt
     state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
     let new = || {
         Arc::new(KeyspaceEntry {
-            name: format!("recovered-{id}"),
+            name: recovered_name(id),
             kind: KeyspaceKind::Ordered,
             flushed_below: Seqno::ZERO,
             ingested: Seqno::ZERO,
@@ -215,6 +218,63 @@ fn keyspace_entry(state: &mut ManifestState, id: KeyspaceId) -> &mut KeyspaceEnt
         })
     };
     Arc::make_mut(state.keyspaces.entry(id).or_insert_with(new))
+}
+
+/// Adds the keyspaces with log records that the manifest never had, those with ids from `known_below` on:
+/// their writes would be lost, or be replayed into a keyspace that gets the id later. Returns the added ids.
+/// If one of them was dropped, its unflushed entries reappear.
+///
+/// # Errors
+/// The device's, when it lists the files.
+pub(super) fn add_keyspaces_of_log(
+    medium: &dyn Medium,
+    store: StoreId,
+    known_below: KeyspaceId,
+    state: &mut ManifestState,
+) -> Result<Vec<KeyspaceId>> {
+    let mut found = BTreeSet::new();
+    for file in medium.list()? {
+        if wal::parse_segment_name(&file.name).is_none() {
+            continue;
+        }
+        let mut is_own = false;
+        // The log's damage is reported with the log.
+        let _ = wal::inspect(medium, &file.name, &mut |entry| {
+            match entry {
+                wal::LogEntry::Header(header) => is_own = header.store == store,
+                wal::LogEntry::Batch { keyspaces, .. } if is_own => {
+                    found.extend(keyspaces.into_iter().filter(|id| *id >= known_below));
+                }
+                _ => {}
+            }
+            Ok(())
+        });
+    }
+    found.retain(|id| {
+        // No keyspace has the highest id.
+        *id != KeyspaceId::NONE && id.0 != u32::MAX && !state.keyspaces.contains_key(id)
+    });
+    Ok(found.into_iter().filter(|id| add_keyspace(state, *id)).collect())
+}
+
+/// Adds the keyspace `id`, if the manifest has room for it, and its name is free. Returns whether it did.
+/// An id whose name is taken is used, so that no keyspace gets it later.
+fn add_keyspace(state: &mut ManifestState, id: KeyspaceId) -> bool {
+    if state.keyspaces.len() >= KEYSPACES_MAX {
+        return false;
+    }
+    state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
+    let name = recovered_name(id);
+    let is_free = state.keyspaces.values().all(|entry| entry.name != name);
+    if is_free {
+        keyspace_entry(state, id);
+    }
+    is_free
+}
+
+/// The name of a keyspace whose name is lost.
+fn recovered_name(id: KeyspaceId) -> String {
+    format!("recovered-{id}")
 }
 
 /// Reports a table that cannot be opened and that no keyspace is known for.

@@ -20,10 +20,10 @@ pub struct RepairReport {
     pub value_files: u64,
     /// Bytes of both.
     pub bytes: u64,
-    /// Why the manifest could not be used; it was rebuilt from the tables.
+    /// Why the manifest could not be used as it was; it was rebuilt from the tables and the log.
     pub manifest: Option<Error>,
-    /// Keyspaces with a rebuilt manifest whose tables had been merged: deleted or overwritten entries may
-    /// reappear in them.
+    /// Keyspaces of a rebuilt manifest in which deleted or overwritten entries may reappear: their tables had
+    /// been merged, or only log records name them.
     pub uncertain: Vec<String>,
     /// Tables and value files that were damaged.
     pub repaired: Vec<RepairedFile>,

@@ -9,24 +9,19 @@
 use std::sync::Arc;
 
 use base::{Codec, EntryKind, Error, KeyspaceId, Result, TableId, Trailer};
-use manifest::{KeyspaceEntry, LiveTable, ManifestState, ValuesEntry};
+use manifest::{KeyspaceEntry, LiveTable, ValuesEntry};
 use media::Purpose;
 use table::{Pointer, Values, ValuesSpec, ValuesWriter, file_name, values_file_name};
 
 use super::changes::Changes;
 use super::tables::{Salvager, Verdict};
-use super::{Lost, LostRange, Repair, RepairedFile, next_id};
+use super::{Lost, LostRange, Repair, RepairedFile, Walk, next_id};
 
 impl Repair<'_> {
     /// Examines every value file, and replaces the damaged ones. Returns the names of those files and of the
     /// tables that were rewritten.
-    pub(super) fn values(
-        &mut self,
-        salvager: &Salvager,
-        state: &mut ManifestState,
-        changes: &mut Changes,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<String>> {
+    pub(super) fn values(&mut self, walk: &mut Walk<'_>) -> Result<Vec<String>> {
+        let Walk { salvager, state, changes, progress } = walk;
         let mut replaced = Vec::new();
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);
