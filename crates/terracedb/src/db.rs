@@ -35,8 +35,9 @@ use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBa
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
-    store: Arc<Store>,
+    // Dropped first: it refers to parts of the store, which gives up the directory lock last.
     scrubber: Arc<Scrubber>,
+    store: Arc<Store>,
 }
 
 impl Db {
@@ -283,12 +284,5 @@ impl Db {
     #[must_use]
     pub fn resources(&self) -> &Resources {
         &self.store.resources
-    }
-}
-
-#[doc(hidden)]
-impl AsRef<Store> for Db {
-    fn as_ref(&self) -> &Store {
-        &self.store
     }
 }

@@ -35,6 +35,7 @@
 //! This crate is the facade: it turns calls into operations of the crates `engine` (write path and
 //! recovery), `tree` (lookups, iterators, compaction) and `tools` (check, repair, scrub, backup).
 
+mod backup;
 mod batch;
 mod builder;
 mod checkpoint;
@@ -47,6 +48,7 @@ mod statistics;
 mod tests;
 mod transaction;
 
+pub use backup::Backup;
 pub use base::{
     AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
     parse_bytes,
@@ -68,7 +70,7 @@ pub use read::Completed;
 pub use snapshot::Snapshot;
 pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
 pub use tools::{
-    Backup, BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
+    BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
     DeleteReport, Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile,
     RestoreReport, ScrubReport, ScrubStatistics, check, repair,
 };

@@ -16,4 +16,4 @@ pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, Res
 pub use check::{CheckReport, check, is_ours};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, checkpoint, checkpoint_on};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
-pub use scrub::{ScrubReport, ScrubStatistics, ScrubTask, Scrubber};
+pub use scrub::{ScrubReport, ScrubStatistics, Scrubber};

@@ -7,23 +7,16 @@ use media::{Access, Buf, Faulty, Medium, MemoryMedium, Purpose};
 use base::Problem;
 use manifest::ManifestState;
 
+use super::without_merges;
 use crate::{CheckReport, Db, Resources, check};
 
 /// A store without merges. Background work runs only while a caller waits for it, so the files are the same
 /// in every run.
 pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
-    let options = compact::plan::Options {
-        fanout: 1000,
-        settled_runs: 1000,
-        space_max: 1000.0,
-        settled_space: 1000.0,
-        deletes_share: 1000.0,
-        ..compact::plan::Options::default()
-    };
     let executor = Arc::new(Stepper::new(0, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = Resources::builder().memory(64 << 20).executor(executor).build().unwrap();
     let builder = Db::on_medium(Arc::clone(medium)).resources(&resources);
-    builder.compaction_options(options).open().unwrap()
+    builder.compaction_options(without_merges()).open().unwrap()
 }
 
 /// A store with two tables in one keyspace, and log records that are not flushed.

@@ -10,3 +10,15 @@ mod rows;
 mod transaction;
 mod transaction_commit;
 mod warm_outputs;
+
+/// Options of the compaction planner with which no merge is due.
+fn without_merges() -> compact::plan::Options {
+    compact::plan::Options {
+        fanout: 1000,
+        settled_runs: 1000,
+        space_max: 1000.0,
+        settled_space: 1000.0,
+        deletes_share: 1000.0,
+        ..compact::plan::Options::default()
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use media::{Medium, MemoryMedium};
 
+use super::without_merges;
 use crate::Db;
 
 /// While a store is opened, no reader exists yet, and later readers see everything that is flushed. So a
@@ -12,18 +13,9 @@ use crate::Db;
 fn a_flush_while_opening_keeps_only_the_newest_range_delete_of_a_fragment() {
     const COUNT: u64 = 1000;
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    // No merge runs.
-    let options = compact::plan::Options {
-        fanout: 1000,
-        settled_runs: 1000,
-        space_max: 1000.0,
-        settled_space: 1000.0,
-        deletes_share: 1000.0,
-        ..compact::plan::Options::default()
-    };
     let open = || {
         let builder = Db::on_medium(Arc::clone(&medium)).memory(64 << 20);
-        builder.compaction_options(options.clone()).open().unwrap()
+        builder.compaction_options(without_merges()).open().unwrap()
     };
     let key = |number: u64| number.to_be_bytes();
     {

@@ -24,7 +24,7 @@ use crate::copier::{Content, Copier, Part, recorded_digest};
 use crate::store_file::StoreFile;
 
 impl Backup {
-    /// Backs up the present content of `db`: everything acknowledged before the call, in whole batches.
+    /// Backs up the present content of `store`: everything acknowledged before the call, in whole batches.
     /// Copies only the files that the repository does not have. Writes go on meanwhile. Memtables are flushed
     /// first if that is possible, so that the next backup shares their content.
     ///
@@ -33,13 +33,12 @@ impl Backup {
     /// up, and older backups stay as they are. `Poisoned` if a failed sync lost writes of the log. `NoSpace`.
     /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
     /// progress. The next backup uses the objects that were copied.
-    pub fn create(&self, db: &impl AsRef<Store>, label: &str) -> Result<BackupReport> {
+    pub fn create(&self, store: &Store, label: &str) -> Result<BackupReport> {
         if label.len() > LABEL_BYTES_MAX {
             return Err(Error::invalid("label of a backup")
                 .expected(format_args!("at most {LABEL_BYTES_MAX} bytes"))
                 .got(label.len()));
         }
-        let store = db.as_ref();
         let clock = store.resources.clock();
         let start = clock.monotonic();
         let _lock = self.medium.lock()?;

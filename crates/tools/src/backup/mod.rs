@@ -37,27 +37,7 @@ pub use report::{BackupInfo, BackupList, BackupReport, DeleteReport, RestoreRepo
 /// Burst that a limited rate allows.
 const BURST: Duration = Duration::from_millis(100);
 
-/// A repository of backups.
-///
-/// ```
-/// use terracedb::{Backup, Db};
-///
-/// # fn main() -> terracedb::Result<()> {
-/// # let directory = tempfile::tempdir().unwrap();
-/// # let (store, repository) = (directory.path().join("store"), directory.path().join("backups"));
-/// # let restored = directory.path().join("restored");
-/// let db = Db::builder(&store).memory(64 << 20).open()?;
-/// db.keyspace("k")?.put("key", "value")?;
-///
-/// let backups = Backup::open(&repository)?;
-/// let made = backups.create(&db, "nightly")?;
-/// assert!(backups.verify(made.id)?.is_clean());
-/// backups.restore(made.id, &restored)?;
-///
-/// let db = Db::builder(&restored).memory(64 << 20).open()?;
-/// assert_eq!(db.keyspace("k")?.get("key")?.as_deref(), Some(&b"value"[..]));
-/// # Ok(()) }
-/// ```
+/// A repository of backups; `terracedb::Backup` has an example.
 pub struct Backup {
     medium: Arc<dyn Medium>,
     rate: Rate,

@@ -27,7 +27,7 @@ use tree::{Tree, TreeContext, Trees};
 
 use pass::Pass;
 use target::Target;
-pub use task::ScrubTask;
+use task::ScrubTask;
 
 /// Bytes read between two records of the position in the manifest.
 const SAVED_EVERY: u64 = 1 << 30;
@@ -90,28 +90,24 @@ impl Scrubber {
     /// Creates the scrubber of `store` and starts its background task.
     #[must_use]
     pub fn start(store: &Store) -> Arc<Self> {
-        let scrubber = Arc::new(Self::new(
-            Arc::clone(store.compactor.env()),
-            Arc::clone(&store.trees),
-            store.resources.clone(),
-            Arc::clone(&store.settings),
-        ));
+        let scrubber = Arc::new(Self::new(store));
         let task = ScrubTask::new(Arc::clone(&scrubber), Arc::clone(&store.background.stop));
         store.background.add(store.resources.executor().spawn("scrub", Box::new(task)));
         scrubber
     }
 
-    /// Creates a scrubber without a background task.
-    pub fn new(
-        env: Arc<TreeContext>,
-        trees: Arc<Trees>,
-        resources: Resources,
-        settings: Arc<LiveSettings>,
-    ) -> Self {
-        let account = resources.account("scrub");
+    /// The scrubber of `store`, without a background task.
+    fn new(store: &Store) -> Self {
+        let env = Arc::clone(store.compactor.env());
         let last_began_ms = env.manifest.state().scrub.began_ms;
-        let statistics = Mutex::new(ScrubStatistics { last_began_ms, ..Default::default() });
-        Self { env, trees, resources, settings, account, statistics }
+        Self {
+            env,
+            trees: Arc::clone(&store.trees),
+            resources: store.resources.clone(),
+            settings: Arc::clone(&store.settings),
+            account: store.resources.account("scrub"),
+            statistics: Mutex::new(ScrubStatistics { last_began_ms, ..Default::default() }),
+        }
     }
 
     /// Reads every table and value file that exists now, on this thread, without a rate limit.

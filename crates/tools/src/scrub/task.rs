@@ -20,7 +20,7 @@ const POLL_EVERY: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The background task; see the module `scrub`.
-pub struct ScrubTask {
+pub(super) struct ScrubTask {
     scrubber: Arc<Scrubber>,
     stop: Arc<AtomicBool>,
     /// When the task was created, on the monotonic clock.
@@ -33,7 +33,7 @@ pub struct ScrubTask {
 
 impl ScrubTask {
     /// Creates the task, which ends after `stop` is set.
-    pub fn new(scrubber: Arc<Scrubber>, stop: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(scrubber: Arc<Scrubber>, stop: Arc<AtomicBool>) -> Self {
         let opened = scrubber.resources.clock().monotonic();
         Self { scrubber, stop, opened, pass: None, unsaved: 0 }
     }
