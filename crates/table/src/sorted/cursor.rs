@@ -12,7 +12,6 @@
 
 mod loaded;
 mod pass;
-mod upcoming;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -54,8 +53,6 @@ pub struct TableCursor {
     forward: bool,
     /// The current block as stored, if stored blocks are kept.
     raw: Option<Box<RawBlock>>,
-    /// A second position in the current block; kept to reuse its memory.
-    scratch: BlockPosition,
 }
 
 /// The rest of the current operation.
@@ -109,7 +106,6 @@ impl TableCursor {
             position: BlockPosition::new(),
             forward: true,
             raw: None,
-            scratch: BlockPosition::new(),
         }
     }
 
@@ -200,6 +196,14 @@ impl TableCursor {
             self.position.clear();
         }
         Ok(Some(is_inside))
+    }
+
+    /// The span that a forward iteration needs after the current block, if it is known.
+    #[must_use]
+    pub fn next_block_span(&self) -> Option<Span> {
+        let loaded = self.block.as_ref().filter(|loaded| loaded.partition == self.partition)?;
+        let (first, pages) = self.meta()?.block_pages(loaded.index + 1).ok()?;
+        Some(self.table.data_span(first, pages))
     }
 
     /// Leaves the block after `error`, and adds its location to the error.

@@ -3,7 +3,7 @@
 use base::Result;
 
 use super::{Goal, TableCursor};
-use crate::sorted::block::{Block, BlockPosition};
+use crate::sorted::block::Block;
 use crate::sorted::raw_block::RawBlock;
 
 impl TableCursor {
@@ -17,22 +17,6 @@ impl TableCursor {
     #[must_use]
     pub const fn is_at_block_start(&self) -> bool {
         self.is_valid() && self.position.index() == 0
-    }
-
-    /// The last key of the current block, whether or not it is inside the bounds. `None` if on no entry.
-    ///
-    /// # Errors
-    /// `Corrupt` if the block is damaged.
-    pub fn last_key_of_block(&mut self) -> Result<Option<&[u8]>> {
-        let (Some(loaded), true) = (&self.block, self.position.entry().is_some()) else {
-            return Ok(None);
-        };
-        let mut position = std::mem::replace(&mut self.scratch, BlockPosition::new());
-        let moved = position.last(Block::with_layout(&loaded.bytes, loaded.layout));
-        let page = loaded.page;
-        self.scratch = position;
-        moved.map_err(|error| self.table.locate_error(error, page))?;
-        Ok(Some(self.scratch.key()))
     }
 
     /// The current block as stored, with a summary of its entries, if the cursor is on its first entry.

@@ -1,7 +1,9 @@
 //! Block passthrough: blocks that are copied from one table to another unchanged.
 
+use super::block::{Block, BlockPosition};
 use super::*;
 use crate::Bounds;
+use crate::codec::decompress;
 
 fn next_table(codec: Codec) -> Spec {
     Spec { table: TableId(8), ..spec(codec) }
@@ -25,15 +27,18 @@ fn rewrite(
     cursor.keep_stored(true);
     cursor.seek_first();
     while driver.step(&mut cursor).unwrap() {
-        if cursor.is_at_block_start() && pass() {
-            let last = cursor.last_key_of_block().unwrap().unwrap().to_vec();
-            if let Some(block) = cursor.raw_block().unwrap() {
-                assert_eq!(block.last().0, last);
-                writer.add_block(block).unwrap();
-                assert_eq!(writer.open_bytes(), 0);
-                cursor.next_block();
-                continue;
-            }
+        if cursor.is_at_block_start()
+            && pass()
+            && let Some(block) = cursor.raw_block().unwrap()
+        {
+            let raw = decompress(block.codec(), None, block.payload(), block.raw_bytes()).unwrap();
+            let mut position = BlockPosition::new();
+            position.last(Block::parse(&raw).unwrap()).unwrap();
+            assert_eq!(block.last().0, position.key());
+            writer.add_block(block).unwrap();
+            assert_eq!(writer.open_bytes(), 0);
+            cursor.next_block();
+            continue;
         }
         writer.add(cursor.key(), cursor.trailer().unwrap(), cursor.value_bytes()).unwrap();
         cursor.next();
