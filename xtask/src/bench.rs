@@ -1,16 +1,16 @@
-//! The benchmarks: a standard set on fresh stores, so that figures of two commits compare.
+//! The benchmarks: a standard set on fresh stores, so that results of two commits are comparable.
 
 use crate::Result;
 use crate::command::{self, cargo};
 
-/// Fill in random order, then read what is there, what is not, many at once, and in order.
+/// A fill in random order, then reads of present and of missing keys, batches of reads, scans and overwrites.
 const READS: &str = "fillrandom readrandom readmissing multireadrandom seekrandom readseq \
                      readreverse overwrite --num 2000000 --duration 10 --memory 256MiB";
 
-/// Synced writes take as long as the device needs, so there are fewer.
+/// Synced writes. They are few, because each waits for the device.
 const SYNCS: &str = "fillsync --num 10000 --memory 256MiB";
 
-/// Runs `terrace bench` with `arguments`, or the standard set where there are none.
+/// Runs `terrace bench` with `arguments`, or the standard set if there are none.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     if !arguments.is_empty() {
         return terrace_bench(arguments);

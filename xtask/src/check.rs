@@ -1,4 +1,4 @@
-//! The habit before every commit: everything that can be said without running the store.
+//! The task before every commit: all checks that do not run the store.
 
 use crate::command::{self, cargo, succeeds};
 use crate::{Result, layering, tidy};
@@ -15,17 +15,19 @@ pub(crate) fn run() -> Result {
     deny()
 }
 
-/// Licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities where
-/// the advisory database can be reached.
+/// Checks licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities if the
+/// database of advisories can be fetched.
 fn deny() -> Result {
     if !succeeds(cargo(["deny", "--version"])) {
-        eprintln!("! dependencies not checked; to check them: cargo install --locked cargo-deny");
+        eprintln!(
+            "! dependencies not checked: cargo-deny is missing (cargo install --locked cargo-deny)"
+        );
         return Ok(());
     }
     command::run(cargo(["deny", "check", "bans", "licenses", "sources"]))?;
     if succeeds(cargo(["deny", "fetch", "db"])) {
         return command::run(cargo(["deny", "--offline", "check", "advisories"]));
     }
-    eprintln!("! advisories not checked: their database cannot be fetched from here");
+    eprintln!("! advisories not checked: their database cannot be fetched");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A command of a habit: echoed, run in the repository root, its failure an error.
+//! Commands that tasks run: printed first, run in the repository root; a failure is an error.
 
 use std::process::{Command, Stdio};
 
 use crate::{Result, workspace};
 
-/// `cargo` with `arguments`: the one that runs this habit.
+/// `cargo` with `arguments`, of the toolchain that runs this program.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
@@ -15,12 +15,12 @@ pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command
 pub(crate) fn cargo_nightly<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).args(arguments);
-    // Cargo sets these for the habit's own toolchain.
+    // Cargo sets these to the toolchain that runs this program.
     command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     command
 }
 
-/// Runs `command`, shown as `shown`.
+/// Prints and runs `command`.
 pub(crate) fn run(mut command: Command) -> Result {
     let shown = show(&command);
     let status = command
@@ -30,7 +30,7 @@ pub(crate) fn run(mut command: Command) -> Result {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}").into()) }
 }
 
-/// Runs `command`, shown as `shown`; what it wrote to standard output.
+/// Prints and runs `command`; returns its standard output.
 pub(crate) fn output(mut command: Command) -> Result<String> {
     let shown = show(&command);
     let output = command
@@ -44,14 +44,14 @@ pub(crate) fn output(mut command: Command) -> Result<String> {
     }
 }
 
-/// Echoes `command`, which is about to run; as it is echoed.
+/// Prints `command`, which is about to run; returns the printed text.
 pub(crate) fn show(command: &Command) -> String {
     let shown = shown(command);
     eprintln!("+ {shown}");
     shown
 }
 
-/// Whether `command` runs and succeeds; its output is dropped.
+/// Whether `command` runs and succeeds. Its output is discarded.
 pub(crate) fn succeeds(mut command: Command) -> bool {
     let command = command.current_dir(workspace::root());
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_command_is_an_error_that_shows_it() {
+    fn the_error_of_a_failed_command_shows_it() {
         run(Command::new("true")).unwrap();
         let mut command = Command::new("/bin/false");
         command.arg("x").env("A", "b");

@@ -1,20 +1,23 @@
-//! The fuzz targets: one for every parser of bytes from outside, in `fuzz/fuzz_targets`.
+//! The fuzz targets in `fuzz/fuzz_targets`, one for every parser of untrusted bytes.
 
 use std::fs;
 
 use crate::command::{self, cargo_nightly, succeeds};
 use crate::{Result, workspace};
 
+/// Default time of a target, seconds.
 const SECONDS: &str = "60";
 
-/// Runs one target, or each in turn: `[TARGET] [SECONDS]`, in this order, each optional.
+/// Runs one target, or each in turn: `[TARGET] [SECONDS]`, both optional.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     let (chosen, seconds) = match arguments {
         [] => (None, SECONDS),
         [only] if only.parse::<u32>().is_ok() => (None, *only),
         [target] => (Some(*target), SECONDS),
         [target, seconds] if seconds.parse::<u32>().is_ok() => (Some(*target), *seconds),
-        other => return Err(format!("fuzz [TARGET] [SECONDS], got: {}", other.join(" ")).into()),
+        other => {
+            return Err(format!("usage: fuzz [TARGET] [SECONDS], got: {}", other.join(" ")).into());
+        }
     };
     let mut targets = targets()?;
     if let Some(chosen) = chosen {

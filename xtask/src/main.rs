@@ -1,9 +1,9 @@
-//! One entry for every habit of the project: `cargo xtask HABIT`.
+//! The tasks of development, each one command: `cargo xtask TASK`.
 //!
-//! A habit is a sequence of the commands anyone could type, echoed before they run, stopped at the
-//! first failure. Of tests all are run, whatever fails ([`suite`]). What no off-the-shelf tool checks lives
-//! here: [`layering`] (crates depend downward) and [`tidy`] (files, formats and documents keep their shape).
-//! Both also run as ordinary tests, so that `cargo test` alone holds them.
+//! A task prints and runs ordinary commands, and stops at the first failure; the tasks that run tests run
+//! all of them even if some fail ([`suite`]). The rules that no other tool checks are here: [`layering`]
+//! (crates depend downward) and [`tidy`] (files, modules, formats, documents and language). Both are also
+//! tests, so that `cargo test` checks them, too.
 
 mod bench;
 mod check;
@@ -24,39 +24,39 @@ use std::process::ExitCode;
 
 use suite::Suite;
 
-/// What every step of a habit returns; the error is for people.
+/// The result of a step of a task; the error is a message to the user.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const HELP: &str = "\
-usage: cargo xtask HABIT
+usage: cargo xtask TASK
 
   check                     formatting, lints, layering, tidiness, documentation, dependencies
-  test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All are run whatever
-                            fails; the last lines tell what passed, what failed, and what took longest
-  ci                        check, test, a minute of sim, with one seed: what must pass before a merge. All
-                            three are run whatever fails; the last lines are those of test
+  test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
+                            the last lines list the counts, the failures and the slowest test programs
+  ci                        check, test and a minute of sim, with a fixed seed: must pass before a merge. All
+                            three run even if one fails; the last lines are those of test
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   peers [ARGS]              the comparison with other engines: --case, --quick, --list; needs a C++ compiler
-  profile CASE [ARGS]       where a case's time goes: --flame (default) or --annotate, --full
+  profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
 
-/// What is random in what must pass before a merge follows from this.
+/// The seed of random tests and of the simulation in `ci`.
 const SEED: &str = "1";
 
-/// All of it, whatever fails: one run tells everything that is wrong.
+/// Checks, tests and simulates, even if a step before failed, so that one run finds every failure.
 fn ci() -> Result {
     let mut suite = Suite::new();
-    suite.step("check", check::run());
-    let is_built = test::run_fixed(&mut suite, SEED)?;
-    // The simulator is built with the tests.
+    suite.add("check", check::run());
+    let is_built = test::run_with_seed(&mut suite, SEED)?;
+    // The build of the tests includes the simulator.
     if is_built {
-        suite.step("sim", sim::run_briefly(SEED));
+        suite.add("sim", sim::run_briefly(SEED));
     }
-    suite.end("ci")
+    suite.finish("ci")
 }
 
 fn run(arguments: &[&str]) -> Result {
@@ -75,7 +75,7 @@ fn run(arguments: &[&str]) -> Result {
             print!("{HELP}");
             Ok(())
         }
-        unknown => Err(format!("no such habit: {}\n\n{HELP}", unknown.join(" ")).into()),
+        unknown => Err(format!("no such task: {}\n\n{HELP}", unknown.join(" ")).into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says of the workspace's packages, as far as it matters here.
+//! The packages of the workspace, from `cargo metadata`.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ pub(crate) struct Package {
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
-/// What a package names in one of its dependency tables.
+/// An entry of a dependency table.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Absent for a normal dependency.
     pub(crate) kind: Option<Kind>,
-    /// Set where the dependency is a folder: a crate of the workspace.
+    /// The folder of a crate of the workspace; absent for a published crate.
     pub(crate) path: Option<String>,
 }
 
-/// The table of a dependency that is not a normal one.
+/// The table of a dependency that is not normal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {

@@ -1,9 +1,7 @@
-//! Where the time of a case goes: one command from a case of the comparison to a flame graph, or to
-//! annotated instructions.
+//! The CPU profile of a case of the comparison, as a flame graph or as annotated instructions.
 //!
-//! The case runs on this engine alone under `perf record`. A flame graph shows every stack that was
-//! sampled; the annotation shows the hottest functions and, instruction by instruction, what they
-//! cost.
+//! The case runs on this engine alone under `perf record`. A flame graph shows every sampled stack; the
+//! annotation shows the hottest functions and the cost of each of their instructions.
 
 mod flame;
 mod stacks;
@@ -14,24 +12,28 @@ use std::process::{Command, Stdio};
 use crate::command::{self, cargo, succeeds};
 use crate::{Result, workspace};
 
-/// Samples a second; no round number, so as to keep out of step with timers. A sample for a flame graph
-/// takes a copy of the stack, which someone has to unwind.
+/// Samples in a second. A prime number keeps sampling out of step with timers.
 const RATE: &str = "997";
+
+/// Samples in a second for a flame graph: fewer, because each copies the stack and is unwound.
 const STACK_RATE: &str = "199";
+
+/// Stacks are unwound by debug information, from copies of 8,192 bytes.
 const STACKS: &str = "dwarf,8192";
 
-/// Functions that are annotated.
+/// The number of annotated functions, hottest first.
 const FUNCTIONS: usize = 5;
 
-/// The lines of a function's annotation that are shown: the hottest.
+/// The number of lines shown of a function's annotation, hottest first.
 const LINES: usize = 25;
 
-/// A line of the annotation below this part of its function's samples, per cent, is left out.
+/// Lines with a smaller share of the function's samples, in per cent, are not shown.
 const LINE_PERCENT_MIN: f64 = 1.0;
 
 /// Profiles `CASE [--full] [--flame | --annotate]`.
 pub(crate) fn run(arguments: &[&str]) -> Result {
-    let usage = "profile CASE [--full] [--flame | --annotate]; without a case: the cases";
+    let usage =
+        "usage: profile CASE [--full] [--flame | --annotate]; without CASE, it lists the cases";
     let (case, options) = match arguments.split_first() {
         None => return command::run(case_command(&[])),
         Some((case, options)) if !case.starts_with('-') => (*case, options),
@@ -47,7 +49,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     let folder = workspace::root().join("target/profile");
     fs::create_dir_all(&folder)?;
     let data = folder.join(format!("{case}.perf"));
-    let data = data.to_str().ok_or("a path that is no text")?;
+    let data = data.to_str().ok_or("the path of the profile is not UTF-8")?;
     let mut build = cargo(["build", "--release", "--package", "terrace-workload"]);
     build.args(["--example", "case"]);
     command::run(build)?;
@@ -55,7 +57,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     let rate = if is_annotation { RATE } else { STACK_RATE };
     let mut record = perf(&["record", "--quiet", "--freq", rate, "--output", data]);
     if !is_annotation {
-        // Frame pointers are not there in release builds; what unwinds is the stack's copy.
+        // Release builds have no frame pointers, so perf unwinds copies of the stack.
         record.args(["--call-graph", STACKS]);
     }
     record.args(["--", "target/release/examples/case", case, scale]);
@@ -108,7 +110,7 @@ fn annotate(data: &str) -> Result {
     Ok(())
 }
 
-/// The functions a report names, hottest first; the kernel's have no instructions to show.
+/// The functions in a report, hottest first. Those of the kernel are left out: perf cannot show their code.
 fn symbols(report: &str) -> Vec<&str> {
     report
         .lines()
@@ -117,7 +119,7 @@ fn symbols(report: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of an annotation that cost most, in the order of the code.
+/// The hottest lines of an annotation, in the order of the code.
 fn hottest(annotation: &str) -> Vec<&str> {
     let percent = |line: &str| line.trim_start().split(' ').next()?.parse::<f64>().ok();
     let mut lines: Vec<(usize, &str, f64)> = annotation
@@ -144,7 +146,7 @@ fn perf(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command prints.
+/// The standard output of a command.
 fn output(mut command: Command) -> Result<String> {
     let output = command.current_dir(workspace::root()).stderr(Stdio::null()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_and_instructions_are_found_in_reports() {
+    fn symbols_and_hottest_lines_are_read_from_reports_of_perf() {
         let report = "# Overhead  Symbol\n    40.10%  [.] table::find\n    30.00%  [k] clear_page\n\
                       \n     9.00%  [.] <base::Key as Ord>::cmp\n";
         assert_eq!(symbols(report), ["table::find", "<base::Key as Ord>::cmp"]);

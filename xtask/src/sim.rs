@@ -1,4 +1,4 @@
-//! Simulations of crashes, faults and time: `crates/sim`, for as long as one likes.
+//! Simulations of crashes, faults and time by `crates/sim`.
 
 use std::env;
 use std::process::Command;
@@ -6,15 +6,15 @@ use std::process::Command;
 use crate::Result;
 use crate::command::{self, cargo};
 
-/// Runs the simulator that the tests left beside this program for a minute, from `seed` on. (`cargo run`
-/// of one package would build everything anew, with that package's features alone.)
+/// Runs the simulator for a minute, from `seed` on. The build of the tests left the program beside this one;
+/// `cargo run --package` would rebuild its dependencies, because one package alone selects other features.
 pub(crate) fn run_briefly(seed: &str) -> Result {
     let mut simulator = Command::new(env::current_exe()?.with_file_name("terrace-sim"));
     simulator.args(["--seed", seed, "--seconds", "60"]);
     command::run(simulator)
 }
 
-/// Runs the simulator, optimised, with assertions on: `[--hours H] [--seed S] [--all] ...`.
+/// Runs the simulator with `[--hours H] [--seed S] [--all] ...`, optimised, with assertions on.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     let profile = [
         "profile.long.inherits='release'",

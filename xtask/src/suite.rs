@@ -1,5 +1,5 @@
-//! Runs of `cargo test`, one after the other, whatever fails: what they say is shown as they say it, and
-//! counted.
+//! A run of several steps, all of which run even if some fail. The output of tests is shown as it is
+//! written, and its results are counted for the summary at the end.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write, pipe, stderr, stdout};
@@ -12,22 +12,22 @@ use serde::Deserialize;
 use crate::tally::Tally;
 use crate::{Result, command, workspace};
 
-/// What a run of several steps came to.
+/// Results of the steps run so far.
 pub(crate) struct Suite {
-    began: Instant,
-    /// Where tests are shown.
+    start: Instant,
+    /// Receives the output of tests.
     out: Box<dyn Write>,
     tally: Tally,
-    /// What went well beside tests.
+    /// Steps other than tests that passed.
     passed: Vec<&'static str>,
-    /// The steps that failed, and why.
+    /// Steps that failed, each with its error.
     failed: Vec<String>,
 }
 
 impl Suite {
     pub(crate) fn new() -> Self {
         Self {
-            began: Instant::now(),
+            start: Instant::now(),
             out: Box::new(stdout()),
             tally: Tally::default(),
             passed: Vec::new(),
@@ -35,26 +35,34 @@ impl Suite {
         }
     }
 
-    /// Takes in what became of a step that is no test.
-    pub(crate) fn step(&mut self, name: &'static str, outcome: Result) {
-        match outcome {
+    /// Adds the result of a step that is not a run of tests.
+    pub(crate) fn add(&mut self, name: &'static str, result: Result) {
+        match result {
             Ok(()) => self.passed.push(name),
-            Err(error) => self.fails(name, error),
+            Err(error) => self.add_failure(name, error),
         }
     }
 
-    fn fails(&mut self, name: &str, error: impl std::fmt::Display) {
+    fn add_failure(&mut self, name: &str, error: impl std::fmt::Display) {
         eprintln!("! {name} failed: {error}");
         self.failed.push(format!("{name} ({})", error.to_string().lines().next().unwrap_or("")));
     }
 
-    /// Runs tests; `build` is the same command, that builds them and says which programs these are. Whether
-    /// they were built.
-    pub(crate) fn tests(&mut self, name: &str, with: &str, build: Command, tests: Command) -> bool {
-        match names(build) {
-            Ok(names) => self.tally.begin(names, with),
+    /// Builds and runs tests; returns whether they were built.
+    ///
+    /// `build` and `tests` are the same `cargo test` command; the build adds `--no-run`. The name of each
+    /// test program ends in `suffix`, to distinguish runs of the same program.
+    pub(crate) fn build_and_run(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        build: Command,
+        tests: Command,
+    ) -> bool {
+        match build_tests(build) {
+            Ok(names) => self.tally.begin(names, suffix),
             Err(error) => {
-                self.fails(name, error);
+                self.add_failure(name, error);
                 return false;
             }
         }
@@ -62,43 +70,46 @@ impl Suite {
         true
     }
 
-    /// Runs tests whose programs are called as their executables.
+    /// Runs tests; without [`Suite::build_and_run`], test programs have the names of their executables.
     pub(crate) fn run(&mut self, name: &str, tests: Command) {
-        let before = self.tally.failures().len();
-        if let Err(error) = followed(tests, &mut self.out, &mut self.tally)
-            && self.tally.failures().len() == before
+        let failures = self.tally.failures().len();
+        // A failed test explains a failed command.
+        if let Err(error) = run_counted(tests, &mut self.out, &mut self.tally)
+            && self.tally.failures().len() == failures
         {
-            self.fails(name, error);
+            self.add_failure(name, error);
         }
     }
 
-    /// Says what all of it came to, in a line: of `habit`.
-    pub(crate) fn end(mut self, habit: &str) -> Result {
+    /// Prints a summary, which begins with the name of the `task`; an error if any step failed.
+    pub(crate) fn finish(mut self, task: &str) -> Result {
         let slowest = self.tally.slowest();
         if !slowest.is_empty() {
-            eprintln!("\nslowest programs of tests: {slowest}");
+            eprintln!("\nslowest test programs: {slowest}");
         }
-        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
-        let passed =
-            self.passed.iter().fold(self.tally.counts(), |all, it| all + ", " + it + " passed");
+        let minutes = self.start.elapsed().as_secs_f64() / 60.0;
+        let passed = self
+            .passed
+            .iter()
+            .fold(self.tally.counts(), |counts, step| counts + ", " + step + " passed");
         let mut failed = self.tally.failures();
         failed.append(&mut self.failed);
         if failed.is_empty() {
-            eprintln!("{habit}: {passed}, none failed, in {minutes:.1} min");
+            eprintln!("{task}: {passed}, none failed, in {minutes:.1} min");
             return Ok(());
         }
         for failure in &failed {
             eprintln!("failed: {failure}");
         }
         let failures = failed.join("; ");
-        Err(format!("{habit}: {passed}, {} FAILED, in {minutes:.1} min: {failures}", failed.len())
+        Err(format!("{task}: {passed}, {} FAILED, in {minutes:.1} min: {failures}", failed.len())
             .into())
     }
 }
 
-/// Builds with `build`, and the names of the programs of tests there are then, by executable: where their
-/// source is.
-fn names(mut build: Command) -> Result<BTreeMap<String, String>> {
+/// Builds tests with `build`. Returns the names of the test programs, which are the paths of their sources,
+/// by executable.
+fn build_tests(mut build: Command) -> Result<BTreeMap<String, String>> {
     #[derive(Deserialize)]
     struct Artifact {
         executable: Option<String>,
@@ -126,25 +137,25 @@ fn names(mut build: Command) -> Result<BTreeMap<String, String>> {
     Ok(names)
 }
 
-/// Runs `tests`, shows in `out` what it says, and has `tally` read it.
-fn followed(mut tests: Command, out: &mut dyn Write, tally: &mut Tally) -> Result {
+/// Runs `tests`, copies its output to `out`, and counts its results in `tally`.
+fn run_counted(mut tests: Command, out: &mut dyn Write, tally: &mut Tally) -> Result {
     if stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
         tests.env("CARGO_TERM_COLOR", "always");
     }
     let shown = command::show(&tests);
-    // One pipe for both, so that they stay in order.
+    // Standard output and standard error share a pipe, so that their lines stay in order.
     let (mut output, input) = pipe()?;
     tests.stdout(input.try_clone()?).stderr(input).current_dir(workspace::root());
     let child = tests.spawn();
-    // The ends of the pipe that are this process's.
+    // Closes this process's write ends of the pipe, so that reading ends when the child exits.
     drop(tests);
     let mut child = child.map_err(|error| format!("`{shown}` did not start: {error}"))?;
     let (chunks, received) = channel::<Vec<u8>>();
     std::thread::spawn(move || {
         let mut chunk = [0; 8192];
         while let Ok(count @ 1..) = output.read(&mut chunk) {
-            let said = chunk.get(..count).unwrap_or_default().to_vec();
-            if chunks.send(said).is_err() {
+            let bytes = chunk.get(..count).unwrap_or_default().to_vec();
+            if chunks.send(bytes).is_err() {
                 return;
             }
         }
@@ -153,7 +164,7 @@ fn followed(mut tests: Command, out: &mut dyn Write, tally: &mut Tally) -> Resul
     loop {
         match received.recv_timeout(Duration::from_millis(200)) {
             Ok(chunk) => {
-                // At once: the name of a test that hangs ends no line.
+                // Unfinished lines are shown, too: the line of a test that hangs has no end.
                 out.write_all(&chunk)?;
                 out.flush()?;
                 for part in chunk.split_inclusive(|byte| *byte == b'\n') {
@@ -164,7 +175,7 @@ fn followed(mut tests: Command, out: &mut dyn Write, tally: &mut Tally) -> Resul
                     }
                 }
             }
-            // What a test left behind may hold the pipe open.
+            // A process that a test left behind may keep the pipe open.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -184,43 +195,43 @@ mod tests {
         command
     }
 
-    /// One that shows nothing: what it would show, the `cargo test` around this one would be taken to say.
+    /// A suite that shows no output: `cargo xtask test`, which may run this test, would count it.
     fn silent() -> Suite {
         Suite { out: Box::new(std::io::sink()), ..Suite::new() }
     }
 
-    /// A step that fails keeps no other from being run, and each is told.
     #[test]
-    fn all_steps_run_and_all_failures_are_told() {
+    fn a_failed_step_is_reported_and_the_next_steps_run() {
         let mut suite = silent();
-        suite.step("check", Err("lines too long".into()));
+        suite.add("check", Err("lines too long".into()));
         suite.run(
             "tests",
             shell("echo 'Running a (x/deps/a-1)'; echo 'test result: ok. 2 passed; finished in 1.00s'"),
         );
-        // What broke off and left a process behind.
+        // A program that is killed and leaves a process behind.
         suite.run("more", shell("echo ' Running b (x/deps/b-2)' >&2; sleep 5 & kill -9 $$"));
         suite.run("none", shell("exit 3"));
-        suite.step("sim", Ok(()));
-        let said = suite.end("ci").unwrap_err().to_string();
+        suite.add("sim", Ok(()));
+        let summary = suite.finish("ci").unwrap_err().to_string();
         assert!(
-            said.starts_with("ci: 2 tests passed, 0 ignored, sim passed, 3 FAILED, in "),
-            "{said}"
+            summary.starts_with("ci: 2 tests passed, 0 ignored, sim passed, 3 FAILED, in "),
+            "{summary}"
         );
-        for failure in
-            ["b-2 (it broke off)", "check (lines too long)", "none (`sh -c exit 3` failed"]
+        for failure in ["b-2 (no result)", "check (lines too long)", "none (`sh -c exit 3` failed"]
         {
-            assert!(said.contains(failure), "{failure} in {said}");
+            assert!(summary.contains(failure), "{failure} in {summary}");
         }
         let mut suite = silent();
-        suite.step("sim", Ok(()));
-        suite.end("ci").unwrap();
+        suite.add("sim", Ok(()));
+        suite.finish("ci").unwrap();
     }
 
     #[test]
-    fn what_does_not_build_is_told_and_not_run() {
+    fn tests_that_do_not_build_are_one_failure_and_do_not_run() {
         let mut suite = silent();
-        assert!(!suite.tests("tests", "", shell("exit 101"), shell("touch /dev/null/never")));
-        assert!(suite.end("test").unwrap_err().to_string().contains("1 FAILED"));
+        let never = shell("echo 'Running a (x/deps/a-1)'");
+        assert!(!suite.build_and_run("tests", "", shell("exit 101"), never));
+        let summary = suite.finish("test").unwrap_err().to_string();
+        assert!(summary.contains("1 FAILED") && !summary.contains("a-1"), "{summary}");
     }
 }

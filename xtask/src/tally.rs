@@ -1,12 +1,12 @@
-//! What tests came to, read from the lines of `cargo test`: how many passed, which failed, and how long each
-//! program of tests took.
+//! Results of tests, read from the output of `cargo test`: how many passed, which failed, and how long each
+//! test program took.
 
 use std::collections::BTreeMap;
 
-/// How many of the slowest programs a report names.
+/// Most programs in the list of the slowest.
 const SLOWEST: usize = 10;
 
-/// A program of tests: the unit tests of a crate, a file of its integration tests, its documentation.
+/// A test program: the unit tests of a crate, a file of its integration tests, or its documentation tests.
 #[derive(Debug, Default, PartialEq)]
 struct Program {
     name: String,
@@ -14,80 +14,80 @@ struct Program {
     ignored: u64,
     failed: Vec<String>,
     seconds: f64,
-    /// Whether it said what it came to. One that is killed says nothing.
+    /// The program printed its result. A killed program prints none.
     has_ended: bool,
 }
 
-/// All programs of a run, as far as they were read.
+/// The programs of a run, as far as its output was read.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     programs: Vec<Program>,
     /// The names of programs, by executable.
     names: BTreeMap<String, String>,
-    /// What is said of each run beside the names of its programs: with which feature, say.
-    with: String,
+    /// Appended to the name of each program, for example the feature it was built with.
+    suffix: String,
     /// The indented lines since the last line `failures:`.
     listed: Option<Vec<String>>,
 }
 
 impl Tally {
-    /// Reads on in the output of another `cargo test`, whose programs have these `names`, by executable;
-    /// `with` tells its programs from those of other runs.
-    pub(crate) fn begin(&mut self, names: BTreeMap<String, String>, with: &str) {
-        (self.names, self.with, self.listed) = (names, with.to_owned(), None);
+    /// Begins the output of another `cargo test`. Its programs have these `names`, by executable, each
+    /// followed by `suffix`.
+    pub(crate) fn begin(&mut self, names: BTreeMap<String, String>, suffix: &str) {
+        (self.names, self.suffix, self.listed) = (names, suffix.to_owned(), None);
     }
 
-    /// Takes in a line of the output, standard error included.
+    /// Reads a line of the output, standard error included.
     pub(crate) fn line(&mut self, line: &str) {
         let line = without_colours(line);
-        let said = line.trim();
-        if let Some(name) = self.name_of(said) {
+        let text = line.trim();
+        if let Some(name) = self.program_name(text) {
             self.listed = None;
-            self.programs.push(Program { name: name + &self.with, ..Program::default() });
-        } else if said == "failures:" {
+            self.programs.push(Program { name: name + &self.suffix, ..Program::default() });
+        } else if text == "failures:" {
             self.listed = Some(Vec::new());
-        } else if let Some(counts) = said.strip_prefix("test result: ") {
+        } else if let Some(counts) = text.strip_prefix("test result: ") {
             let failed = self.listed.take().unwrap_or_default();
             if let Some(program) = self.programs.last_mut() {
-                program.ends(counts, failed);
+                program.add_result(counts, failed);
             }
         } else if let Some(listed) = &mut self.listed
             && line.starts_with("    ")
         {
-            listed.push(said.to_owned());
+            listed.push(text.to_owned());
         }
     }
 
-    /// The name of the program that the line `said` is the first of.
-    fn name_of(&self, said: &str) -> Option<String> {
-        if let Some(library) = said.strip_prefix("Doc-tests ") {
+    /// The name of the program that starts with this `line`.
+    fn program_name(&self, line: &str) -> Option<String> {
+        if let Some(library) = line.strip_prefix("Doc-tests ") {
             return Some(format!("documentation of {library}"));
         }
-        let path = said.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?.1;
+        let path = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?.1;
         let (_, file) = path.rsplit_once("deps/")?;
         Some(self.names.get(file).map_or(file, String::as_str).to_owned())
     }
 
-    /// The programs that failed, with the tests that did.
+    /// Every failed test after the name of its program, and every program without a result.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for program in &self.programs {
             failures.extend(program.failed.iter().map(|test| format!("{} {test}", program.name)));
             if !program.has_ended {
-                failures.push(format!("{} (it broke off)", program.name));
+                failures.push(format!("{} (no result)", program.name));
             }
         }
         failures
     }
 
-    /// How many tests passed and were ignored.
+    /// The numbers of tests that passed and that were ignored, as text.
     pub(crate) fn counts(&self) -> String {
         let passed: u64 = self.programs.iter().map(|program| program.passed).sum();
         let ignored: u64 = self.programs.iter().map(|program| program.ignored).sum();
         format!("{passed} tests passed, {ignored} ignored")
     }
 
-    /// The programs that took longest, in seconds of wall time.
+    /// The programs that took longest, each with its wall time in seconds.
     pub(crate) fn slowest(&self) -> String {
         let mut slowest: Vec<_> = self.programs.iter().collect();
         slowest.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
@@ -99,25 +99,26 @@ impl Tally {
 }
 
 impl Program {
-    /// Takes in `counts`, as in `ok. 2 passed; 0 failed; 1 ignored; ...; finished in 0.01s`. Documentation is
-    /// tested in two programs that have one name.
-    fn ends(&mut self, counts: &str, mut failed: Vec<String>) {
+    /// Adds a result, for example `ok. 2 passed; 0 failed; 1 ignored; ...; finished in 0.01s`. A program of
+    /// documentation tests has two.
+    fn add_result(&mut self, counts: &str, mut failed: Vec<String>) {
         self.has_ended = true;
         for part in counts.split([';', '.']).map(str::trim) {
             let number =
-                |what| part.strip_suffix(what).and_then(|number| number.parse::<u64>().ok());
+                |label| part.strip_suffix(label).and_then(|number| number.parse::<u64>().ok());
             self.passed += number(" passed").unwrap_or(0);
             self.ignored += number(" ignored").unwrap_or(0);
-            let nameless = number(" failed").unwrap_or(0).saturating_sub(failed.len() as u64);
-            failed.extend((0..nameless).map(|_| "(a test without a name)".to_owned()));
+            let unlisted = number(" failed").unwrap_or(0).saturating_sub(failed.len() as u64);
+            failed.extend((0..unlisted).map(|_| "(a test that is not listed)".to_owned()));
         }
-        let seconds = counts.rsplit_once("finished in ").map(|(_, it)| it.trim_end_matches('s'));
+        let seconds =
+            counts.rsplit_once("finished in ").map(|(_, time)| time.trim_end_matches('s'));
         self.seconds += seconds.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or(0.0);
         self.failed.append(&mut failed);
     }
 }
 
-/// A line as it is without a terminal: `\x1b[`, numbers, a letter.
+/// `line` without its colour codes: `\x1b[`, numbers separated by semicolons, a letter.
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -163,7 +164,7 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ";
 
     #[test]
-    fn every_program_counts_and_every_failure_is_named() {
+    fn results_of_all_programs_are_counted_and_failures_named() {
         let mut tally = Tally::default();
         let names = [("terrace_base-0a1b", "crates/base"), ("kill-2c3d", "crates/x/tests/kill.rs")];
         let names = names.map(|(file, name)| (file.to_owned(), name.to_owned()));
@@ -176,8 +177,8 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             tally.failures(),
             [
                 "crates/base key::tests::it_fails",
-                "crates/x/tests/kill.rs (it broke off)",
-                "arena-9, with shuttle (a test without a name)",
+                "crates/x/tests/kill.rs (no result)",
+                "arena-9, with shuttle (a test that is not listed)",
             ]
         );
         assert_eq!(tally.counts(), "9 tests passed, 3 ignored");

@@ -1,24 +1,24 @@
-//! The tests: the default ones, which anyone runs at any time, and all of them.
+//! The tests: the default ones, which take minutes, the long ones, and those under Miri.
 
 use crate::Result;
 use crate::command::{self, cargo, cargo_nightly, succeeds};
 use crate::metadata::packages;
 use crate::suite::Suite;
 
-/// The feature that puts a crate's concurrent code on shuttle's scheduler, and the name its tests
-/// begin with.
+/// The feature that runs a crate's concurrent code on shuttle's scheduler. Names of tests that need it begin
+/// with the same word.
 const SHUTTLE: &str = "shuttle";
 
-/// The crates whose unsafe code or orderings Miri can check, and which of their tests: those that make no
-/// system calls.
+/// Crates with unsafe code or atomic orderings, and the arguments that select their tests without system
+/// calls, which Miri cannot run.
 const MIRI_CRATES: [(&str, &[&str]); 3] = [
     ("terrace-arena", &[]),
     ("terrace-media", &["--lib", "scm::slots"]),
     ("terrace-cache", &["--lib", "row_sets::group"]),
 ];
 
-/// Runs the default tests, on shuttle's scheduler too where a crate asks for it: minutes, no
-/// setting needed. All of them, whatever fails, and says what they came to.
+/// Runs the default tests, and the shuttle tests of each crate that has the feature. All run even if some
+/// fail; a summary follows.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     let mut suite = Suite::new();
     if arguments.is_empty() {
@@ -27,13 +27,13 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
         let words = ["test", "--workspace", "--no-fail-fast"];
         suite.run("tests", cargo(words.iter().chain(arguments).copied()));
     }
-    suite.end("test")
+    suite.finish("test")
 }
 
-/// The same as a part of `suite`, with one seed for whatever is random, unless another is set: what must
-/// pass before a merge judges the change, and not what chance finds in the rest. That is for every other run
-/// of the tests to find. Whether the tests were built.
-pub(crate) fn run_fixed(suite: &mut Suite, seed: &str) -> Result<bool> {
+/// Runs the default tests as a part of `suite`, and returns whether they were built. Random tests use `seed`,
+/// unless `TERRACE_SEED` is set: a fixed seed keeps a random failure in old code from failing an unrelated
+/// change. Every other run of the tests uses new seeds.
+pub(crate) fn run_with_seed(suite: &mut Suite, seed: &str) -> Result<bool> {
     run_all(suite, std::env::var_os("TERRACE_SEED").is_none().then_some(seed))
 }
 
@@ -43,8 +43,8 @@ fn run_all(suite: &mut Suite, seed: Option<&str>) -> Result<bool> {
         command.envs(seed.map(|seed| ("TERRACE_SEED", seed)));
         command
     };
-    let mut run = |name: &str, with: &str, arguments: &[&str]| {
-        suite.tests(name, with, test(arguments), test(arguments))
+    let mut run = |name: &str, suffix: &str, arguments: &[&str]| {
+        suite.build_and_run(name, suffix, test(arguments), test(arguments))
     };
     if !run("tests", "", &["--workspace"]) {
         return Ok(false);
@@ -73,10 +73,9 @@ pub(crate) fn run_miri(arguments: &[&str]) -> Result {
     Ok(())
 }
 
-/// Runs every test: ignored ones too, and more rounds where a test loops (`TERRACE_LONG=1`).
+/// Runs every test, ignored ones too. `TERRACE_LONG=1` raises the number of rounds of tests that loop.
 ///
-/// Optimised, or the rounds would be few; with assertions and overflow checks, or they would
-/// prove little.
+/// The build is optimised for more rounds in the same time, with assertions and overflow checks on.
 pub(crate) fn run_long(arguments: &[&str]) -> Result {
     let profile = [
         "profile.long.inherits='release'",
@@ -92,5 +91,5 @@ pub(crate) fn run_long(arguments: &[&str]) -> Result {
     command.arg("--include-ignored").env("TERRACE_LONG", "1");
     let mut suite = Suite::new();
     suite.run("tests", command);
-    suite.end("long")
+    suite.finish("long")
 }

@@ -1,13 +1,14 @@
-//! Tidiness: what keeps a growing tree readable, as rules that run.
+//! Tidiness: rules that keep the repository readable.
 //!
-//! A rule is a function from texts to complaints, one line each with file and line, so that every
-//! rule is tested on a made-up text that breaks it.
+//! A rule is a function from texts to complaints, one line each, which names the file. So every rule is
+//! tested on a made-up text that breaks it.
 
 mod crate_lints;
 mod cycles;
 mod documents;
 mod formats;
 mod length;
+mod modules;
 mod prose;
 mod rust;
 mod source;
@@ -15,7 +16,7 @@ mod source;
 use crate::Result;
 use crate::workspace::{self, Text};
 
-/// Fails where a rule is broken.
+/// Fails if a rule is broken.
 pub(crate) fn check() -> Result {
     let complaints = complaints(&workspace::texts()?);
     if complaints.is_empty() {
@@ -54,7 +55,7 @@ mod tests {
         check().unwrap();
     }
 
-    /// What a reader is told to run is what runs before a merge.
+    /// The command in the README is the one that CI runs.
     #[test]
     fn ci_runs_the_command_of_the_readme() {
         let texts = workspace::texts().unwrap();
@@ -65,9 +66,9 @@ mod tests {
         }
     }
 
-    /// The README's first command names no program.
+    /// `cargo run` in the README names no program, so there is only one.
     #[test]
-    fn cargo_run_knows_which_program() {
+    fn cargo_run_has_one_program_to_run() {
         let texts = workspace::texts().unwrap();
         let root = texts.iter().find(|text| text.path == "Cargo.toml").unwrap();
         assert!(root.content.lines().any(|line| line == "default-members = [\"crates/cli\"]"));

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 
-/// Folders that hold no source of ours.
+/// Folders without source of this repository.
 const SKIPPED: [&str; 5] = ["target", "corpus", "artifacts", "data", "node_modules"];
 
-/// A longer file is no text of ours.
+/// Longer files are skipped.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A text file of the repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
-    /// The path from the root, with `/` between its parts.
+    /// The path from the root, separated by `/`.
     pub(crate) path: String,
     /// The content.
     pub(crate) content: String,
@@ -26,8 +26,8 @@ pub(crate) fn root() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
-/// Every text file, in order of their paths. Hidden folders other than `.ci` and `.cargo` are
-/// left out, and the file that a worktree of git has in the place of one.
+/// Every text file, by path. Hidden folders other than `.ci` and `.cargo` are skipped, and so is the file
+/// `.git` of a git worktree.
 pub(crate) fn texts() -> Result<Vec<Text>> {
     let mut texts = Vec::new();
     let mut folders = vec![root().to_path_buf()];
@@ -49,7 +49,7 @@ pub(crate) fn texts() -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-/// The file at `path` if it is text. One that vanished since it was listed is none of ours.
+/// The file at `path`; none if it is not text or was removed since it was listed.
 fn text(path: PathBuf) -> Option<Text> {
     let content = String::from_utf8(fs::read(&path).ok()?).ok()?;
     let path = path.strip_prefix(root()).ok()?.to_string_lossy().replace('\\', "/");

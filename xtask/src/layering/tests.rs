@@ -1,4 +1,4 @@
-//! The rule holds for this workspace, and the checker sees each way to break it.
+//! The workspace keeps the rule, and each way to break it is reported.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn an_upward_edge_is_refused() {
 }
 
 #[test]
-fn examples_in_documentation_may_use_the_facade() {
+fn tests_and_examples_of_any_crate_may_use_the_facade() {
     let edge = |kind| broken(vec![package("terrace-engine", &[("terracedb", kind)])]);
     assert_eq!(edge(Some(Kind::Dev)), "");
     assert!(edge(None).contains("terrace-engine (level 6) -> terracedb (8): upward"));
@@ -77,13 +77,21 @@ fn a_test_crate_is_for_tests_only() {
 }
 
 #[test]
-fn a_published_crate_is_no_crate_of_ours() {
+fn a_published_crate_of_the_same_name_is_not_checked() {
     let mut base = package("terrace-base", &[("terracedb", None)]);
     base.dependencies[0].path = None;
     assert_eq!(broken(vec![base]), "");
 }
 
-/// The document people read and the table the checker reads are one.
+#[test]
+fn every_level_belongs_to_a_crate() {
+    let packages = packages().unwrap();
+    for (name, _) in LEVELS {
+        assert!(packages.iter().any(|package| package.name == name), "{name} does not exist");
+    }
+}
+
+/// The table in the document and `LEVELS` agree.
 #[test]
 fn the_architecture_names_every_crate_at_its_level() {
     let path = workspace::root().join("docs/ARCHITECTURE.md");

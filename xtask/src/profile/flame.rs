@@ -1,13 +1,15 @@
-//! A flame graph: a frame is as wide as the samples it was in, and stands on its caller.
+//! Flame graphs: the width of a frame is its number of samples, and a frame stands on its caller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Width of the graph, pixels.
 const WIDTH: f64 = 1400.0;
+/// Height of a frame, pixels.
 const HEIGHT: f64 = 17.0;
-/// A narrower frame is not drawn, pixels.
+/// Narrower frames are not drawn, pixels.
 const WIDTH_MIN: f64 = 0.5;
-/// Of a letter, pixels.
+/// Width of a letter, pixels.
 const LETTER: f64 = 6.4;
 
 #[derive(Default)]
@@ -16,7 +18,7 @@ struct Frame {
     callees: BTreeMap<String, Frame>,
 }
 
-/// Draws folded stacks as SVG; a browser shows each frame's name and part on pointing at it.
+/// Draws folded stacks as SVG. A browser shows the name and the share of the frame under the pointer.
 pub(crate) fn draw(title: &str, stacks: &BTreeMap<Vec<String>, u64>) -> String {
     let mut root = Frame::default();
     for (stack, samples) in stacks {
@@ -80,7 +82,7 @@ fn draw_frame(svg: &mut String, name: &str, frame: &Frame, x: f64, y: f64, scale
     }
 }
 
-/// A warm colour that a name always has.
+/// A warm colour, always the same for one name.
 fn colour(name: &str) -> String {
     let hash =
         name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));

@@ -1,10 +1,10 @@
-//! Sampled stacks, folded: how often each was seen.
+//! Folded stacks: how often each stack was sampled.
 
 use std::collections::BTreeMap;
 
-/// Folds what `perf script --fields comm,ip,sym` prints: a paragraph a sample, the thread's name
-/// first, then a line a frame, innermost first. The result's stacks begin with the thread and end
-/// with the innermost frame.
+/// Folds the output of `perf script --fields comm,ip,sym`. A sample is a paragraph: the name of the thread,
+/// then a line for each frame, innermost first. The returned stacks begin with the thread and end with the
+/// innermost frame.
 pub(crate) fn fold(script: &str) -> BTreeMap<Vec<String>, u64> {
     let mut stacks = BTreeMap::new();
     for sample in script.split("\n\n") {
@@ -20,7 +20,7 @@ pub(crate) fn fold(script: &str) -> BTreeMap<Vec<String>, u64> {
     stacks
 }
 
-/// The function of a frame's line, without its address and the hash of its crate.
+/// The function in the line of a frame, without its address and its hash.
 fn frame(line: &str) -> String {
     let line = line.trim();
     let symbol = line.split_once(' ').map_or("[unknown]", |(_, symbol)| symbol.trim());
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_stacks_fold() {
+    fn equal_stacks_are_counted_together() {
         let script = "case 1:\n\t  5593 table::find::h0123456789abcdef+0x2\n\t  55aa main\n\n\
                       case 1:\n\t  5594 table::find::h0123456789abcdef+0x9\n\t  55aa main\n\n\
                       flush:\n\t  ffff [unknown]\n\n\nempty:\n\n";

@@ -1,14 +1,14 @@
-//! Every crate stands under the workspace's lints.
+//! Every crate has the lints of the workspace.
 //!
-//! Cargo inherits lints whole or not at all, so the two crates that may be unsafe repeat them;
-//! what they repeat must be what the workspace says.
+//! Cargo inherits either all lints or none, so the two crates with `unsafe` code repeat them all except
+//! one. This rule keeps the copies equal to the lints of the workspace.
 
 use crate::workspace::Text;
 
-/// The one lint the unsafe crates leave out.
+/// The lint that the crates with `unsafe` code leave out.
 const LEFT_OUT: &str = "unsafe_code";
 
-/// Every crate that neither inherits nor repeats the workspace's lints.
+/// Every lint of the workspace that a crate neither inherits nor repeats.
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     let root = texts.iter().find(|text| text.path == "Cargo.toml");
     let wanted: Vec<&str> = root.map_or_else(Vec::new, |root| lints(&root.content, "workspace."));
@@ -29,7 +29,7 @@ pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     complaints
 }
 
-/// The lines of the lint tables of a manifest.
+/// The lines of the tables `[{prefix}lints.rust]` and `[{prefix}lints.clippy]` of a `Cargo.toml`.
 fn lints<'a>(manifest: &'a str, prefix: &str) -> Vec<&'a str> {
     let tables = ["rust", "clippy"].map(|tool| format!("[{prefix}lints.{tool}]"));
     let mut inside = false;

@@ -1,25 +1,26 @@
-//! Documents that name code: the names exist.
+//! Names and links in documents: a named file or item exists, and a relative link leads to a file.
 //!
-//! In the documents for contributors ([`NAMING`], `docs/decisions`) a path in backquotes is a file or folder
-//! of the repository, and `NAME::..::ITEM` is an item of the crate `NAME`. So the table of invariants
-//! cannot name a test that is gone. In every document a relative link leads to a file.
+//! Names are checked in the documents for contributors ([`NAMING`] and `docs/decisions`): a path in
+//! backquotes is a file or folder of the repository, and `NAME::..::ITEM` is an item of the crate `NAME`.
+//! So the table of invariants cannot name a test that was removed. Links are checked in every document.
 
 use super::rust::has_word;
 use crate::workspace::Text;
 
+/// Documents that name code.
 const NAMING: [&str; 4] =
     ["docs/ARCHITECTURE.md", "docs/internals.md", "docs/invariants.md", "CONTRIBUTING.md"];
 
-/// The folder of documents that name code, too.
+/// Another folder of documents that name code.
 const DECISIONS: &str = "docs/decisions/";
 
-/// Every dead link, path and name.
+/// Every link, path and name without a target.
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     let mut complaints = Vec::new();
     for document in texts.iter().filter(|text| text.path.ends_with(".md")) {
         for (number, line) in document.content.lines().enumerate() {
-            let mut complain = |what: &str| {
-                complaints.push(format!("{}:{}: {what}", document.path, number + 1));
+            let mut complain = |complaint: &str| {
+                complaints.push(format!("{}:{}: {complaint}", document.path, number + 1));
             };
             for link in links(line) {
                 if !exists(texts, &from(&document.path, link)) {
@@ -69,7 +70,7 @@ fn exists(texts: &[Text], path: &str) -> bool {
     })
 }
 
-/// False where `word` looks like a path or an item of ours, and there is none.
+/// False if `word` has the form of a path or an item of the repository, and there is none.
 fn names_something(texts: &[Text], word: &str) -> bool {
     let rooted = ["crates/", "docs/", "xtask/", "fuzz/"].iter().any(|root| word.starts_with(root));
     if rooted && !word.contains(['*', ' ', '<']) {
@@ -81,7 +82,7 @@ fn names_something(texts: &[Text], word: &str) -> bool {
     let folder = format!("crates/{name}/");
     let item = item.rsplit("::").next().unwrap_or_default();
     let mut sources = texts.iter().filter(|text| text.path.starts_with(&folder)).peekable();
-    // Paths of other crates and of the standard library are not ours to check.
+    // The paths of other crates and of the standard library are not checked.
     sources.peek().is_none() || sources.any(|source| has_word(&source.content, item))
 }
 
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_document_names_exists() {
+    fn links_paths_and_items_in_documents_exist() {
         let good = "See [media](media.md#cost), [readme](../README.md), [site](https://x.y), \
                     `crates/base/src`, `docs/media.md`, `base::account::a_charge_is_refused`, \
                     `std::sync::Arc`, `crates/*/src`, `a::b c`.";

@@ -7,7 +7,7 @@ use crate::workspace::Text;
 
 const PAGES: &str = "docs/format/";
 
-/// Every format that lacks one of the three.
+/// Every format without a page, code or golden bytes, and every name of a page or file that does not exist.
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     let exists = |path: &str| texts.iter().any(|text| text.path == path);
     let sources = || texts.iter().filter(|text| is_source(&text.path));
@@ -52,7 +52,7 @@ fn is_source(path: &str) -> bool {
     path.starts_with("crates/") && path.ends_with(".rs")
 }
 
-/// The name before `.md` that `after` begins with.
+/// The name of the page at the beginning of `after`.
 fn page_name(after: &str) -> Option<&str> {
     let (name, _) = after.split_once(".md")?;
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_').then_some(name)
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_can_be_broken() {
+    fn each_missing_part_is_reported() {
         for (page, source, golden, complaint) in [
             (PAGE, "record.hex", GOLDEN, "no source of a crate names it"),
             ("", SOURCE, "crates/wal/other.txt", "names no golden file"),

@@ -1,8 +1,8 @@
-//! The length of files: a file that grew past one noun is split.
+//! The length of files: a long file is split by its nouns.
 
 use crate::workspace::Text;
 
-/// The most lines of a Rust file, its tests apart.
+/// The most lines of a Rust file without its tests.
 const LINES_MAX: usize = 500;
 
 /// The most a listed exception may have.
@@ -11,10 +11,10 @@ const EXCEPTION_LINES_MAX: usize = 800;
 /// The most lines of a test module inside the file it tests; a longer one has its own file.
 const TEST_LINES_MAX: usize = 200;
 
-/// Files over [`LINES_MAX`], with the lines each has. The numbers only ever shrink.
+/// Files over [`LINES_MAX`] and their lines. The numbers may only fall.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
-/// Every file that is too long, and every exception that is none any more.
+/// Every file that is too long, and every exception that is no longer needed.
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     against(texts, &EXCEPTIONS)
 }
@@ -47,7 +47,7 @@ fn against(texts: &[Text], exceptions: &[(&str, usize)]) -> Vec<String> {
                 complaints.push(format!("{path}: {lines} lines, and an exception may only shrink"))
             }
             Some(_) if lines <= LINES_MAX => complaints
-                .push(format!("{path}: no exception in length any more: take it off the list")),
+                .push(format!("{path}: no longer an exception in length: take it off the list")),
             Some(allowed) if lines < allowed => {
                 complaints.push(format!("{path}: shrunk: list it with {lines} lines"));
             }
@@ -57,7 +57,7 @@ fn against(texts: &[Text], exceptions: &[(&str, usize)]) -> Vec<String> {
     complaints
 }
 
-/// Whether the whole file is test, bench or example.
+/// Whether the file contains only tests, benchmarks, examples or fuzz targets.
 pub(crate) fn is_test(path: &str) -> bool {
     let mut folders = path.rsplit('/');
     let name = folders.next().unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn is_test(path: &str) -> bool {
         || folders.any(|name| ["tests", "benches", "examples", "fuzz_targets"].contains(&name))
 }
 
-/// The lines before the test module that ends the file, and the lines of that module.
+/// The number of lines before the test module at the end of the file, and of that module.
 fn count(content: &str) -> (usize, usize) {
     let lines: Vec<&str> = content.lines().collect();
     let tests = lines.windows(2).position(|pair| match pair {
@@ -116,7 +116,7 @@ mod tests {
             (601, 600, "may only shrink"),
             (801, 900, "may only shrink"),
             (599, 600, "list it with 599 lines"),
-            (500, 600, "no exception in length any more"),
+            (500, 600, "no longer an exception in length"),
         ] {
             let report = report("a.rs", &file(lines, 0), &[("a.rs", allowed)]);
             assert!(report.contains(complaint) && report.lines().count() == 1, "{report}");

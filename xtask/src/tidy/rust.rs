@@ -1,11 +1,11 @@
-//! Rust source split into code and comments, so that a rule about one is not fooled by the other.
+//! Rust source split into code and comments, so that a rule about one does not see the other.
 //!
-//! Both halves keep the line breaks of the whole: a line number is the same in all three. String
-//! and character literals are in neither half.
+//! Both halves keep all line breaks, so a line has the same number in each. String and character literals
+//! are in neither half.
 
 /// A Rust source, split.
 pub(crate) struct Split {
-    /// Everything but comments and literals.
+    /// The source without comments and literals.
     pub(crate) code: String,
     /// The comments alone.
     pub(crate) comments: String,
@@ -40,7 +40,7 @@ pub(crate) fn split(source: &str) -> Split {
     split
 }
 
-/// The length in bytes of the token `rest` begins with, and what it is.
+/// The length in bytes and the kind of the token that `rest` begins with.
 fn token(rest: &str) -> (usize, Part) {
     let mut characters = rest.chars();
     let first = characters.next().unwrap_or_default();
@@ -73,12 +73,12 @@ fn token(rest: &str) -> (usize, Part) {
     (word_len + literal, part)
 }
 
-/// Whether `c` may stand in an identifier.
+/// Whether an identifier may contain `c`.
 pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether `word` stands in `text` as a whole word.
+/// Whether `text` contains `word` as a whole word.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text.get(..at).and_then(|before| before.chars().next_back());
@@ -87,7 +87,7 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The length of the literal in `mark`s at the start of `rest`, escapes counted.
+/// The length of the literal between `mark`s at the start of `rest`. It may contain escaped marks.
 fn quoted(rest: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -102,7 +102,7 @@ fn quoted(rest: &str, mark: char) -> usize {
     rest.len()
 }
 
-/// The length of the raw string at the start of `rest` (its hashes first); 0 where there is none.
+/// The length of the raw string at the start of `rest`, hashes included; 0 if there is none.
 fn raw_string(rest: &str) -> usize {
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     let Some(content) = rest.get(hashes..).and_then(|rest| rest.strip_prefix('"')) else {
@@ -112,7 +112,7 @@ fn raw_string(rest: &str) -> usize {
     content.find(&end).map_or(rest.len(), |at| hashes + 1 + at + end.len())
 }
 
-/// The length of the block comment at the start of `rest`, nested ones counted.
+/// The length of the block comment at the start of `rest`, nested comments included.
 fn block_comment(rest: &str) -> usize {
     let mut depth = 0usize;
     let mut at = 0;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_comments_and_literals_are_told_apart() {
+    fn code_comments_and_literals_are_separated() {
         let Split { code, comments } = split(
             "let a = \"// not \\\" one\"; // one\nlet b: &'static str = r#\"/* \" no */\"#;\n\
              /* two /* nested\n */ still */ let c = ['\"', b'\\'', '/'] ; br##\"x\"#\ny\"##; r#raw",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_whole() {
+    fn has_word_finds_whole_words_only() {
         assert!(has_word("unsafe {", "unsafe") && has_word("#[unsafe(x)]", "unsafe"));
         assert!(!has_word("unsafe_code not_unsafe", "unsafe"));
     }

@@ -1,32 +1,32 @@
-//! Rules on one file: headers, words, columns, where `unsafe` may stand.
+//! Rules about one file: module headers, forbidden words and paths, columns, `unsafe`.
 
 use super::length::is_test;
 use super::rust::{Split, has_word, split};
 use crate::workspace::Text;
 
-/// The longest line of Rust, characters: what rustfmt cannot break may pass its 100 by a little.
+/// The longest line of Rust, in characters. Lines that rustfmt cannot break may be longer than its 100.
 const COLUMNS_MAX: usize = 110;
 
-/// The crates whose purpose needs `unsafe`, and the call of another engine that is.
+/// The crates whose purpose needs `unsafe` code, and the adapter of an engine with an unsafe API.
 const UNSAFE_CRATES: [&str; 3] = ["crates/media/", "crates/arena/", "peers/src/stores/lmdb.rs"];
 
-/// Marks of unfinished work. An unfinished thing is an issue, not a comment.
+/// Marks of unfinished work, which belongs in an issue.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
 
-/// Roots of paths that exist on one machine only.
+/// The beginnings of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 4] = ["/home/", "/root/", "/Users/", "/work/"];
 
-/// The file that names the words it forbids.
+/// This file, which contains the words that it forbids.
 const THIS: &str = "xtask/src/tidy/source.rs";
 
-/// Every breach in `text`.
+/// Every violation in `text`.
 pub(crate) fn complaints(text: &Text) -> Vec<String> {
     if text.path == THIS {
         return Vec::new();
     }
     let mut complaints = Vec::new();
-    let mut complain = |line: usize, what: &str| {
-        complaints.push(format!("{}:{}: {what}", text.path, line + 1));
+    let mut complain = |line: usize, complaint: &str| {
+        complaints.push(format!("{}:{}: {complaint}", text.path, line + 1));
     };
     for (number, line) in text.content.lines().enumerate() {
         if MACHINE_PATHS.iter().any(|path| names_path(line, path)) {
@@ -36,10 +36,10 @@ pub(crate) fn complaints(text: &Text) -> Vec<String> {
     if !text.path.ends_with(".rs") {
         return complaints;
     }
-    // A module of tests beside its noun is introduced by the noun.
+    // The header of a module introduces the file of its tests, too.
     let in_crate = text.path.starts_with("crates/") && text.path.contains("/src/");
     if in_crate && !is_test(&text.path) && !text.content.starts_with("//!") {
-        complain(0, "no module header: begin with `//!`, what it is and where it stands");
+        complain(0, "no module header: begin with `//!`, its noun and its place in the flow");
     }
     for (number, line) in text.content.lines().enumerate() {
         if line.chars().count() > COLUMNS_MAX {
@@ -64,7 +64,7 @@ pub(crate) fn complaints(text: &Text) -> Vec<String> {
     complaints
 }
 
-/// Whether `line` names a path that begins with `root`, not merely contains it further in.
+/// Whether `line` contains a path that begins with `root`, and not only `root` inside a longer path.
 fn names_path(line: &str, root: &str) -> bool {
     line.match_indices(root).any(|(at, _)| {
         let before = line.get(..at).and_then(|before| before.chars().next_back());
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn a_tidy_file_passes() {
-        let content = "//! A noun.\n// unsafe, todo! and the like may be spoken of.\nfn f() {}\n";
+        let content = "//! A noun.\n// A comment may contain unsafe and todo!.\nfn f() {}\n";
         assert_eq!(report("crates/base/src/noun.rs", content), "");
     }
 
     #[test]
-    fn each_rule_can_be_broken() {
+    fn each_violation_is_reported_with_its_line() {
         let long = format!("//! A noun.\n//{}\n", "x".repeat(COLUMNS_MAX));
         for (content, complaint) in [
             ("fn f() {}\n", ":1: no module header"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_has_its_crates_and_headers_their_folder() {
+    fn unsafe_code_headers_and_paths_are_judged_by_place() {
         let content = "//! A noun.\nfn f() { unsafe { g() } }\n";
         assert_eq!(report("crates/arena/src/noun.rs", content), "");
         assert_eq!(report("crates/base/tests/noun.rs", "fn f() {}\n"), "");
