@@ -216,13 +216,13 @@ pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
         }
     }
     let (retention, mut nothing) = (Retention::default(), |_, _: &[u8]| Ok(()));
-    let mut nobody = ReplaySink {
+    let mut sink = ReplaySink {
         from: &|_| None,
         record: &mut nothing,
         retention: &retention,
         below: Vec::new(),
     };
-    for chain in replay(source, lane, &mut nobody)?.0 {
+    for chain in replay(source, lane, &mut sink)?.0 {
         // Records replayed past damage become durable by being flushed to tables.
         if !chain.losses.is_empty() {
             continue;

@@ -428,10 +428,10 @@ impl Packer {
             _ => Pieces::from(self.payload.as_slice()),
         };
         let pages = run_pages(payload.len());
-        // If memory for zstd runs out after a cut was found, the block is stored as it is, however long.
-        let is_unpacked = codec == Codec::None && matches!(self.fit, Fit::Zstd(..));
+        // If memory for zstd runs out during a cut, the block is stored uncompressed, however long.
+        let is_uncompressed = codec == Codec::None && matches!(self.fit, Fit::Zstd(..));
         invariant!(
-            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_unpacked,
+            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_uncompressed,
             "a block of several entries has at most two pages"
         );
         self.padding.add(pages, payload.len());

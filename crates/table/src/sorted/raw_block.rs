@@ -40,7 +40,7 @@ pub(crate) struct StoredBlock {
 }
 
 impl StoredBlock {
-    /// Copies the payload of the block on `pages`, which were verified, in position of the previous one. A
+    /// Copies the payload of the block on `pages`, which were verified, in place of the previous one. A
     /// block that is too long is not kept.
     pub(crate) fn keep(&mut self, pages: &Pages, count: u32) -> Result<()> {
         self.payload.clear();
