@@ -95,7 +95,7 @@ impl EncodedBatch {
     ///
     /// # Errors
     /// `Invalid`, naming the limit.
-    pub fn check_ranges(&self) -> Result<()> {
+    pub(crate) fn check_ranges(&self) -> Result<()> {
         let bytes = |part: &BatchPart| {
             DeletedRanges::reserved_bytes(part.size.ranges, part.size.range_bytes)
         };

@@ -40,7 +40,7 @@ pub use memory::Memory;
 pub use open::{missing_log, open};
 pub use pace::{Delays, Pace};
 pub use recovery::Recovery;
-pub use resources::{Resources, ResourcesBuilder, StoreGuard};
+pub use resources::{Resources, ResourcesBuilder};
 pub use scm::{Scm, ScmCalibration, ScmStatus};
 pub use settings::{LiveSettings, Settings};
 pub use store::Store;

@@ -275,7 +275,7 @@ impl fmt::Debug for Resources {
 }
 
 /// An open store's claim to a share of the write buffers.
-pub struct StoreGuard(Resources);
+pub(crate) struct StoreGuard(Resources);
 
 impl Drop for StoreGuard {
     fn drop(&mut self) {

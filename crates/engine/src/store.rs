@@ -91,11 +91,11 @@ pub struct Store {
     /// Held while a keyspace is created or dropped.
     pub keyspaces: Mutex<()>,
     /// Counts the store among the open ones.
-    pub _entered: StoreGuard,
+    pub(crate) _entered: StoreGuard,
     /// Memory, caches and executors.
     pub resources: Resources,
     /// The lock of the directory.
-    pub _lock: Box<dyn Any + Send + Sync>,
+    pub(crate) _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Store {

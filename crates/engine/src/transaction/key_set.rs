@@ -50,7 +50,7 @@ pub fn successor(key: &[u8]) -> Vec<u8> {
 
 impl KeySet {
     /// Adds one key.
-    pub fn insert_key(&mut self, key: &[u8]) {
+    pub(super) fn insert_key(&mut self, key: &[u8]) {
         if !self.contains(key) {
             self.insert(KeySpan { start: key, end: Some(&successor(key)) });
         }

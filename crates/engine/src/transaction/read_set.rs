@@ -45,11 +45,11 @@ const SCAN_BYTES: u64 = 128;
 
 /// Index of a scan in its read set.
 #[derive(Clone, Copy, Debug)]
-pub struct ScanId(usize);
+pub(super) struct ScanId(usize);
 
 /// The end of a range from which an iterator steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(super) enum Side {
     /// The smallest keys first.
     Front,
     /// The largest keys first.
@@ -92,7 +92,7 @@ impl ReadSet {
     ///
     /// # Errors
     /// As [`ReadSet::add_key`].
-    pub fn add_scan(&mut self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Result<ScanId> {
+    pub(super) fn add_scan(&mut self, tree: &Arc<Tree>, range: KeySpan<'_>) -> Result<ScanId> {
         self.charge(SCAN_BYTES + (range.start.len() + range.end.map_or(0, <[u8]>::len)) as u64)?;
         let keyspace = self.keyspace(tree);
         let (start, end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
@@ -105,7 +105,7 @@ impl ReadSet {
     ///
     /// # Errors
     /// As [`ReadSet::add_key`].
-    pub fn visited(&mut self, id: ScanId, side: Side, key: &[u8]) -> Result<()> {
+    pub(super) fn visited(&mut self, id: ScanId, side: Side, key: &[u8]) -> Result<()> {
         let Some(scan) = self.scan(id) else { return Ok(()) };
         let capacity = scan.last_key(side).as_ref().map_or(0, Vec::capacity);
         if let Some(more) = key.len().checked_sub(capacity).filter(|more| *more > 0) {
@@ -140,7 +140,7 @@ impl ReadSet {
     }
 
     /// Notes that the scan visited its whole range. No effect after [`ReadSet::finish`].
-    pub fn visited_all(&mut self, id: ScanId) {
+    pub(super) fn visited_all(&mut self, id: ScanId) {
         if let Some(scan) = self.scan(id) {
             scan.is_whole = true;
         }
