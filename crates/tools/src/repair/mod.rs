@@ -418,7 +418,12 @@ impl Repair<'_> {
             let mut ids = keyspace.tables.keys().chain(keyspace.values.keys());
             ids.all(|id| *id < state.tables_below)
         });
-        base::invariant!(is_reserved, "a repaired manifest names no file with a free id");
+        if !is_reserved {
+            // A table may state any id of a value file.
+            return Err(Error::corrupt("id of a table or value file")
+                .expected(format_args!("below {}", state.tables_below))
+                .got("a higher one"));
+        }
         self.medium.sync_names(&[])?;
         let number = number
             .checked_add(1)
@@ -450,11 +455,11 @@ const fn after_id(id: TableId) -> TableId {
 /// Returns an id that no table or value file had.
 fn next_id(below: &mut TableId) -> TableId {
     let id = *below;
-    *below = TableId(id.0 + 1);
+    *below = after_id(id);
     id
 }
 
-/// The lowest sequence number after `seqno`.
+/// The lowest sequence number after `seqno`; the highest of all for itself. A table may state any.
 fn after(seqno: Seqno) -> Seqno {
-    seqno.plus(1)
+    if seqno < Seqno::MAX { seqno.plus(1) } else { seqno }
 }
