@@ -14,6 +14,9 @@ use crate::tier_storage::{Live, TierStorage};
 /// Window of the write budget.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Slots whose pages one page of the stored map names (docs/format/scm-tier.md).
+const SLOTS_PER_MAP_PAGE: usize = 400;
+
 /// The tier and its expected statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Tier {
@@ -22,8 +25,8 @@ pub(crate) struct Tier {
     pub(crate) settings: Option<TierSettings>,
     /// Statistics at the last check.
     pub(crate) counted: ScmStatistics,
-    /// For the last minute: time, total bytes written to this storage by all processes so far, and the write
-    /// budget.
+    /// For the last minute and its start: time, total bytes written to this storage by all processes so far,
+    /// and the write budget.
     pub(crate) written: VecDeque<(Duration, u64, u64)>,
     pub(crate) before: u64,
     /// Whether the tier was not checked yet.
@@ -120,11 +123,13 @@ impl Tier {
         }
         let written = self.before + self.counted.bytes_written;
         self.written.push_back((now, written, budget));
-        while self.written.front().is_some_and(|(then, ..)| now.saturating_sub(*then) > MINUTE) {
+        while self.written.get(1).is_some_and(|(then, ..)| is_before_minute(*then, now)) {
             self.written.pop_front();
         }
-        let most = self.written.iter().map(|(.., budget)| *budget).max().unwrap_or(budget);
-        let bytes = written - self.written.front().map_or(0, |(_, bytes, _)| *bytes);
+        let is_recent = |then: &Duration| now.saturating_sub(*then) <= MINUTE;
+        let mut minute = self.written.iter().filter(|(then, ..)| is_recent(then)).peekable();
+        let bytes = written - minute.peek().map_or(0, |(_, bytes, _)| *bytes);
+        let most = minute.map(|(.., budget)| *budget).max().unwrap_or(budget);
         ensure!(
             bytes <= most * MINUTE.as_secs(),
             "tier: {bytes} bytes written in a minute: {:?}",
@@ -132,4 +137,24 @@ impl Tier {
         );
         Ok(())
     }
+
+    /// Whether a tier that is closed at `now` may leave an old slot map, because the write budget of the
+    /// minute may not suffice for its map pages.
+    pub(crate) fn may_leave_old_map(&self, now: Duration) -> bool {
+        let Some((settings, budget)) = self.settings.and_then(|it| Some((it, it.write_budget?)))
+        else {
+            return false;
+        };
+        // A tier writes no slot before the budget that an earlier process may have used is free again.
+        let earlier = self.written.iter().rev().find(|(then, ..)| is_before_minute(*then, now));
+        let before = earlier.map_or(0, |(_, bytes, _)| *bytes).max(self.before);
+        let written = self.before + self.counted.bytes_written - before;
+        let map = (settings.pages.div_ceil(SLOTS_PER_MAP_PAGE) * PAGE_BYTES) as u64;
+        written + map > budget * MINUTE.as_secs()
+    }
+}
+
+/// Whether writes at `then` no longer count at `now`: the budget counts whole seconds.
+const fn is_before_minute(then: Duration, now: Duration) -> bool {
+    then.as_secs() + MINUTE.as_secs() < now.as_secs()
 }

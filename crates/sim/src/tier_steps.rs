@@ -40,6 +40,8 @@ impl World {
     /// dropped do not count.
     pub(crate) fn leave_tier(&mut self, left: Option<ProcessEnd>) -> Outcome {
         let mut rng = self.tier_rng();
+        let is_map_old = left.is_some() || self.tier.may_leave_old_map(self.clock.monotonic());
+        self.tier.storage.may_be_damaged |= is_map_old;
         Ok(self.tier.storage.leave(left, &mut rng)?)
     }
 

@@ -133,8 +133,6 @@ impl TierStorage {
                 image.content(FILE).unwrap_or_default()
             }
         };
-        // The slot map may be out of date.
-        self.may_be_damaged |= died.is_some();
         if died == Some(ProcessEnd::Power) {
             // Some cache lines were not written back: they hold what the process found at its start.
             for (line, old) in bytes.chunks_mut(LINE).zip(self.left.bytes.chunks(LINE)) {

@@ -273,8 +273,9 @@ impl ScmTier {
         Ok(true)
     }
 
-    /// Writes the rest of the dirty map pages as far as the write budget allows: at most 1/400 of the tier.
-    /// The next open finds what the map says; after a crash it finds less.
+    /// Writes the rest of the dirty map pages, at most 1/400 of the tier, as far as the minute's write budget
+    /// allows. The limit of a second does not count: no later write needs what it would leave. The next open
+    /// finds what the map says; after a crash it finds less.
     fn write_rest_of_map(&self) -> Result<()> {
         let now = self.now();
         let mut writer = self.writer.lock();
@@ -282,7 +283,9 @@ impl ScmTier {
             return Ok(());
         }
         // Bounded: each turn leaves one dirty page less.
-        while writer.budget.left(now) >= PAGE_BYTES as u64 && self.write_dirty(&mut writer)? {
+        while writer.budget.left_in_minute(now) >= PAGE_BYTES as u64
+            && self.write_dirty(&mut writer)?
+        {
             self.spend(&mut writer, now, PAGE_BYTES, true);
         }
         writer.writer.finish()

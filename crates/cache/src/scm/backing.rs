@@ -221,13 +221,13 @@ impl Writer {
         backing: &Backing,
         page: usize,
         content: &[u8],
-        empty: impl FnOnce(),
+        claim: impl FnOnce(),
     ) -> Result<Written> {
         invariant!(content.len() == PAGE_BYTES, "pages are written whole");
         match backing {
             Backing::Memory(slots) => {
                 let Some(mut filling) = slots.fill(page) else { return Ok(Written::InUse) };
-                empty();
+                claim();
                 for (to, from) in filling.chunks_mut(PAGE_BYTES).zip(content.chunks(PAGE_BYTES)) {
                     to.get_mut(..from.len()).unwrap_or_default().copy_from_slice(from);
                 }
@@ -235,7 +235,7 @@ impl Writer {
             }
             Backing::Device(device) => {
                 let Some(writing) = device.pins.write(page) else { return Ok(Written::InUse) };
-                empty();
+                claim();
                 self.submit(device, page, content, writing)
             }
         }

@@ -59,6 +59,8 @@ pub(crate) use row_sets::NewRow;
 #[cfg(test)]
 mod bypass_tests;
 #[cfg(test)]
+mod close_tests;
+#[cfg(test)]
 mod curve_tests;
 #[cfg(test)]
 mod lost_tests;

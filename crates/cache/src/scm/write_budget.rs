@@ -3,7 +3,7 @@
 //! No window of 60 seconds, wherever it begins, has more writes than 60 times the budget. Writes are counted
 //! by whole seconds; the last 61 seconds cover any such window, and their sum is bounded. Within that, no
 //! second has more than four times its share (or one page, if that is more), so that a burst leaves something
-//! for the rest of its minute.
+//! for the rest of its minute. Only the last writes of a tier, when it is closed, ignore that limit.
 //!
 //! A tier that an earlier process wrote to starts with a used-up budget ([`WriteBudget::used`]): a process
 //! that restarts again and again writes no more than one that runs on.
@@ -53,12 +53,18 @@ impl WriteBudget {
     /// Bytes that may be written at `now`. A time before the latest one counts as the latest one.
     #[must_use]
     pub fn left(&mut self, now: Duration) -> u64 {
-        self.advance(now.as_secs());
-        let Some(rate) = self.rate else { return u64::MAX };
+        let minute = self.left_in_minute(now);
+        let Some(rate) = self.rate else { return minute };
         let this_second = self.written.get(self.place()).copied().unwrap_or(0);
-        let minute = rate.saturating_mul(WINDOW).saturating_sub(self.sum);
         let second = rate.saturating_mul(BURST).max(PAGE_BYTES as u64);
         minute.min(second.saturating_sub(this_second))
+    }
+
+    /// As [`WriteBudget::left`], without the limit of a second: for the last writes of a tier.
+    #[must_use]
+    pub fn left_in_minute(&mut self, now: Duration) -> u64 {
+        self.advance(now.as_secs());
+        self.rate.map_or(u64::MAX, |rate| rate.saturating_mul(WINDOW).saturating_sub(self.sum))
     }
 
     /// Counts `bytes` written at `now`.
@@ -82,7 +88,7 @@ impl WriteBudget {
         match self.rate.map(|rate| rate.saturating_mul(WINDOW)) {
             None => 0,
             Some(0) => 256,
-            Some(most) => (self.sum.min(most) * 256 / most) as u32,
+            Some(most) => (u128::from(self.sum.min(most)) * 256 / u128::from(most)) as u32,
         }
     }
 
@@ -153,6 +159,23 @@ mod tests {
         assert_eq!([7500, 50_000, 67_500].map(&mut left), [0; 3]);
         assert_eq!(left(68_000), 4096);
         assert_eq!(WriteBudget::used(None, Duration::ZERO).left(Duration::ZERO), u64::MAX);
+    }
+
+    #[test]
+    fn after_a_burst_the_rest_of_the_minute_is_left_for_the_last_writes() {
+        let (mut budget, now) = (WriteBudget::new(Some(4096)), Duration::from_secs(9));
+        budget.spend(now, 4 * 4096);
+        assert_eq!((budget.left(now), budget.left_in_minute(now)), (0, 56 * 4096));
+        budget.spend(now, 56 * 4096);
+        assert_eq!(budget.left_in_minute(now), 0);
+        assert_eq!(WriteBudget::new(None).left_in_minute(now), u64::MAX);
+    }
+
+    #[test]
+    fn the_largest_budget_is_a_budget() {
+        let (mut budget, now) = (WriteBudget::used(Some(u64::MAX), Duration::ZERO), Duration::ZERO);
+        assert_eq!((budget.left(now), budget.fullness(now)), (0, 256));
+        assert_eq!(budget.left(Duration::from_secs(61)), u64::MAX);
     }
 
     #[test]
