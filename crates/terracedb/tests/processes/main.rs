@@ -17,6 +17,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod broken_invariant;
 mod examples;
 mod kill;
 mod kill_copies;
