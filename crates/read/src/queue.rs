@@ -36,18 +36,27 @@ pub struct Completed {
 
 /// A read operation that a [`Queue`] can run.
 pub trait QueuedRead: ReadOp {
+    /// What every read of a queue needs at its end. The queue holds it once.
+    type Shared;
+
     /// Ends the read, which needed pages from tiers as far as `depth`. Returns the value, if there is one.
     ///
     /// # Errors
     /// The read's.
-    fn end(self, output: Result<Self::Output>, depth: Depth) -> Result<Option<Bytes>>;
+    fn end(
+        self,
+        shared: &Self::Shared,
+        output: Result<Self::Output>,
+        depth: Depth,
+    ) -> Result<Option<Bytes>>;
 }
 
 /// Gets in flight for one thread: submit keys, do other work, poll for results.
 ///
 /// Results come in the order in which the reads end. Not `Sync`: one queue, one thread.
-pub struct Queue<O> {
+pub struct Queue<O: QueuedRead> {
     reader: Arc<PageReader>,
+    shared: O::Shared,
     device: Box<dyn media::Queue>,
     /// The queue of the SCM tier; `None` if no tier is read by a queue.
     scm: Option<Box<dyn media::Queue>>,
@@ -96,11 +105,16 @@ const DEPTH_MAX: usize = 1024;
 const BATCH: usize = 2;
 
 impl<O: QueuedRead> Queue<O> {
-    /// Creates a queue for at most `depth` gets in flight.
+    /// Creates a queue for at most `depth` gets in flight, which share `shared`.
     ///
     /// # Errors
     /// `Invalid` if `depth` is 0 or above 1,024; `Retry` without memory or without a device queue.
-    pub fn new(reader: Arc<PageReader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
+    pub fn new(
+        reader: Arc<PageReader>,
+        shared: O::Shared,
+        medium: &dyn Medium,
+        depth: usize,
+    ) -> Result<Self> {
         if depth == 0 || depth > DEPTH_MAX {
             return Err(Error::invalid("read queue depth")
                 .expected(format_args!("1..={DEPTH_MAX}"))
@@ -110,6 +124,7 @@ impl<O: QueuedRead> Queue<O> {
         let scm = reader.scm_queue(depth);
         Ok(Self {
             reader,
+            shared,
             device: medium.queue(depth)?,
             scm,
             slots: (0..depth).map(|_| None).collect(),
@@ -158,9 +173,9 @@ impl<O: QueuedRead> Queue<O> {
         }
     }
 
-    /// Whether the queue reads the store of `reader`.
-    pub fn reads(&self, reader: &Arc<PageReader>) -> bool {
-        Arc::ptr_eq(&self.reader, reader)
+    /// What the reads of the queue share.
+    pub const fn shared(&self) -> &O::Shared {
+        &self.shared
     }
 
     /// Number of gets that were submitted and whose results were not taken.
@@ -401,7 +416,7 @@ impl<O: QueuedRead> Queue<O> {
 
     /// Ends a get and keeps its result for the caller.
     fn finish(&mut self, token: u64, op: O, depth: Depth, output: Result<O::Output>) {
-        let result = op.end(output, depth);
+        let result = op.end(&self.shared, output, depth);
         if let Ok(value) = &result {
             self.reader.counters.lookup_ended(depth, value.is_some());
         }

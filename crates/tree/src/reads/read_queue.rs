@@ -26,32 +26,36 @@ impl Deref for PinnedView {
 }
 
 /// A lookup that owns its key and view, and caches its value as a row.
-struct QueuedLookup {
-    lookup: Lookup<Bytes, PinnedView>,
-    reader: Arc<Reader>,
-}
+struct QueuedLookup(Lookup<Bytes, PinnedView>);
 
 impl ReadOp for QueuedLookup {
     type Output = Option<Value>;
 
     fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
-        self.lookup.step(supplied)
+        self.0.step(supplied)
     }
 
     fn file(&self) -> Option<PageFile> {
-        self.lookup.file()
+        self.0.file()
     }
 
     fn table(&self) -> Option<&Arc<Table>> {
-        self.lookup.table()
+        self.0.table()
     }
 }
 
 impl QueuedRead for QueuedLookup {
-    fn end(self, output: Result<Option<Value>>, depth: Depth) -> Result<Option<Bytes>> {
+    type Shared = Arc<Reader>;
+
+    fn end(
+        self,
+        reader: &Arc<Reader>,
+        output: Result<Option<Value>>,
+        depth: Depth,
+    ) -> Result<Option<Bytes>> {
         let value = output?;
         if let Some(value) = &value {
-            self.reader.rows.fill(&self.lookup, value, depth);
+            reader.rows.fill(&self.0, value, depth);
         }
         Ok(value.map(|value| value.bytes))
     }
@@ -61,7 +65,6 @@ impl QueuedRead for QueuedLookup {
 ///
 /// Results come in the order in which they are found. Not `Sync`: one queue, one thread.
 pub struct ReadQueue {
-    reader: Arc<Reader>,
     queue: Queue<QueuedLookup>,
 }
 
@@ -71,8 +74,8 @@ impl ReadQueue {
     /// # Errors
     /// `Retry` if memory is short, or the device's error.
     pub fn new(reader: Arc<Reader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
-        let queue = Queue::new(Arc::clone(&reader.pages), medium, depth)?;
-        Ok(Self { reader, queue })
+        let pages = Arc::clone(&reader.pages);
+        Ok(Self { queue: Queue::new(pages, reader, medium, depth)? })
     }
 
     /// Starts a get of `key` in `view` at the seqno `at`; its result carries `token`. `now` is as for
@@ -90,19 +93,19 @@ impl ReadQueue {
         token: u64,
     ) -> Result<()> {
         self.queue.check_room()?;
-        if let Some(value) = self.reader.row(view, key.bytes(), probe, at, now) {
+        if let Some(value) = self.queue.shared().row(view, key.bytes(), probe, at, now) {
             self.queue.complete(token, value.bytes);
             return Ok(());
         }
         let key = Bytes::copy_from_slice(key.bytes());
         let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
-        self.queue.start(token, QueuedLookup { lookup, reader: Arc::clone(&self.reader) });
+        self.queue.start(token, QueuedLookup(lookup));
         Ok(())
     }
 
     /// Whether it reads the store of `reader`.
     pub fn reads(&self, reader: &Arc<Reader>) -> bool {
-        Arc::ptr_eq(&self.reader, reader)
+        Arc::ptr_eq(self.queue.shared(), reader)
     }
 
     /// Gets whose results were not taken yet.
