@@ -223,7 +223,7 @@ impl Recovered<'_> {
 fn replay_context(
     files: &StoreFiles,
     resources: &Resources,
-    settings: &LiveSettings,
+    settings: &Arc<LiveSettings>,
     events: &Arc<Events>,
     compression: &Arc<RowCompression>,
 ) -> TreeContext {
@@ -265,7 +265,7 @@ fn replay_context(
         events: Arc::clone(events),
         quarantine: Arc::new(Quarantine::new(Arc::clone(manifest), Arc::clone(events))),
         timekeeper: Arc::new(timekeeper),
-        options: settings.tree_options(),
+        options: Arc::clone(settings) as _,
     }
 }
 

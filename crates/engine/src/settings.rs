@@ -6,7 +6,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use base::{Codec, Durability, Error, Result};
 use parking_lot::Mutex;
-use tree::{LiveOptions, TreeOptions};
+use tree::{OptionSource, TreeOptions};
 
 /// The settings of one store (`terracedb::Db::settings`). The defaults suit most stores.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,11 +55,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    const fn tree_options(&self) -> TreeOptions {
-        let Self { codec, zstd_level, compaction_rate, .. } = *self;
-        TreeOptions { codec, zstd_level, compaction_rate }
-    }
-
     /// Checks the range of every setting.
     ///
     /// # Errors
@@ -89,8 +84,6 @@ impl Settings {
 #[derive(Debug)]
 pub struct LiveSettings {
     current: ArcSwap<Settings>,
-    /// The settings that flushes and merges use.
-    tree: Arc<LiveOptions>,
     /// Held during a change, so that concurrent changes do not overwrite each other.
     changing: Mutex<()>,
 }
@@ -99,14 +92,7 @@ impl LiveSettings {
     /// Puts `settings` in force.
     #[must_use]
     pub fn new(settings: Settings) -> Arc<Self> {
-        let tree = LiveOptions::new(settings.tree_options());
-        let (current, changing) = (ArcSwap::from_pointee(settings), Mutex::default());
-        Arc::new(Self { current, tree, changing })
-    }
-
-    /// The settings that flushes and merges use.
-    pub(crate) fn tree_options(&self) -> Arc<LiveOptions> {
-        Arc::clone(&self.tree)
+        Arc::new(Self { current: ArcSwap::from_pointee(settings), changing: Mutex::default() })
     }
 
     /// The settings in force.
@@ -145,8 +131,14 @@ impl LiveSettings {
         if new.memory != old.memory {
             set_memory(new.memory)?;
         }
-        self.tree.set(new.tree_options());
         self.current.store(Arc::new(new.clone()));
         Ok(new)
+    }
+}
+
+impl OptionSource for LiveSettings {
+    fn tree_options(&self) -> TreeOptions {
+        let Settings { codec, zstd_level, compaction_rate, .. } = **self.load();
+        TreeOptions { codec, zstd_level, compaction_rate }
     }
 }

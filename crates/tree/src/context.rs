@@ -12,7 +12,7 @@ use table::{Accounts, Table};
 use wal::Log;
 
 use crate::events::Events;
-use crate::options::LiveOptions;
+use crate::options::OptionSource;
 use crate::{
     ObsoleteFiles, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
     ValueFiles,
@@ -53,8 +53,8 @@ pub struct TreeContext {
     pub events: Arc<Events>,
     /// Damaged tables.
     pub quarantine: Arc<Quarantine>,
-    /// The options for new tables.
-    pub options: Arc<LiveOptions>,
+    /// The options of flushes and merges.
+    pub options: Arc<dyn OptionSource>,
 }
 
 impl TreeContext {

@@ -233,18 +233,18 @@ impl Output {
         // First of all: a failed manifest refuses, and then nothing else is tried.
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
-        let settings = env.options.load();
-        let dictionary = match settings.codec {
+        let options = env.options.tree_options();
+        let dictionary = match options.codec {
             // A table without its dictionary is larger but correct, so a shortage is no failure.
-            Codec::Zstd => self.dictionary(env).unwrap_or(None),
+            Codec::Zstd => self.dictionary(env, options.zstd_level).unwrap_or(None),
             _ => None,
         };
         let spec = Spec {
             store: env.store,
             table,
             keyspace: self.tree.id(),
-            codec: settings.codec,
-            level: settings.zstd_level,
+            codec: options.codec,
+            level: options.zstd_level,
             dictionary,
             filter_bits: FILTER_BITS_DEFAULT,
             purpose: Purpose::Flush,
@@ -267,7 +267,7 @@ impl Output {
 
     /// The keyspace's dictionary: the current one, or a new one if that compresses this memtable clearly
     /// better.
-    fn dictionary(&self, env: &TreeContext) -> Result<Option<Arc<Dictionary>>> {
+    fn dictionary(&self, env: &TreeContext, level: i32) -> Result<Option<Arc<Dictionary>>> {
         let keyspace = self.tree.id();
         let (current, next) = env.manifest.dictionary(keyspace);
         let current = current.map(|id| env.dictionaries.get(id)).transpose()?;
@@ -276,7 +276,6 @@ impl Output {
             Ok(samples) => samples,
             Err(_) => return Ok(current),
         };
-        let level = env.options.load().zstd_level;
         let gain_of = |dictionary| samples.gain(dictionary, level, account);
         let gain = current.as_ref().map(gain_of).transpose()?;
         if !is_worth_training(self.tree.dictionary_gain(), gain) {

@@ -34,7 +34,7 @@ pub use dictionaries::StoreDictionaries;
 pub use flush::FlushJob;
 pub use memtable::Memtable;
 pub use obsolete_files::{ObsoleteFile, ObsoleteFiles};
-pub use options::{LiveOptions, TreeOptions};
+pub use options::{OptionSource, TreeOptions};
 pub use purge_task::PurgeTask;
 pub use quarantine::Quarantine;
 pub use read_context::ReadContext;

@@ -1,8 +1,7 @@
 //! The settings that flushes and merges follow, changed whole while a store is open.
 
-use std::sync::Arc;
+use std::fmt;
 
-use arc_swap::{ArcSwap, Guard};
 use base::Codec;
 
 /// How tables are written.
@@ -16,25 +15,8 @@ pub struct TreeOptions {
     pub compaction_rate: u64,
 }
 
-/// The options in force. A flush or a merge loads them once; a change replaces all of them.
-#[derive(Debug)]
-pub struct LiveOptions(ArcSwap<TreeOptions>);
-
-impl LiveOptions {
-    /// Options that begin as `options`.
-    #[must_use]
-    pub fn new(options: TreeOptions) -> Arc<Self> {
-        Arc::new(Self(ArcSwap::from_pointee(options)))
-    }
-
-    /// The options in force.
-    #[must_use]
-    pub fn load(&self) -> Guard<Arc<TreeOptions>> {
-        self.0.load()
-    }
-
-    /// Puts `options` in force.
-    pub fn set(&self, options: TreeOptions) {
-        self.0.store(Arc::new(options));
-    }
+/// Where flushes and merges find the options in force.
+pub trait OptionSource: fmt::Debug + Send + Sync {
+    /// The options in force. A flush or a merge asks once and keeps them to its end.
+    fn tree_options(&self) -> TreeOptions;
 }

@@ -95,7 +95,7 @@ impl Compactor {
     /// How long a merge must wait so that all merges together keep to the configured rate.
     pub(super) fn rate_wait(&self) -> Option<Duration> {
         let counts = self.metered.snapshot().of(Purpose::Compaction);
-        let rate = self.env.options.load().compaction_rate;
+        let rate = self.env.options.tree_options().compaction_rate;
         self.rate_limiter.wait(rate, counts.read_bytes + counts.write_bytes, self.now())
     }
 

@@ -152,8 +152,8 @@ impl MergeJob {
         // After the version: see the module's header.
         let horizon = env.snapshots.horizon(&env.ring);
         let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
-        let settings = env.options.load();
-        let dictionary = match settings.codec {
+        let options = env.options.tree_options();
+        let dictionary = match options.codec {
             Codec::Zstd => env.manifest.dictionary(tree.id()).0,
             _ => None,
         };
@@ -171,8 +171,8 @@ impl MergeJob {
             now_ms,
             older: below(version, rectangle),
             output: Output {
-                codec: settings.codec,
-                zstd_level: settings.zstd_level,
+                codec: options.codec,
+                zstd_level: options.zstd_level,
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),

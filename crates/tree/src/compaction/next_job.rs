@@ -51,7 +51,7 @@ impl Compactor {
 
     /// The planner's options: a merge has at most as many runs as fit in the memory of one job.
     pub(super) fn job_options(&self) -> plan::Options {
-        let codec = self.env.options.load().codec;
+        let codec = self.env.options.tree_options().codec;
         let taken = writer_bytes(codec) + self.job_env().read_bytes;
         let room = (self.pool.limit() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
@@ -211,7 +211,7 @@ impl Compactor {
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
-        let bytes = MergeJob::memory_for(merge, &env, self.env.options.load().codec);
+        let bytes = MergeJob::memory_for(merge, &env, self.env.options.tree_options().codec);
         let most = self.pool.limit();
         // With many runs, range deletes get an eighth of the memory at least: otherwise a slice would be too
         // small.
