@@ -112,7 +112,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Keyspace::put`]; `Invalid` if the batch needs more memory than the write buffers have (about
-    /// a quarter of the memory number), or if its range deletes of one keyspace need more than 16 MiB.
+    /// a quarter of the memory limit), or if its range deletes of one keyspace need more than 16 MiB.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, self.store.settings.load().durability)
     }

@@ -17,7 +17,7 @@ use tree::{Tree, View};
 /// A named, ordered set of keys and values within a store (RocksDB: column family).
 ///
 /// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB and are
-/// ordered bytewise. A value has at most 64 MiB, and at most an eighth of the memory number.
+/// ordered bytewise. A value has at most 64 MiB, and at most an eighth of the memory limit.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     store: Arc<Store>,

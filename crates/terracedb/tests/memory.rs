@@ -1,4 +1,4 @@
-//! The memory number: the peak resident memory of a process exceeds it by at most a tenth, whatever its
+//! The memory limit: the peak resident memory of a process exceeds it by at most a tenth, whatever its
 //! stores do.
 //!
 //! A binary of its own, because the resident size of a process includes its code: each phase runs in a
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{ManualClock, Rng, Stepper};
 use terracedb::{Codec, Db, Keyspace, Resources, WriteBatch};
 
-/// Environment variable of a child: the phase, the directory, the memory number, the number of keys and the
+/// Environment variable of a child: the phase, the directory, the memory limit, the number of keys and the
 /// codec.
 const PHASE: &str = "TERRACE_MEMORY_TEST";
 const VALUE_BYTES: usize = 400;
@@ -314,7 +314,7 @@ fn resident_memory_of_a_large_store_stays_within_the_memory_number() {
     }
 }
 
-/// The memory number changes while a store works: a higher one is used at once, a lower one frees memory.
+/// The memory limit changes while a store works: a higher one is used at once, a lower one frees memory.
 /// Background work runs only while a caller waits, so nothing changes between two readings.
 #[test]
 fn the_memory_number_changes_while_a_store_is_open() {

@@ -91,7 +91,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store (as in every method here),
-    /// or if the tracked keys need more than an eighth of the memory number.
+    /// or if the tracked keys need more than an eighth of the memory limit.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.read(keyspace, key.as_ref(), true)
     }

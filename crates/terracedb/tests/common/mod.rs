@@ -44,7 +44,7 @@ pub(crate) use stepped::Stepped;
 pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};
 pub(crate) use until::until;
 
-/// The smallest memory number of a store, so that flushes come early.
+/// The smallest memory limit of a store, so that flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;
 
 /// A store on `medium`; its background work runs only while a caller waits for it.

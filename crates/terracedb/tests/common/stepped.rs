@@ -22,7 +22,7 @@ impl Stepped {
         Self::with_memory(seed, MEMORY)
     }
 
-    /// As [`Stepped::new`], with a memory number of `bytes`.
+    /// As [`Stepped::new`], with a memory limit of `bytes`.
     pub(crate) fn with_memory(seed: u64, bytes: u64) -> Self {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let executor = Arc::new(Stepper::new(seed, Arc::clone(&clock) as _));
@@ -34,7 +34,7 @@ impl Stepped {
         Db::on_medium(medium).resources(&self.resources)
     }
 
-    /// Changes the memory number.
+    /// Changes the memory limit.
     pub(crate) fn set_memory(&self, bytes: u64) {
         self.resources.set_memory(bytes).unwrap();
     }

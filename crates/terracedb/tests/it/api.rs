@@ -46,7 +46,7 @@ fn keys_and_values_are_bounded_at_the_edge() {
     let long_key = vec![7; 65_536];
     ks.put(&long_key, "v").unwrap();
     assert_eq!(ks.get(&long_key).unwrap().as_deref(), Some(&b"v"[..]));
-    // An eighth of the memory number, exactly.
+    // An eighth of the memory limit, exactly.
     let largest = vec![1; (common::MEMORY / 8) as usize];
     ks.put("large", &largest).unwrap();
     let mut too_large = largest.clone();

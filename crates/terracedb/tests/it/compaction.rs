@@ -66,7 +66,7 @@ fn stores_that_share_memory_merge_in_turns() {
     }
 }
 
-/// The memory number shrinks while merges run that were promised more memory: they yield to each other and
+/// The memory limit shrinks while merges run that were promised more memory: they yield to each other and
 /// restart with less, and their callers see no error.
 #[test]
 fn running_merges_survive_a_lower_memory_number() {

@@ -1,4 +1,4 @@
-//! The event `MemoryPressure` is sent when the pinned memory of tables exceeds half of the memory number,
+//! The event `MemoryPressure` is sent when the pinned memory of tables exceeds half of the memory limit,
 //! and when it fits again; once each, and at no other time.
 
 use std::sync::Arc;

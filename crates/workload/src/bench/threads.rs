@@ -165,7 +165,7 @@ struct RunningGuard<'a> {
 }
 
 impl<'a> RunningGuard<'a> {
-    /// Counts a thread before it is started, so that the watcher never sees none too early.
+    /// Counts a thread before it is started, so that the count is not 0 before the last thread ends.
     fn new(running: &'a AtomicUsize, watcher: &Thread) -> Self {
         running.fetch_add(1, Relaxed);
         Self { running, watcher: watcher.clone() }

@@ -146,7 +146,7 @@ impl<'a> Intervals<'a> {
 
     fn cut(&mut self, elapsed: Duration) -> Interval {
         // Operations are read before the counters, so the counters include every effect of an operation
-        // counted here. A last interval without operations then has no other figures of theirs either.
+        // counted here. So a last interval without operations can be dropped: it has no effects of operations.
         let ops: u64 = self.threads.iter().map(Progress::ops).sum();
         invariant!(ops >= self.ops, "the count of operations only grows");
         let counters = self.store.counters();
