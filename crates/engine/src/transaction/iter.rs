@@ -43,7 +43,7 @@ impl TransactionIter {
     /// Overlays `stored`, the store's entries of `range`, with `writes`, and notes its reads in `reads`.
     ///
     /// # Errors
-    /// Those of [`ReadSet::add_scan`].
+    /// Those of `ReadSet::add_scan`.
     pub fn new(
         tree: &Arc<Tree>,
         range: KeySpan<'_>,

@@ -258,7 +258,7 @@ pub(super) fn add_keyspaces_of_log(
 }
 
 /// Adds the keyspace `id`, if the manifest has room for it, and its name is free. Returns whether it did.
-/// An id whose name is taken is used, so that no keyspace gets it later.
+/// An id with a taken name is used, so that no keyspace gets it later.
 fn add_keyspace(state: &mut ManifestState, id: KeyspaceId) -> bool {
     if state.keyspaces.len() >= KEYSPACES_MAX {
         return false;
@@ -272,7 +272,7 @@ fn add_keyspace(state: &mut ManifestState, id: KeyspaceId) -> bool {
     is_free
 }
 
-/// The name of a keyspace whose name is lost.
+/// The name given to a keyspace that lost its own.
 fn recovered_name(id: KeyspaceId) -> String {
     format!("recovered-{id}")
 }

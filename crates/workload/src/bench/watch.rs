@@ -146,7 +146,7 @@ impl<'a> Intervals<'a> {
 
     fn cut(&mut self, elapsed: Duration) -> Interval {
         // Operations are read before the counters, so the counters include every effect of an operation
-        // counted here. So a last interval without operations can be dropped: it has no effects of operations.
+        // counted here. A last interval without operations has no effects of any, so it can be dropped.
         let ops: u64 = self.threads.iter().map(Progress::ops).sum();
         invariant!(ops >= self.ops, "the count of operations only grows");
         let counters = self.store.counters();
