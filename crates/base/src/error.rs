@@ -16,6 +16,11 @@ pub enum ErrorKind {
     Retry,
     /// The request, a setting or the environment is wrong: change it.
     Invalid,
+    /// The request names something that does not exist, for example a keyspace: create it, or correct the
+    /// name.
+    NotFound,
+    /// The request creates something that exists already: open it, or choose another name.
+    AlreadyExists,
     /// Stored bytes are damaged or unreadable: run `terrace check` and restore the files that it names.
     Corrupt,
     /// The device is full: free space, then write again.
@@ -34,6 +39,8 @@ impl fmt::Display for ErrorKind {
         f.write_str(match self {
             Self::Retry => "try again",
             Self::Invalid => "invalid",
+            Self::NotFound => "not found",
+            Self::AlreadyExists => "already exists",
             Self::Corrupt => "corrupt",
             Self::NoSpace => "no space",
             Self::Poisoned => "poisoned",
@@ -85,6 +92,18 @@ impl Error {
     #[must_use]
     pub fn invalid(subject: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, subject)
+    }
+
+    /// An error of kind [`ErrorKind::NotFound`] about `subject`.
+    #[must_use]
+    pub fn not_found(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::NotFound, subject)
+    }
+
+    /// An error of kind [`ErrorKind::AlreadyExists`] about `subject`.
+    #[must_use]
+    pub fn already_exists(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::AlreadyExists, subject)
     }
 
     /// An error of kind [`ErrorKind::Corrupt`] about `subject`.

@@ -93,7 +93,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<Outcome> {
         args.keyspace.decode(&args.value)?
     };
     let db = args.keyspace.store.open_or_create()?;
-    let keyspace = db.keyspace(&args.keyspace.keyspace)?;
+    let keyspace = db.open_or_create_keyspace(&args.keyspace.keyspace)?;
     match args.ttl {
         Some(ttl) => keyspace.put_with_ttl(key, value, ttl)?,
         None => keyspace.put(key, value)?,

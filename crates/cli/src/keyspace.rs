@@ -94,7 +94,7 @@ fn other_data(keyspace: &KeyspaceStatistics) -> String {
 
 fn create(args: &CreateArgs) -> Result<Outcome> {
     let db = args.store.open_or_create()?;
-    if db.existing_keyspace(&args.name).is_some() {
+    if db.keyspace(&args.name).is_ok() {
         return Err(Error::invalid("keyspace")
             .expected("a name that no keyspace has")
             .got(format_args!("`{}`", args.name)));
@@ -103,7 +103,7 @@ fn create(args: &CreateArgs) -> Result<Outcome> {
         .merge_operator
         .iter()
         .fold(KeyspaceOptions::new(), |options, name| options.merge_operator(name));
-    db.keyspace_with(&args.name, &options)?;
+    db.create_keyspace_opt(&args.name, &options)?;
     if args.output.json {
         let mut out = Output::new();
         out.line(json!({ "name": args.name, "merge_operator": args.merge_operator }))?;

@@ -58,7 +58,9 @@ fn main() -> ExitCode {
             if let Some(advice) = advice(&error, opens_store) {
                 report_to_stderr(advice);
             }
-            ExitCode::from(if error.kind() == ErrorKind::Invalid { 2 } else { 1 })
+            use ErrorKind::{AlreadyExists, Invalid, NotFound};
+            let is_usage = matches!(error.kind(), Invalid | NotFound | AlreadyExists);
+            ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) struct KeyRangeArgs {
 /// # Errors
 /// `Invalid` if `db` has no such keyspace; the error lists those that exist.
 pub(crate) fn existing_keyspace(db: &Db, argument: &'static str, name: &str) -> Result<Keyspace> {
-    db.existing_keyspace(name).ok_or_else(|| {
+    db.keyspace(name).map_err(|_| {
         let names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
         Error::invalid(argument)
             .expected(format_args!("one of [{}]", names.join(", ")))

@@ -1,6 +1,6 @@
 //! Options of a keyspace.
 
-/// Options of a keyspace, for `terracedb::Db::keyspace_with`.
+/// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
@@ -8,7 +8,7 @@
 /// # let db = terracedb::Db::builder(dir.path()).open()?;
 /// use terracedb::{KeyspaceOptions, operators::I64Add};
 /// let options = KeyspaceOptions::new().merge_operator(I64Add::NAME);
-/// let visits = db.keyspace_with("visits", &options)?;
+/// let visits = db.create_keyspace_opt("visits", &options)?;
 /// visits.merge("home", 1i64.to_le_bytes())?;
 /// visits.merge("home", 2i64.to_le_bytes())?;
 /// assert_eq!(visits.get("home")?.as_deref(), Some(&3i64.to_le_bytes()[..]));
@@ -20,7 +20,7 @@ pub struct KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
-    /// The options of `terracedb::Db::keyspace`.
+    /// The options of `terracedb::Db::create_keyspace`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

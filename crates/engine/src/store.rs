@@ -99,13 +99,54 @@ pub struct Store {
 }
 
 impl Store {
+    /// The keyspace called `name`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, naming those that exist.
+    pub fn keyspace(&self, name: &str) -> Result<Arc<Tree>> {
+        self.trees.by_name(name).ok_or_else(|| self.unknown_keyspace(name))
+    }
+
+    fn unknown_keyspace(&self, name: &str) -> Error {
+        /// The most names that the error lists.
+        const NAMES_MAX: usize = 16;
+        let quoted = |name: &str| format!("`{}`", name.escape_debug());
+        let trees = self.trees.all();
+        let mut known: Vec<_> = trees.iter().take(NAMES_MAX).map(|it| quoted(it.name())).collect();
+        if trees.len() > NAMES_MAX {
+            known.push(format!("or {} more", trees.len() - NAMES_MAX));
+        }
+        let error = Error::not_found("keyspace").got(quoted(name));
+        match known.is_empty() {
+            true => error.expected("a keyspace that was created; the store has none"),
+            false => error.expected(format_args!("one of {}", known.join(", "))),
+        }
+    }
+
+    /// Creates the keyspace `name` with these options.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one of that name; otherwise as [`Store::open_or_create_keyspace`].
+    pub fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
+        self.check_operator(options)?;
+        let _keyspaces = self.keyspaces.lock();
+        if self.trees.by_name(name).is_some() {
+            return Err(Error::already_exists("keyspace").at(format_args!("`{name}`")));
+        }
+        self.add_keyspace(name, options)
+    }
+
     /// The keyspace called `name`. Creates it with these options if there is none, and adds options that
     /// it does not have yet.
     ///
     /// # Errors
     /// `Invalid` for a name out of bounds, an unknown merge operator, another operator than the keyspace's,
     /// or too many keyspaces. Those of the manifest and the log.
-    pub fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
+    pub fn open_or_create_keyspace(
+        &self,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<Tree>> {
         let has_options = |tree: &Tree| match &options.merge_operator {
             Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
             None => true,
@@ -113,15 +154,21 @@ impl Store {
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
         }
-        if let Some(operator) = &options.merge_operator
-            && self.operators.get(operator).is_none()
-        {
-            return Err(unknown_operator(operator));
-        }
+        self.check_operator(options)?;
         let _keyspaces = self.keyspaces.lock();
         match self.trees.by_name(name) {
             Some(tree) => self.add_options(&tree, options).map(|()| tree),
-            None => self.create_keyspace(name, options),
+            None => self.add_keyspace(name, options),
+        }
+    }
+
+    /// Refuses a merge operator that is not registered.
+    fn check_operator(&self, options: &KeyspaceOptions) -> Result<()> {
+        match &options.merge_operator {
+            Some(operator) if self.operators.get(operator).is_none() => {
+                Err(unknown_operator(operator))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -144,8 +191,8 @@ impl Store {
         }
     }
 
-    /// Creates a keyspace. The caller holds `keyspaces`.
-    fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
+    /// Adds a keyspace that does not exist. The caller holds `keyspaces`.
+    fn add_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX || name.contains('\0') {
             return Err(Error::invalid("keyspace name")
                 .expected(format_args!("1..={KEYSPACE_NAME_BYTES_MAX} bytes, none of them zero"))

@@ -32,7 +32,7 @@ fn a_log_record_of_a_keyspace_that_the_manifest_never_had_is_corrupt() {
     copy_files(&new, &old, "manifest");
 
     let db = open(&new, false).unwrap();
-    db.keyspace("k").unwrap().put("key", "value").unwrap();
+    db.open_or_create_keyspace("k").unwrap().put("key", "value").unwrap();
     drop(db);
     copy_files(&new, &old, "log");
 
@@ -46,10 +46,10 @@ fn a_log_record_of_a_keyspace_that_the_manifest_never_had_is_corrupt() {
     // The setting gives the record up. No later keyspace gets its id, which would replay it.
     let db = open(&old, true).unwrap();
     assert!(db.recovery().log_damage.is_some());
-    db.keyspace("other").unwrap().put("own", "value").unwrap();
+    db.open_or_create_keyspace("other").unwrap().put("own", "value").unwrap();
     drop(db);
     let db = open(&old, false).unwrap();
-    let other = db.keyspace("other").unwrap();
+    let other = db.open_or_create_keyspace("other").unwrap();
     assert!(other.get("own").unwrap().is_some());
     assert_eq!(other.get("key").unwrap(), None);
 
@@ -61,6 +61,6 @@ fn a_log_record_of_a_keyspace_that_the_manifest_never_had_is_corrupt() {
     assert_eq!(report.uncertain, ["recovered-1"]);
     drop(medium);
     let db = open(&repaired, false).unwrap();
-    let keyspace = db.existing_keyspace("recovered-1").unwrap();
+    let keyspace = db.keyspace("recovered-1").unwrap();
     assert_eq!(keyspace.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }

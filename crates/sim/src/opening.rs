@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Clock, Rng};
 use media::{Faulty, Medium};
-use terracedb::{Db, Error};
+use terracedb::Db;
 
 use crate::compare::{self, Entries, difference, entries};
 use crate::history::{Contents, Live, ProcessEnd};
@@ -56,8 +56,7 @@ impl World {
         let (state, live) = self.identify(&db, left)?;
         let now = self.now();
         for (name, incarnation) in &live {
-            let keyspace = db.existing_keyspace(name);
-            let keyspace = keyspace.ok_or_else(|| Error::closed("keyspace"))?;
+            let keyspace = db.keyspace(name)?;
             compare::all(&keyspace, &state.at(*incarnation, now), &mut self.rng)?;
         }
         if !self.broken {
@@ -159,12 +158,12 @@ impl World {
         ensure!(names.len() == live.len(), "{what}: {names:?}, expected {live:?}");
         let now = self.now();
         for (name, incarnation) in &live {
-            let keyspace = db.existing_keyspace(name);
-            ensure!(keyspace.is_some(), "{what}: no keyspace `{name}`");
+            let keyspace = db.keyspace(name);
+            ensure!(keyspace.is_ok(), "{what}: no keyspace `{name}`");
             let model = self.history.current.at(*incarnation, now);
             let mut rng = Rng::new(self.rng.next_u64());
             let same = keyspace.map(|keyspace| compare::all(&keyspace, &model, &mut rng));
-            if let Some(Err(StepError::Wrong(why))) = same {
+            if let Ok(Err(StepError::Wrong(why))) = same {
                 return Err(StepError::Wrong(format!("{what}: {why}")));
             }
         }

@@ -162,7 +162,7 @@ impl World {
         let now = self.now();
         let states = self.history.visible();
         for (name, incarnation) in self.history.live.clone() {
-            let Some(keyspace) = self.db().existing_keyspace(name) else { continue };
+            let Ok(keyspace) = self.db().keyspace(name) else { continue };
             let may_be_dropped = self.history.lives().any(|live| !live.contains_key(name));
             let entries = match keyspace.iter() {
                 Err(error) if may_be_dropped && error.kind() == ErrorKind::Closed => continue,

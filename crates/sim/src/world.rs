@@ -147,8 +147,7 @@ impl World {
     }
 
     pub(crate) fn keyspace(&self, name: &str) -> Outcome<Keyspace> {
-        let missing = || StepError::Wrong(format!("there is no keyspace `{name}`"));
-        self.db().existing_keyspace(name).ok_or_else(missing)
+        self.db().keyspace(name).map_err(|error| StepError::Wrong(error.to_string()))
     }
 
     /// A random index below `count`; `None` if `count` is 0.

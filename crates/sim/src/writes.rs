@@ -130,7 +130,7 @@ impl World {
         let mut live = self.history.live.clone();
         live.insert(name, incarnation);
         let options = KeyspaceOptions::new().merge_operator(Append::NAME);
-        let done = self.db().keyspace_with(name, &options).map(drop);
+        let done = self.db().open_or_create_keyspace_opt(name, &options).map(drop);
         self.note(format!("  create {name}: {done:?}"));
         self.renamed(live, done)
     }

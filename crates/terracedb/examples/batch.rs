@@ -30,7 +30,7 @@ fn travel(db: &Db, users: &Keyspace, residents: &Keyspace) -> Result<()> {
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let db = Db::builder(directory.path()).memory(64 << 20).open()?;
-    let (users, residents) = (db.keyspace("users")?, db.keyspace("residents")?);
+    let (users, residents) = (db.create_keyspace("users")?, db.create_keyspace("residents")?);
     users.put("ada", "London")?;
     residents.put("London/ada", "")?;
 

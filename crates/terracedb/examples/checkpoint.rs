@@ -17,7 +17,7 @@ fn main() -> Result<()> {
 
 fn run(directory: &std::path::Path) -> Result<()> {
     let db = Db::builder(directory.join("shop")).memory(64 << 20).open()?;
-    let orders = db.keyspace("orders")?;
+    let orders = db.create_keyspace("orders")?;
     for number in 0..50_000u32 {
         orders.put(number.to_be_bytes(), format!("order {number}"))?;
     }

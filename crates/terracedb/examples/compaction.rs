@@ -19,7 +19,7 @@ fn main() -> Result<()> {
 
 fn run(directory: &std::path::Path) -> Result<()> {
     let db = Db::builder(directory).memory(64 << 20).open()?;
-    let events = db.keyspace("events")?;
+    let events = db.create_keyspace("events")?;
     for round in 0..4u32 {
         for number in 0..20_000u32 {
             events.put(number.to_be_bytes(), format!("round {round} of event {number}"))?;

@@ -17,7 +17,7 @@ fn space(db: &Db) -> u64 {
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let db = Db::builder(directory.path()).memory(64 << 20).open()?;
-    let events = db.keyspace("events")?;
+    let events = db.create_keyspace("events")?;
     for month in 1..=12 {
         for number in 0..2000 {
             let key = format!("2025-{month:02}/{number:05}");

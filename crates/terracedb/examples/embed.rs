@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let resources = Resources::builder().memory(64 << 20).build()?;
     let db = Db::builder(&path).resources(&resources).open()?;
     assert!(db.recovery().created);
-    let users = db.keyspace("users")?;
+    let users = db.create_keyspace("users")?;
 
     // Default durability: the write survives the death of the process, but perhaps not a power cut.
     users.put("ada", "London")?;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The store closes when its last handle is dropped.
     drop((users, db));
     let db = Db::builder(&path).resources(&resources).create_if_missing(false).open()?;
-    let users = db.existing_keyspace("users").ok_or("the keyspace is lost")?;
+    let users = db.keyspace("users")?;
     assert_eq!(users.get("grace")?.as_deref(), Some(&b"New York"[..]));
     println!("recovered {} batches in {:?}", db.recovery().log_records, db.recovery().elapsed);
 

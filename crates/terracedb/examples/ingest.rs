@@ -15,7 +15,7 @@ fn key(sensor: u32, second: u32) -> [u8; 8] {
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-ingest-{}", std::process::id()));
     let db = Db::builder(&directory).memory(64 << 20).open()?;
-    let readings = db.keyspace("readings")?;
+    let readings = db.create_keyspace("readings")?;
     readings.put(key(3, 100), "a correction that is older than the ingest")?;
 
     let mut ingest = readings.ingest()?;

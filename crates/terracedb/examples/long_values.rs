@@ -17,7 +17,7 @@ fn main() -> Result<()> {
 
 fn run(directory: &std::path::Path) -> Result<()> {
     let db = Db::builder(directory).memory(64 << 20).open()?;
-    let pictures = db.keyspace("pictures")?;
+    let pictures = db.create_keyspace("pictures")?;
     // A flush writes values of 16 KiB and more to a value file; the table stores a pointer of 32 bytes.
     let picture = |number: u32| number.to_be_bytes().repeat(25_000);
     for number in 0..50u32 {

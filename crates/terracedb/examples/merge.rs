@@ -37,8 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let builder = Db::builder(directory.path()).memory(64 << 20);
     let db = builder.merge_operator(Arc::new(Longest)).open()?;
     let counting = KeyspaceOptions::new().merge_operator(I64Add::NAME);
-    let visits = db.keyspace_with("visits", &counting)?;
-    let words = db.keyspace_with("words", &KeyspaceOptions::new().merge_operator(Longest::NAME))?;
+    let visits = db.create_keyspace_opt("visits", &counting)?;
+    let words =
+        db.create_keyspace_opt("words", &KeyspaceOptions::new().merge_operator(Longest::NAME))?;
 
     // No thread reads the counter or waits for another thread.
     thread::scope(|scope| {

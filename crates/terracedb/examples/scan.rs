@@ -11,7 +11,7 @@ use terracedb::{Db, Result};
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let db = Db::builder(directory.path()).memory(64 << 20).open()?;
-    let events = db.keyspace("events")?;
+    let events = db.create_keyspace("events")?;
     for day in 1..=28 {
         for hour in 0..24 {
             // Keys are ordered bytewise: numbers need leading zeros to sort by value.

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
 fn run(directory: &std::path::Path) -> Result<()> {
     let diary = Arc::new(Diary::default());
     let db = Db::builder(directory).memory(64 << 20).listener(diary.clone()).open()?;
-    let logs = db.keyspace("logs")?;
+    let logs = db.create_keyspace("logs")?;
     for number in 0..20_000u32 {
         logs.put(number.to_be_bytes(), format!("line {number}"))?;
     }

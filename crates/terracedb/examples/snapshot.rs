@@ -22,7 +22,7 @@ fn total(snapshot: &Snapshot, accounts: &terracedb::Keyspace) -> Result<u64> {
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let db = Db::builder(directory.path()).memory(64 << 20).open()?;
-    let accounts = db.keyspace("accounts")?;
+    let accounts = db.create_keyspace("accounts")?;
     for account in 0..1000 {
         accounts.put(format!("{account:04}"), "100")?;
     }

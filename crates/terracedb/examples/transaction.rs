@@ -32,7 +32,8 @@ impl Shop {
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-shop-{}", std::process::id()));
     let db = Db::builder(&directory).memory(64 << 20).open()?;
-    let shop = Shop { stock: db.keyspace("stock")?, orders: db.keyspace("orders")?, db };
+    let shop =
+        Shop { stock: db.create_keyspace("stock")?, orders: db.create_keyspace("orders")?, db };
     shop.stock.put("lamp", "10")?;
 
     let sold = std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ use terracedb::{Db, Expiry};
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let db = Db::builder(directory.path()).memory(64 << 20).open()?;
-    let sessions = db.keyspace("sessions")?;
+    let sessions = db.create_keyspace("sessions")?;
 
     sessions.put("root", "never ends")?;
     sessions.put_with_ttl("ada", "today", Duration::from_secs(24 * 3600))?;

@@ -21,7 +21,7 @@ use crate::{BackupList, BackupReport, CheckReport, Db, DeleteReport, RestoreRepo
 /// # let (store, repository) = (directory.path().join("store"), directory.path().join("backups"));
 /// # let restored = directory.path().join("restored");
 /// let db = Db::builder(&store).memory(64 << 20).open()?;
-/// db.keyspace("k")?.put("key", "value")?;
+/// db.create_keyspace("k")?.put("key", "value")?;
 ///
 /// let backups = Backup::open(&repository)?;
 /// let made = backups.create(&db, "nightly")?;

@@ -177,7 +177,7 @@ impl Builder {
     /// # let dir = tempfile::tempdir().unwrap();
     /// let log = Arc::new(Log::default());
     /// let db = Db::builder(dir.path()).listener(log.clone()).open()?;
-    /// db.keyspace("fruit")?.put("apple", "red")?;
+    /// db.create_keyspace("fruit")?.put("apple", "red")?;
     /// db.flush()?;
     /// drop(db);
     /// assert!(log.0.lock().unwrap().iter().any(|event| event.contains("flush of `fruit`")));

@@ -7,6 +7,7 @@ use base::{Durability, KeyRange, Result};
 use engine::{Recovery, Settings, Store};
 use media::Medium;
 use tools::{ScrubReport, Scrubber};
+use tree::Tree;
 use tree::compaction::Compaction;
 use tree::reads::ReadQueue;
 
@@ -24,7 +25,7 @@ use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBa
 /// # fn main() -> terracedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// let db = terracedb::Db::builder(dir.path()).open()?;
-/// let fruit = db.keyspace("fruit")?;
+/// let fruit = db.create_keyspace("fruit")?;
 /// fruit.put("apple", "red")?;
 /// assert_eq!(fruit.get("apple")?.as_deref(), Some(&b"red"[..]));
 /// for entry in fruit.iter()? {
@@ -61,37 +62,73 @@ impl Db {
         Builder::new(StoreLocation::Medium(medium))
     }
 
+    /// Opens the keyspace `name`, which must exist: a wrong name creates nothing.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// use terracedb::ErrorKind;
+    /// db.create_keyspace("users")?;
+    /// assert_eq!(db.keyspace("users")?.name(), "users");
+    /// assert_eq!(db.keyspace("usres").unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if it does not exist.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.store.keyspace(name).map(|tree| self.handle(tree))
+    }
+
+    /// Creates the keyspace `name`, which must not exist.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it exists. `Invalid` if the name is empty, longer than 255 bytes or contains a
+    /// zero byte, or if the store has 1,024 keyspaces already.
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.create_keyspace_opt(name, &KeyspaceOptions::new())
+    }
+
+    /// As [`Db::create_keyspace`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::create_keyspace`]; `Invalid` if the merge operator is not registered
+    /// ([`Builder::merge_operator`]).
+    pub fn create_keyspace_opt(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        self.store.create_keyspace(name, options).map(|tree| self.handle(tree))
+    }
+
     /// Opens the keyspace `name`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// `Invalid` if the name is empty, longer than 255 bytes or contains a zero byte, or if the store
-    /// has 1,024 keyspaces already.
-    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.keyspace_with(name, &KeyspaceOptions::new())
+    /// As [`Db::create_keyspace`], without `AlreadyExists`.
+    pub fn open_or_create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.open_or_create_keyspace_opt(name, &KeyspaceOptions::new())
     }
 
-    /// As [`Db::keyspace`], with options. An existing keyspace adopts the options that it lacks.
+    /// As [`Db::open_or_create_keyspace`], with options. An existing keyspace adopts the options that it
+    /// lacks.
     ///
     /// # Errors
-    /// As [`Db::keyspace`]; `Invalid` if the merge operator is not registered
-    /// ([`Builder::merge_operator`]), or if the keyspace has another merge operator.
-    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
-        let tree = self.store.keyspace(name, options)?;
-        Ok(Keyspace::new(Arc::clone(&self.store), tree))
+    /// As [`Db::create_keyspace_opt`], without `AlreadyExists`; `Invalid` if the keyspace has another merge
+    /// operator.
+    pub fn open_or_create_keyspace_opt(
+        &self,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<Keyspace> {
+        self.store.open_or_create_keyspace(name, options).map(|tree| self.handle(tree))
     }
 
-    /// The keyspace `name`; `None` if it does not exist.
-    #[must_use]
-    pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
-        let tree = self.store.trees.by_name(name)?;
-        Some(Keyspace::new(Arc::clone(&self.store), tree))
+    fn handle(&self, tree: Arc<Tree>) -> Keyspace {
+        Keyspace::new(Arc::clone(&self.store), tree)
     }
 
     /// Every keyspace, in order of creation.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<Keyspace> {
-        let keyspace = |tree| Keyspace::new(Arc::clone(&self.store), tree);
-        self.store.trees.all().into_iter().map(keyspace).collect()
+        self.store.trees.all().into_iter().map(|tree| self.handle(tree)).collect()
     }
 
     /// Drops the keyspace `name` with all its data, and returns true; false if it does not exist.
@@ -148,7 +185,7 @@ impl Db {
     /// # fn main() -> terracedb::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = terracedb::Db::builder(dir.path()).open()?;
-    /// let counters = db.keyspace("counters")?;
+    /// let counters = db.create_keyspace("counters")?;
     /// let visits = db.transact(|transaction| {
     ///     let old = transaction.get(&counters, "visits")?.unwrap_or_default();
     ///     let new = old.len() + 1;

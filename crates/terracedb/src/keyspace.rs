@@ -84,7 +84,7 @@ impl Keyspace {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = terracedb::Db::builder(dir.path()).open()?;
     /// use std::time::Duration;
-    /// let sessions = db.keyspace("sessions")?;
+    /// let sessions = db.create_keyspace("sessions")?;
     /// sessions.put_with_ttl("token", "ada", Duration::from_secs(3600))?;
     /// assert!(sessions.contains_key("token")?);
     /// sessions.put_with_ttl("token", "ada", Duration::ZERO)?;
@@ -190,7 +190,7 @@ impl Keyspace {
     /// # fn main() -> terracedb::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = terracedb::Db::builder(dir.path()).open()?;
-    /// let events = db.keyspace("events")?;
+    /// let events = db.create_keyspace("events")?;
     /// for day in ["2024-12-31", "2025-01-01", "2025-01-02"] {
     ///     events.put(day, "sunny")?;
     /// }

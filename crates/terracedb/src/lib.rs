@@ -11,7 +11,7 @@
 //! # fn main() -> terracedb::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! let db = Db::builder(dir.path()).memory(128 << 20).open()?;
-//! let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
+//! let (users, emails) = (db.open_or_create_keyspace("users")?, db.create_keyspace("emails")?);
 //!
 //! let mut batch = WriteBatch::new();
 //! batch.put(&users, "ada", "Ada Lovelace")?;

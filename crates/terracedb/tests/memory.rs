@@ -73,7 +73,7 @@ fn one_phase() {
     let (memory, keys): (u64, u64) = (arguments[2].parse().unwrap(), arguments[3].parse().unwrap());
     let codec = if arguments[4] == "zstd" { Codec::Zstd } else { Codec::Lz4 };
     let db = Db::builder(directory).memory(memory).codec(codec).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     match phase {
         "load" => load(&db, &keyspace, keys),
         "get" => get(&keyspace, keys),
@@ -231,7 +231,7 @@ fn overwrite_and_read(keyspace: &Keyspace, keys: u64) {
 fn ingest(db: &Db, keys: u64) {
     let keys = keys.max(INGESTED_MIN);
     in_threads(2, |thread| {
-        let keyspace = db.keyspace(&format!("bulk {thread}")).unwrap();
+        let keyspace = db.open_or_create_keyspace(&format!("bulk {thread}")).unwrap();
         let mut ingest = keyspace.ingest().unwrap();
         for number in 0..keys {
             let mut value = value(number);
@@ -322,7 +322,7 @@ fn the_memory_number_changes_while_a_store_is_open() {
     let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = Resources::builder().memory(96 << 20).executor(executor).build().unwrap();
     let db = Db::builder(directory.path()).resources(&resources).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let keys = 200_000;
     load(&db, &keyspace, keys);
     get(&keyspace, keys);

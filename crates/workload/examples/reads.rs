@@ -82,7 +82,7 @@ fn main() -> Result<()> {
         fill(&engine, (0..KEYS).map(|_| rng.below(KEYS)), 1)?;
         engine.settle()?;
     }
-    let keyspace = engine.db().keyspace("default")?;
+    let keyspace = engine.db().open_or_create_keyspace("default")?;
     for (level, held) in
         engine.db().statistics().keyspaces.iter().flat_map(|it| &it.levels).enumerate()
     {

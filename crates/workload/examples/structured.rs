@@ -90,7 +90,7 @@ fn record(number: u64, rng: &mut Rng) -> String {
 fn store(directory: &std::path::Path, values: &[String]) -> Result<(f64, u64)> {
     let db =
         Db::builder(directory).memory(256 << 20).codec(Codec::Zstd).zstd_level(LEVEL).open()?;
-    let keyspace = db.keyspace("records")?;
+    let keyspace = db.open_or_create_keyspace("records")?;
     for (number, value) in values.iter().enumerate() {
         keyspace.put(key(number), value)?;
     }

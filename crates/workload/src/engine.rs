@@ -43,7 +43,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub fn new(db: Db) -> Result<Self> {
-        let keyspace = db.keyspace(KEYSPACE)?;
+        let keyspace = db.open_or_create_keyspace(KEYSPACE)?;
         Ok(Self { db, keyspace, durability: Durability::None, queues: Mutex::default() })
     }
 

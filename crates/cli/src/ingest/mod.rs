@@ -56,8 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let db = args.keyspace.store.open_or_create()?;
     let name = &args.keyspace.keyspace;
-    let is_new = db.existing_keyspace(name).is_none();
-    let keyspace = db.keyspace(name)?;
+    let is_new = db.keyspace(name).is_err();
+    let keyspace = db.open_or_create_keyspace(name)?;
     let added = add(&keyspace, &mut records, length, args.ttl);
     if added.is_err() && is_new {
         db.drop_keyspace(name)?;

@@ -49,7 +49,7 @@ fn damaged_page_is_named_and_loses_only_its_keys() {
     // Without compression, the keys take several pages.
     let builder = terracedb::Db::builder(&dir).memory(64 << 20);
     let db = builder.codec(terracedb::Codec::None).open().unwrap();
-    let keyspace = db.keyspace("default").unwrap();
+    let keyspace = db.open_or_create_keyspace("default").unwrap();
     for number in 0..500 {
         keyspace.put(format!("key{number:04}"), format!("{number:0100}")).unwrap();
     }

@@ -151,7 +151,7 @@ fn second_process_is_refused_with_the_pid_of_the_first() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-    db.keyspace("default").unwrap().put("k", "v").unwrap();
+    db.open_or_create_keyspace("default").unwrap().put("k", "v").unwrap();
     for args in [&["get", "k"][..], &["put", "k", "w"], &["scan"]] {
         let (name, rest) = args.split_first().unwrap();
         let error = on(&dir, name, rest).bad(2);

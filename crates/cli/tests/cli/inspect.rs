@@ -77,7 +77,7 @@ fn damaged_segment_before_others_ends_with_status_1() {
     let scratch = Scratch::new();
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("default").unwrap();
+    let keyspace = db.open_or_create_keyspace("default").unwrap();
     for number in 0..45u32 {
         keyspace.put_with(number.to_be_bytes(), [7; 50_000], terracedb::Durability::Sync).unwrap();
     }
@@ -98,7 +98,7 @@ fn damaged_segment_before_others_ends_with_status_1() {
     // The bytes after the last record of a segment are no damage if the log continued in another segment.
     let end = of(&facts("log", newest, &[]), "end")[0]["offset"].as_u64().unwrap();
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("default").unwrap();
+    let keyspace = db.open_or_create_keyspace("default").unwrap();
     keyspace.put_with("new", "new", terracedb::Durability::Sync).unwrap();
     drop((keyspace, db));
     assert!(self::segments(&dir).last().unwrap().0 > *newest);

@@ -91,7 +91,7 @@ fn drop_reports_tables_value_files_and_unflushed_bytes() {
     let dir = scratch.arg("store");
     {
         let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-        let keyspace = db.keyspace("long").unwrap();
+        let keyspace = db.open_or_create_keyspace("long").unwrap();
         keyspace.put("k", vec![b'v'; 100_000]).unwrap();
         db.flush().unwrap();
         keyspace.put("l", vec![b'v'; 200_000]).unwrap();

@@ -72,7 +72,7 @@ impl Scratch {
 pub(crate) fn filled(scratch: &Scratch) -> String {
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("default").unwrap();
+    let keyspace = db.open_or_create_keyspace("default").unwrap();
     let mut noise = 1u64;
     for number in 0..2000u64 {
         let key = [&(2 * number).to_be_bytes()[..], &[b'0'; 8]].concat();

@@ -37,7 +37,7 @@ use commit::commit;
 /// # fn main() -> terracedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = terracedb::Db::builder(dir.path()).open()?;
-/// let numbers = db.keyspace("numbers")?;
+/// let numbers = db.create_keyspace("numbers")?;
 /// let mut ingest = numbers.ingest()?;
 /// for number in 0..1000u32 {
 ///     ingest.add(number.to_be_bytes(), number.to_string())?;

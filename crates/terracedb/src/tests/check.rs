@@ -22,7 +22,7 @@ pub(super) fn unmerged(medium: &Arc<dyn Medium>) -> Db {
 /// A store with two tables in one keyspace, and log records that are not flushed.
 fn store(medium: &Arc<dyn Medium>) {
     let db = unmerged(medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     for round in 0..3u32 {
         for number in 0..400u32 {
             let value = format!("{round}:{number}:{}", "v".repeat(80));
@@ -215,7 +215,7 @@ fn with_dictionary() -> Arc<dyn Medium> {
     let words: Vec<String> = (0..600).map(|_| format!("{:012x}", rng.next_u64() >> 16)).collect();
     let db = Db::on_medium(Arc::clone(&medium)).memory(64 << 20).codec(base::Codec::Zstd);
     let db = db.open().unwrap();
-    let keyspace = db.keyspace("words").unwrap();
+    let keyspace = db.open_or_create_keyspace("words").unwrap();
     for number in 0..4000u32 {
         let word = |_| words[rng.below(words.len() as u64) as usize].as_str();
         let value: String = (0..10).map(word).collect();

@@ -13,7 +13,7 @@ use crate::{Db, Keyspace};
 fn tables(rounds: &[&dyn Fn(&Keyspace)]) -> Arc<dyn Medium> {
     let medium = memory();
     let db = unmerged(&medium);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for round in rounds {
         round(&keyspace);
         keyspace.flush().unwrap();
@@ -116,7 +116,7 @@ fn in_any_order_exactly_the_misplaced_pairs_are_reported() {
     for round in 0..20 {
         let medium = memory();
         let db: Db = unmerged(&medium);
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         let mut keys: Vec<BTreeSet<u64>> = Vec::new();
         for _ in 0..5 {
             keys.push((0..1 + rng.below(5)).map(|_| rng.below(16)).collect());

@@ -14,7 +14,7 @@ use crate::Db;
 #[test]
 fn a_write_to_a_keyspace_dropped_meanwhile_fails_with_closed() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let (buffers, tree) = (Arc::clone(&keyspace.store().buffers), Arc::clone(keyspace.tree()));
     assert!(db.drop_keyspace("k").unwrap());
     let size = WriteSize { entries: 1, bytes: 3 << 20, ..WriteSize::default() };

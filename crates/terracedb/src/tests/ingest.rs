@@ -84,7 +84,7 @@ fn ingests_among_writes_agree_with_a_model() {
     let (mut rng, seed) = Rng::from_env();
     let medium = memory();
     let mut db = open(&medium);
-    let mut keyspace = db.keyspace("k").unwrap();
+    let mut keyspace = db.open_or_create_keyspace("k").unwrap();
     let (mut model, mut snapshots) = (Model::new(), Vec::new());
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 300 } else { 40 };
     for round in 0..rounds {
@@ -128,7 +128,7 @@ fn ingests_among_writes_agree_with_a_model() {
             drop((keyspace, db));
             db = open(&medium);
             assert_eq!(db.recovery().orphans_removed, 0, "{why}");
-            keyspace = db.keyspace("k").unwrap();
+            keyspace = db.open_or_create_keyspace("k").unwrap();
             assert_holds(&keyspace, &model, &why);
         }
     }
@@ -141,7 +141,7 @@ fn ingests_among_writes_agree_with_a_model() {
 #[test]
 fn sorted_data_is_written_once_into_the_deepest_possible_run() {
     let (db, _) = open_stepped(&memory());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for part in 0..4 {
         let mut ingest = ingest(&keyspace);
         ingest.set_table_bytes(512 << 10);
@@ -162,7 +162,7 @@ fn sorted_data_is_written_once_into_the_deepest_possible_run() {
 #[test]
 fn memory_does_not_grow_with_the_ingest() {
     let db = open(&memory());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let mut ingest = keyspace.ingest().unwrap();
     let value = vec![b'v'; 10_000];
     for number in 0..8000 {
@@ -179,7 +179,7 @@ fn memory_does_not_grow_with_the_ingest() {
 fn an_invalid_or_dropped_ingest_leaves_no_file() {
     let medium = memory();
     let (db, executor) = open_stepped(&medium);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let mut refused = ingest(&keyspace);
     refused.add("b", "1").unwrap();
     for (key, value) in [("b", vec![]), ("a", vec![]), ("", vec![]), ("c", vec![0; 9 << 20])] {
@@ -219,7 +219,7 @@ fn writers_and_readers_of_an_ingested_range_see_one_order() {
     const KEYS: u64 = 40;
     for rounds in [Ingest::ROUNDS_MAX, 0] {
         let db = open(&memory());
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
         let running = || !stop.load(Ordering::Relaxed);
         let say = |number: u64| format!("ingest {number:03}").into_bytes();
@@ -280,7 +280,7 @@ fn writers_and_readers_of_an_ingested_range_see_one_order() {
 #[test]
 fn an_ingest_into_a_range_that_a_transaction_read_is_a_conflict() {
     let db = open(&memory());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for (read, conflict) in [(5, true), (10, true), (7, false), (700, false)] {
         let mut transaction = db.transaction();
         transaction.get(&keyspace, key(read)).unwrap();
@@ -297,7 +297,7 @@ fn an_ingest_into_a_range_that_a_transaction_read_is_a_conflict() {
 
 /// A few writes, an ingest over them, and a few writes over it.
 fn script(db: &Db) -> Result<()> {
-    let keyspace = db.keyspace("k")?;
+    let keyspace = db.open_or_create_keyspace("k")?;
     for (key, value) in entries(0, 60, 5, "before") {
         keyspace.put(key, value)?;
     }
@@ -325,7 +325,7 @@ fn concurrent_ingests_end_and_are_ordered_by_seqno() {
     let long = std::env::var_os("TERRACE_LONG").is_some();
     for round in 0..if long { 200 } else { 20 } {
         let db = open(&memory());
-        let keyspaces = ["k", "l"].map(|name| db.keyspace(name).unwrap());
+        let keyspaces = ["k", "l"].map(|name| db.open_or_create_keyspace(name).unwrap());
         let finish = |keyspace: &Keyspace, number: usize, rounds| {
             let mut ingest = ingest(keyspace);
             add_all(&mut ingest, &entries(0, 40, 1, &format!("{number}"))).unwrap();
@@ -377,7 +377,7 @@ fn a_power_cut_takes_all_of_an_ingest_or_nothing() {
         };
         let image: Arc<dyn Medium> = Arc::new(device.crash_image(rng.next_u64()).unwrap());
         let db = open(&image);
-        let found = db.existing_keyspace("k").map(|it| content(&it)).unwrap_or_default();
+        let found = db.keyspace("k").map(|it| content(&it)).unwrap_or_default();
         if found == ingested || found == after {
             with += 1;
         } else {
@@ -417,7 +417,7 @@ fn any_operation_of_an_ingest_can_fail() {
             let result = script(&db);
             device.heal();
             let is_over = device.struck() == 0;
-            if let Some(keyspace) = db.existing_keyspace("k") {
+            if let Ok(keyspace) = db.keyspace("k") {
                 let found = content(&keyspace);
                 let whole = found == ingested || found == after;
                 let none = found.iter().all(|(key, value)| before.get(key) == Some(value));
@@ -429,7 +429,10 @@ fn any_operation_of_an_ingest_can_fail() {
                 // The device works again, so the script succeeds, unless a sync in the background failed
                 // and reports it only now.
                 match script(&db) {
-                    Ok(()) => assert!(content(&db.keyspace("k").unwrap()) == after, "{why}"),
+                    Ok(()) => assert!(
+                        content(&db.open_or_create_keyspace("k").unwrap()) == after,
+                        "{why}"
+                    ),
                     Err(error) => {
                         is_cut = true;
                         assert!(!is_over && db.statistics().poisoned.is_some(), "{why}: {error}");
@@ -438,7 +441,7 @@ fn any_operation_of_an_ingest_can_fail() {
             }
             drop(db);
             let db = open(&medium);
-            let found = db.existing_keyspace("k").map(|it| content(&it)).unwrap_or_default();
+            let found = db.keyspace("k").map(|it| content(&it)).unwrap_or_default();
             let whole = found == ingested || found == after;
             let of = |model: &Model| found.iter().all(|(k, v)| model.get(k) == Some(v));
             let cut = |(k, v)| [&before, &ingested, &after].iter().any(|it| it.get(k) == Some(v));
@@ -460,7 +463,7 @@ fn an_ingest_that_failed_once_adds_nothing() {
         let device = Arc::new(Faulty::new(1));
         let medium: Arc<dyn Medium> = device.clone();
         let (db, executor) = open_stepped(&medium);
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         let mut ingest = ingest(&keyspace);
         device.inject(Rule::new(on, Fault::Io).purpose(purpose).times(3)).unwrap();
         let failed =
@@ -478,7 +481,7 @@ fn an_ingest_that_failed_once_adds_nothing() {
 #[test]
 fn ingested_values_expire() {
     let db = open(&memory());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("gone", "older").unwrap();
     let mut ingest = ingest(&keyspace);
     ingest.add_expiring_at("gone", "1", SystemTime::UNIX_EPOCH).unwrap();
@@ -497,7 +500,7 @@ fn ingested_values_expire() {
 #[test]
 fn a_range_delete_deletes_only_earlier_ingests() {
     let db = open(&memory());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.delete_range("a".."z").unwrap();
     let mut first = ingest(&keyspace);
     first.add("b", "1").unwrap();
@@ -512,7 +515,7 @@ fn a_range_delete_deletes_only_earlier_ingests() {
 #[test]
 fn an_ingest_is_delayed_while_compaction_is_behind() {
     let db = open(&memory());
-    let keyspace = db.keyspace("bulk").unwrap();
+    let keyspace = db.open_or_create_keyspace("bulk").unwrap();
     let mut ingest = keyspace.ingest().unwrap();
     for (key, value) in entries(0, 4000, 1, "late") {
         // Set again before each entry: background work measures the true debt, 0, at any time.

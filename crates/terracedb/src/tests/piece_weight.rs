@@ -15,7 +15,7 @@ use crate::Db;
 #[test]
 fn the_weight_of_a_piece_is_the_sum_of_its_ranges() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..40_000 {
         keyspace.put(format!("{number:08}"), format!("{number:020}")).unwrap();
     }

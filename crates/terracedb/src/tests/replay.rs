@@ -19,12 +19,12 @@ fn a_flush_while_opening_keeps_only_the_newest_range_delete_of_a_fragment() {
     };
     let key = |number: u64| number.to_be_bytes();
     {
-        let keyspace = open().keyspace("k").unwrap();
+        let keyspace = open().open_or_create_keyspace("k").unwrap();
         (0..=COUNT).for_each(|number| keyspace.put(key(number), "old").unwrap());
     }
     open().flush().unwrap();
     {
-        let keyspace = open().keyspace("k").unwrap();
+        let keyspace = open().open_or_create_keyspace("k").unwrap();
         for number in 1..=COUNT {
             keyspace.delete_range(..key(number)).unwrap();
             keyspace.put(key(0), "new").unwrap();
@@ -35,7 +35,7 @@ fn a_flush_while_opening_keeps_only_the_newest_range_delete_of_a_fragment() {
         let tree = db.store().trees.by_name("k").unwrap();
         let version = Arc::clone(&tree.view().version);
         let deletes: u64 = version.pieces().map(|it| it.entry().range_deletes).sum();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         keyspace.put(key(COUNT), "last").unwrap();
         assert_eq!(keyspace.get(key(0)).unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(keyspace.iter().unwrap().count(), 2);

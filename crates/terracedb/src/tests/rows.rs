@@ -16,7 +16,7 @@ use crate::Db;
 #[test]
 fn a_range_delete_between_the_view_and_the_read_seqno_leaves_no_row() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("b", "old").unwrap();
     db.flush().unwrap();
     // Makes the memtable non-empty, so that it can be sealed.
@@ -50,7 +50,7 @@ fn a_row_in_scm_is_promoted_only_if_no_memtable_has_a_newer_version() {
     let resources = crate::Resources::builder().memory(64 << 20).executor(executor).scm(scm);
     let db = Db::on_medium(Arc::new(MemoryMedium::new()));
     let db = db.resources(&resources.build().unwrap()).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for key in ["a", "b"] {
         keyspace.put(key, "old").unwrap();
     }
@@ -110,7 +110,7 @@ fn a_row_in_scm_is_promoted_only_if_no_memtable_has_a_newer_version() {
 #[test]
 fn a_multi_get_uses_a_view_that_is_at_least_as_new_as_any_row() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let write = |value: &str| {
         let mut batch = crate::WriteBatch::new();
         batch.put(&keyspace, "a", value).unwrap();

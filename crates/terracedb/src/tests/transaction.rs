@@ -54,7 +54,7 @@ impl World {
     fn new() -> Self {
         let medium = Arc::new(MemoryMedium::new());
         let db = Db::on_medium(medium).memory(64 << 20).open().unwrap();
-        let keyspaces = ["a", "b"].map(|name| db.keyspace(name).unwrap());
+        let keyspaces = ["a", "b"].map(|name| db.open_or_create_keyspace(name).unwrap());
         Self { db, keyspaces, history: Mutex::default() }
     }
 

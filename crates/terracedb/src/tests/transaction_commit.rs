@@ -19,7 +19,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         keyspace.put("read", "old").unwrap();
         Self { db, keyspace }
     }

@@ -27,7 +27,7 @@ fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
     let resources = resources.build().unwrap();
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).resources(&resources);
     let db = db.codec(Codec::Lz4).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for _ in 0..2 {
         (0..keys).for_each(|number| keyspace.put(key(number), [7; 3000]).unwrap());
         keyspace.flush().unwrap();

@@ -42,7 +42,7 @@ use crate::{Keyspace, Snapshot};
 /// # fn main() -> terracedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = terracedb::Db::builder(dir.path()).open()?;
-/// let accounts = db.keyspace("accounts")?;
+/// let accounts = db.create_keyspace("accounts")?;
 /// accounts.put("ada", "100")?;
 /// let mut transaction = db.transaction();
 /// let balance = transaction.get(&accounts, "ada")?;

@@ -67,7 +67,7 @@ impl Machine {
         let resources = resources.executor(Arc::clone(&self.executor) as _).build().unwrap();
         // A fixed store id: checksums depend on it, and slots of the tier depend on checksums.
         let db = builder.identity(StoreId(7)).resources(&resources).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         (db, keyspace)
     }
 

@@ -71,13 +71,13 @@ pub(crate) fn faulty(seed: u64) -> (Arc<Faulty>, Arc<dyn Medium>) {
 /// A store in memory with background threads and one keyspace.
 pub(crate) fn open_one() -> (Db, Keyspace) {
     let db = threaded(&memory()).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     (db, keyspace)
 }
 
 /// Makes `writes` random changes to keyspace `k` and to `model`; with `flushes`, flushes now and then.
 pub(crate) fn fill(db: &Db, rng: &mut Rng, model: &mut Model, writes: u64, flushes: bool) {
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for version in 0..writes {
         let key = key(rng.below(2000));
         if rng.one_in(8) {

@@ -104,7 +104,7 @@ impl Script {
     }
 
     fn keyspace(&self, name: &str) -> Keyspace {
-        self.db().existing_keyspace(name).unwrap()
+        self.db().keyspace(name).unwrap()
     }
 
     fn live_names(&self) -> Vec<(&'static str, Incarnation)> {
@@ -193,7 +193,7 @@ impl Script {
         assert!(self.same_names(db, live), "{context}: {:?}, not {live:?}", db.keyspaces());
         for (name, incarnation) in live {
             let model = cells_of(&batches, *incarnation).at(self.stepped.now());
-            let keyspace = db.existing_keyspace(name).unwrap();
+            let keyspace = db.keyspace(name).unwrap();
             compare(&keyspace, &model, &format!("{context}: `{name}` at batch {found}"))?;
         }
         assert_tidy(db, device, context);
@@ -349,7 +349,7 @@ impl Script {
         let mut after = self.live.clone();
         after.insert(name, self.incarnations);
         let frozen = self.device.is_frozen();
-        let done = self.db().keyspace_with(name, &options()).map(drop);
+        let done = self.db().open_or_create_keyspace_opt(name, &options()).map(drop);
         self.change_names(after, frozen, done)
     }
 

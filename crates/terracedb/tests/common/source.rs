@@ -40,7 +40,7 @@ pub(crate) fn assert_restores(repository: &Backup, id: u64, model: &Model, why: 
     repository.restore_on(id, &medium).unwrap_or_else(|error| panic!("{why}: {error}"));
     let db = open(&medium, id);
     assert!(db.recovery().damaged_tables.is_empty() && db.recovery().log_torn.is_none(), "{why}");
-    assert_same(&db.keyspace("k").unwrap(), model, why);
+    assert_same(&db.open_or_create_keyspace("k").unwrap(), model, why);
     drop(db);
     let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
     assert!(checked.is_clean() && checked.unowned.is_empty(), "{why}: {checked:?}");

@@ -15,7 +15,7 @@ fn values_come_back_before_and_after_flush_and_reopen() {
     for round in 0..3 {
         let db = open(&dir);
         assert_eq!(db.recovery().created, round == 0);
-        let fruit = db.keyspace("fruit").unwrap();
+        let fruit = db.open_or_create_keyspace("fruit").unwrap();
         if round == 0 {
             fruit.put("apple", "red").unwrap();
             fruit.put("empty", "").unwrap();
@@ -39,7 +39,7 @@ fn values_come_back_before_and_after_flush_and_reopen() {
 #[test]
 fn keys_and_values_are_bounded_at_the_edge() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     assert_eq!(ks.put("", "v").unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(ks.put(vec![0; 65_537], "v").unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(ks.get("").unwrap_err().kind(), ErrorKind::Invalid);
@@ -63,7 +63,8 @@ fn keys_and_values_are_bounded_at_the_edge() {
 #[test]
 fn a_batch_spans_keyspaces() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
-    let (a, b) = (db.keyspace("a").unwrap(), db.keyspace("b").unwrap());
+    let (a, b) =
+        (db.open_or_create_keyspace("a").unwrap(), db.open_or_create_keyspace("b").unwrap());
     let mut batch = WriteBatch::new();
     batch.put(&a, "k", "1").unwrap();
     batch.put(&b, "k", "2").unwrap();
@@ -78,14 +79,14 @@ fn a_batch_spans_keyspaces() {
 
     let other = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
     let mut foreign = WriteBatch::new();
-    foreign.put(&other.keyspace("a").unwrap(), "k", "v").unwrap();
+    foreign.put(&other.open_or_create_keyspace("a").unwrap(), "k", "v").unwrap();
     assert_eq!(db.write(&foreign).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]
 fn ranges_prefixes_and_reverse() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for (number, name) in ["a", "ab", "abc", "b", "ba", "c"].iter().enumerate() {
         ks.put(name, number.to_string()).unwrap();
         if number == 2 {
@@ -121,7 +122,7 @@ fn ranges_prefixes_and_reverse() {
 #[test]
 fn a_cursor_turns_round_anywhere() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for name in ["a", "b", "c", "d"] {
         ks.put(name, name).unwrap();
         if name == "b" {
@@ -149,7 +150,7 @@ fn a_cursor_turns_round_anywhere() {
 #[test]
 fn a_snapshot_and_an_iterator_stay_as_they_were() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     ks.put("a", "old").unwrap();
     ks.put("b", "old").unwrap();
     let snapshot = db.snapshot();
@@ -186,12 +187,12 @@ fn keyspaces_are_created_listed_and_dropped() {
     {
         let db = open(&dir);
         for name in ["one", "two", "three"] {
-            let ks = db.keyspace(name).unwrap();
+            let ks = db.open_or_create_keyspace(name).unwrap();
             ks.put("name", name).unwrap();
         }
         db.flush().unwrap();
         assert_eq!(tables(), 3);
-        let two = db.existing_keyspace("two").unwrap();
+        let two = db.keyspace("two").unwrap();
         let snapshot = db.snapshot();
         let mut iter = two.iter().unwrap();
         assert!(db.drop_keyspace("two").unwrap());
@@ -200,28 +201,46 @@ fn keyspaces_are_created_listed_and_dropped() {
         assert_eq!(two.put("name", "x").unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(snapshot.get(&two, "name").unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(iter.next().unwrap().unwrap().1.as_ref(), b"two");
-        let again = db.keyspace("two").unwrap();
+        let again = db.open_or_create_keyspace("two").unwrap();
         assert_eq!(again.get("name").unwrap(), None);
         drop((iter, two));
-        assert_eq!(db.keyspace("").unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(db.open_or_create_keyspace("").unwrap_err().kind(), ErrorKind::Invalid);
     }
     let db = open(&dir);
     let names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
     assert_eq!(names, ["one", "three", "two"]);
-    assert_eq!(db.existing_keyspace("two").unwrap().get("name").unwrap(), None);
-    assert_eq!(
-        db.existing_keyspace("three").unwrap().get("name").unwrap().as_deref(),
-        Some(&b"three"[..])
-    );
+    assert_eq!(db.keyspace("two").unwrap().get("name").unwrap(), None);
+    assert_eq!(db.keyspace("three").unwrap().get("name").unwrap().as_deref(), Some(&b"three"[..]));
     assert_eq!(tables(), 2);
-    assert!(db.existing_keyspace("never").is_none());
+    assert_eq!(db.keyspace("never").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_wrong_name_opens_and_creates_no_keyspace() {
+    let db = Db::on_medium(memory()).memory(64 << 20).open().unwrap();
+    let error = db.keyspace("users").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("the store has none"), "{error}");
+    db.create_keyspace("users").unwrap().put("ada", "1").unwrap();
+    let error = db.keyspace("usres").unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::NotFound, false));
+    assert!(error.to_string().contains("one of `users`, got `usres`"), "{error}");
+    assert_eq!(db.create_keyspace("users").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(db.keyspaces().len(), 1);
+    let opened = db.open_or_create_keyspace("users").unwrap();
+    assert_eq!(opened.get("ada").unwrap(), db.keyspace("users").unwrap().get("ada").unwrap());
+    for number in 0..20 {
+        db.open_or_create_keyspace(&format!("k{number}")).unwrap();
+    }
+    let error = db.keyspace("k").unwrap_err();
+    assert!(error.to_string().contains("`k14`, or 5 more, got `k`"), "{error}");
 }
 
 #[test]
 fn many_gets_in_flight() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(&dir);
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for number in 0..5000u32 {
         ks.put(number.to_be_bytes(), number.to_string().repeat(20)).unwrap();
     }
@@ -280,7 +299,7 @@ fn stores_share_resources_and_not_pages() {
     let dbs: Vec<_> =
         (0..2).map(|_| Db::on_medium(memory()).resources(&resources).open().unwrap()).collect();
     for (number, db) in dbs.iter().enumerate() {
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         for key in 0..1000u32 {
             ks.put(key.to_be_bytes(), format!("store {number} key {key}")).unwrap();
         }
@@ -288,7 +307,7 @@ fn stores_share_resources_and_not_pages() {
     }
     for _ in 0..2 {
         for (number, db) in dbs.iter().enumerate() {
-            let ks = db.keyspace("k").unwrap();
+            let ks = db.open_or_create_keyspace("k").unwrap();
             for key in 0..1000u32 {
                 let value = ks.get(key.to_be_bytes()).unwrap().unwrap();
                 assert_eq!(value, format!("store {number} key {key}"));
@@ -301,7 +320,7 @@ fn stores_share_resources_and_not_pages() {
 fn every_codec_round_trips() {
     for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
         let db = Db::on_medium(memory()).memory(common::MEMORY).codec(codec).open().unwrap();
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         for number in 0..2000u32 {
             ks.put(number.to_be_bytes(), format!("value {number} ").repeat(30)).unwrap();
         }

@@ -194,7 +194,7 @@ fn an_interrupted_restore_leaves_a_whole_store_or_none() {
             let image = Arc::new(device.crash_image(seed).unwrap()) as Arc<dyn Medium>;
             match Stepped::new(seed).on(image).create_if_missing(false).open() {
                 Ok(db) => {
-                    assert_same(&db.keyspace("k").unwrap(), &source.model, &why);
+                    assert_same(&db.open_or_create_keyspace("k").unwrap(), &source.model, &why);
                     whole += 1;
                 }
                 Err(error) => {
@@ -360,7 +360,7 @@ fn wrong_directories_and_backup_numbers_are_refused() {
     let report = repository.restore(backup.id, to("deep/restored")).unwrap();
     assert_eq!(report.files, backup.files);
     let db = Db::builder(to("deep/restored")).memory(common::MEMORY).open().unwrap();
-    assert_same(&db.keyspace("k").unwrap(), &source.model, "restored");
+    assert_same(&db.open_or_create_keyspace("k").unwrap(), &source.model, "restored");
     refused(repository.restore(backup.id, to("deep/restored")).map(drop));
 }
 
@@ -368,7 +368,7 @@ fn wrong_directories_and_backup_numbers_are_refused() {
 fn a_backup_event_has_the_number_and_the_bytes_copied() {
     let (stepped, recorder) = (Stepped::new(1), Arc::new(common::EventRecorder::default()));
     let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
-    db.keyspace("k").unwrap().put("key", "value").unwrap();
+    db.open_or_create_keyspace("k").unwrap().put("key", "value").unwrap();
     let repository = Backup::on_medium(common::memory());
     let made = repository.create(&db, "one").unwrap();
     let events = recorder.take(|event| matches!(event, terracedb::Event::BackupEnded { .. }));

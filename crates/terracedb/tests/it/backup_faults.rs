@@ -189,7 +189,7 @@ fn a_failed_restore_leaves_nothing_and_can_be_repeated() {
         }
         let left = Arc::new(device.crash_image(seed).unwrap()) as Arc<dyn Medium>;
         let db = Stepped::new(seed).on(left).create_if_missing(false).open().unwrap();
-        assert_same(&db.keyspace("k").unwrap(), &backed.old, why);
+        assert_same(&db.open_or_create_keyspace("k").unwrap(), &backed.old, why);
         struck
     });
     assert!(failures > 20, "{failures}");
@@ -218,7 +218,7 @@ fn a_backup_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
             }
         }
         assert!(source.db.statistics().poisoned.is_some(), "{why}");
-        assert_same(&source.db.keyspace("k").unwrap(), &source.model, &why);
+        assert_same(&source.db.open_or_create_keyspace("k").unwrap(), &source.model, &why);
     }
     assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }

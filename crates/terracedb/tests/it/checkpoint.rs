@@ -36,17 +36,17 @@ fn a_checkpoint_is_an_independent_store() {
         assert!(copy.recovery().damaged_tables.is_empty() && !copy.recovery().created, "{why}");
         assert!(copy.recovery().log_torn.is_none(), "{why}");
         assert!(round % 2 == 0 || copy.recovery().log_records == 0, "{why}");
-        assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+        assert_same(&copy.open_or_create_keyspace("k").unwrap(), &model, &why);
         // Later writes to one store do not appear in the other.
         let mut copied = model.clone();
         fill(&db, &mut rng, &mut model, 1000, true);
         fill(&copy, &mut rng, &mut copied, 1000, true);
         db.flush().unwrap();
         copy.flush().unwrap();
-        assert_same(&db.keyspace("k").unwrap(), &model, &why);
-        assert_same(&copy.keyspace("k").unwrap(), &copied, &why);
+        assert_same(&db.open_or_create_keyspace("k").unwrap(), &model, &why);
+        assert_same(&copy.open_or_create_keyspace("k").unwrap(), &copied, &why);
         drop((db, std::fs::remove_dir_all(&source)));
-        assert_same(&copy.keyspace("k").unwrap(), &copied, &why);
+        assert_same(&copy.open_or_create_keyspace("k").unwrap(), &copied, &why);
         drop(copy);
         let medium = media::FileMedium::open(&place, media::FileOptions::default()).unwrap();
         let medium = Arc::new(medium) as Arc<dyn Medium>;
@@ -72,7 +72,8 @@ fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write()
     let (_, seed) = Rng::from_env();
     let medium = common::memory();
     let db = threaded(&medium).open().unwrap();
-    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    let (one, two) =
+        (db.open_or_create_keyspace("one").unwrap(), db.open_or_create_keyspace("two").unwrap());
     let (stop, next) = (AtomicBool::new(false), AtomicU64::new(0));
     // Numbers are handed out up to this limit, so the length of the test does not depend on the machine.
     let limit = AtomicU64::new(0);
@@ -103,7 +104,8 @@ fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write()
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let passing = db.keyspace(&format!("passing {}", round % 3)).unwrap();
+                let passing =
+                    db.open_or_create_keyspace(&format!("passing {}", round % 3)).unwrap();
                 passing.put("k", vec![1; 100_000]).unwrap();
                 match round % 4 {
                     0 => one.flush().unwrap(),
@@ -180,7 +182,7 @@ fn an_interrupted_checkpoint_is_whole_or_no_store() {
             assert!(device.is_frozen(), "{why}");
             match open_if_whole(device.crash_image(seed).unwrap(), seed, &why) {
                 Some(copy) => {
-                    assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+                    assert_same(&copy.open_or_create_keyspace("k").unwrap(), &model, &why);
                     whole += 1;
                 }
                 None => none += 1,
@@ -189,7 +191,7 @@ fn an_interrupted_checkpoint_is_whole_or_no_store() {
     }
     assert!(whole > 0 && none > 0, "{whole} whole, {none} none");
     let copy = open_if_whole(device.crash_image(1).unwrap(), 1, "when it is done").unwrap();
-    assert_same(&copy.keyspace("k").unwrap(), &model, "when it is done");
+    assert_same(&copy.open_or_create_keyspace("k").unwrap(), &model, "when it is done");
 }
 
 /// Scenario: each operation on the target of a checkpoint fails in turn.
@@ -217,13 +219,13 @@ fn a_failed_checkpoint_is_no_store_and_leaves_the_source_intact() {
                 failures += 1;
                 // A whole store after an error is possible only if the last sync of names failed.
                 if let Some(copy) = open_if_whole(device.crash_image(nth).unwrap(), nth, &why) {
-                    assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+                    assert_same(&copy.open_or_create_keyspace("k").unwrap(), &model, &why);
                 }
             }
         }
     }
     assert!(failures > 20, "{failures}");
-    assert_same(&db.keyspace("k").unwrap(), &model, "the store");
+    assert_same(&db.open_or_create_keyspace("k").unwrap(), &model, "the store");
     assert!(db.statistics().poisoned.is_none());
 }
 
@@ -239,7 +241,7 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     let report = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap();
     assert!(report.files_copied > 0 && report.files_linked == 0, "{report:?}");
     let copied = Stepped::new(4).on(Arc::clone(&copy)).open().unwrap();
-    assert_same(&copied.keyspace("k").unwrap(), &model, "the copy");
+    assert_same(&copied.open_or_create_keyspace("k").unwrap(), &model, "the copy");
     drop(copied);
     assert!(terracedb::check(&copy, &mut |_, _| ()).unwrap().is_clean());
 
@@ -276,7 +278,7 @@ fn a_checkpoint_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
             }
         }
         if let Some(copy) = open_if_whole(to.process_death_image().unwrap(), seed, &why) {
-            assert_same(&copy.keyspace("k").unwrap(), &model, &why);
+            assert_same(&copy.open_or_create_keyspace("k").unwrap(), &model, &why);
         }
     }
     assert!(made > 0 && refused > 0, "{made} made, {refused} refused");

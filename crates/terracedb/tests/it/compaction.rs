@@ -47,7 +47,7 @@ fn stores_that_share_memory_merge_in_turns() {
                 // A merge runs only on request.
                 let options = Options { fanout: 1000, space_max: 1000.0, ..Options::default() };
                 let db = builder.compaction_options(options).open().unwrap();
-                let keyspace = db.keyspace("fruit").unwrap();
+                let keyspace = db.open_or_create_keyspace("fruit").unwrap();
                 (db, keyspace, Model::new())
             })
             .collect();
@@ -78,7 +78,7 @@ fn running_merges_survive_a_lower_memory_number() {
         let builder = stepped.on(common::memory()).compaction_options(options);
         let db = builder.open().unwrap();
         db.resources().set_memory(400 << 20).unwrap();
-        let spaces = ["one", "two"].map(|name| db.keyspace(name).unwrap());
+        let spaces = ["one", "two"].map(|name| db.open_or_create_keyspace(name).unwrap());
         let mut models = [Model::new(), Model::new()];
         for (keyspace, model) in spaces.iter().zip(&mut models) {
             fill(keyspace, model, &mut rng, 12);
@@ -103,7 +103,7 @@ fn a_settled_tree_has_few_runs_and_all_its_data() {
     let mut model = Model::new();
     for life in 0..3 {
         let db = open(&medium);
-        let keyspace = db.keyspace("fruit").unwrap();
+        let keyspace = db.open_or_create_keyspace("fruit").unwrap();
         assert_same(&keyspace, &model, "opened");
         fill(&keyspace, &mut model, &mut rng, 12);
         assert_same(&keyspace, &model, "filled");
@@ -152,7 +152,7 @@ fn merges_keep_versions_that_snapshots_read() {
     println!("TERRACE_SEED={seed}");
     let medium = common::memory();
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut model = Model::new();
     let mut snapshots = Vec::new();
     for _ in 0..5 {
@@ -185,7 +185,10 @@ fn merges_keep_versions_that_snapshots_read() {
 fn compaction_frees_the_space_of_deleted_data() {
     let medium = common::memory();
     let db = open(&medium);
-    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let (fruit, trees) = (
+        db.open_or_create_keyspace("fruit").unwrap(),
+        db.open_or_create_keyspace("trees").unwrap(),
+    );
     let mut rng = Rng::new(1);
     let (mut model, mut kept) = (Model::new(), Model::new());
     fill(&fruit, &mut model, &mut rng, 4);
@@ -206,7 +209,7 @@ fn compaction_frees_the_space_of_deleted_data() {
 #[test]
 fn compaction_frees_the_space_of_data_deleted_within_one_table() {
     let db = open(&common::memory());
-    let fruit = db.keyspace("fruit").unwrap();
+    let fruit = db.open_or_create_keyspace("fruit").unwrap();
     let mut ingest = fruit.ingest().unwrap();
     for at in 0..20_000u32 {
         ingest.add(at.to_be_bytes(), [7; 8]).unwrap();
@@ -242,7 +245,7 @@ fn a_failed_merge_is_reported_and_leaves_no_file() {
             let device = Arc::new(Faulty::new(number as u64));
             let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
             let db = open(&medium);
-            let keyspace = db.keyspace("fruit").unwrap();
+            let keyspace = db.open_or_create_keyspace("fruit").unwrap();
             let mut model = Model::new();
             fill(&keyspace, &mut model, &mut Rng::new(after), 3);
             db.wait_until_settled().unwrap();
@@ -275,7 +278,7 @@ fn a_failed_merge_is_reported_and_leaves_no_file() {
             let db = open(&medium);
             assert!(db.recovery().orphans_removed <= usize::from(may_stay), "{why}");
             common::assert_tidy(&db, &*medium, &why);
-            assert_same(&db.keyspace("fruit").unwrap(), &model, &why);
+            assert_same(&db.open_or_create_keyspace("fruit").unwrap(), &model, &why);
         }
     }
     assert!(struck > 12, "{struck} merges failed");
@@ -294,7 +297,7 @@ fn a_read_that_fails_once_is_no_damage() {
             let device = Arc::new(Faulty::new(after));
             let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
             let db = open(&medium);
-            let keyspace = db.keyspace("fruit").unwrap();
+            let keyspace = db.open_or_create_keyspace("fruit").unwrap();
             let mut model = Model::new();
             fill(&keyspace, &mut model, &mut Rng::new(after), 2);
             // Only reads of merge inputs: an output that cannot be read back is written again.
@@ -318,7 +321,7 @@ fn settling_does_not_wait_out_the_pause_after_a_failure() {
     let device = Arc::new(Faulty::new(3));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut model = Model::new();
     fill(&keyspace, &mut model, &mut Rng::new(3), 12);
     let rule = Rule::new(OpKind::Write, Fault::NoSpace).purpose(Purpose::Compaction);
@@ -340,7 +343,10 @@ fn a_bad_page_makes_only_its_keys_unreadable_and_stops_no_other_merge() {
     let device = Arc::new(MemoryMedium::new());
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = open(&medium);
-    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let (fruit, trees) = (
+        db.open_or_create_keyspace("fruit").unwrap(),
+        db.open_or_create_keyspace("trees").unwrap(),
+    );
     let mut rng = Rng::new(5);
     let (mut model, mut other) = (Model::new(), Model::new());
     fill(&fruit, &mut model, &mut rng, 1);
@@ -350,7 +356,10 @@ fn a_bad_page_makes_only_its_keys_unreadable_and_stops_no_other_merge() {
     let file = device.open(&damaged, Access::Bytes).unwrap();
     file.store(100, &[0xff; 8], Purpose::Scrub).unwrap();
     let db = open(&medium);
-    let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+    let (fruit, trees) = (
+        db.open_or_create_keyspace("fruit").unwrap(),
+        db.open_or_create_keyspace("trees").unwrap(),
+    );
     let lost: Vec<_> = model.keys().filter(|key| fruit.get(key).is_err()).cloned().collect();
     assert!(!lost.is_empty() && lost.len() < 100, "{} keys lost", lost.len());
     fill(&trees, &mut other, &mut rng, 4);
@@ -387,7 +396,10 @@ fn an_interrupted_merge_leaves_no_file() {
         let medium = common::memory();
         let stepped = Stepped::new(seed);
         let db = stepped.on(Arc::clone(&medium)).compaction_options(tiny()).open().unwrap();
-        let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+        let (fruit, trees) = (
+            db.open_or_create_keyspace("fruit").unwrap(),
+            db.open_or_create_keyspace("trees").unwrap(),
+        );
         let mut model = Model::new();
         fill(&fruit, &mut Model::new(), &mut Rng::new(seed), 3);
         fill(&trees, &mut model, &mut Rng::new(seed), 3);
@@ -405,7 +417,7 @@ fn an_interrupted_merge_leaves_no_file() {
         drop((fruit, trees, db));
         let db = open(&medium);
         assert_eq!(db.recovery().orphans_removed, 0, "seed {seed}");
-        assert_same(&db.keyspace("trees").unwrap(), &model, "opened");
+        assert_same(&db.open_or_create_keyspace("trees").unwrap(), &model, "opened");
         common::assert_tidy(&db, &*medium, "opened");
     }
 }
@@ -416,7 +428,7 @@ fn a_compaction_reports_its_progress_and_can_be_cancelled() {
     let medium = common::memory();
     let stepped = Stepped::new(3);
     let db = stepped.on(Arc::clone(&medium)).compaction_options(tiny()).open().unwrap();
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut model = Model::new();
     fill(&keyspace, &mut model, &mut Rng::new(3), 8);
     let work = keyspace.start_compaction::<&[u8]>(..).unwrap();
@@ -442,7 +454,7 @@ fn a_compaction_reports_its_progress_and_can_be_cancelled() {
 fn merges_run_concurrently_with_writers_and_readers() {
     let medium = common::memory();
     let db = common::threaded(&medium).compaction_options(tiny()).open().unwrap();
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 200 } else { 8 };
     std::thread::scope(|scope| {
         for thread in 0..2u64 {

@@ -22,7 +22,7 @@ fn a_tree_is_merged_in_less_space_than_a_level_takes() {
     let device = Arc::new(Faulty::new(9));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut rng = Rng::new(9);
     let mut model = Model::new();
     let mut put = |numbers: &mut dyn Iterator<Item = u64>| {

@@ -140,8 +140,8 @@ fn many_threads_see_whole_batches_and_unchanging_snapshots() {
     // No merge runs, and a cursor takes a block per table, which needs more than the smallest memory.
     let db = threaded(&memory()).memory(512 << 20).open().unwrap();
     let shared = Shared {
-        left: db.keyspace("left").unwrap(),
-        right: db.keyspace("right").unwrap(),
+        left: db.open_or_create_keyspace("left").unwrap(),
+        right: db.open_or_create_keyspace("right").unwrap(),
         stop: AtomicBool::new(false),
         acknowledged: Default::default(),
         checked: Default::default(),
@@ -170,7 +170,7 @@ fn many_threads_see_whole_batches_and_unchanging_snapshots() {
                 _ => shared.db.flush().unwrap(),
             }
             let round = rng.next_u64();
-            let scratch = shared.db.keyspace("scratch").unwrap();
+            let scratch = shared.db.open_or_create_keyspace("scratch").unwrap();
             scratch.put("k", round.to_le_bytes()).unwrap();
             assert!(shared.db.drop_keyspace("scratch").unwrap());
             std::thread::sleep(Duration::from_millis(rng.below(60)));
@@ -204,10 +204,10 @@ fn stopping<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
 fn keyspaces_are_dropped_while_they_are_flushed() {
     let medium = memory();
     let db = threaded(&medium).open().unwrap();
-    db.keyspace("kept").unwrap().put("k", "v").unwrap();
+    db.open_or_create_keyspace("kept").unwrap().put("k", "v").unwrap();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 3000 } else { 150 };
     for round in 0..rounds {
-        let scratch = db.keyspace("scratch").unwrap();
+        let scratch = db.open_or_create_keyspace("scratch").unwrap();
         for number in 0..100u32 {
             scratch.put(number.to_be_bytes(), vec![1; 200]).unwrap();
         }
@@ -227,7 +227,10 @@ fn keyspaces_are_dropped_while_they_are_flushed() {
             assert_eq!(writing.join().unwrap().1, ErrorKind::Closed);
         });
     }
-    assert_eq!(db.keyspace("kept").unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(
+        db.open_or_create_keyspace("kept").unwrap().get("k").unwrap().as_deref(),
+        Some(&b"v"[..])
+    );
     assert_eq!(db.statistics().flush_failures, 0);
     // A flush during the last drop removes its file later.
     assert_tidy_soon(&db, &*medium, "after the drops");

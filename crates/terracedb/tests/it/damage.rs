@@ -53,12 +53,15 @@ impl Sample {
         for (round, keys) in [(0, 300), (1, 60), (2, 40)] {
             for name in NAMES.into_iter().filter(|_| round > 0) {
                 let (from, to) = (common::key(100 * round), common::key(100 * round + 20));
-                db.keyspace(name).unwrap().delete_range(from.clone()..to.clone()).unwrap();
+                db.open_or_create_keyspace(name)
+                    .unwrap()
+                    .delete_range(from.clone()..to.clone())
+                    .unwrap();
                 models.get_mut(name).unwrap().retain(|key, _| *key < from || *key >= to);
             }
             for number in 0..keys {
                 let name = NAMES[usize::from(rng.one_in(4))];
-                let keyspace = db.keyspace(name).unwrap();
+                let keyspace = db.open_or_create_keyspace(name).unwrap();
                 let model = models.get_mut(name).unwrap();
                 let key = common::key(if round == 0 { number } else { rng.below(300) });
                 if round > 0 && rng.one_in(4) {
@@ -132,7 +135,7 @@ impl Sample {
     }
 
     fn ask_keyspace(&self, db: &Db, name: &str, why: &str) -> Vec<Vec<u8>> {
-        let keyspace = db.existing_keyspace(name).unwrap_or_else(|| panic!("{why}: no `{name}`"));
+        let keyspace = db.keyspace(name).unwrap_or_else(|error| panic!("{why}: {error}"));
         let model = &self.models[name];
         let mut lost = Vec::new();
         for key in (0..300).map(common::key) {
@@ -239,7 +242,7 @@ fn a_damaged_metadata_page_makes_no_key_unreadable() {
     let keys: Vec<_> = (0..300).map(common::key).collect();
     let holds = |db: &Db, why: &str| {
         for name in NAMES {
-            let keyspace = db.existing_keyspace(name).unwrap();
+            let keyspace = db.keyspace(name).unwrap();
             let found = keyspace.multi_get(&keys).unwrap();
             for (key, got) in keys.iter().zip(found) {
                 let got = got.unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -343,7 +346,7 @@ fn a_damaged_log_is_opened_past_the_damage_when_asked() {
             assert!(costs <= 1, "{why}: {:?}", db.recovery().log_lost);
             let mut wrong = 0;
             for name in NAMES {
-                let keyspace = db.existing_keyspace(name).unwrap();
+                let keyspace = db.keyspace(name).unwrap();
                 let model = &sample.models[name];
                 let entries = keyspace.iter().unwrap().map(|entry| entry.unwrap());
                 let held: Model =
@@ -485,7 +488,7 @@ fn a_store_without_its_manifest_or_log_is_refused() {
     assert!(error.to_string().contains("log"), "{error}");
     let given_up = sample.stepped.on(medium as _).recover_damaged_log(true).open().unwrap();
     assert!(given_up.recovery().log_damage.is_some());
-    write_on(&given_up, &given_up.keyspace("one").unwrap(), "without its log");
+    write_on(&given_up, &given_up.open_or_create_keyspace("one").unwrap(), "without its log");
 
     let other = Sample::new(98);
     let (log, _) = sample.file("log-");

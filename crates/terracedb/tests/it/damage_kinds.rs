@@ -34,7 +34,7 @@ fn store() -> (Image, Model, String) {
     let medium = Arc::new(MemoryMedium::new());
     let db = builder(&medium).open().unwrap();
     let mut model = Model::new();
-    let records = db.keyspace("records").unwrap();
+    let records = db.open_or_create_keyspace("records").unwrap();
     for number in 0..20_000u64 {
         let value = record(number);
         records.put(number.to_be_bytes(), &value).unwrap();
@@ -43,7 +43,7 @@ fn store() -> (Image, Model, String) {
         }
     }
     db.flush().unwrap();
-    let apart = db.keyspace("apart").unwrap();
+    let apart = db.open_or_create_keyspace("apart").unwrap();
     for number in 0..6u64 {
         let value = common::noise(LONG + number as usize);
         apart.put(number.to_be_bytes(), &value).unwrap();
@@ -51,7 +51,7 @@ fn store() -> (Image, Model, String) {
     }
     db.flush().unwrap();
     let before = Image::of(&medium);
-    let mut ingest = db.keyspace("ingested").unwrap().ingest().unwrap();
+    let mut ingest = db.open_or_create_keyspace("ingested").unwrap().ingest().unwrap();
     for number in 0..200u64 {
         let value = common::noise(if number % 20 == 3 { LONG } else { 90 } + number as usize);
         ingest.add(number.to_be_bytes(), &value).unwrap();
@@ -80,7 +80,7 @@ fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Opt
     };
     let mut lost = 0;
     for ((keyspace, key), value) in model {
-        match db.existing_keyspace(keyspace).unwrap().get(key) {
+        match db.keyspace(keyspace).unwrap().get(key) {
             Ok(got) => assert!(got.as_deref() == Some(&value[..]), "{why}: `{keyspace}` {key:?}"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{why}: {error}");
@@ -99,13 +99,16 @@ fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &
     let log = report.log.unwrap_or_else(|| panic!("{why}: nothing is reported"));
     assert_eq!(lost(medium, model, name, why), Some(0), "{why}");
     let db = builder(medium).open().unwrap();
-    let records = db.keyspace("records").unwrap();
+    let records = db.open_or_create_keyspace("records").unwrap();
     let is_there = records.get("in the log").unwrap().is_some();
     assert!(is_there || log.costs_writes(), "{why}: {log}");
     records.put("later", "kept").unwrap();
     drop((records, db));
     let db = builder(medium).open().unwrap();
-    assert!(db.keyspace("records").unwrap().get("later").unwrap().is_some(), "{why}");
+    assert!(
+        db.open_or_create_keyspace("records").unwrap().get("later").unwrap().is_some(),
+        "{why}"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn deletes() -> u64 {
 fn open() -> (Db, Keyspace) {
     let options = Options { slice_bytes: 1 << 20, ..Options::default() };
     let db = Stepped::new(3).on(common::memory()).compaction_options(options).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     (db, keyspace)
 }
 

@@ -41,7 +41,7 @@ fn tables_share_a_dictionary_that_survives_reopening() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for round in 0..3u64 {
         let db = builder(&medium, Codec::Zstd).open().unwrap();
-        let keyspace = db.keyspace("records").unwrap();
+        let keyspace = db.open_or_create_keyspace("records").unwrap();
         check(&keyspace, 0..round * 20_000);
         for half in 0..2 {
             let start = round * 20_000 + half * 10_000;
@@ -64,7 +64,7 @@ fn a_dictionary_makes_structured_data_smaller_and_noise_gets_none() {
     let bytes = |codec, noise: bool| {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let db = builder(&medium, codec).open().unwrap();
-        let keyspace = db.keyspace("records").unwrap();
+        let keyspace = db.open_or_create_keyspace("records").unwrap();
         let mut rng = Rng::new(1);
         for number in 0..20_000u64 {
             let mut value = record(number).into_bytes();
@@ -90,18 +90,21 @@ fn a_lost_dictionary_makes_only_its_tables_unreadable() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     {
         let db = builder(&medium, Codec::Zstd).open().unwrap();
-        fill(&db.keyspace("records").unwrap(), 0..10_000);
+        fill(&db.open_or_create_keyspace("records").unwrap(), 0..10_000);
         db.flush().unwrap();
-        db.keyspace("plain").unwrap().put("key", "value").unwrap();
+        db.open_or_create_keyspace("plain").unwrap().put("key", "value").unwrap();
     }
     let names = dictionaries(&*medium);
     medium.remove(&names[0]).unwrap();
     let db = builder(&medium, Codec::Zstd).open().unwrap();
-    let records = db.keyspace("records").unwrap();
+    let records = db.open_or_create_keyspace("records").unwrap();
     let error = records.get(5u64.to_be_bytes()).unwrap_err();
     assert!(error.to_string().contains("dictionary"), "{error}");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert_eq!(db.keyspace("plain").unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        db.open_or_create_keyspace("plain").unwrap().get("key").unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
     fill(&records, 20_000..30_000);
     db.flush().unwrap();
     check(&records, 20_000..30_000);
@@ -113,7 +116,7 @@ fn a_dictionary_that_a_failed_manifest_may_name_stays() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = builder(&medium, Codec::Zstd).open().unwrap();
-    let keyspace = db.keyspace("records").unwrap();
+    let keyspace = db.open_or_create_keyspace("records").unwrap();
     // Reserves table ids; too little data to train on.
     fill(&keyspace, 0..1);
     db.flush().unwrap();
@@ -125,7 +128,7 @@ fn a_dictionary_that_a_failed_manifest_may_name_stays() {
     }
     drop((keyspace, db));
     let db = builder(&medium, Codec::Zstd).open().unwrap();
-    let keyspace = db.existing_keyspace("records").unwrap();
+    let keyspace = db.keyspace("records").unwrap();
     check(&keyspace, 0..10_000);
     db.flush().unwrap();
     assert_eq!(dictionaries(&*medium).len(), 1);

@@ -73,7 +73,7 @@ fn an_expired_value_is_invisible_to_every_read() {
     for flushed in [false, true] {
         let timed = Timed::new();
         let db = timed.open();
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         ks.put("a", "under").unwrap();
         if flushed {
             db.flush().unwrap();
@@ -104,7 +104,7 @@ fn an_expired_value_is_invisible_to_every_read() {
 fn reads_return_the_value_and_its_expiry() {
     let timed = Timed::new();
     let db = timed.open();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     ks.put_with_ttl("short", "v", SECOND).unwrap();
     ks.put_with_ttl("empty", "", SECOND).unwrap();
     ks.put_expiring_at("long", vec![3; 100_000], at(START + 1)).unwrap();
@@ -131,7 +131,7 @@ fn an_expired_long_value_is_not_read() {
     let timed = Timed::new();
     let value = common::noise(1 << 20);
     let db = timed.open();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     ks.put_with_ttl("long", &value, SECOND).unwrap();
     db.flush().unwrap();
     let reads = || db.statistics().device.total().read_bytes;
@@ -149,7 +149,7 @@ fn an_expired_long_value_is_not_read() {
 fn a_clock_set_back_revives_nothing() {
     let timed = Timed::new();
     let db = timed.open();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     ks.put_with_ttl("a", "v", SECOND).unwrap();
     ks.put_with_ttl("b", "v", 60 * SECOND).unwrap();
     timed.clock.advance(2 * SECOND);
@@ -161,14 +161,14 @@ fn a_clock_set_back_revives_nothing() {
     assert_eq!(ks.expiry("c").unwrap(), Some(Expiry::At(at(START + 3000))));
     drop((ks, db));
     let db = timed.open();
-    assert_eq!(keys(&db.keyspace("k").unwrap(), None), ["b", "c"]);
+    assert_eq!(keys(&db.open_or_create_keyspace("k").unwrap(), None), ["b", "c"]);
 }
 
 #[test]
 fn an_iterator_uses_one_time() {
     let timed = Timed::new();
     let db = timed.open();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for key in ["a", "b", "c", "d"] {
         ks.put_with_ttl(key, "v", SECOND).unwrap();
     }
@@ -187,7 +187,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
     let timed = Timed::new();
     let process = Mortal::over(Arc::clone(&timed.medium));
     let db = Db::on_medium(Arc::clone(&process) as _).resources(&timed.resources).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for key in ["a", "b"] {
         ks.put(key, "under").unwrap();
     }
@@ -203,7 +203,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
     for back in [1000, 3_600_000, START] {
         timed.clock.set_unix_millis(START - back);
         let db = timed.open();
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         assert_eq!(keys(&ks, None), ["b", "d"], "{back} ms back");
         // New TTLs start from the latest known time.
         ks.put_with_ttl("e", "new", SECOND).unwrap();
@@ -212,7 +212,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
         db.compact().unwrap();
     }
     timed.clock.set_unix_millis(START + 61_000);
-    assert_eq!(keys(&timed.open().keyspace("k").unwrap(), None), ["b"]);
+    assert_eq!(keys(&timed.open().open_or_create_keyspace("k").unwrap(), None), ["b"]);
 }
 
 /// The clock jumps back and forth at every opening. A value that expired for a process that ended normally
@@ -228,7 +228,7 @@ fn an_expired_value_stays_gone_whatever_the_clock_says_at_each_opening() {
         let why = format!("TERRACE_SEED={seed}, opening {opening}");
         timed.clock.set_unix_millis((START + rng.below(40_000)).saturating_sub(rng.below(30_000)));
         let db = timed.open();
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         for _ in 0..3 {
             timed.clock.advance(Duration::from_millis(rng.below(500)));
             latest = latest.max(timed.clock.unix_millis());
@@ -259,7 +259,7 @@ const DECADES: u64 = 75 * 365 * 86_400_000;
 /// A store that reported the time START and holds a value for ten days, then opened at `unix_ms`.
 fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<EventRecorder>) {
     let db = timed.open();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     ks.put_with_ttl("a", "v", 10 * DAY).unwrap();
     ks.put("b", "v").unwrap();
     drop((ks, db));
@@ -268,7 +268,7 @@ fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<EventRecorder>) 
     let builder = Db::on_medium(Arc::clone(&timed.medium)).resources(&timed.resources);
     let db = builder.listener(Arc::clone(&recorder) as _).open().unwrap();
     timed.pass(SECOND);
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     (db, ks, recorder)
 }
 
@@ -292,7 +292,7 @@ fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
         if reopened {
             drop((ks, db));
             db = timed.open();
-            ks = db.keyspace("k").unwrap();
+            ks = db.open_or_create_keyspace("k").unwrap();
         }
         timed.pass(Duration::from_secs(61));
         assert_eq!(keys(&ks, None), ["a", "b"], "reopened: {reopened}");
@@ -360,7 +360,7 @@ fn a_write_to_a_value_that_expired_since_is_a_conflict() {
         for expires in [false, true] {
             let timed = Timed::new();
             let db = timed.open();
-            let ks = db.keyspace("k").unwrap();
+            let ks = db.open_or_create_keyspace("k").unwrap();
             ks.put_with_ttl("lease", "me", SECOND).unwrap();
             let mut transaction = db.transaction();
             assert_eq!(transaction.get(&ks, "lease").unwrap().as_deref(), Some(&b"me"[..]));

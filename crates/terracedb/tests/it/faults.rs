@@ -49,7 +49,7 @@ impl World {
     }
 
     fn keyspace(&self) -> Keyspace {
-        self.db().keyspace("k").unwrap()
+        self.db().open_or_create_keyspace("k").unwrap()
     }
 
     fn put(&self, numbers: std::ops::Range<u32>) {
@@ -178,7 +178,11 @@ fn a_failed_manifest_append_may_have_been_written() {
         let waited = world.db().wait_until_settled().unwrap_err();
         assert_eq!(waited.kind(), ErrorKind::Poisoned, "{why}: nothing is merged any more");
         assert!(world.db().statistics().poisoned.is_some(), "{why}");
-        assert_eq!(world.db().keyspace("new").unwrap_err().kind(), ErrorKind::Poisoned, "{why}");
+        assert_eq!(
+            world.db().open_or_create_keyspace("new").unwrap_err().kind(),
+            ErrorKind::Poisoned,
+            "{why}"
+        );
         world.put(1000..1100);
         world.assert_holds(0..1100, &why);
         if seed % 4 < 2 {
@@ -211,9 +215,9 @@ fn a_drop_that_failed_with_the_manifest_loses_no_acknowledged_write() {
         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
         drop(keyspace);
         world.open();
-        match world.db().existing_keyspace(&name) {
-            Some(_) => world.assert_holds(0..100, "not dropped"),
-            None => assert!(world.db().keyspaces().is_empty()),
+        match world.db().keyspace(&name) {
+            Ok(_) => world.assert_holds(0..100, "not dropped"),
+            Err(_) => assert!(world.db().keyspaces().is_empty()),
         }
     }
     // If the manifest failed before the drop, nothing happened, and the keyspace works on.
@@ -292,7 +296,7 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         assert_eq!(first[0].name, old);
         while round < full {
             let name = long_name(round);
-            drop(world.db().keyspace(&name).unwrap());
+            drop(world.db().open_or_create_keyspace(&name).unwrap());
             assert!(world.db().drop_keyspace(&name).unwrap());
             round += 1;
         }
@@ -301,7 +305,7 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         let mut kept = Vec::new();
         for extra in 0..40 {
             let name = long_name(1_000_000 + extra);
-            if let Ok(keyspace) = world.db().keyspace(&name) {
+            if let Ok(keyspace) = world.db().open_or_create_keyspace(&name) {
                 keyspace.put_with("k", name.as_bytes(), Durability::Sync).unwrap();
                 kept.push(name);
             }
@@ -313,8 +317,8 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         world.lose_power(number);
         assert!(world.db().recovery().damaged_tables.is_empty(), "{why}");
         for name in &kept {
-            let keyspace = world.db().existing_keyspace(name);
-            let keyspace = keyspace.unwrap_or_else(|| panic!("{why}: {name} is gone"));
+            let keyspace = world.db().keyspace(name);
+            let keyspace = keyspace.unwrap_or_else(|error| panic!("{why}: {error}"));
             assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(name.as_bytes()), "{why}");
         }
         if flushed {
@@ -332,7 +336,7 @@ fn rounds_of_a_manifest() -> u32 {
     let world = World::new(0);
     world.put(0..100);
     for round in 0.. {
-        drop(world.db().keyspace(&long_name(round)).unwrap());
+        drop(world.db().open_or_create_keyspace(&long_name(round)).unwrap());
         assert!(world.db().drop_keyspace(&long_name(round)).unwrap());
         if world.device.open("manifest-0000000000000001", Access::Bytes).is_err() {
             return round;
@@ -398,7 +402,7 @@ fn refused_writes_leave_no_memory_behind() {
     let world = World::new(2);
     let keyspace = world.keyspace();
     // One keyspace fills the current segment, then it is flushed.
-    let filler = world.db().keyspace("filler").unwrap();
+    let filler = world.db().open_or_create_keyspace("filler").unwrap();
     world.device.set_capacity(Some(used(&world.device)));
     while filler.put("k", vec![1; 10_000]).is_ok() {}
     let refused = (0..4000).map(|_| keyspace.put("k", vec![1; 10_000]).unwrap_err().kind());
@@ -422,7 +426,7 @@ fn silent_faults_of_table_writes_are_reported_when_read() {
         world.put(0..500);
         world.db().flush().unwrap();
         world.put(500..2000);
-        let other = world.db().keyspace("other").unwrap();
+        let other = world.db().open_or_create_keyspace("other").unwrap();
         other.put("k", "v").unwrap();
         drop(other);
         let page = 4096 * rng.below(20);
@@ -467,7 +471,7 @@ fn silent_faults_of_table_writes_are_reported_when_read() {
             whole += 1
         }
         // One page was hit: if not in this table, then in that of the other keyspace.
-        match world.db().keyspace("other").unwrap().get("k") {
+        match world.db().open_or_create_keyspace("other").unwrap().get("k") {
             Ok(got) => assert_eq!(got.as_deref(), Some(&b"v"[..]), "{context}"),
             Err(error) => {
                 assert!(error.kind() == ErrorKind::Corrupt && reported == 0, "{context}: {error}");

@@ -78,16 +78,16 @@ fn the_first_store_opens() {
         let db = common::stepped(&medium, 1).open().unwrap();
         let recovery = db.recovery();
         assert_eq!((recovery.log_records > 0, recovery.damaged_tables.len()), (true, 0));
-        assert_same(&db.existing_keyspace("fruit").unwrap(), &fruit(), "fruit");
-        assert_same(&db.existing_keyspace("trees").unwrap(), &trees(), "trees");
-        assert!(db.existing_keyspace("gone").is_none());
+        assert_same(&db.keyspace("fruit").unwrap(), &fruit(), "fruit");
+        assert_same(&db.keyspace("trees").unwrap(), &trees(), "trees");
+        assert_eq!(db.keyspace("gone").unwrap_err().kind(), ErrorKind::NotFound);
         let runs: Vec<_> =
             db.statistics().keyspaces.iter().map(|it| (it.runs, it.tables)).collect();
         assert_eq!(runs, [(3, 3), (1, 3)], "round {round}");
     }
     let db = common::stepped(&medium, 1).open().unwrap();
     db.flush().unwrap();
-    assert_same(&db.existing_keyspace("fruit").unwrap(), &fruit(), "fruit, flushed");
+    assert_same(&db.keyspace("fruit").unwrap(), &fruit(), "fruit, flushed");
     drop(db);
     let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{report:?}");
@@ -194,7 +194,7 @@ fn everything() -> BTreeMap<&'static str, Cells> {
 fn write(db: &Db, changes: &Changes) {
     let mut batch = WriteBatch::new();
     for (name, changes) in changes {
-        let keyspace = db.keyspace_with(name, &options()).unwrap();
+        let keyspace = db.open_or_create_keyspace_opt(name, &options()).unwrap();
         changes.iter().for_each(|change| change.add(&mut batch, &keyspace));
     }
     db.write(&batch).unwrap();
@@ -215,7 +215,7 @@ fn write_everything() -> Arc<MemoryMedium> {
     assert_eq!(db.scrub().unwrap().damages, 1);
     write(&db, &third);
     db.flush().unwrap();
-    let mut ingest = db.existing_keyspace("ingested").unwrap().ingest().unwrap();
+    let mut ingest = db.keyspace("ingested").unwrap().ingest().unwrap();
     for change in &ingested["ingested"] {
         match change {
             Change::Put(key, value) => ingest.add(key, value).unwrap(),
@@ -246,13 +246,9 @@ fn damage(medium: &MemoryMedium) {
 /// exempt.
 fn assert_holds(db: &Db, held: &BTreeMap<&'static str, Cells>, now: u64, why: &str) {
     for (name, cells) in held.iter().filter(|(name, _)| **name != "damaged") {
-        assert_same(
-            &db.existing_keyspace(name).unwrap(),
-            &cells.at(now),
-            &format!("{why}: {name}"),
-        );
+        assert_same(&db.keyspace(name).unwrap(), &cells.at(now), &format!("{why}: {name}"));
     }
-    let damaged = db.existing_keyspace("damaged").unwrap();
+    let damaged = db.keyspace("damaged").unwrap();
     let (lost, found) = lost(&damaged, &held["damaged"].at(now), why);
     assert!(lost > 0 && found > 0, "{why}: {lost} lost, {found} found");
 }

@@ -28,7 +28,7 @@ fn segments(medium: &MemoryMedium) -> Vec<String> {
 fn written(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> BTreeMap<String, Vec<u8>> {
     let mut seen = BTreeMap::new();
     let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..PUTS {
         keyspace.put((number % KEYS).to_be_bytes(), value(number)).unwrap();
         if number % 10 == 0 {
@@ -57,7 +57,7 @@ fn a_removed_segment_that_came_back_is_not_read_and_is_removed() {
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
         assert_eq!(report.unowned, std::slice::from_ref(name));
         let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         for key in 0..KEYS {
             let got = keyspace.get(key.to_be_bytes()).unwrap().unwrap();
             assert!(got[..] == value(PUTS - KEYS + key), "{name}: key {key}");
@@ -80,7 +80,7 @@ fn segments_created_ahead_are_freed_when_writes_pause() {
     let stepped = Stepped::new(2);
     let medium = Arc::new(MemoryMedium::new());
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..PUTS {
         keyspace.put((number % KEYS).to_be_bytes(), value(number)).unwrap();
     }
@@ -100,7 +100,7 @@ fn segments_created_ahead_are_freed_when_writes_pause() {
     }
     drop((keyspace, db));
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for key in 0..KEYS {
         let got = keyspace.get(key.to_be_bytes()).unwrap().unwrap();
         assert!(got[..] == value(2 * PUTS - KEYS + key), "key {key}");
@@ -129,11 +129,11 @@ fn a_lost_first_segment_is_damage() {
     // its tables and works normally.
     let db = stepped.on(shared()).recover_damaged_log(true).open().unwrap();
     assert!(db.recovery().log_damage.is_some());
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("later", "kept").unwrap();
     drop((keyspace, db));
     let db = stepped.on(shared()).open().unwrap();
-    assert!(db.keyspace("k").unwrap().get("later").unwrap().is_some());
+    assert!(db.open_or_create_keyspace("k").unwrap().get("later").unwrap().is_some());
     drop(db);
     let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
@@ -153,7 +153,7 @@ fn a_lost_first_segment_is_repaired() {
     let lost = report.log.expect("the report says that the log is damaged");
     assert!(lost.error.to_string().contains(&left[0]), "{}", lost.error);
     let db = stepped.on(shared()).open().unwrap();
-    assert!(db.keyspace("k").unwrap().get(1u32.to_be_bytes()).unwrap().is_some());
+    assert!(db.open_or_create_keyspace("k").unwrap().get(1u32.to_be_bytes()).unwrap().is_some());
 }
 
 /// The record of a flush also states which log it makes dead, so freeing the log needs no sync.

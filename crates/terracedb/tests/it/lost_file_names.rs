@@ -27,7 +27,7 @@ fn no_job_relies_on_a_file_name_that_another_jobs_failed_sync_lost() {
         let (device, medium) = common::faulty(seed);
         let stepped = Stepped::new(seed);
         let db = stepped.on(medium).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         keyspace.put("written", "before").unwrap();
         // Log segments are created ahead, so none of their names is in doubt.
         stepped.work(1000);
@@ -49,7 +49,7 @@ fn no_job_relies_on_a_file_name_that_another_jobs_failed_sync_lost() {
         drop((keyspace, db));
         let db = stepped.on(image).open().unwrap();
         assert!(db.recovery().damaged_tables.is_empty(), "seed {seed}");
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         assert_eq!(keyspace.get("written").unwrap().as_deref(), Some(&b"after"[..]));
         assert_eq!(keyspace.iter().unwrap().count(), KEYS as usize + 1, "seed {seed}");
     }

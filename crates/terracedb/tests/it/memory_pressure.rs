@@ -15,7 +15,7 @@ const ALIKE: u8 = 8;
 
 /// Adds about `bytes` of keys, most of which become metadata.
 fn add(db: &Db, bytes: usize) {
-    let mut ingest = db.keyspace("k").unwrap().ingest().unwrap();
+    let mut ingest = db.open_or_create_keyspace("k").unwrap().ingest().unwrap();
     let value = common::noise(5000);
     for number in 0..(bytes / KEY_BYTES / usize::from(ALIKE)) as u64 {
         let mut key = vec![0; KEY_BYTES];
@@ -61,7 +61,7 @@ fn memory_pressure_is_reported_when_it_begins_and_when_it_ends() {
     db.drop_keyspace("k").unwrap();
     assert_eq!(metadata(), 0);
     expect_one(heard(), "fits half");
-    db.keyspace("k").unwrap().put("a", "b").unwrap();
+    db.open_or_create_keyspace("k").unwrap().put("a", "b").unwrap();
     db.flush().unwrap();
     assert_eq!(heard(), [""; 0]);
 }
@@ -72,7 +72,7 @@ fn memory_pressure_is_reported_when_it_begins_and_when_it_ends() {
 fn a_large_write_flushes_no_empty_memtable() {
     let stepped = Stepped::new(2);
     let db = stepped.on(memory()).codec(Codec::None).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let value = common::noise(6 << 20);
     for number in 0..4u8 {
         keyspace.put([number], &value).unwrap();

@@ -33,7 +33,7 @@ fn operands_are_combined_with_their_base_wherever_it_is_stored() {
     // A flush may come between any two writes.
     for flushes in 0..32 {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-        let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options(Append::NAME)).unwrap();
         let flush = |number: u32| {
             if flushes & (1 << number) != 0 {
                 db.flush().unwrap();
@@ -83,7 +83,7 @@ fn operands_are_combined_with_their_base_wherever_it_is_stored() {
 #[test]
 fn operands_outlive_an_expired_base() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+    let ks = db.open_or_create_keyspace_opt("k", &options(Append::NAME)).unwrap();
     let at = std::time::SystemTime::now() + Duration::from_secs(3600);
     ks.put_expiring_at("later", "a", at).unwrap();
     ks.put_with_ttl("gone", "a", Duration::ZERO).unwrap();
@@ -125,28 +125,28 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
     };
     {
         let db = open(Some(Arc::new(Joined)));
-        let ks = db.keyspace_with("k", &options("test.joined.1")).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options("test.joined.1")).unwrap();
         ks.merge("a", "1").unwrap();
         ks.merge("a", "2").unwrap();
         ks.put("b", "3").unwrap();
         assert_eq!(text(&ks, "a").as_deref(), Some("1,2"));
         // A keyspace without an operator adopts one, once.
-        let plain = db.keyspace("plain").unwrap();
+        let plain = db.open_or_create_keyspace("plain").unwrap();
         assert_eq!(plain.merge("a", "1").unwrap_err().kind(), ErrorKind::Invalid);
-        let plain = db.keyspace_with("plain", &options(I64Add::NAME)).unwrap();
+        let plain = db.open_or_create_keyspace_opt("plain", &options(I64Add::NAME)).unwrap();
         plain.merge("a", 7i64.to_le_bytes()).unwrap();
-        let other = db.keyspace_with("plain", &options(Append::NAME)).unwrap_err();
+        let other = db.open_or_create_keyspace_opt("plain", &options(Append::NAME)).unwrap_err();
         assert_eq!(other.kind(), ErrorKind::Invalid);
-        let unknown = db.keyspace_with("new", &options("nobody's")).unwrap_err();
+        let unknown = db.open_or_create_keyspace_opt("new", &options("nobody's")).unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::Invalid);
-        assert!(db.existing_keyspace("new").is_none());
+        assert_eq!(db.keyspace("new").unwrap_err().kind(), ErrorKind::NotFound);
         db.flush().unwrap();
         ks.merge("a", "3").unwrap();
     }
     {
         // Everything works except merges.
         let db = open(None);
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         assert_eq!(ks.get("b").unwrap().as_deref(), Some(&b"3"[..]));
         let error = ks.get("a").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -154,11 +154,11 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
         assert_eq!(ks.merge("a", "4").unwrap_err().kind(), ErrorKind::Invalid);
         ks.put("c", "5").unwrap();
         db.flush().unwrap();
-        let plain = db.keyspace("plain").unwrap();
+        let plain = db.open_or_create_keyspace("plain").unwrap();
         assert_eq!(plain.get("a").unwrap().as_deref(), Some(&7i64.to_le_bytes()[..]));
     }
     let db = open(Some(Arc::new(Joined)));
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     assert_eq!(text(&ks, "a").as_deref(), Some("1,2,3"));
     assert_eq!(text(&ks, "c").as_deref(), Some("5"));
     // Invalid operands make only their key unreadable.
@@ -171,7 +171,7 @@ fn a_keyspace_keeps_the_name_of_its_operator() {
 #[test]
 fn operands_of_one_key_are_bounded() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+    let ks = db.open_or_create_keyspace_opt("k", &options(Append::NAME)).unwrap();
     let megabyte = vec![b'x'; 1 << 20];
     // Snapshots: a flush in between may not combine the operands before each of them.
     let mut snapshots = Vec::new();
@@ -207,7 +207,7 @@ fn a_flush_handles_operands_of_any_size() {
     for codec in [Codec::Lz4, Codec::Zstd] {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).codec(codec);
         let db = db.open().unwrap();
-        let ks = db.keyspace_with("k", &options(Append::NAME)).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options(Append::NAME)).unwrap();
         let length = |key| ks.get(key).unwrap().unwrap().len();
         (0..1100).for_each(|_| ks.merge("many", [b'x'; 1000]).unwrap());
         db.flush().unwrap();
@@ -228,7 +228,7 @@ fn a_flush_handles_any_number_of_operands() {
     for name in [I64Add::NAME, "test.joined.1"] {
         let db = Db::on_medium(common::memory()).memory(256 << 20);
         let db = db.merge_operator(Arc::new(Joined)).open().unwrap();
-        let ks = db.keyspace_with("k", &options(name)).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options(name)).unwrap();
         ks.put("a", 0i64.to_le_bytes()).unwrap();
         db.flush().unwrap();
         (0..100_000).for_each(|_| ks.merge("a", 1i64.to_le_bytes()).unwrap());

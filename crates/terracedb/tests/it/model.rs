@@ -65,7 +65,7 @@ impl World {
     }
 
     fn keyspace(&self, name: &str) -> Keyspace {
-        self.db().keyspace_with(name, &common::cells::options()).unwrap()
+        self.db().open_or_create_keyspace_opt(name, &common::cells::options()).unwrap()
     }
 
     /// The current contents of keyspace `name`. Reading them asks the store for the time.
@@ -323,7 +323,7 @@ impl World {
         let db = db.open().unwrap();
         for name in NAMES {
             let model = self.model(name);
-            let keyspace = db.keyspace_with(name, &common::cells::options()).unwrap();
+            let keyspace = db.open_or_create_keyspace_opt(name, &common::cells::options()).unwrap();
             assert_same(&keyspace, &model, &format!("{}: a checkpoint", self.context));
         }
     }

@@ -48,7 +48,7 @@ fn every_form_of_bounds_deletes_exactly_its_keys() {
             let medium = common::memory();
             let open = || Db::on_medium(Arc::clone(&medium)).memory(common::MEMORY).open().unwrap();
             let db = open();
-            let ks = db.keyspace("k").unwrap();
+            let ks = db.open_or_create_keyspace("k").unwrap();
             for name in ["a", "b", "c", "d", "e"] {
                 ks.put(name, "v").unwrap();
             }
@@ -70,7 +70,11 @@ fn every_form_of_bounds_deletes_exactly_its_keys() {
             drop((ks, db));
             let db = open();
             let left: Vec<_> = left.iter().filter(|key| **key != "c").copied().collect();
-            assert_eq!(keys(&db.keyspace("k").unwrap()), left, "{shape:?} {flushes} reopened");
+            assert_eq!(
+                keys(&db.open_or_create_keyspace("k").unwrap()),
+                left,
+                "{shape:?} {flushes} reopened"
+            );
         }
     }
 }
@@ -78,7 +82,7 @@ fn every_form_of_bounds_deletes_exactly_its_keys() {
 #[test]
 fn operations_of_a_batch_apply_in_order() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let mut batch = WriteBatch::new();
     batch.put(&ks, "a", "before").unwrap();
     batch.delete_range::<&str>(&ks, ..).unwrap();
@@ -112,7 +116,7 @@ fn a_scan_reads_no_page_of_deleted_ranges() {
     let (mut rng, seed) = base::Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for number in 0..COUNT {
         let mut value = vec![0; 200];
         rng.fill(&mut value);
@@ -149,7 +153,7 @@ fn a_scan_reads_no_page_of_deleted_ranges() {
 #[test]
 fn many_range_deletes_are_searched_not_scanned() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let (mut rng, seed) = base::Rng::from_env();
     for number in 0..2000 {
         ks.put(key(number), "v").unwrap();
@@ -193,7 +197,7 @@ fn a_range_delete_of_keys_that_a_transaction_read_is_a_conflict() {
     for (shape, expected) in meets {
         for (flush, scan) in [(false, false), (false, true), (true, false), (true, true)] {
             let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-            let ks = db.keyspace("k").unwrap();
+            let ks = db.open_or_create_keyspace("k").unwrap();
             ks.put("b", "v").unwrap();
             let mut transaction = db.transaction();
             if scan {
@@ -220,7 +224,7 @@ fn a_range_delete_of_keys_that_a_transaction_read_is_a_conflict() {
 fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
     const KEYS: u32 = 20_000;
     let db = Db::on_medium(common::memory()).memory(1 << 30).without_rows().open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let name = |number: u32| format!("{number:08}");
     (0..KEYS).for_each(|number| ks.put(name(number * 100), [7; 100]).unwrap());
     db.flush().unwrap();
@@ -251,7 +255,7 @@ fn a_hundred_thousand_range_deletes_cost_a_get_no_page() {
 fn a_flush_handles_any_number_of_range_deletes() {
     const COUNT: u32 = 100_000;
     let db = Db::on_medium(common::memory()).memory(1 << 30).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let name = |number: u32| format!("{number:032}");
     for number in [0, COUNT] {
         ks.put(name(number), "v").unwrap();
@@ -283,7 +287,7 @@ fn unmerged() -> Db {
 fn a_merge_handles_thousands_of_range_deletes() {
     const COUNT: u32 = 4500;
     let db = unmerged();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let name = |number: u32| format!("{number:032}");
     (0..2 * COUNT).for_each(|number| ks.put(name(number), "v").unwrap());
     db.flush().unwrap();
@@ -307,7 +311,7 @@ fn a_merge_handles_disjoint_range_deletes_of_many_tables() {
     const COUNT: u32 = 20000;
     const TABLES: u32 = 5;
     let db = unmerged();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let name = |number: u32| format!("{number:032}");
     let all = TABLES * (COUNT + 10);
     (0..all).for_each(|number| ks.put(name(number), "v").unwrap());
@@ -333,7 +337,7 @@ fn a_merge_handles_disjoint_range_deletes_of_many_tables() {
 #[test]
 fn a_batch_of_more_range_deletes_than_a_table_can_hold_is_refused() {
     let db = Db::on_medium(common::memory()).memory(512 << 20).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     // Older data, so that range deletes are kept.
     ks.put("a", "v").unwrap();
     ks.put("z", "v").unwrap();
@@ -361,7 +365,7 @@ fn a_batch_of_more_range_deletes_than_a_table_can_hold_is_refused() {
 fn gets_among_a_hundred_thousand_range_deletes() {
     const KEYS: u32 = 200_000;
     let db = Db::on_medium(common::memory()).memory(2 << 30).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let name = |number: u32| format!("{number:08}");
     for number in 0..KEYS {
         ks.put(name(number * 10), [7; 100]).unwrap();

@@ -27,7 +27,7 @@ fn value(number: u32) -> Vec<u8> {
 fn filled() -> Arc<Faulty> {
     let device = Arc::new(Faulty::new(1));
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..KEYS {
         keyspace.put(key(number), value(number)).unwrap();
     }
@@ -80,7 +80,7 @@ fn every_read_steps_the_same_machine_for_the_same_pages() {
     let mut costs = Vec::new();
     for (name, read) in READS {
         let db = open(&device);
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         let before = (db.statistics().read_steps, pages(&db));
         assert_eq!(read(&db, &keyspace, 1234).unwrap().unwrap(), value(1234), "{name}");
         let after = (db.statistics().read_steps, pages(&db));
@@ -123,7 +123,7 @@ fn every_read_reports_a_damaged_page_in_the_same_words() {
     let mut messages = Vec::new();
     for (read, of) in READS {
         let db = open(&device);
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         let error = of(&db, &keyspace, 1234).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{read}: {error}");
         assert!(error.to_string().contains(&format!("page {page}")), "{read}: {error}");
@@ -136,7 +136,7 @@ fn every_read_reports_a_damaged_page_in_the_same_words() {
     assert!(messages.iter().all(|words| *words == messages[0]), "{messages:#?}");
     // One bad page makes only its keys unreadable.
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let lost = (0..KEYS).filter(|number| match keyspace.get(key(*number)) {
         Ok(got) => {
             assert_eq!(got.unwrap(), value(*number));
@@ -158,7 +158,7 @@ fn every_read_reports_a_damaged_page_in_the_same_words() {
 fn a_cold_get_reads_one_data_page_and_an_absent_key_none() {
     let device = filled();
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     // Absent keys between existing ones: filters in memory answer.
     for number in 0..KEYS {
         assert_eq!(keyspace.get((2 * number + 1).to_be_bytes()).unwrap(), None);
@@ -185,7 +185,7 @@ fn a_cold_get_reads_one_data_page_and_an_absent_key_none() {
 fn a_lookup_without_a_value_is_no_hit() {
     let device = filled();
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let mut between = key(7).to_vec();
     between.push(0);
     let behind = [0xff; 20];
@@ -203,7 +203,7 @@ fn a_lookup_without_a_value_is_no_hit() {
 fn a_queue_keeps_reads_in_flight() {
     let device = filled();
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let keys: Vec<_> = (0..KEYS).step_by(31).map(key).collect();
     let values = keyspace.multi_get(&keys).unwrap();
     for (number, value_found) in (0..KEYS).step_by(31).zip(values) {
@@ -233,7 +233,7 @@ fn a_queue_keeps_reads_in_flight() {
 fn batches_are_submitted_as_far_as_there_is_room() {
     let device = filled();
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let numbers: Vec<u32> = (0..1000).map(|at| at * 7 % (KEYS + 50)).collect();
     let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
     keyspace.put(key(7), b"newer").unwrap();
@@ -280,7 +280,7 @@ fn a_scan_of_many_runs_reads_ahead_in_each() {
     };
     let db = open();
     for run in 0..RUNS {
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         for number in 0..KEYS / 2 {
             keyspace.put(key(number * RUNS + run), value(number)).unwrap();
         }
@@ -290,7 +290,7 @@ fn a_scan_of_many_runs_reads_ahead_in_each() {
     drop(db);
     for is_backward in [false, true] {
         let db = open();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         assert_eq!(db.statistics().keyspaces[0].runs, RUNS as usize);
         let reads = |purpose| db.statistics().device.of(purpose).read_ops;
         let before = reads(Purpose::Data);
@@ -308,7 +308,7 @@ fn a_scan_of_many_runs_reads_ahead_in_each() {
 fn pages_of_repeated_short_scans_are_cached_and_those_of_long_scans_are_not() {
     let device = filled();
     let db = open(&device);
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let reads = || {
         let device = db.statistics().device;
         device.of(Purpose::Data).read_ops + device.of(Purpose::ReadAhead).read_ops

@@ -12,7 +12,7 @@ fn the_log_of_a_store_that_is_opened_often_stays_short() {
         // Closed at any point of the background work.
         let stepped = Stepped::new(round.into());
         let db = stepped.on(Arc::clone(&medium)).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         for earlier in 0..round {
             assert!(keyspace.get(earlier.to_be_bytes()).unwrap().is_some(), "{earlier} of {round}");
         }

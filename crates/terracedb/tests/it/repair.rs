@@ -31,7 +31,7 @@ impl Sample {
         let mut rng = Rng::new(seed);
         for round in 0..4u64 {
             for name in NAMES {
-                let keyspace = db.keyspace(name).unwrap();
+                let keyspace = db.open_or_create_keyspace(name).unwrap();
                 let model = models.get_mut(name).unwrap();
                 for number in 0..if round == 0 { 600 } else { 100 } {
                     let key = common::key(if round == 0 { number } else { rng.below(600) });
@@ -104,7 +104,7 @@ impl Sample {
         assert!(db.recovery().damaged_tables.is_empty(), "{why}");
         let mut wrong = 0;
         for (name, model) in &self.models {
-            let keyspace = db.existing_keyspace(name).unwrap_or_else(|| panic!("{why}: `{name}`"));
+            let keyspace = db.keyspace(name).unwrap_or_else(|error| panic!("{why}: {error}"));
             for key in (0..600).map(common::key) {
                 let got = keyspace.get(&key).unwrap_or_else(|error| panic!("{why}: {error}"));
                 if got.as_deref() == model.get(&key).map(Vec::as_slice) {
@@ -283,7 +283,7 @@ fn a_salvaged_ingest_keeps_its_run_order_without_a_manifest() {
     let medium = Arc::new(MemoryMedium::new());
     let stepped = Stepped::new(8);
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     keyspace.put("before", "x").unwrap();
     db.flush().unwrap();
     let mut ingest = keyspace.ingest().unwrap();
@@ -313,7 +313,7 @@ fn a_salvaged_ingest_keeps_its_run_order_without_a_manifest() {
     }
     repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
     let db = stepped.on(shared).open().unwrap();
-    let keyspace = db.existing_keyspace("recovered-1").unwrap();
+    let keyspace = db.keyspace("recovered-1").unwrap();
     for number in 0..600 {
         let got = keyspace.get(common::key(number)).unwrap();
         assert_eq!(got.as_deref(), Some(&b"over it"[..]), "{number}");
@@ -343,7 +343,7 @@ fn a_lost_manifest_is_rebuilt() {
     assert_eq!(report.uncertain, ["recovered-1", "recovered-2"]);
     let db = sample.stepped.on(medium as _).open().unwrap();
     for (new, old) in [("recovered-1", "one"), ("recovered-2", "two")] {
-        let keyspace = db.existing_keyspace(new).unwrap();
+        let keyspace = db.keyspace(new).unwrap();
         for (key, value) in &sample.models[old] {
             assert_eq!(keyspace.get(key).unwrap().as_deref(), Some(&value[..]), "{}", show(key));
         }

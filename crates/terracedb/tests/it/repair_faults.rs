@@ -50,7 +50,7 @@ fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
     let mut rng = Rng::new(seed);
     for round in 0..4u8 {
         for name in NAMES {
-            let keyspace = db.keyspace(name).unwrap();
+            let keyspace = db.open_or_create_keyspace(name).unwrap();
             let model = models.get_mut(name).unwrap();
             let count = if name == "long" { 8 } else { KEYS / (1 + u64::from(round)) };
             for number in 0..count {
@@ -69,7 +69,7 @@ fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
         }
         match round {
             2 => {
-                let mut ingest = db.keyspace("short").unwrap().ingest().unwrap();
+                let mut ingest = db.open_or_create_keyspace("short").unwrap().ingest().unwrap();
                 for number in (1..KEYS).step_by(5).filter(|number| number % 7 != 0) {
                     let (key, value) = (common::key(number), vec![b'i'; 100]);
                     ingest.add(&key, &value).unwrap();
@@ -130,7 +130,7 @@ impl Case {
         assert!(db.recovery().damaged_tables.is_empty(), "{why}");
         let mut wrong = Keys::new();
         for (name, recovered) in NAMES.into_iter().zip(["recovered-1", "recovered-2"]) {
-            let keyspace = db.existing_keyspace(name).or_else(|| db.existing_keyspace(recovered));
+            let keyspace = db.keyspace(name).or_else(|_| db.keyspace(recovered)).ok();
             for key in (0..KEYS).map(common::key) {
                 let got = keyspace.as_ref().and_then(|keyspace| {
                     keyspace.get(&key).unwrap_or_else(|error| panic!("{why}: {error}"))

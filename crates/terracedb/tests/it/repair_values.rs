@@ -28,7 +28,7 @@ impl Sample {
         let medium = Arc::new(MemoryMedium::new());
         let stepped = Stepped::new(seed);
         let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
-        let keyspace = db.keyspace("one").unwrap();
+        let keyspace = db.open_or_create_keyspace("one").unwrap();
         let (mut model, mut past) = (Model::new(), Vec::new());
         let mut rng = Rng::new(seed);
         for round in 0..3u8 {
@@ -87,7 +87,7 @@ impl Sample {
     /// Opens the repaired store and reads everything; returns the number of lost keys.
     fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
         let db = self.stepped.on(Arc::clone(medium) as _).open().unwrap();
-        let keyspace = db.existing_keyspace("one").unwrap();
+        let keyspace = db.keyspace("one").unwrap();
         let mut wrong = 0;
         for key in (0..KEYS).map(common::key) {
             let got = keyspace.get(&key).unwrap_or_else(|error| panic!("{why}: {error}"));

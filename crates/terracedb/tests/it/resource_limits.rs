@@ -24,20 +24,20 @@ fn most_log_bytes(cold: usize, reopened: bool) -> u64 {
     let open = || stepped.on(Arc::clone(&medium)).open().unwrap();
     let mut db = open();
     for number in 0..cold {
-        db.keyspace(&format!("cold {number}")).unwrap().put("k", "v").unwrap();
+        db.open_or_create_keyspace(&format!("cold {number}")).unwrap().put("k", "v").unwrap();
     }
     if reopened {
         drop(db);
         db = open();
     }
-    let hot = db.keyspace("hot").unwrap();
+    let hot = db.open_or_create_keyspace("hot").unwrap();
     let mut most = 0;
     for number in 0..1000u32 {
         hot.put((number % 50).to_be_bytes(), [b'v'; 100 << 10]).unwrap();
         most = most.max(db.statistics().log_bytes);
     }
     for number in 0..cold {
-        let keyspace = db.existing_keyspace(&format!("cold {number}")).unwrap();
+        let keyspace = db.keyspace(&format!("cold {number}")).unwrap();
         assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
     }
     most
@@ -52,7 +52,7 @@ fn flushes_report_the_compaction_debt() {
     let options = Options { fanout: 3, settled_runs: 2, ..Options::default() };
     let stepped = Stepped::new(7);
     let db = stepped.on(medium).compaction_options(options).open().unwrap();
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     device.inject(Rule::new(OpKind::Write, Fault::Io).purpose(Purpose::Compaction)).unwrap();
     let flush = |times: usize| {
         for _ in 0..times {
@@ -93,7 +93,7 @@ fn cold_keyspaces_do_not_pin_the_log_of_a_writer_without_pauses() {
 fn keyspaces_whose_empty_memtables_fill_the_write_buffers_accept_writes() {
     let db = Stepped::new(2).on(memory()).open().unwrap();
     let keyspaces: Vec<_> =
-        (0..200).map(|number| db.keyspace(&format!("k{number}")).unwrap()).collect();
+        (0..200).map(|number| db.open_or_create_keyspace(&format!("k{number}")).unwrap()).collect();
     for round in 0..3u32 {
         for keyspace in &keyspaces {
             keyspace.put(round.to_be_bytes(), [b'v'; 100 << 10]).unwrap();
@@ -108,13 +108,13 @@ fn replaying_into_many_keyspaces_writes_no_table_per_record() {
     {
         let db = common::threaded(&medium).open().unwrap();
         for number in 0..500u32 {
-            let keyspace = db.keyspace(&format!("k{}", number % 100)).unwrap();
+            let keyspace = db.open_or_create_keyspace(&format!("k{}", number % 100)).unwrap();
             keyspace.put(number.to_be_bytes(), "v").unwrap();
         }
     }
     let db = common::threaded(&medium).open().unwrap();
     assert!(tables(&medium) <= 100, "{} tables", tables(&medium));
-    assert!(db.keyspace("k7").unwrap().get(7u32.to_be_bytes()).unwrap().is_some());
+    assert!(db.open_or_create_keyspace("k7").unwrap().get(7u32.to_be_bytes()).unwrap().is_some());
 }
 
 type Hook = Box<dyn Fn() + Send + Sync>;
@@ -161,7 +161,7 @@ fn busy(seed: u64) -> (Db, Keyspace, Arc<AtomicU32>) {
     let resources =
         Resources::builder().memory(MEMORY).executor(Arc::clone(&executor) as _).build().unwrap();
     let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let rounds = Arc::new(AtomicU32::new(0));
     let (writer, counted) = (keyspace.clone(), Arc::clone(&rounds));
     let write = move || {
@@ -221,7 +221,7 @@ fn writers_get_the_error_of_a_flush_that_panicked() {
     let panics = Arc::clone(&executor.1);
     let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
     let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("k", "v").unwrap();
     panics.store(true, SeqCst);
     let (done, outcome) = mpsc::channel();
@@ -236,7 +236,7 @@ fn writers_get_the_error_of_a_flush_that_panicked() {
 #[test]
 fn a_flush_without_memory_fails_though_the_clock_stands_still() {
     let db = Stepped::new(8).on(memory()).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..20_000u32 {
         keyspace.put(number.to_be_bytes(), [b'v'; 100]).unwrap();
     }
@@ -264,7 +264,7 @@ fn a_batch_that_never_fits_fails_though_flushes_go_on() {
         if memory.used - memory.spare > memory.budget - (10 << 20) {
             break;
         }
-        db.keyspace(&format!("empty{number}")).unwrap();
+        db.open_or_create_keyspace(&format!("empty{number}")).unwrap();
     }
     let mut batch = WriteBatch::new();
     for number in 0..10u32 {
@@ -285,7 +285,7 @@ fn the_largest_accepted_batch_is_replayed() {
         let (medium, mut last) = (memory(), 0);
         for megabytes in [4usize, 8, 16, 24, 32] {
             let db = common::threaded(&medium).open().unwrap();
-            let keyspace = db.keyspace("k").unwrap();
+            let keyspace = db.open_or_create_keyspace("k").unwrap();
             assert_eq!(keyspace.get("last").unwrap().map_or(0, |last| last[0]), last);
             let mut batch = WriteBatch::new();
             for number in 0..(megabytes << 20) / value_bytes {
@@ -298,7 +298,7 @@ fn the_largest_accepted_batch_is_replayed() {
             }
         }
         let db = common::threaded(&medium).open().unwrap();
-        assert_eq!(db.keyspace("k").unwrap().get("last").unwrap().unwrap()[0], last);
+        assert_eq!(db.open_or_create_keyspace("k").unwrap().get("last").unwrap().unwrap()[0], last);
         assert!(last >= 4);
     }
 }
@@ -312,7 +312,7 @@ fn dropping_a_keyspace_frees_its_space_despite_open_handles() {
         memory.component(name).map_or(0, |component| component.used)
     };
     let before = (used("memtables"), used("tables"));
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..20u32 {
         keyspace.put(number.to_be_bytes(), vec![b'v'; 100 << 10]).unwrap();
     }
@@ -339,7 +339,7 @@ fn dropping_a_keyspace_frees_its_space_despite_open_handles() {
 fn a_snapshot_refuses_the_keyspaces_of_another_store() {
     let (one, two) = (Stepped::new(5), Stepped::new(6));
     let (one, two) = (one.on(memory()).open().unwrap(), two.on(memory()).open().unwrap());
-    let keyspace = two.keyspace("k").unwrap();
+    let keyspace = two.open_or_create_keyspace("k").unwrap();
     keyspace.put("k", "v").unwrap();
     let snapshot = one.snapshot();
     let kinds = [
@@ -365,7 +365,7 @@ fn files_with_the_largest_number_are_refused_or_ignored() {
                     continue;
                 }
             };
-            let keyspace = db.keyspace("k").unwrap();
+            let keyspace = db.open_or_create_keyspace("k").unwrap();
             assert_eq!(keyspace.get("k").unwrap().is_some(), round > 0, "{name}");
             keyspace.put("k", "v").unwrap();
             drop((keyspace, db));

@@ -14,7 +14,7 @@ use crate::common::{self, Stepped, memory, open_one, until};
 /// A store without background work, except while a caller waits: rows stay where gets put them.
 fn open() -> (Db, Keyspace) {
     let db = common::stepped(&memory(), 1).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     (db, keyspace)
 }
 
@@ -112,7 +112,7 @@ fn every_kind_of_write_invalidates_the_row() {
     for (name, expected, write) in writes {
         let db = common::stepped(&memory(), 1).open().unwrap();
         let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
-        let ks = db.keyspace_with("k", &append).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &append).unwrap();
         ks.put("m", "old").unwrap();
         db.flush().unwrap();
         assert!(has_row(&db, &ks, "m"), "{name}");
@@ -135,7 +135,7 @@ fn a_flush_renews_the_row_of_an_overwritten_key() {
     let stepped = Stepped::new(1);
     let db = stepped.on(memory()).open().unwrap();
     let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
-    let ks = db.keyspace_with("k", &append).unwrap();
+    let ks = db.open_or_create_keyspace_opt("k", &append).unwrap();
     let keys = ["put", "twice", "expiring", "deleted", "merged", "unread"];
     keys.iter().for_each(|key| ks.put(key, "old").unwrap());
     db.flush().unwrap();
@@ -204,7 +204,7 @@ fn a_dropped_keyspace_leaves_no_row_to_its_successor() {
     assert!(has_row(&db, &ks, "m"));
     db.drop_keyspace(&name).unwrap();
     assert!(ks.get("m").is_err() && ks.multi_get(&["m"]).is_err());
-    let ks = db.keyspace(&name).unwrap();
+    let ks = db.open_or_create_keyspace(&name).unwrap();
     assert_eq!(text(&ks, "m"), None);
     ks.put("m", "new").unwrap();
     db.flush().unwrap();
@@ -215,7 +215,7 @@ fn a_dropped_keyspace_leaves_no_row_to_its_successor() {
 fn a_row_expires_with_its_value() {
     let stepped = Stepped::new(1);
     let db = stepped.on(memory()).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let expiry = stepped.now() + 1000;
     ks.put_expiring_at("m", "value", UNIX_EPOCH + Duration::from_millis(expiry)).unwrap();
     db.flush().unwrap();
@@ -235,7 +235,7 @@ fn a_row_expires_with_its_value() {
 fn long_and_merged_values_are_not_cached_as_rows() {
     let db = common::stepped(&memory(), 1).open().unwrap();
     let append = KeyspaceOptions::new().merge_operator(operators::Append::NAME);
-    let ks = db.keyspace_with("k", &append).unwrap();
+    let ks = db.open_or_create_keyspace_opt("k", &append).unwrap();
     ks.put("apart", vec![b'a'; 20 << 10]).unwrap();
     ks.put("long", vec![b'l'; 3000]).unwrap();
     ks.put("short", vec![b's'; 1500]).unwrap();

@@ -40,7 +40,7 @@ fn key(number: u64) -> String {
 /// A store with a few overlapping tables.
 fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
     let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     let mut rng = Rng::new(7);
     for (round, step) in [(0, 1), (1, 3), (2, 7)] {
         for number in (0..KEYS).step_by(step) {
@@ -56,7 +56,7 @@ fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
 
 /// Writes a value file in which each value takes ten pages.
 fn put_long(db: &Db, rng: &mut Rng, model: &mut Model, numbers: impl Iterator<Item = u64>) {
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     for number in numbers {
         let mut value = vec![0; 40_000];
         rng.fill(&mut value);
@@ -80,7 +80,7 @@ fn damage(medium: &MemoryMedium) -> String {
 
 /// The keys that cannot be read; asserts that all others have their latest value.
 fn lost(db: &Db) -> Vec<String> {
-    let keyspace = db.existing_keyspace("one").unwrap();
+    let keyspace = db.keyspace("one").unwrap();
     let mut lost = Vec::new();
     for number in 0..KEYS {
         let round = if number % 7 == 0 { 2 } else { usize::from(number % 3 == 0) };
@@ -137,7 +137,7 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     // After a restart the table stays in place and out of merges; writes and merges of the rest go on.
     let db = open().open().unwrap();
     assert_eq!(damaged_tables(&db.statistics()), 1);
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     keyspace.put("other", "x").unwrap();
     // A compaction reports the table or leaves it out; the table stays either way.
     let _ = db.compact();
@@ -237,7 +237,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     medium.insert(&names[0], content).unwrap();
     let lost = key(6).into_bytes();
     let ask = |db: &Db, model: &Model| {
-        let keyspace = db.existing_keyspace("one").unwrap();
+        let keyspace = db.keyspace("one").unwrap();
         for (key, value) in model {
             match keyspace.get(key) {
                 Ok(got) => assert!(got.as_deref() == Some(&value[..]) && *key != lost),
@@ -265,7 +265,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     ask(&db, &model);
 
     // Most of both files dies: one is collected, the damaged one is not.
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     for number in (0..VALUES).filter(|number| ![6, 7].contains(number)) {
         keyspace.put(key(number), "short").unwrap();
         model.insert(key(number).into_bytes(), b"short".to_vec());
@@ -284,7 +284,7 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     assert!(present(&names[0]));
     ask(&db, &model);
     // The file is removed with the last table that points into it.
-    db.keyspace("one").unwrap().delete_range::<&[u8]>(..).unwrap();
+    db.open_or_create_keyspace("one").unwrap().delete_range::<&[u8]>(..).unwrap();
     model.clear();
     db.compact().unwrap();
     db.wait_until_settled().unwrap();
@@ -314,7 +314,7 @@ fn a_value_file_without_its_footer_is_read_and_collected() {
     let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
     let found = db.scrub().unwrap();
     assert_eq!((found.damages, found.problems[0].pages), (1, Some((last as u32, 1))));
-    let keyspace = db.existing_keyspace("one").unwrap();
+    let keyspace = db.keyspace("one").unwrap();
     common::assert_same(&keyspace, &model, "without a footer");
     for number in 1..VALUES {
         keyspace.put(key(number), "short").unwrap();
@@ -382,6 +382,6 @@ fn a_listener_that_panics_is_counted() {
     let count = recorder.heard.lock().unwrap().len();
     assert_eq!(second.heard.lock().unwrap().len(), count, "the other listener gets every event");
     assert_eq!(db.statistics().listener_panics, count as u64);
-    db.keyspace("one").unwrap().put("a", "b").unwrap();
+    db.open_or_create_keyspace("one").unwrap().put("a", "b").unwrap();
     db.flush().unwrap();
 }

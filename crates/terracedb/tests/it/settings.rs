@@ -26,7 +26,7 @@ impl EventRecorder {
 }
 
 fn fill(db: &Db, round: u32) -> u64 {
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     let before = db.statistics().keyspaces[0].table_bytes;
     for number in 0..2000 {
         keyspace
@@ -88,7 +88,7 @@ fn changed_settings_apply_to_later_writes_flushes_and_merges() {
     let merged = db.statistics().keyspaces[0].table_bytes;
     assert!(merged < stored, "{merged} {stored}");
 
-    let put = || db.keyspace("one").unwrap().put("a", "b").unwrap();
+    let put = || db.open_or_create_keyspace("one").unwrap().put("a", "b").unwrap();
     let syncs = faulty.syncs();
     put();
     assert_eq!(faulty.syncs(), syncs);
@@ -142,7 +142,7 @@ fn an_invalid_change_is_refused_by_name_and_changes_nothing() {
 fn flushes_merges_and_checkpoints_send_events() {
     let (recorder, stepped) = (Arc::new(EventRecorder::default()), Stepped::new(3));
     let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
-    db.keyspace("one").unwrap();
+    db.open_or_create_keyspace("one").unwrap();
     fill(&db, 0);
     fill(&db, 1);
     assert_eq!(recorder.count(|it| matches!(it, Event::FlushBegan { bytes: 1.., .. })), 2);
@@ -170,7 +170,7 @@ fn failing_and_recovered_flushes_send_events() {
     let recorder = Arc::new(EventRecorder::default());
     let medium = Arc::clone(&faulty) as Arc<dyn Medium>;
     let db = stepped.on(medium).listener(Arc::clone(&recorder) as _).open().unwrap();
-    let keyspace = db.keyspace("one").unwrap();
+    let keyspace = db.open_or_create_keyspace("one").unwrap();
     keyspace.put("a", "b").unwrap();
     faulty.inject(Rule::new(OpKind::Names, Fault::NoSpace).name(".table").times(1000)).unwrap();
     assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace);
@@ -192,7 +192,7 @@ fn failing_and_recovered_flushes_send_events() {
 fn a_write_delay_sends_events_when_it_begins_and_ends() {
     let (stepped, recorder) = (Stepped::new(1), Arc::new(common::EventRecorder::default()));
     let db = stepped.on(common::memory()).listener(Arc::clone(&recorder) as _).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     let is_delay = |event: &Event| matches!(event, Event::DelayBegan { .. } | Event::DelayEnded);
     let mut events = Vec::new();
     for number in 0..10_000u64 {

@@ -47,7 +47,7 @@ fn merges_go_on_in_slices_on_a_small_device() {
         Options { fanout: 3, settled_runs: 2, slice_bytes: 2 << 20, ..Options::default() };
     let builder = stepped.on(Arc::clone(&device) as _).listener(Arc::clone(&recorder) as _);
     let db = builder.compaction_options(options).open().unwrap();
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     device.set_capacity(Some(36 << 20));
     let (mut model, mut refused) = (Model::new(), 0);
     for round in 0..80 {
@@ -88,7 +88,7 @@ fn a_merge_without_space_is_reported_and_done_later() {
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let options = Options { fanout: 100, space_max: 100.0, ..Options::default() };
     let db = common::stepped(&medium, 1).compaction_options(options).open().unwrap();
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     for round in 0..3u8 {
         for number in 0..500 {
             keyspace.put(format!("key{number:03}"), [round; 300]).unwrap();
@@ -117,7 +117,10 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
         let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
         let open = |medium: &Arc<dyn Medium>| common::stepped(medium, 5).open().unwrap();
         let db = open(&medium);
-        let (fruit, trees) = (db.keyspace("fruit").unwrap(), db.keyspace("trees").unwrap());
+        let (fruit, trees) = (
+            db.open_or_create_keyspace("fruit").unwrap(),
+            db.open_or_create_keyspace("trees").unwrap(),
+        );
         let mut model = Model::new();
         for number in 0..2000u64 {
             let (key, value) = (format!("key{number:05}").into_bytes(), vec![number as u8; 900]);
@@ -140,7 +143,7 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
         for life in 0..3 {
             let db = open(&medium);
             assert_eq!(manifest(&*medium), before, "life {life}");
-            let fruit = db.keyspace("fruit").unwrap();
+            let fruit = db.open_or_create_keyspace("fruit").unwrap();
             assert_same(&fruit, &model, "on a full device");
             let key = format!("key{life:05}").into_bytes();
             fruit.delete(&key).unwrap();
@@ -153,12 +156,12 @@ fn a_store_on_a_full_device_opens_and_can_be_deleted_from() {
         drop(db);
         let image = device.crash_image(7).unwrap();
         let db = open(&(Arc::new(image) as _));
-        assert_same(&db.keyspace("fruit").unwrap(), &model, "after a power cut");
-        assert!(db.keyspace("trees").unwrap().iter().unwrap().next().is_none());
+        assert_same(&db.open_or_create_keyspace("fruit").unwrap(), &model, "after a power cut");
+        assert!(db.open_or_create_keyspace("trees").unwrap().iter().unwrap().next().is_none());
         drop(db);
         // The space of the dropped keyspace is used for new writes.
         let db = open(&medium);
-        let fruit = db.keyspace("fruit").unwrap();
+        let fruit = db.open_or_create_keyspace("fruit").unwrap();
         for number in 0..500u64 {
             let (key, value) = (format!("new{number:05}").into_bytes(), vec![1; 900]);
             fruit.put(&key, &value).unwrap();
@@ -176,7 +179,7 @@ fn a_store_opens_with_all_writes_for_which_no_flush_had_space() {
     let device = Arc::new(Faulty::new(9));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = common::stepped(&medium, 9).open().unwrap();
-    let fruit = db.keyspace("fruit").unwrap();
+    let fruit = db.open_or_create_keyspace("fruit").unwrap();
     let mut model = Model::new();
     let mut put = |number: u64| {
         let (key, value) = (format!("key{number:06}").into_bytes(), vec![number as u8; 900]);
@@ -196,13 +199,13 @@ fn a_store_opens_with_all_writes_for_which_no_flush_had_space() {
     drop((fruit, db));
     for life in 0..2 {
         let db = common::stepped(&medium, 9).open().unwrap();
-        assert_same(&db.keyspace("fruit").unwrap(), &model, &format!("life {life}"));
+        assert_same(&db.open_or_create_keyspace("fruit").unwrap(), &model, &format!("life {life}"));
         assert_eq!(db.statistics().flushes, 0, "life {life}");
     }
     device.heal();
     for _ in 0..2 {
         let db = common::stepped(&medium, 9).open().unwrap();
-        let fruit = db.keyspace("fruit").unwrap();
+        let fruit = db.open_or_create_keyspace("fruit").unwrap();
         assert_same(&fruit, &model, "with space again");
         fruit.put("new", "value").unwrap();
         model.insert(b"new".to_vec(), b"value".to_vec());

@@ -51,7 +51,7 @@ fn a_compaction_frees_versions_kept_for_a_snapshot() {
     for bytes in [400, 20_000] {
         let medium = common::memory();
         let db = open(&medium);
-        let keyspace = db.keyspace("fruit").unwrap();
+        let keyspace = db.open_or_create_keyspace("fruit").unwrap();
         let mut rng = Rng::new(1);
         let before = overwrite(&keyspace, &mut rng, bytes);
         db.compact().unwrap();
@@ -84,7 +84,7 @@ fn background_merges_free_versions_kept_for_a_snapshot() {
     for reopened in [false, true] {
         let medium = common::memory();
         let mut db = open(&medium);
-        let mut keyspace = db.keyspace("fruit").unwrap();
+        let mut keyspace = db.open_or_create_keyspace("fruit").unwrap();
         let mut rng = Rng::new(2);
         overwrite(&keyspace, &mut rng, 400);
         db.compact().unwrap();
@@ -97,7 +97,7 @@ fn background_merges_free_versions_kept_for_a_snapshot() {
         if reopened {
             drop((keyspace, db));
             db = open(&medium);
-            keyspace = db.keyspace("fruit").unwrap();
+            keyspace = db.open_or_create_keyspace("fruit").unwrap();
         }
         db.wait_until_settled().unwrap();
         assert!(stored(&*medium) < once * 13 / 10, "{} of {once}", stored(&*medium));
@@ -111,7 +111,7 @@ fn versions_kept_for_a_snapshot_are_dropped_after_a_repair_too() {
     let memory = Arc::new(MemoryMedium::new());
     let medium = Arc::clone(&memory) as Arc<dyn Medium>;
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut rng = Rng::new(5);
     overwrite(&keyspace, &mut rng, 400);
     db.compact().unwrap();
@@ -141,7 +141,7 @@ fn versions_kept_for_a_snapshot_are_dropped_after_a_repair_too() {
 fn dropping_one_of_several_snapshots_frees_only_its_versions() {
     let medium = common::memory();
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut rng = Rng::new(3);
     let empty = db.snapshot();
     overwrite(&keyspace, &mut rng, 400);
@@ -165,7 +165,7 @@ fn dropping_one_of_several_snapshots_frees_only_its_versions() {
 fn range_deleted_data_is_dropped_after_the_snapshot() {
     let medium = common::memory();
     let db = open(&medium);
-    let keyspace = db.keyspace("fruit").unwrap();
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
     let mut rng = Rng::new(4);
     let before = overwrite(&keyspace, &mut rng, 400);
     let snapshot = db.snapshot();

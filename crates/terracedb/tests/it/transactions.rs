@@ -87,7 +87,7 @@ fn an_iterator_outlives_the_commit_of_its_transaction() {
 #[test]
 fn commit_makes_all_writes_visible_and_rollback_none() {
     let (db, k) = open();
-    let other = db.keyspace("other").unwrap();
+    let other = db.open_or_create_keyspace("other").unwrap();
     k.put("gone", "1").unwrap();
     let snapshot = db.snapshot();
     let mut txn = db.transaction();
@@ -323,7 +323,7 @@ fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
     assert_eq!(memory(), before);
     // A keyspace is dropped during the transaction.
     for written in [true, false] {
-        let gone = db.keyspace("gone").unwrap();
+        let gone = db.open_or_create_keyspace("gone").unwrap();
         let mut txn = db.transaction();
         txn.get(&gone, "a").unwrap();
         txn.put(if written { &gone } else { &k }, "a", "1").unwrap();
@@ -337,7 +337,7 @@ fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
 fn range_deletes_conflict_with_reads_and_merges_do_not_conflict() {
     let db = threaded(&memory()).open().unwrap();
     let options = common::cells::options();
-    let k = db.keyspace_with("k", &options).unwrap();
+    let k = db.open_or_create_keyspace_opt("k", &options).unwrap();
     for flushed in [false, true] {
         for (from, to, conflict) in [("a", "n", true), ("m", "m\0", true), ("n", "z", false)] {
             k.put("m", "here").unwrap();

@@ -20,7 +20,7 @@ fn transfers_keep_the_total() {
     const EACH: u64 = 100;
     let (mut rng, seed) = Rng::from_env();
     let db = threaded(&memory()).open().unwrap();
-    let banks = ["north", "south"].map(|name| db.keyspace(name).unwrap());
+    let banks = ["north", "south"].map(|name| db.open_or_create_keyspace(name).unwrap());
     for bank in &banks {
         for account in 0..ACCOUNTS {
             bank.put(key(account), EACH.to_string()).unwrap();
@@ -135,7 +135,8 @@ fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
     let medium: Arc<dyn Medium> = Arc::clone(device) as _;
     let mut acknowledged = 0;
     let db = stepped(&medium, seed).open().unwrap();
-    let (a, b) = (db.keyspace("a").unwrap(), db.keyspace("b").unwrap());
+    let (a, b) =
+        (db.open_or_create_keyspace("a").unwrap(), db.open_or_create_keyspace("b").unwrap());
     for number in 1..=12u64 {
         let mut txn = db.transaction();
         let last = text(txn.get(&a, "last").unwrap());
@@ -169,7 +170,7 @@ fn a_power_cut_leaves_all_of_a_transaction_or_nothing() {
         let image: Arc<dyn Medium> = Arc::new(device.crash_image(rng.next_u64()).unwrap());
         let db = stepped(&image, seed).open().unwrap();
         let [a, b] = ["a", "b"].map(|name| {
-            let Some(keyspace) = db.existing_keyspace(name) else { return 0 };
+            let Ok(keyspace) = db.keyspace(name) else { return 0 };
             let last = text(keyspace.get("last").unwrap()).parse().unwrap_or(0);
             assert_eq!(keyspace.prefix("n").unwrap().count() as u64, last);
             last
@@ -194,7 +195,7 @@ impl Drop for StopAtEnd<'_> {
 #[test]
 fn a_busy_store_lets_unrelated_transactions_commit() {
     let (db, k) = open();
-    let busy = db.keyspace("busy").unwrap();
+    let busy = db.open_or_create_keyspace("busy").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..2u8 {
@@ -231,7 +232,7 @@ fn every_kind_of_write_agrees_with_a_model() {
     let (mut rng, seed) = Rng::from_env();
     let db = threaded(&memory()).open().unwrap();
     let options = common::cells::options();
-    let k = db.keyspace_with("k", &options).unwrap();
+    let k = db.open_or_create_keyspace_opt("k", &options).unwrap();
     let mut model = Model::new();
     for round in 0..60 {
         let why = format!("seed {seed}, round {round}");

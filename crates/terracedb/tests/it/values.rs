@@ -37,7 +37,7 @@ fn long_values_are_separated_and_every_read_finds_them() {
     let mut model = common::Model::new();
     let mut db = open();
     for round in 0..3 {
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         for number in 0..24 {
             let length = LENGTHS[rng.below(LENGTHS.len() as u64) as usize];
             let key = format!("key{number:02}").into_bytes();
@@ -71,7 +71,11 @@ fn long_values_are_separated_and_every_read_finds_them() {
         assert!(report.is_clean() && report.unowned.is_empty(), "seed {seed}: {report:?}");
         assert!(report.values > 0);
         db = open();
-        common::assert_same(&db.keyspace("k").unwrap(), &model, &format!("seed {seed}"));
+        common::assert_same(
+            &db.open_or_create_keyspace("k").unwrap(),
+            &model,
+            &format!("seed {seed}"),
+        );
     }
 }
 
@@ -88,7 +92,7 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
     let medium = common::memory();
     let mut model = common::Model::new();
     let db = common::stepped(&medium, seed).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     for round in 0..8 {
         for number in 0..KEYS {
             let number = if round == 0 { number } else { rng.below(KEYS) };
@@ -117,7 +121,7 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
     assert!(report.is_clean() && report.unowned.is_empty(), "seed {seed}: {report:?}");
     let db = common::stepped(&medium, seed).open().unwrap();
     assert_eq!(db.recovery().orphans_removed, 0, "seed {seed}");
-    common::assert_same(&db.keyspace("k").unwrap(), &model, &format!("seed {seed}"));
+    common::assert_same(&db.open_or_create_keyspace("k").unwrap(), &model, &format!("seed {seed}"));
 }
 
 /// The smallest memory has no room for two Zstandard contexts: the table is compressed by Zstandard, its
@@ -126,7 +130,7 @@ fn dead_values_take_at_most_as_much_space_as_live_ones() {
 fn values_are_collected_with_zstd_in_the_least_memory() {
     let (mut rng, medium) = (Rng::new(1), common::memory());
     let db = common::stepped(&medium, 1).codec(Codec::Zstd).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let mut model = common::Model::new();
     for from in [0, 10] {
         for number in from..40 {
@@ -153,7 +157,7 @@ fn dead_values_of_a_settled_tree_are_bounded() {
     let (mut rng, seed) = Rng::from_env();
     let medium = common::memory();
     let db = common::stepped(&medium, seed).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let live = KEYS * BYTES as u64;
     let mut value = vec![0; BYTES];
     for round in 0..12 {
@@ -179,7 +183,7 @@ fn dead_values_of_a_settled_tree_are_bounded() {
 fn a_value_file_is_removed_with_the_last_pointer_into_it() {
     let medium = common::memory();
     let db = common::stepped(&medium, 1).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let long = vec![7; 50_000];
     for number in 0..20 {
         ks.put(format!("key{number:02}"), &long).unwrap();
@@ -213,7 +217,9 @@ fn a_value_file_is_removed_with_the_last_pointer_into_it() {
 fn long_values_take_operands_and_expire_like_short_ones() {
     let medium = common::memory();
     let db = common::stepped(&medium, 1).open().unwrap();
-    let ks = db.keyspace_with("k", &KeyspaceOptions::new().merge_operator(Append::NAME)).unwrap();
+    let ks = db
+        .open_or_create_keyspace_opt("k", &KeyspaceOptions::new().merge_operator(Append::NAME))
+        .unwrap();
     let mut text = vec![b'a'; 30_000];
     ks.put("text", &text).unwrap();
     let hour = std::time::Duration::from_secs(3600);
@@ -258,7 +264,7 @@ fn a_damaged_value_makes_no_other_unreadable() {
         common::stepped(&(Arc::clone(medium) as _), 1).open().unwrap()
     };
     let db = open(&medium);
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let mut rng = Rng::new(1);
     let mut model = common::Model::new();
     for number in 0..10 {
@@ -281,7 +287,7 @@ fn a_damaged_value_makes_no_other_unreadable() {
     assert_eq!(report.problems[0].file, name);
     assert_eq!(report.problems[0].keys, Some((b"key3".to_vec(), b"key3".to_vec())));
     let db = open(&medium);
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let ask = |model: &common::Model| {
         for (key, value) in model {
             match ks.get(key) {
@@ -316,7 +322,7 @@ fn a_full_device_loses_no_value() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let db = common::stepped(&medium, 1).open().unwrap();
-    let ks = db.keyspace("k").unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
     let mut long = vec![7; 100_000];
     Rng::new(1).fill(&mut long);
     for number in 0..10 {
@@ -344,7 +350,7 @@ fn values_are_read_after_a_failed_open_of_their_file() {
         let device = Arc::new(Faulty::new(fails));
         let medium = Arc::clone(&device) as Arc<dyn Medium>;
         let db = common::threaded(&medium).open().unwrap();
-        let ks = db.keyspace("k").unwrap();
+        let ks = db.open_or_create_keyspace("k").unwrap();
         ks.put("long", vec![7; 40_000]).unwrap();
         device.inject(Rule::new(OpKind::Read, Fault::Io).name(".values").times(fails)).unwrap();
         let _ = db.flush();

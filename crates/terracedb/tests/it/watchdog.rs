@@ -31,7 +31,7 @@ impl Watched {
         let device = Mortal::over(Arc::new(MemoryMedium::new()));
         let medium = Arc::clone(&device) as Arc<dyn Medium>;
         let db = stepped.on(medium).listener(Arc::clone(&recorder) as _).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         Self { stepped, device, recorder, db, keyspace }
     }
 
@@ -90,7 +90,7 @@ fn a_hanging_segment_creation_is_reported() {
     let device = Mortal::over(Arc::new(MemoryMedium::new()));
     let builder = Db::on_medium(Arc::clone(&device) as _).resources(&resources);
     let db = builder.listener(Arc::clone(&recorder) as _).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     device.gate.hang("log-");
     let heard = || {
         until("what the watchdog says", || {

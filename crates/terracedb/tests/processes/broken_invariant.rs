@@ -15,7 +15,7 @@ const HOLDS: &str = "numbers add up";
 fn breaks_an_invariant() {
     let Some(directory) = child::directory() else { return };
     let db = Db::builder(&directory).memory(common::MEMORY).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("key", "before").unwrap();
     // A build with debug assertions panics; the record is the same.
     let _ = catch_unwind(|| base::note_broken(HOLDS, "sum.rs", 7));
@@ -25,7 +25,7 @@ fn breaks_an_invariant() {
         keyspace.put("key", "after").unwrap_err(),
         keyspace.delete("key").unwrap_err(),
         db.write_with(&batch, Durability::Sync).unwrap_err(),
-        db.keyspace("new").unwrap_err(),
+        db.open_or_create_keyspace("new").unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Poisoned);
@@ -51,6 +51,6 @@ fn after_a_broken_invariant_writes_fail_and_reads_go_on() {
         "{text}"
     );
     let db = Db::builder(directory.path()).memory(common::MEMORY).open().unwrap();
-    assert_eq!(db.keyspace("k").unwrap().get("key").unwrap().unwrap(), "before");
-    db.keyspace("k").unwrap().put("key", "after").unwrap();
+    assert_eq!(db.open_or_create_keyspace("k").unwrap().get("key").unwrap().unwrap(), "before");
+    db.open_or_create_keyspace("k").unwrap().put("key", "after").unwrap();
 }

@@ -50,7 +50,8 @@ fn last(keyspace: &Keyspace, thread: u64) -> u64 {
 fn writes_until_killed() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory);
-    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    let (one, two) =
+        (db.open_or_create_keyspace("one").unwrap(), db.open_or_create_keyspace("two").unwrap());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (db, one, two) = (&db, &one, &two);
@@ -94,7 +95,8 @@ fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u6
 /// Checks every batch after `checked`; returns the last number of each thread.
 fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str) -> Vec<u64> {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
-    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    let (one, two) =
+        (db.open_or_create_keyspace("one").unwrap(), db.open_or_create_keyspace("two").unwrap());
     let mut lasts = Vec::new();
     for thread in 0..THREADS {
         let last = last(&one, thread);
@@ -149,7 +151,7 @@ fn a_killed_process_loses_no_acknowledged_write() {
 fn holds_the_store() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory);
-    db.keyspace("k").unwrap().put("from", "the child").unwrap();
+    db.open_or_create_keyspace("k").unwrap().put("from", "the child").unwrap();
     child::say("open");
     let _ = std::io::stdin().read(&mut [0]);
 }
@@ -167,6 +169,6 @@ fn a_second_process_is_refused() {
     child.kill().unwrap();
     child.wait().unwrap();
     let db = open(directory.path());
-    let from = db.keyspace("k").unwrap().get("from").unwrap();
+    let from = db.open_or_create_keyspace("k").unwrap().get("from").unwrap();
     assert_eq!(from.as_deref(), Some(&b"the child"[..]));
 }

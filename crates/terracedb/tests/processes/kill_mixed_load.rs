@@ -52,10 +52,10 @@ struct Spaces {
 impl Spaces {
     /// Creates the missing keyspaces.
     fn of(db: &Db) -> Self {
-        let of = |name: &str| db.keyspace(name).unwrap();
+        let of = |name: &str| db.open_or_create_keyspace(name).unwrap();
         let adding = KeyspaceOptions::new().merge_operator(I64Add::NAME);
         let (one, two) = (of("one"), of("two"));
-        let sums = db.keyspace_with("sums", &adding).unwrap();
+        let sums = db.open_or_create_keyspace_opt("sums", &adding).unwrap();
         let (accounts, ledger, loads) = (of("accounts"), of("ledger"), of("loads"));
         Self { one, two, sums, accounts, ledger, loads }
     }

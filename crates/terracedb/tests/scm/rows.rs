@@ -30,7 +30,7 @@ const SIZE: u64 = 24 << 20;
 fn open(folder: &tempfile::TempDir) -> (Db, Keyspace) {
     let scm = Scm::new(PLACE, SIZE).unwrap();
     let db = Db::builder(folder.path()).memory(MEMORY).scm(scm).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     (db, keyspace)
 }
 

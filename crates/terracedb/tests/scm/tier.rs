@@ -39,7 +39,7 @@ fn scm(dir: &Path, placement: Placement) -> Scm {
 /// A store with background threads.
 fn open(store: &Path, scm: Scm) -> (Db, Keyspace) {
     let db = Db::builder(store).memory(MEMORY).scm(scm).open().unwrap();
-    let keyspace = db.keyspace("k").unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
     (db, keyspace)
 }
 

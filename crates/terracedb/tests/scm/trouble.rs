@@ -114,7 +114,7 @@ impl Machine {
         let builder = Db::on_medium(Arc::clone(&self.flash) as _);
         let builder = builder.resources(&resources.build().unwrap());
         let db = builder.listener(Arc::clone(&self.events) as _).open().unwrap();
-        let keyspace = db.keyspace("k").unwrap();
+        let keyspace = db.open_or_create_keyspace("k").unwrap();
         (db, keyspace)
     }
 
