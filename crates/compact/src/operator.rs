@@ -15,9 +15,19 @@ pub trait MergeOperator: Send + Sync + Debug {
     fn name(&self) -> &str;
 
     /// The value that `operands`, oldest first, make of `base` (`None`: the key has no value). `None` if the
-    /// operands or the base are malformed for this operator: then the operands are kept, and reads of the key
-    /// fail.
+    /// operands or the base are malformed for this operator, or have no result: then the operands are kept, and
+    /// reads of the key fail, with an error that names the key.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
+
+    /// Checks an operand before it is written; the error says what is expected. A write of a refused operand
+    /// fails with `Invalid`, so that no operand is stored that makes its key unreadable. It may be called
+    /// for operands only, not for base values, and by default accepts all.
+    ///
+    /// # Errors
+    /// The expected form of an operand, if `operand` has another.
+    fn validate(&self, _operand: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
 
     /// One operand equivalent to `operands`, oldest first, over any base. `None` if there is none. `operands`
     /// is never empty.

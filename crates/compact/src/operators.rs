@@ -8,6 +8,7 @@ use base::{Error, Result};
 
 use crate::builtin::{Append, I64Add, U64Max, U64Min};
 use crate::operator::MergeOperator;
+use crate::saturating_add::I64AddSaturating;
 
 /// The operators that this process knows, by name.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +24,13 @@ impl Operators {
     /// A registry of the built-in operators.
     #[must_use]
     pub fn builtin() -> Self {
-        let all: [Arc<dyn MergeOperator>; 4] =
-            [Arc::new(I64Add), Arc::new(Append), Arc::new(U64Max), Arc::new(U64Min)];
+        let all: [Arc<dyn MergeOperator>; 5] = [
+            Arc::new(I64Add),
+            Arc::new(I64AddSaturating),
+            Arc::new(Append),
+            Arc::new(U64Max),
+            Arc::new(U64Min),
+        ];
         Self(all.into_iter().map(|operator| (operator.name().to_owned(), operator)).collect())
     }
 

@@ -256,14 +256,21 @@ impl Store {
         Ok(true)
     }
 
-    /// Refuses a value that is too long for the memory limit, and an operand without a merge operator.
+    /// Refuses a value that is too long for the memory limit, an operand without a merge operator, and one
+    /// that the operator refuses.
     ///
     /// # Errors
-    /// `Invalid`, naming the limit or the missing operator.
+    /// `Invalid`, naming the limit, the missing operator, or the expected form of an operand.
     pub fn check_write(&self, tree: &Tree, write: Write<'_>) -> Result<()> {
-        if let Write::Merge(_) = write {
+        if let Write::Merge(operand) = write {
             let view = tree.view();
-            view.read_context.operator().map_err(|e| e.at(format_args!("`{}`", tree.name())))?;
+            let place = |error: Error| error.at(format_args!("`{}`", tree.name()));
+            let operator = view.read_context.operator().map_err(place)?;
+            operator.validate(operand).map_err(|expected| {
+                place(Error::invalid("merge operand"))
+                    .expected(format_args!("{expected}, for `{}`", operator.name()))
+                    .got(format_args!("{} bytes", operand.len()))
+            })?;
         }
         let (len, max) = (write.stored_bytes(), self.resources.value_bytes_max());
         if len as u64 > max {

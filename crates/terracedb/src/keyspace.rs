@@ -164,8 +164,9 @@ impl Keyspace {
     /// [`crate::KeyspaceOptions`] has an example.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; `Invalid` if the keyspace has no merge operator, or the operator is not
-    /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)).
+    /// As [`Keyspace::put`]; `Invalid` if the keyspace has no merge operator, if the operator is not
+    /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)), or if it refuses the
+    /// operand ([`MergeOperator::validate`](crate::MergeOperator::validate)).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, self.store.settings.load().durability)
     }

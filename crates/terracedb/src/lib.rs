@@ -78,9 +78,9 @@ pub use transaction::Transaction;
 pub use tree::ClockStatistics;
 pub use tree::compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
 pub use tree::events::{Event, Listener, Task};
-pub use tree::reads::{Cursor, Entry, Iter, ReadQueue};
+pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
 
 /// Built-in merge operators: every store knows them by their `NAME`.
 pub mod operators {
-    pub use compact::{Append, I64Add, U64Max, U64Min};
+    pub use compact::{Append, I64Add, I64AddSaturating, U64Max, U64Min};
 }

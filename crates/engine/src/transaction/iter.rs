@@ -9,7 +9,7 @@ use base::{Result, broken_invariant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tree::Tree;
-use tree::reads::{Entry, Iter};
+use tree::reads::{Entry, Iter, KeyEntry};
 
 use super::key_set::{KeySpan, successor};
 use super::read_set::{ReadSet, ScanId, Side};
@@ -19,7 +19,7 @@ use super::write_set::WriteSet;
 /// and `.rev()` iterate from the back.
 ///
 /// The part of the range that was iterated over counts as read by the transaction. An error ends the
-/// iterator.
+/// iterator, unless it is that of one key and [`TransactionIter::continue_after_key_errors`] was called.
 pub struct TransactionIter {
     tree: Arc<Tree>,
     store: Stored,
@@ -29,14 +29,15 @@ pub struct TransactionIter {
     /// The part of the range that is left.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
+    continues: bool,
     ended: bool,
 }
 
 /// The store's entries, with at most one peeked entry at either end.
 struct Stored {
     iter: Iter,
-    front: Option<Entry>,
-    back: Option<Entry>,
+    front: Option<KeyEntry>,
+    back: Option<KeyEntry>,
 }
 
 impl TransactionIter {
@@ -60,12 +61,20 @@ impl TransactionIter {
             scan,
             start: range.start.to_vec(),
             end: range.end.map(<[u8]>::to_vec),
+            continues: false,
             ended: false,
         })
     }
 
-    /// The next entry from `side`.
-    fn step(&mut self, side: Side) -> Result<Option<Entry>> {
+    /// Goes on with the next key after the error of one key, as [`Iter::continue_after_key_errors`].
+    #[must_use]
+    pub fn continue_after_key_errors(mut self) -> Self {
+        self.continues = true;
+        self
+    }
+
+    /// The next key from `side`, with its value or the error of that key alone.
+    fn step(&mut self, side: Side) -> Result<Option<KeyEntry>> {
         loop {
             let range = KeySpan { start: &self.start, end: self.end.as_deref() };
             let own = match side {
@@ -92,13 +101,18 @@ impl TransactionIter {
                 broken_invariant!("a step takes an own write, a stored entry or both")
             })?;
             let stored = stored.map(|(_, value)| value);
-            let stored = stored.filter(|_| !self.writes.hides(&self.tree, &key));
+            // An own put or delete replaces the stored value, also one that cannot be read.
+            let is_replaced = own.as_ref().is_some_and(|(_, pending)| !pending.needs_stored());
+            let stored =
+                stored.filter(|_| !is_replaced && !self.writes.hides(&self.tree, &key)).transpose();
             let value = match own {
-                Some((_, pending)) => pending.value(&self.tree, &key, stored)?,
+                Some((_, pending)) => {
+                    stored.and_then(|stored| pending.value(&self.tree, &key, stored))
+                }
                 None => stored,
             };
             self.pass(side, &key)?;
-            if let Some(value) = value {
+            if let Some(value) = value.transpose() {
                 return Ok(Some((key, value)));
             }
         }
@@ -114,10 +128,15 @@ impl TransactionIter {
         Ok(())
     }
 
-    /// Ends the iterator unless `step` has an entry.
-    fn end_unless(&mut self, step: Result<Option<Entry>>) -> Option<Result<Entry>> {
-        self.ended = !matches!(step, Ok(Some(_)));
-        step.transpose()
+    /// Ends the iterator after its last entry, and after an error unless it goes on after errors of keys.
+    fn end_unless(&mut self, step: Result<Option<KeyEntry>>) -> Option<Result<Entry>> {
+        let step = step.transpose();
+        self.ended = match &step {
+            Some(Ok((_, Ok(_)))) => false,
+            Some(Ok((_, Err(_)))) => !self.continues,
+            Some(Err(_)) | None => true,
+        };
+        step.map(|entry| entry.and_then(|(key, value)| Ok((key, value?))))
     }
 }
 
@@ -127,13 +146,13 @@ impl Stored {
         // The entry that was peeked from the other end may be the last one.
         let entry = match side {
             Side::Front if self.front.is_none() => {
-                let next = self.iter.next().transpose()?;
+                let next = self.iter.next_key()?;
                 self.front = next.or_else(|| self.back.take());
                 &self.front
             }
             Side::Front => &self.front,
             Side::Back if self.back.is_none() => {
-                let next = self.iter.next_back().transpose()?;
+                let next = self.iter.next_key_back()?;
                 self.back = next.or_else(|| self.front.take());
                 &self.back
             }
@@ -142,7 +161,7 @@ impl Stored {
         Ok(entry.as_ref().map(|(key, _)| key.clone()))
     }
 
-    fn take(&mut self, side: Side) -> Option<Entry> {
+    fn take(&mut self, side: Side) -> Option<KeyEntry> {
         match side {
             Side::Front => self.front.take(),
             Side::Back => self.back.take(),

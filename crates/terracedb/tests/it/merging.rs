@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, ErrorKind};
-use terracedb::operators::{Append, I64Add};
+use terracedb::operators::{Append, I64Add, I64AddSaturating, U64Max, U64Min};
 use terracedb::{Db, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
 
 use crate::common;
@@ -234,5 +234,134 @@ fn a_flush_handles_any_number_of_operands() {
         (0..100_000).for_each(|_| ks.merge("a", 1i64.to_le_bytes()).unwrap());
         db.flush().unwrap();
         assert!(ks.get("a").unwrap().is_some(), "{name}");
+    }
+}
+
+/// A batch, a transaction and a single write refuse an operand that the operator refuses, so it is never stored.
+#[test]
+fn a_malformed_operand_is_refused_by_every_kind_of_write() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    for name in [I64Add::NAME, I64AddSaturating::NAME, U64Max::NAME, U64Min::NAME] {
+        let ks = db.keyspace_with(name, &options(name)).unwrap();
+        let mut batch = WriteBatch::new();
+        let mut transaction = db.transaction();
+        for error in [
+            ks.merge("bad", "xyz").unwrap_err(),
+            batch.merge(&ks, "bad", "xyz").unwrap_err(),
+            transaction.merge(&ks, "bad", "xyz").unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let text = error.to_string();
+            assert!(text.contains("eight bytes") && text.contains(name), "{text}");
+        }
+        assert!(batch.is_empty() && transaction.is_empty());
+        assert_eq!(ks.get("bad").unwrap(), None);
+    }
+}
+
+/// What an iterator returns: a value, or `error` if the error names the key.
+fn shown<E: Iterator<Item = terracedb::Result<terracedb::Entry>>>(entries: E) -> Vec<String> {
+    let show = |entry: terracedb::Result<terracedb::Entry>| match entry {
+        Ok((key, _)) => String::from_utf8(key.to_vec()).unwrap(),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            let text = error.to_string();
+            let key = text.split("key `").nth(1).and_then(|rest| rest.split('`').next());
+            format!("!{}", key.expect(&text))
+        }
+    };
+    entries.map(show).collect()
+}
+
+#[test]
+fn an_iterator_goes_on_behind_a_key_that_cannot_be_merged() {
+    // A flush may come between any two of the writes.
+    for flushes in 0..8 {
+        let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+        let ks = db.keyspace_with("k", &options(I64Add::NAME)).unwrap();
+        let flush = |number: u32| {
+            if flushes & (1 << number) != 0 {
+                db.flush().unwrap();
+            }
+        };
+        let one = 1i64.to_le_bytes();
+        for key in ["b", "d", "f"] {
+            ks.put(key, i64::MAX.to_le_bytes()).unwrap();
+        }
+        flush(0);
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            ks.merge(key, one).unwrap();
+        }
+        flush(1);
+        ks.merge("b", one).unwrap();
+        flush(2);
+        let all = ["a", "!b", "c", "!d", "e", "!f"];
+        let backward: Vec<_> = all.iter().rev().copied().collect();
+        let transaction = db.transaction();
+        let iter = || ks.iter().unwrap();
+        assert_eq!(shown(iter().continue_after_key_errors()), all, "{flushes:b}");
+        assert_eq!(shown(iter().continue_after_key_errors().rev()), backward, "{flushes:b}");
+        let own = || transaction.iter(&ks).unwrap().continue_after_key_errors();
+        assert_eq!(shown(own()), all);
+        assert_eq!(shown(own().rev()), backward);
+        // Without it, the error ends the iteration.
+        assert_eq!(shown(iter()), ["a", "!b"]);
+        assert_eq!(shown(iter().rev()), ["!f"]);
+        assert_eq!(shown(transaction.iter(&ks).unwrap()), ["a", "!b"]);
+        // From both ends, every key once.
+        for turns in 0..64 {
+            let mut both = iter().continue_after_key_errors();
+            let (mut front, mut back) = (Vec::new(), Vec::new());
+            for turn in 0..6 {
+                if turns & (1 << turn) == 0 {
+                    front.extend(shown(both.next().into_iter()));
+                } else {
+                    back.extend(shown(both.next_back().into_iter()));
+                }
+            }
+            assert!(both.next().is_none() && both.next_back().is_none());
+            back.reverse();
+            front.extend(back);
+            assert_eq!(front, all, "{flushes:b} {turns:b}");
+        }
+        // A key outside the range is no error of the range.
+        assert_eq!(shown(ks.range("a".."b").unwrap()), ["a"]);
+        assert_eq!(shown(ks.range("c"..="c").unwrap().rev()), ["c"]);
+        assert_eq!(shown(ks.prefix("e").unwrap()), ["e"]);
+        // A cursor names the key, and a seek goes on.
+        let mut cursor = ks.cursor().unwrap();
+        assert!(cursor.seek_to_first().unwrap() && cursor.failed_key().is_none());
+        assert!(cursor.next().is_err());
+        assert_eq!(cursor.failed_key(), Some(&b"b"[..]));
+        assert!(cursor.seek("b\0").unwrap() && cursor.failed_key().is_none());
+        // An own write replaces a value that cannot be read.
+        let mut transaction = db.transaction();
+        transaction.put(&ks, "b", one).unwrap();
+        transaction.delete(&ks, "d").unwrap();
+        assert_eq!(shown(transaction.iter(&ks).unwrap()), ["a", "b", "c", "e", "!f"]);
+        // Operands that bring the sum back into the range make the keys readable again.
+        for key in ["b", "d", "f"] {
+            ks.merge(key, (-2i64).to_le_bytes()).unwrap();
+        }
+        assert_eq!(shown(iter()), ["a", "b", "c", "d", "e", "f"]);
+        db.compact().unwrap();
+        assert_eq!(ks.get("b").unwrap().as_deref(), Some(&i64::MAX.to_le_bytes()[..]));
+    }
+}
+
+#[test]
+fn a_saturating_counter_stops_at_the_ends_whatever_is_flushed_in_between() {
+    for flushes in 0..16 {
+        let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+        let ks = db.keyspace_with("k", &options(I64AddSaturating::NAME)).unwrap();
+        for (number, operand) in [i64::MAX, 5, -7, i64::MIN, i64::MIN, 3].into_iter().enumerate() {
+            ks.merge("a", operand.to_le_bytes()).unwrap();
+            if flushes & (1 << number) != 0 {
+                db.flush().unwrap();
+            }
+        }
+        assert_eq!(ks.get("a").unwrap().as_deref(), Some(&(i64::MIN + 3).to_le_bytes()[..]));
+        db.compact().unwrap();
+        assert_eq!(ks.get("a").unwrap().as_deref(), Some(&(i64::MIN + 3).to_le_bytes()[..]));
     }
 }

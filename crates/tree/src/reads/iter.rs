@@ -11,15 +11,20 @@ use crate::reads::{Cursor, CursorSource};
 /// A key and its value.
 pub type Entry = (Bytes, Bytes);
 
+/// A key, with its value or the error of that key alone.
+pub type KeyEntry = (Bytes, Result<Bytes>);
+
 /// The entries of a key range at one sequence number, in key order; from the back by `next_back` or `.rev()`.
 ///
-/// An error ends the iteration. To read beyond a damaged page, iterate over a range behind it.
+/// An error ends the iteration, unless it is that of one key and [`Iter::continue_after_key_errors`] was
+/// called. To read beyond a damaged page, iterate over a range behind it.
 pub struct Iter {
     source: CursorSource,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     front: Option<Cursor>,
     back: Option<Cursor>,
+    continues: bool,
     ended: bool,
 }
 
@@ -27,8 +32,7 @@ impl Iter {
     /// Iterates over the keys within `bounds`.
     pub fn new<K: AsRef<[u8]>>(source: CursorSource, bounds: impl RangeBounds<K>) -> Self {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (lower, upper) = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        Self { source, lower, upper, front: None, back: None, ended: false }
+        Self::over(source, owned(bounds.start_bound()), owned(bounds.end_bound()))
     }
 
     /// Iterates over the keys that begin with `prefix`.
@@ -37,65 +41,110 @@ impl Iter {
             Some(upper) => Bound::Excluded(upper),
             None => Bound::Unbounded,
         };
-        let lower = Bound::Included(prefix.to_vec());
-        Self { source, lower, upper, front: None, back: None, ended: false }
+        Self::over(source, Bound::Included(prefix.to_vec()), upper)
     }
 
-    fn step_front(&mut self) -> Result<Option<Entry>> {
-        let valid = match &mut self.front {
-            Some(cursor) => cursor.next()?,
+    fn over(source: CursorSource, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Self {
+        Self { source, lower, upper, front: None, back: None, continues: false, ended: false }
+    }
+
+    /// Goes on with the next key after the error of one key: its merge operands cannot be merged, or its long
+    /// value is damaged. The iterator returns that error, which names the key, and then the other entries.
+    /// Any other error still ends the iteration.
+    #[must_use]
+    pub fn continue_after_key_errors(mut self) -> Self {
+        self.continues = true;
+        self
+    }
+
+    /// The next key from the front, with its value or the error of that key alone. `None` at the end.
+    ///
+    /// # Errors
+    /// Those that are not of one key, as [`Cursor::next`].
+    pub fn next_key(&mut self) -> Result<Option<KeyEntry>> {
+        let moved = match &mut self.front {
+            Some(cursor) => match cursor.failed_key().map(successor) {
+                Some(next) => cursor.seek(next),
+                None => cursor.next(),
+            },
             none => {
                 let cursor = none.insert(self.source.cursor()?);
                 match &self.lower {
-                    Bound::Unbounded => cursor.seek_to_first()?,
-                    Bound::Included(key) => cursor.seek(key)?,
-                    Bound::Excluded(key) => {
-                        cursor.seek(key)? && (cursor.key() != Some(key) || cursor.next()?)
-                    }
+                    Bound::Unbounded => cursor.seek_to_first(),
+                    Bound::Included(key) => cursor.seek(key),
+                    Bound::Excluded(key) => cursor.seek(successor(key)),
                 }
             }
         };
-        let Some(cursor) = self.front.as_ref().filter(|_| valid) else { return Ok(None) };
-        let met = self.back.as_ref().and_then(Cursor::key);
-        Ok(entry(cursor).filter(|(key, _)| {
+        let met = self.back.as_ref().and_then(position);
+        let entry = entry(self.front.as_ref(), moved)?;
+        Ok(entry.filter(|(key, _)| {
             within_upper(key, &self.upper) && met.is_none_or(|back| key.as_ref() < back)
         }))
     }
 
-    fn step_back(&mut self) -> Result<Option<Entry>> {
-        let valid = match &mut self.back {
-            Some(cursor) => cursor.prev()?,
+    /// As [`Iter::next_key`], from the back.
+    ///
+    /// # Errors
+    /// As [`Iter::next_key`].
+    pub fn next_key_back(&mut self) -> Result<Option<KeyEntry>> {
+        let moved = match &mut self.back {
+            Some(cursor) => match cursor.failed_key().map(<[u8]>::to_vec) {
+                Some(failed) => cursor.seek_before(failed),
+                None => cursor.prev(),
+            },
             none => {
                 let cursor = none.insert(self.source.cursor()?);
                 match &self.upper {
-                    Bound::Unbounded => cursor.seek_to_last()?,
-                    Bound::Excluded(key) => cursor.seek_before(key)?,
-                    Bound::Included(key) => {
-                        let at = cursor.seek(key)?;
-                        if at && cursor.key() == Some(key) {
-                            true
-                        } else {
-                            cursor.seek_before(key)?
-                        }
-                    }
+                    Bound::Unbounded => cursor.seek_to_last(),
+                    Bound::Excluded(key) => cursor.seek_before(key),
+                    Bound::Included(key) => cursor.seek_before(successor(key)),
                 }
             }
         };
-        let Some(cursor) = self.back.as_ref().filter(|_| valid) else { return Ok(None) };
-        let met = self.front.as_ref().and_then(Cursor::key);
-        Ok(entry(cursor).filter(|(key, _)| {
+        let met = self.front.as_ref().and_then(position);
+        let entry = entry(self.back.as_ref(), moved)?;
+        Ok(entry.filter(|(key, _)| {
             within_lower(key, &self.lower) && met.is_none_or(|front| key.as_ref() > front)
         }))
     }
 
-    fn end_unless(&mut self, step: Result<Option<Entry>>) -> Option<Result<Entry>> {
-        self.ended = !matches!(step, Ok(Some(_)));
-        step.transpose()
+    /// Ends the iteration after its last entry, and after an error unless it goes on after errors of keys.
+    fn end_unless(&mut self, step: Result<Option<KeyEntry>>) -> Option<Result<Entry>> {
+        let step = step.transpose();
+        self.ended = match &step {
+            Some(Ok((_, Ok(_)))) => false,
+            Some(Ok((_, Err(_)))) => !self.continues,
+            Some(Err(_)) | None => true,
+        };
+        step.map(|entry| entry.and_then(|(key, value)| Ok((key, value?))))
     }
 }
 
-fn entry(cursor: &Cursor) -> Option<Entry> {
-    Some((Bytes::copy_from_slice(cursor.key()?), cursor.shared_value()?))
+/// The least key above `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// The key at which the cursor's last move ended, also if the key has an error.
+fn position(cursor: &Cursor) -> Option<&[u8]> {
+    cursor.key().or_else(|| cursor.failed_key())
+}
+
+/// The entry at which `cursor` is after a move that ended with `moved`.
+fn entry(cursor: Option<&Cursor>, moved: Result<bool>) -> Result<Option<KeyEntry>> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    match moved {
+        Ok(false) => Ok(None),
+        Ok(true) => {
+            let current = cursor.key().zip(cursor.shared_value());
+            Ok(current.map(|(key, value)| (Bytes::copy_from_slice(key), Ok(value))))
+        }
+        Err(error) => match cursor.failed_key() {
+            Some(key) => Ok(Some((Bytes::copy_from_slice(key), Err(error)))),
+            None => Err(error),
+        },
+    }
 }
 
 fn within_upper(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {
@@ -133,7 +182,7 @@ impl Iterator for Iter {
         if self.ended {
             return None;
         }
-        let step = self.step_front();
+        let step = self.next_key();
         self.end_unless(step)
     }
 }
@@ -143,7 +192,7 @@ impl DoubleEndedIterator for Iter {
         if self.ended {
             return None;
         }
-        let step = self.step_back();
+        let step = self.next_key_back();
         self.end_unless(step)
     }
 }

@@ -5,6 +5,8 @@
 //! more pages.
 
 mod fast_step;
+mod key_error;
+mod moves;
 mod order;
 
 use std::sync::Arc;
@@ -20,41 +22,8 @@ use super::source::{Seek, Source};
 use crate::View;
 
 pub use fast_step::FastStep;
-
-/// A move to another visible key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move<'a> {
-    /// To the first key.
-    First,
-    /// To the last key.
-    Last,
-    /// To the first key at or after this one.
-    AtOrAfter(&'a [u8]),
-    /// To the last key before this one.
-    Before(&'a [u8]),
-    /// To the next key.
-    Next,
-    /// To the previous key.
-    Prev,
-}
-
-/// The rest of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Seek with the sources from this one on.
-    Position(usize),
-    /// Walk to a visible key.
-    Settle,
-}
-
-/// The target of the sources' seeks at the start of a move. Its key is `MergingIter::target`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    First,
-    Last,
-    AtOrAfter,
-    Before,
-}
+pub use moves::Move;
+use moves::{Phase, Start};
 
 /// The current entry.
 enum Current {
@@ -107,6 +76,8 @@ pub struct MergingIter {
     resolver: Resolver,
     /// The read of the separated value of the key that is being resolved. It ends the move.
     fetch: Option<Box<ValueRead>>,
+    /// The key whose own error ended the last move.
+    failed: Option<Vec<u8>>,
     current: Current,
     /// A key buffer for reuse.
     spare: Vec<u8>,
@@ -155,6 +126,7 @@ impl MergingIter {
             resolving: None,
             resolver: Resolver::new(Some(now)),
             fetch: None,
+            failed: None,
             current: Current::Invalid,
             spare: Vec::new(),
             view,
@@ -212,6 +184,7 @@ impl MergingIter {
         self.pending = None;
         self.resolving = None;
         self.fetch = None;
+        self.failed = None;
         self.resolver.clear();
         let (start, target, forward) = match to {
             Move::First => (Start::First, &[][..], true),
@@ -335,7 +308,8 @@ impl MergingIter {
     fn finish_resolving(&mut self) -> Result<Option<bool>> {
         invariant!(self.resolving.is_some(), "a key is resolved after its versions");
         let key = self.resolving.as_deref().unwrap_or_default();
-        match self.resolver.end(&self.view.read_context, key)? {
+        let resolution = self.resolver.end(&self.view.read_context, key);
+        match resolution.map_err(|error| self.key_failed(error))? {
             Resolution::Value(value) => {
                 Ok(self.set_current(value.map(|value| value.bytes)).then_some(true))
             }
@@ -381,11 +355,11 @@ impl MergingIter {
         }
         let stored = source.stored(trailer);
         let resolution =
-            self.resolver.older(&self.view.read_context, key, trailer, stored, source.file())?;
+            self.resolver.older(&self.view.read_context, key, trailer, stored, source.file());
         if self.resolving.is_none() {
             self.resolving = Some(Self::key_of(&mut self.spare, key));
         }
-        match resolution {
+        match resolution.map_err(|error| self.key_failed(error))? {
             // Older versions of the key are skipped when the next move starts.
             Some(Resolution::Value(Some(value))) => {
                 return Ok(Some(self.set_current(Some(value.bytes))));
@@ -429,7 +403,9 @@ impl MergingIter {
                 self.resolving = Some(Self::key_of(&mut self.spare, key));
             }
             let stored = source.stored(trailer);
-            self.resolver.newer(&self.view.read_context, trailer, stored, source.file())?;
+            let added =
+                self.resolver.newer(&self.view.read_context, trailer, stored, source.file());
+            added.map_err(|error| self.key_failed(error))?;
         }
         self.advance(number)?;
         Ok(None)
@@ -444,11 +420,14 @@ impl ReadOp for MergingIter {
         loop {
             if let Some(read) = &mut self.fetch {
                 let key = self.resolving.as_deref().unwrap_or_default();
-                let bytes = match read.step(key, supplied.take())? {
-                    Step::Need(span) => return Ok(Step::Need(span)),
-                    Step::Ready(bytes) => bytes,
+                let value = match read.step(key, supplied.take()) {
+                    Ok(Step::Need(span)) => return Ok(Step::Need(span)),
+                    Ok(Step::Ready(bytes)) => {
+                        self.resolver.fetched(&self.view.read_context, key, bytes)
+                    }
+                    Err(error) => Err(error),
                 };
-                let value = self.resolver.fetched(&self.view.read_context, key, bytes)?;
+                let value = value.map_err(|error| self.key_failed(error))?;
                 self.fetch = None;
                 if self.set_current(value.map(|value| value.bytes)) {
                     return Ok(Step::Ready(true));

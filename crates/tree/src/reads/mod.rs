@@ -13,7 +13,7 @@ mod rows;
 mod source;
 
 pub use cursor::{Cursor, CursorSource};
-pub use iter::{Entry, Iter, after_prefix};
+pub use iter::{Entry, Iter, KeyEntry, after_prefix};
 pub use lookup::Lookup;
 pub use merging_iter::{FastStep, MergingIter, Move};
 pub use read_queue::{QueuePool, ReadQueue};
