@@ -242,7 +242,7 @@ fn a_flush_handles_any_number_of_operands() {
 fn a_malformed_operand_is_refused_by_every_kind_of_write() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
     for name in [I64Add::NAME, I64AddSaturating::NAME, U64Max::NAME, U64Min::NAME] {
-        let ks = db.keyspace_with(name, &options(name)).unwrap();
+        let ks = db.open_or_create_keyspace_opt(name, &options(name)).unwrap();
         let mut batch = WriteBatch::new();
         let mut transaction = db.transaction();
         for error in [
@@ -278,7 +278,7 @@ fn an_iterator_goes_on_behind_a_key_that_cannot_be_merged() {
     // A flush may come between any two of the writes.
     for flushes in 0..8 {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-        let ks = db.keyspace_with("k", &options(I64Add::NAME)).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options(I64Add::NAME)).unwrap();
         let flush = |number: u32| {
             if flushes & (1 << number) != 0 {
                 db.flush().unwrap();
@@ -353,7 +353,7 @@ fn an_iterator_goes_on_behind_a_key_that_cannot_be_merged() {
 fn a_saturating_counter_stops_at_the_ends_whatever_is_flushed_in_between() {
     for flushes in 0..16 {
         let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
-        let ks = db.keyspace_with("k", &options(I64AddSaturating::NAME)).unwrap();
+        let ks = db.open_or_create_keyspace_opt("k", &options(I64AddSaturating::NAME)).unwrap();
         for (number, operand) in [i64::MAX, 5, -7, i64::MIN, i64::MIN, 3].into_iter().enumerate() {
             ks.merge("a", operand.to_le_bytes()).unwrap();
             if flushes & (1 << number) != 0 {
