@@ -158,7 +158,7 @@ fn open(dir: &Path, access: Access, rate: Option<u64>, command: &str) -> Result<
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
     let db = args.store.open()?;
     let options = CheckpointOptions::default().flush(args.flush);
-    let report = db.checkpoint_with(&args.place, options)?;
+    let report = db.checkpoint_opt(&args.place, &options)?;
     let json = json!({
         "files_linked": report.files_linked,
         "bytes_linked": report.bytes_linked,

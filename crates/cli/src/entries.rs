@@ -4,7 +4,7 @@ use std::io::{Read, stdin};
 use std::time::Duration;
 
 use serde_json::json;
-use terracedb::{Error, Result};
+use terracedb::{EntryOptions, Error, Result};
 
 use crate::hex::decode_optional;
 use crate::outcome::Outcome;
@@ -94,10 +94,8 @@ pub(crate) fn put(args: &PutArgs) -> Result<Outcome> {
     };
     let db = args.keyspace.store.open_or_create()?;
     let keyspace = db.open_or_create_keyspace(&args.keyspace.keyspace)?;
-    match args.ttl {
-        Some(ttl) => keyspace.put_with_ttl(key, value, ttl)?,
-        None => keyspace.put(key, value)?,
-    }
+    let options = args.ttl.map_or(EntryOptions::new(), |ttl| EntryOptions::new().ttl(ttl));
+    keyspace.put_opt(key, value, &options)?;
     Ok(Outcome::Done)
 }
 

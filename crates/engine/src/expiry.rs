@@ -26,8 +26,7 @@ impl Expiry {
 }
 
 /// `time` as stored: Unix milliseconds, at least 1. A time before 1970 becomes 1, which has passed.
-#[must_use]
-pub fn unix_millis(time: SystemTime) -> u64 {
+pub(crate) fn unix_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
-use terracedb::{Keyspace, Result, WriteBatch};
+use terracedb::{EntryOptions, Keyspace, Result, WriteBatch};
 
 /// Keys and values at one time.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -94,9 +94,12 @@ impl Change {
     pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) -> Result<()> {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
-            Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, system_time(*expiry))
-            }
+            Self::PutExpiring(key, value, expiry) => batch.put_opt(
+                keyspace,
+                key,
+                value,
+                &EntryOptions::new().expires_at(system_time(*expiry)),
+            ),
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),
             Self::DeleteRange(span) => batch.delete_range(keyspace, span.clone()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::{Fault, Faulty, Medium, OpKind, Rule};
-use terracedb::{Backup, CheckpointOptions, Durability, ErrorKind};
+use terracedb::{Backup, CheckpointOptions, Durability, EntryOptions, ErrorKind};
 
 use crate::cells::{Change, key, value};
 use crate::history::Event;
@@ -143,9 +143,9 @@ impl World {
             let added = match &change {
                 Change::PutExpiring(key, value, expiry) => {
                     let expiry = crate::cells::system_time(*expiry);
-                    filling.ingest.add_expiring_at(key, value, expiry)
+                    filling.ingest.put_opt(key, value, &EntryOptions::new().expires_at(expiry))
                 }
-                Change::Put(key, value) => filling.ingest.add(key, value),
+                Change::Put(key, value) => filling.ingest.put(key, value),
                 _ => Ok(()),
             };
             let gone = !self.history.live.values().any(|live| *live == filling.incarnation);
@@ -195,7 +195,7 @@ impl World {
         let to = Arc::new(Faulty::new(self.rng.next_u64()));
         let medium = Arc::clone(&to) as Arc<dyn Medium>;
         let options = CheckpointOptions::default().flush(self.rng.one_in(2));
-        let done = self.db().checkpoint_on(&medium, options);
+        let done = self.db().checkpoint_on(&medium, &options);
         self.note(format!("  checkpoint: {done:?}"));
         done?;
         let image = to.crash_image(self.rng.next_u64())?;

@@ -3,7 +3,7 @@
 //! A commit must be refused if something that the transaction read has another value by then. It may be
 //! refused only if something that the transaction read was written since.
 
-use terracedb::{Durability, ErrorKind};
+use terracedb::{Durability, EntryOptions, ErrorKind, WriteOptions};
 
 use crate::cells::{Change, contains};
 use crate::compare::{self, show, some_entries, within};
@@ -101,11 +101,11 @@ impl World {
         match &change {
             Change::Put(key, value) => transaction.put(&keyspace, key, value)?,
             Change::PutExpiring(key, value, expiry) => {
-                transaction.put_expiring_at(
+                transaction.put_opt(
                     &keyspace,
                     key,
                     value,
-                    crate::cells::system_time(*expiry),
+                    &EntryOptions::new().expires_at(crate::cells::system_time(*expiry)),
                 )?;
             }
             Change::Merge(key, operand) => transaction.merge(&keyspace, key, operand)?,
@@ -133,7 +133,7 @@ impl World {
         let (must, may) = pending.conflicts(&self.history.events, &self.history.current, now);
         let empty = pending.transaction.is_empty();
         let durability = if self.rng.one_in(4) { Durability::Sync } else { Durability::None };
-        let committed = pending.transaction.commit_with(durability);
+        let committed = pending.transaction.commit_opt(&WriteOptions::new().durability(durability));
         self.note(format!("  commit of {}: {committed:?}", pending.own.len()));
         if empty {
             // An empty transaction commits at its snapshot, for which all its reads are valid.

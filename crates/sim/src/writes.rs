@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use terracedb::operators::Append;
-use terracedb::{Durability, ErrorKind, KeyspaceOptions, Result, WriteBatch};
+use terracedb::{
+    Durability, EntryOptions, ErrorKind, KeyspaceOptions, Result, WriteBatch, WriteOptions,
+};
 
 use crate::cells::Change;
 use crate::history::Event;
@@ -58,7 +60,7 @@ impl World {
             event.0.push((incarnation, change));
         }
         let durability = self.durability();
-        let written = self.db().write_with(&batch, durability);
+        let written = self.db().write_opt(&batch, &WriteOptions::new().durability(durability));
         self.note(format!("  batch of {}, {durability:?}: {written:?}", batch.len()));
         self.wrote(event, written, durability)
     }
@@ -68,23 +70,24 @@ impl World {
         let keyspace = self.keyspace(name)?;
         let durability = self.durability();
         let mut change = self.change();
+        let options = WriteOptions::new().durability(durability);
         let mut durable = durability;
         let written = match &mut change {
-            Change::Put(key, value) => keyspace.put_with(key, value, durability),
+            Change::Put(key, value) => keyspace.put_opt(key, value, &options),
             Change::PutExpiring(key, value, expiry) if self.rng.one_in(2) => {
                 // The expiry is relative to the store's own clock.
                 let ttl = self.rng.below(5000);
                 *expiry = self.now() + ttl;
                 durable = Durability::None;
-                keyspace.put_with_ttl(key, value, Duration::from_millis(ttl))
+                keyspace.put_opt(key, value, &EntryOptions::new().ttl(Duration::from_millis(ttl)))
             }
             Change::PutExpiring(key, value, expiry) => {
                 let moment = crate::cells::system_time(*expiry);
-                keyspace.put_expiring_at_with(key, value, moment, durability)
+                keyspace.put_opt(key, value, &options.expires_at(moment))
             }
-            Change::Merge(key, operand) => keyspace.merge_with(key, operand, durability),
-            Change::Delete(key) => keyspace.delete_with(key, durability),
-            Change::DeleteRange(span) => keyspace.delete_range_with(span.clone(), durability),
+            Change::Merge(key, operand) => keyspace.merge_opt(key, operand, &options),
+            Change::Delete(key) => keyspace.delete_opt(key, &options),
+            Change::DeleteRange(span) => keyspace.delete_range_opt(span.clone(), &options),
         };
         self.note(format!("  {name}: {}, {durability:?}: {written:?}", brief(&change)));
         self.wrote(Event(vec![(incarnation, change)]), written, durable)

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use terracedb::{Db, Durability, Resources, format_bytes};
+use terracedb::{Db, Durability, Resources, WriteOptions, format_bytes};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Default durability: the write survives the death of the process, but perhaps not a power cut.
     users.put("ada", "London")?;
     // Acknowledged only when it is durable on the device.
-    users.put_with("grace", "New York", Durability::Sync)?;
+    users.put_opt("grace", "New York", &WriteOptions::new().durability(Durability::Sync))?;
     assert_eq!(users.get("ada")?.as_deref(), Some(&b"London"[..]));
     assert_eq!(users.get("alan")?, None);
 

@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     for sensor in 0..10 {
         for second in 0..100_000u32 {
             // Keys must be added in ascending order.
-            ingest.add(key(sensor, second), format!("{:.1} C", f64::from(second % 300) / 10.0))?;
+            ingest.put(key(sensor, second), format!("{:.1} C", f64::from(second % 300) / 10.0))?;
         }
     }
     assert_eq!(readings.iter()?.count(), 1, "an unfinished ingest is invisible");

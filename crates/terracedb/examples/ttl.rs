@@ -8,7 +8,7 @@ use std::error::Error;
 use std::thread::sleep;
 use std::time::Duration;
 
-use terracedb::{Db, Expiry};
+use terracedb::{Db, EntryOptions, Expiry};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
@@ -16,9 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sessions = db.create_keyspace("sessions")?;
 
     sessions.put("root", "never ends")?;
-    sessions.put_with_ttl("ada", "today", Duration::from_secs(24 * 3600))?;
+    sessions.put_opt("ada", "today", &EntryOptions::new().ttl(Duration::from_secs(24 * 3600)))?;
+    let a_moment = EntryOptions::new().ttl(Duration::from_millis(1));
     for guest in 0..1000 {
-        sessions.put_with_ttl(format!("guest {guest}"), "a moment", Duration::from_millis(1))?;
+        sessions.put_opt(format!("guest {guest}"), "a moment", &a_moment)?;
     }
     assert_eq!(sessions.expiry("root")?, Some(Expiry::Never));
     assert!(matches!(sessions.expiry("ada")?, Some(Expiry::At(_))));
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(sessions.iter()?.count(), 2, "scans skip expired values, too");
 
     // To extend a session, write it again.
-    sessions.put_with_ttl("ada", "today", Duration::from_secs(48 * 3600))?;
+    sessions.put_opt("ada", "today", &EntryOptions::new().ttl(Duration::from_secs(48 * 3600)))?;
 
     db.compact()?;
     let statistics = db.statistics();

@@ -5,12 +5,11 @@
 //! the batch's first sequence number plus *i*.
 
 use std::ops::RangeBounds;
-use std::time::{Duration, SystemTime};
 
 use base::{DeleteRange, Key, Result, Write};
-use engine::{EncodedBatch, unix_millis};
+use engine::EncodedBatch;
 
-use crate::Keyspace;
+use crate::{EntryOptions, Keyspace};
 
 /// Writes that commit atomically, to one or several keyspaces of one store. [`Db::write`](crate::Db::write)
 /// commits them.
@@ -40,35 +39,18 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Write::Put(value.as_ref()))
     }
 
-    /// Sets `key` to `value` in `keyspace` for the time `ttl` from this call, not from the commit. As
-    /// [`Keyspace::put_with_ttl`].
+    /// As [`WriteBatch::put`], with options. A ttl counts from this call, not from the commit.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; the limit of the value is 8 bytes lower.
-    pub fn put_with_ttl(
+    /// As [`WriteBatch::put`]; the limit of a value that expires is 8 bytes lower.
+    pub fn put_opt(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: &EntryOptions,
     ) -> Result<()> {
-        let expiry = keyspace.expiry_in(ttl);
-        self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
-    }
-
-    /// Sets `key` to `value` in `keyspace` until the time `expiry`. As [`Keyspace::put_expiring_at`].
-    ///
-    /// # Errors
-    /// As [`WriteBatch::put_with_ttl`].
-    pub fn put_expiring_at(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expiry: SystemTime,
-    ) -> Result<()> {
-        let expiry = unix_millis(expiry);
-        self.add(keyspace, key.as_ref(), Write::PutExpiring { expiry, value: value.as_ref() })
+        self.add(keyspace, key.as_ref(), options.write(keyspace.tree(), value.as_ref()))
     }
 
     /// Adds an operand to `key` in `keyspace`. As [`Keyspace::merge`].

@@ -21,31 +21,31 @@ impl Db {
     /// that dies during the call leaves `<path>.terrace-unfinished`, which the next checkpoint to `path`
     /// removes.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
-        self.checkpoint_with(path, CheckpointOptions::default())
+        self.checkpoint_opt(path, &CheckpointOptions::default())
     }
 
     /// As [`Db::checkpoint`], with options.
     ///
     /// # Errors
     /// As [`Db::checkpoint`], and the error of a flush that `options` ask for.
-    pub fn checkpoint_with(
+    pub fn checkpoint_opt(
         &self,
         path: impl AsRef<Path>,
-        options: CheckpointOptions,
+        options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        tools::checkpoint(self.store(), path, options)
+        tools::checkpoint(self.store(), path, *options)
     }
 
-    /// As [`Db::checkpoint_with`], to `medium`, a storage device that the caller implements and that must
+    /// As [`Db::checkpoint_opt`], to `medium`, a storage device that the caller implements and that must
     /// be empty. A failed checkpoint may leave files there, but no manifest, so they are no store.
     ///
     /// # Errors
-    /// As [`Db::checkpoint_with`].
+    /// As [`Db::checkpoint_opt`].
     pub fn checkpoint_on(
         &self,
         medium: &Arc<dyn Medium>,
-        options: CheckpointOptions,
+        options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        tools::checkpoint_on(self.store(), medium, options)
+        tools::checkpoint_on(self.store(), medium, *options)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{Durability, KeyRange, Result};
+use base::{KeyRange, Result};
 use engine::{Recovery, Settings, Store};
 use media::Medium;
 use tools::{ScrubReport, Scrubber};
@@ -14,7 +14,9 @@ use tree::reads::ReadQueue;
 use crate::builder::{Builder, StoreLocation};
 use crate::statistics::Statistics;
 use crate::transaction::transact;
-use crate::{Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch};
+use crate::{
+    Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch, WriteOptions,
+};
 
 /// An open store.
 ///
@@ -151,15 +153,15 @@ impl Db {
     /// As [`Keyspace::put`]; `Invalid` if the batch needs more memory than the write buffers have (about
     /// a quarter of the memory limit), or if its range deletes of one keyspace need more than 16 MiB.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.write_with(batch, self.store.settings.load().durability)
+        self.write_opt(batch, &WriteOptions::new())
     }
 
-    /// As [`Db::write`], with the given durability.
+    /// As [`Db::write`], with options.
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn write_with(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
-        self.store.write_batch(batch.encoded(), durability)
+    pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.store.write_batch(batch.encoded(), options.durability_in(&self.store))
     }
 
     /// A snapshot of the whole store: it reads every write that is visible now, and no later one.
@@ -199,7 +201,19 @@ impl Db {
     /// # Errors
     /// `Conflict` if every run conflicted; the error of `work`; as [`Transaction::commit`].
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        transact(&self.store, work)
+        self.transact_opt(&WriteOptions::new(), work)
+    }
+
+    /// As [`Db::transact`]; the commit has `options`.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_opt<T>(
+        &self,
+        options: &WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        transact(&self.store, options, work)
     }
 
     /// A queue that keeps up to `depth` gets in flight from one thread; see [`Keyspace::submit`].

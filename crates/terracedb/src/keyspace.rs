@@ -5,14 +5,15 @@
 
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use base::{DeleteRange, Durability, Error, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{Expiry, Ingest, Store, unix_millis};
+use engine::{Expiry, Ingest, Store};
 use tree::compaction::Compaction;
 use tree::reads::{Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value};
 use tree::{Tree, View};
+
+use crate::{PutOptions, WriteOptions};
 
 /// A named, ordered set of keys and values within a store (RocksDB: column family).
 ///
@@ -58,79 +59,39 @@ impl Keyspace {
     /// `Retry` if a write stall lasts longer than a flush should take; `Poisoned` after a failed write
     /// or sync of the log; `Closed` if the keyspace was dropped.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(key, value, self.store.settings.load().durability)
+        self.put_opt(key, value, &WriteOptions::new())
     }
 
-    /// As [`Keyspace::put`], with the given durability.
-    ///
-    /// # Errors
-    /// As [`Keyspace::put`].
-    pub fn put_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        durability: Durability,
-    ) -> Result<()> {
-        self.write(key.as_ref(), Write::Put(value.as_ref()), durability)
-    }
-
-    /// Sets `key` to `value` for the time `ttl` from now. After it, every kind of read finds no value.
-    ///
-    /// Time is that of the wall clock, but it never runs backwards within a process. Across a restart
-    /// it may run backwards by at most a minute.
+    /// As [`Keyspace::put`], with a durability ([`WriteOptions`]), an expiry
+    /// ([`EntryOptions`](crate::EntryOptions)) or both ([`PutOptions`]).
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = terracedb::Db::builder(dir.path()).open()?;
     /// use std::time::Duration;
+    /// use terracedb::{Durability, EntryOptions, WriteOptions};
     /// let sessions = db.create_keyspace("sessions")?;
-    /// sessions.put_with_ttl("token", "ada", Duration::from_secs(3600))?;
+    /// sessions.put_opt("token", "ada", &EntryOptions::new().ttl(Duration::from_secs(3600)))?;
     /// assert!(sessions.contains_key("token")?);
-    /// sessions.put_with_ttl("token", "ada", Duration::ZERO)?;
+    /// sessions.put_opt("token", "ada", &EntryOptions::new().ttl(Duration::ZERO))?;
     /// assert!(!sessions.contains_key("token")?);
+    /// let durable = WriteOptions::new().durability(Durability::Sync);
+    /// sessions.put_opt("token", "ada", &durable.ttl(Duration::from_secs(3600)))?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; the limit of the value is 8 bytes lower.
-    pub fn put_with_ttl(
+    /// As [`Keyspace::put`]; the limit of a value that expires is 8 bytes lower.
+    pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: &(impl Into<PutOptions> + Copy),
     ) -> Result<()> {
-        let write = Write::PutExpiring { expiry: self.expiry_in(ttl), value: value.as_ref() };
-        self.write(key.as_ref(), write, self.store.settings.load().durability)
-    }
-
-    /// Sets `key` to `value` until the time `expiry`, in whole milliseconds; see
-    /// [`Keyspace::put_with_ttl`].
-    ///
-    /// # Errors
-    /// As [`Keyspace::put_with_ttl`].
-    pub fn put_expiring_at(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expiry: SystemTime,
-    ) -> Result<()> {
-        self.put_expiring_at_with(key, value, expiry, self.store.settings.load().durability)
-    }
-
-    /// As [`Keyspace::put_expiring_at`], with the given durability.
-    ///
-    /// # Errors
-    /// As [`Keyspace::put_with_ttl`].
-    pub fn put_expiring_at_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expiry: SystemTime,
-        durability: Durability,
-    ) -> Result<()> {
-        let write = Write::PutExpiring { expiry: unix_millis(expiry), value: value.as_ref() };
-        self.write(key.as_ref(), write, durability)
+        let PutOptions { write, entry } = (*options).into();
+        let durability = write.durability_in(&self.store);
+        self.write(key.as_ref(), entry.write(&self.tree, value.as_ref()), durability)
     }
 
     /// The time at which the value of `key` expires; `None` if `key` has no value.
@@ -140,11 +101,6 @@ impl Keyspace {
     pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
         let value = self.find(Key::new(key.as_ref())?)?;
         Ok(value.map(|value| Expiry::of(value.expiry)))
-    }
-
-    /// The time `ttl` from now, Unix milliseconds.
-    pub(crate) fn expiry_in(&self, ttl: Duration) -> u64 {
-        self.tree.view().read_context.timekeeper().expiry_after(ttl)
     }
 
     fn write(&self, key: &[u8], write: Write<'_>, durability: Durability) -> Result<()> {
@@ -168,19 +124,20 @@ impl Keyspace {
     /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)), or if it refuses the
     /// operand ([`MergeOperator::validate`](crate::MergeOperator::validate)).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.merge_with(key, operand, self.store.settings.load().durability)
+        self.merge_opt(key, operand, &WriteOptions::new())
     }
 
-    /// As [`Keyspace::merge`], with the given durability.
+    /// As [`Keyspace::merge`], with options.
     ///
     /// # Errors
     /// As [`Keyspace::merge`].
-    pub fn merge_with(
+    pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
-        durability: Durability,
+        options: &WriteOptions,
     ) -> Result<()> {
+        let durability = options.durability_in(&self.store);
         self.write(key.as_ref(), Write::Merge(operand.as_ref()), durability)
     }
 
@@ -205,19 +162,20 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`]; `Invalid` if a bound is longer than a key may be.
     pub fn delete_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
-        self.delete_range_with(bounds, self.store.settings.load().durability)
+        self.delete_range_opt(bounds, &WriteOptions::new())
     }
 
-    /// As [`Keyspace::delete_range`], with the given durability.
+    /// As [`Keyspace::delete_range`], with options.
     ///
     /// # Errors
     /// As [`Keyspace::delete_range`].
-    pub fn delete_range_with<K: AsRef<[u8]>>(
+    pub fn delete_range_opt<K: AsRef<[u8]>>(
         &self,
         bounds: impl RangeBounds<K>,
-        durability: Durability,
+        options: &WriteOptions,
     ) -> Result<()> {
         let Some(range) = DeleteRange::new(&bounds)? else { return self.usable() };
+        let durability = options.durability_in(&self.store);
         self.store.committer.write(&self.tree, range.start(), range.write(), durability)
     }
 
@@ -226,15 +184,15 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(key, self.store.settings.load().durability)
+        self.delete_opt(key, &WriteOptions::new())
     }
 
-    /// As [`Keyspace::delete`], with the given durability.
+    /// As [`Keyspace::delete`], with options.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        self.write(key.as_ref(), Write::Delete, durability)
+    pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
+        self.write(key.as_ref(), Write::Delete, options.durability_in(&self.store))
     }
 
     /// The value of `key`; `None` if it has none. A value in a DRAM page is not copied: the returned

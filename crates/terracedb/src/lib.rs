@@ -47,6 +47,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod write_options;
 
 pub use backup::Backup;
 pub use base::{
@@ -61,8 +62,9 @@ pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
 pub use compact::MergeOperator;
 pub use db::Db;
 pub use engine::{
-    Delays, Expiry, Ingest, Ingested, KeyspaceOptions, LogPlace, LostRecords, Memory, Recovery,
-    Resources, ResourcesBuilder, Scm, ScmCalibration, ScmStatus, Settings, TransactionIter,
+    Delays, EntryOptions, Expiry, Ingest, Ingested, KeyspaceOptions, LogPlace, LostRecords, Memory,
+    Recovery, Resources, ResourcesBuilder, Scm, ScmCalibration, ScmStatus, Settings,
+    TransactionIter,
 };
 pub use keyspace::Keyspace;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
@@ -79,6 +81,7 @@ pub use tree::ClockStatistics;
 pub use tree::compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
 pub use tree::events::{Event, Listener, Task};
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
+pub use write_options::{PutOptions, WriteOptions};
 
 /// Built-in merge operators: every store knows them by their `NAME`.
 pub mod operators {

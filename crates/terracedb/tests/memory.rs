@@ -238,7 +238,7 @@ fn ingest(db: &Db, keys: u64) {
             if number % 4000 == 7 {
                 value.resize(VALUE_BYTES + LONG_BYTES, number as u8);
             }
-            ingest.add(number.to_be_bytes(), value).unwrap();
+            ingest.put(number.to_be_bytes(), value).unwrap();
         }
         assert!(ingest.finish().unwrap().tables > 1);
         let mut rng = Rng::new(thread);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::{broken_invariant, invariant};
-use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch};
+use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch, WriteOptions};
 
 use crate::{
     ByKind, Counters, Direction, Emulation, Hits, PageCounts, ScanVisitor, ScmCounts, Store,
@@ -134,7 +134,7 @@ fn page_counts(statistics: &terracedb::Statistics) -> PageCounts {
 
 impl Store for Engine {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
-        self.keyspace.put_with(key, value, self.durability_of(sync))
+        self.keyspace.put_opt(key, value, &WriteOptions::new().durability(self.durability_of(sync)))
     }
 
     fn put_batch(&self, entries: &[(&[u8], &[u8])], sync: bool) -> Result<()> {
@@ -142,7 +142,7 @@ impl Store for Engine {
         for (key, value) in entries {
             batch.put(&self.keyspace, key, value)?;
         }
-        self.db.write_with(&batch, self.durability_of(sync))
+        self.db.write_opt(&batch, &WriteOptions::new().durability(self.durability_of(sync)))
     }
 
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -180,7 +180,7 @@ impl Store for Engine {
     }
 
     fn delete(&self, key: &[u8], sync: bool) -> Result<()> {
-        self.keyspace.delete_with(key, self.durability_of(sync))
+        self.keyspace.delete_opt(key, &WriteOptions::new().durability(self.durability_of(sync)))
     }
 
     fn scan(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::Key;
 use base::limits::VALUE_BYTES_MAX;
 use serde_json::{Value, json};
-use terracedb::{Error, Ingested, Keyspace, Result, format_bytes, format_count};
+use terracedb::{EntryOptions, Error, Ingested, Keyspace, Result, format_bytes, format_count};
 
 use crate::outcome::Outcome;
 use crate::output::print_result;
@@ -87,10 +87,8 @@ fn add(
     ttl: Option<Duration>,
 ) -> Result<Ingested> {
     let mut ingest = keyspace.ingest()?;
-    for_each(records, length, |key, value| match ttl {
-        Some(ttl) => ingest.add_with_ttl(key, value, ttl),
-        None => ingest.add(key, value),
-    })?;
+    let options = ttl.map_or(EntryOptions::new(), |ttl| EntryOptions::new().ttl(ttl));
+    for_each(records, length, |key, value| ingest.put_opt(key, value, &options))?;
     ingest.finish()
 }
 

@@ -79,7 +79,7 @@ fn damaged_segment_before_others_ends_with_status_1() {
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
     let keyspace = db.open_or_create_keyspace("default").unwrap();
     for number in 0..45u32 {
-        keyspace.put_with(number.to_be_bytes(), [7; 50_000], terracedb::Durability::Sync).unwrap();
+        keyspace.put_opt(number.to_be_bytes(), [7; 50_000], &DURABLE).unwrap();
     }
     drop((keyspace, db));
     let segments = segments(&dir);
@@ -99,7 +99,7 @@ fn damaged_segment_before_others_ends_with_status_1() {
     let end = of(&facts("log", newest, &[]), "end")[0]["offset"].as_u64().unwrap();
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
     let keyspace = db.open_or_create_keyspace("default").unwrap();
-    keyspace.put_with("new", "new", terracedb::Durability::Sync).unwrap();
+    keyspace.put_opt("new", "new", &DURABLE).unwrap();
     drop((keyspace, db));
     assert!(self::segments(&dir).last().unwrap().0 > *newest);
     assert_eq!(damaged(newest, usize::try_from(end).unwrap()), 0);

@@ -11,6 +11,9 @@ use tempfile::TempDir;
 /// The smallest memory limit of a store: log segments are small and flushes are early.
 pub(crate) const MEMORY: [&str; 2] = ["--memory", "64MiB"];
 
+pub(crate) const DURABLE: terracedb::WriteOptions =
+    terracedb::WriteOptions::new().durability(terracedb::Durability::Sync);
+
 pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
     command.args(args).stdin(Stdio::null());
@@ -89,7 +92,7 @@ pub(crate) fn filled(scratch: &Scratch) -> String {
             db.flush().unwrap();
         }
     }
-    keyspace.put_with("zz", "last", terracedb::Durability::Sync).unwrap();
+    keyspace.put_opt("zz", "last", &DURABLE).unwrap();
     dir
 }
 

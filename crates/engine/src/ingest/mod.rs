@@ -12,7 +12,6 @@ mod commit;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use base::limits::KEY_BYTES_MAX;
 use base::{
@@ -22,7 +21,7 @@ use media::Purpose;
 use table::{Dictionaries, FILTER_BITS_DEFAULT, Spec, Table, Writer};
 use tree::Tree;
 
-use crate::expiry::unix_millis;
+use crate::EntryOptions;
 use crate::store::Store;
 use built::Built;
 use commit::commit;
@@ -40,7 +39,7 @@ use commit::commit;
 /// let numbers = db.create_keyspace("numbers")?;
 /// let mut ingest = numbers.ingest()?;
 /// for number in 0..1000u32 {
-///     ingest.add(number.to_be_bytes(), number.to_string())?;
+///     ingest.put(number.to_be_bytes(), number.to_string())?;
 /// }
 /// let ingested = ingest.finish()?;
 /// assert_eq!(ingested.entries, 1000);
@@ -126,45 +125,29 @@ impl Ingest {
     /// `Invalid` if the key is not greater than the last one, or key or value is too long; the ingest can go
     /// on without it. `NoSpace` if the device is full, `Retry` if memory is short, `Closed` if the keyspace
     /// was dropped; every later call fails then.
-    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (Key::new(key.as_ref())?, value.as_ref());
-        self.store.check_write(&self.tree, Write::Put(value))?;
-        self.add_entry(key.bytes(), EntryKind::Put, value)
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_opt(key, value, &EntryOptions::new())
     }
 
-    /// As [`Ingest::add`], with a value that expires after `ttl`.
+    /// As [`Ingest::put`], with options. A ttl counts from this call.
     ///
     /// # Errors
-    /// As [`Ingest::add`].
-    pub fn add_with_ttl(
+    /// As [`Ingest::put`]; the limit of a value that expires is 8 bytes lower.
+    pub fn put_opt(
         &mut self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: &EntryOptions,
     ) -> Result<()> {
-        let unix_ms = self.tree.view().read_context.timekeeper().expiry_after(ttl);
-        self.add_expiring(key.as_ref(), value.as_ref(), unix_ms)
-    }
-
-    /// As [`Ingest::add`], with a value that has expired from `expiry` on.
-    ///
-    /// # Errors
-    /// As [`Ingest::add`].
-    pub fn add_expiring_at(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expiry: SystemTime,
-    ) -> Result<()> {
-        self.add_expiring(key.as_ref(), value.as_ref(), unix_millis(expiry))
-    }
-
-    fn add_expiring(&mut self, key: &[u8], value: &[u8], unix_ms: u64) -> Result<()> {
-        let key = Key::new(key)?;
-        self.store.check_write(&self.tree, Write::PutExpiring { expiry: unix_ms, value })?;
+        let key = Key::new(key.as_ref())?;
+        let write = options.write(&self.tree, value.as_ref());
+        self.store.check_write(&self.tree, write)?;
+        let Write::PutExpiring { expiry: unix_ms, value: expiring } = write else {
+            return self.add_entry(key.bytes(), EntryKind::Put, value.as_ref());
+        };
         let mut stored = std::mem::take(&mut self.stored);
         stored.clear();
-        expiry::put(&mut stored, unix_ms, value);
+        expiry::put(&mut stored, unix_ms, expiring);
         let added = self.add_entry(key.bytes(), EntryKind::PutExpiring, &stored);
         stored.shrink_to(SCRATCH_BYTES_MAX);
         self.stored = stored;

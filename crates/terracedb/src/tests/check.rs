@@ -8,7 +8,7 @@ use base::Problem;
 use manifest::ManifestState;
 
 use super::without_merges;
-use crate::{CheckReport, Db, Resources, check};
+use crate::{CheckReport, Db, Resources, WriteOptions, check};
 
 /// A store without merges. Background work runs only while a caller waits for it, so the files are the same
 /// in every run.
@@ -26,13 +26,19 @@ fn store(medium: &Arc<dyn Medium>) {
     for round in 0..3u32 {
         for number in 0..400u32 {
             let value = format!("{round}:{number}:{}", "v".repeat(80));
-            keyspace.put_with(format!("key{number:04}"), value, Durability::None).unwrap();
+            keyspace
+                .put_opt(
+                    format!("key{number:04}"),
+                    value,
+                    &WriteOptions::new().durability(Durability::None),
+                )
+                .unwrap();
         }
         if round < 2 {
             db.flush().unwrap();
         }
     }
-    keyspace.put_with("last", "synced", Durability::Sync).unwrap();
+    keyspace.put_opt("last", "synced", &WriteOptions::new().durability(Durability::Sync)).unwrap();
 }
 
 pub(super) fn memory() -> Arc<dyn Medium> {

@@ -15,7 +15,7 @@ use base::{Codec, Result};
 
 use media::Purpose;
 
-use crate::{Db, Ingest, Ingested, Keyspace, Resources, Snapshot};
+use crate::{Db, EntryOptions, Ingest, Ingested, Keyspace, Resources, Snapshot, WriteOptions};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -48,7 +48,7 @@ fn ingest(keyspace: &Keyspace) -> Ingest {
 }
 
 fn add_all(ingest: &mut Ingest, entries: &Model) -> Result<()> {
-    entries.iter().try_for_each(|(key, value)| ingest.add(key, value))
+    entries.iter().try_for_each(|(key, value)| ingest.put(key, value))
 }
 
 /// Every `step`th key from `first` on, each with a value that contains `what`.
@@ -166,7 +166,7 @@ fn memory_does_not_grow_with_the_ingest() {
     let mut ingest = keyspace.ingest().unwrap();
     let value = vec![b'v'; 10_000];
     for number in 0..8000 {
-        ingest.add(key(number), &value).unwrap();
+        ingest.put(key(number), &value).unwrap();
     }
     let memory = db.statistics().memory;
     assert!(memory.component("ingest").unwrap().peak < 4 << 20);
@@ -181,11 +181,11 @@ fn an_invalid_or_dropped_ingest_leaves_no_file() {
     let (db, executor) = open_stepped(&medium);
     let keyspace = db.open_or_create_keyspace("k").unwrap();
     let mut refused = ingest(&keyspace);
-    refused.add("b", "1").unwrap();
+    refused.put("b", "1").unwrap();
     for (key, value) in [("b", vec![]), ("a", vec![]), ("", vec![]), ("c", vec![0; 9 << 20])] {
-        assert_eq!(refused.add(key, &value).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(refused.put(key, &value).unwrap_err().kind(), ErrorKind::Invalid);
     }
-    refused.add("c", "2").unwrap();
+    refused.put("c", "2").unwrap();
     assert_eq!(refused.finish().unwrap().entries, 2);
     assert_eq!(keyspace.get("c").unwrap().as_deref(), Some(&b"2"[..]));
     // Counts files after all pending removals.
@@ -263,11 +263,11 @@ fn writers_and_readers_of_an_ingested_range_see_one_order() {
             });
             for number in 1..=25 {
                 let mut ingest = ingest(keyspace);
-                ingest.add("a first", say(number)).unwrap();
+                ingest.put("a first", say(number)).unwrap();
                 for at in 0..KEYS {
-                    ingest.add(key(at), say(number)).unwrap();
+                    ingest.put(key(at), say(number)).unwrap();
                 }
-                ingest.add("z last", say(number)).unwrap();
+                ingest.put("z last", say(number)).unwrap();
                 ingest.finish_after(rounds).unwrap();
                 done.store(number, Ordering::Release);
                 keyspace.put("marker", say(number)).unwrap();
@@ -305,7 +305,7 @@ fn script(db: &Db) -> Result<()> {
     let mut ingest = ingest(&keyspace);
     add_all(&mut ingest, &entries(0, 300, 1, "ingested"))?;
     assert!(ingest.finish()?.tables > 2);
-    keyspace.put_with(key(7), "after", Durability::Sync)
+    keyspace.put_opt(key(7), "after", &WriteOptions::new().durability(Durability::Sync))
 }
 
 /// The possible contents of the keyspace if the script is cut off: before, with and after the ingest.
@@ -467,10 +467,10 @@ fn an_ingest_that_failed_once_adds_nothing() {
         let mut ingest = ingest(&keyspace);
         device.inject(Rule::new(on, Fault::Io).purpose(purpose).times(3)).unwrap();
         let failed =
-            entries(0, 600, 1, "x").iter().filter_map(|(k, v)| ingest.add(k, v).err()).count();
+            entries(0, 600, 1, "x").iter().filter_map(|(k, v)| ingest.put(k, v).err()).count();
         assert!(device.struck() > 0 && failed > 100, "{on:?}: {failed}");
         device.heal();
-        assert_eq!(ingest.add(key(900), "x").unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(ingest.put(key(900), "x").unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(ingest.finish().unwrap_err().kind(), ErrorKind::Poisoned, "{on:?}");
         assert_holds(&keyspace, &Model::new(), "nothing was added");
         while executor.help() {}
@@ -484,9 +484,9 @@ fn ingested_values_expire() {
     let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.put("gone", "older").unwrap();
     let mut ingest = ingest(&keyspace);
-    ingest.add_expiring_at("gone", "1", SystemTime::UNIX_EPOCH).unwrap();
-    ingest.add_with_ttl("here", "2", Duration::from_secs(3600)).unwrap();
-    ingest.add("stays", "3").unwrap();
+    ingest.put_opt("gone", "1", &EntryOptions::new().expires_at(SystemTime::UNIX_EPOCH)).unwrap();
+    ingest.put_opt("here", "2", &EntryOptions::new().ttl(Duration::from_secs(3600))).unwrap();
+    ingest.put("stays", "3").unwrap();
     ingest.finish().unwrap();
     let get = |key: &str| keyspace.get(key).unwrap().map(|value| value.to_vec());
     assert_eq!(
@@ -503,8 +503,8 @@ fn a_range_delete_deletes_only_earlier_ingests() {
     let keyspace = db.open_or_create_keyspace("k").unwrap();
     keyspace.delete_range("a".."z").unwrap();
     let mut first = ingest(&keyspace);
-    first.add("b", "1").unwrap();
-    first.add("m", "1").unwrap();
+    first.put("b", "1").unwrap();
+    first.put("m", "1").unwrap();
     first.finish().unwrap();
     assert_eq!(content(&keyspace).len(), 2);
     keyspace.delete_range("c".."z").unwrap();
@@ -520,7 +520,7 @@ fn an_ingest_is_delayed_while_compaction_is_behind() {
     for (key, value) in entries(0, 4000, 1, "late") {
         // Set again before each entry: background work measures the true debt, 0, at any time.
         keyspace.store().pace.set_trees(5.9, 1.0);
-        ingest.add(key, value).unwrap();
+        ingest.put(key, value).unwrap();
     }
     let delays = db.statistics().delays;
     assert!(delays.runs > Duration::ZERO, "{delays:?}");

@@ -14,17 +14,16 @@ mod retry;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use base::{DeleteRange, Durability, Key, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor, unix_millis};
+use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor};
 use parking_lot::Mutex;
 use tree::reads::after_prefix;
 
 pub(crate) use retry::transact;
 
-use crate::{Keyspace, Snapshot};
+use crate::{EntryOptions, Keyspace, Snapshot, WriteOptions};
 
 /// An optimistic transaction over any keyspaces of a store: serializable, all of it or nothing.
 ///
@@ -244,34 +243,18 @@ impl Transaction {
         self.write(keyspace, key.as_ref(), Write::Put(value.as_ref()))
     }
 
-    /// As [`Transaction::put`], with a value that expires `ttl` after this call.
+    /// As [`Transaction::put`], with options. A ttl counts from this call, not from the commit.
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn put_with_ttl(
+    pub fn put_opt(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Duration,
+        options: &EntryOptions,
     ) -> Result<()> {
-        let (expiry, value) = (keyspace.expiry_in(ttl), value.as_ref());
-        self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
-    }
-
-    /// As [`Transaction::put`], with a value that expires at `expiry`.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`].
-    pub fn put_expiring_at(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expiry: SystemTime,
-    ) -> Result<()> {
-        let (expiry, value) = (unix_millis(expiry), value.as_ref());
-        self.write(keyspace, key.as_ref(), Write::PutExpiring { expiry, value })
+        self.write(keyspace, key.as_ref(), options.write(keyspace.tree(), value.as_ref()))
     }
 
     /// Adds `operand` to `key` at commit, for the keyspace's merge operator. This reads nothing, so two
@@ -337,19 +320,19 @@ impl Transaction {
     /// `Conflict` if another write changed a tracked key or range: repeat the transaction from its first
     /// read. Otherwise as [`Db::write`](crate::Db::write). Nothing was written then.
     pub fn commit(self) -> Result<()> {
-        let durability = self.store.settings.load().durability;
-        self.commit_with(durability)
+        self.commit_opt(&WriteOptions::new())
     }
 
-    /// As [`Transaction::commit`], with the given durability.
+    /// As [`Transaction::commit`], with options.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
-    pub fn commit_with(self, durability: Durability) -> Result<()> {
+    pub fn commit_opt(self, options: &WriteOptions) -> Result<()> {
+        let durability = options.durability_in(&self.store);
         self.commit_at(durability).map(drop)
     }
 
-    /// As [`Transaction::commit_with`]; returns its sequence number in the serial order of transactions.
+    /// As [`Transaction::commit_opt`]; returns its sequence number in the serial order of transactions.
     pub(crate) fn commit_at(self, durability: Durability) -> Result<Seqno> {
         if self.is_empty() {
             return Ok(self.snapshot.read_seqno());

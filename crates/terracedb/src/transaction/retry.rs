@@ -7,6 +7,7 @@ use base::{Result, Rng};
 use engine::Store;
 
 use super::Transaction;
+use crate::WriteOptions;
 
 /// The most runs of one transaction.
 const RUNS_MAX: u32 = 100;
@@ -21,13 +22,14 @@ const DOUBLINGS_MAX: u32 = 10;
 /// Runs `work` in a new transaction and commits it; repeats both after a conflict.
 pub(crate) fn transact<T>(
     store: &Arc<Store>,
+    options: &WriteOptions,
     mut work: impl FnMut(&mut Transaction) -> Result<T>,
 ) -> Result<T> {
     let mut run = 1;
     loop {
         let mut transaction = Transaction::new(Arc::clone(store));
         let result = work(&mut transaction).and_then(|result| {
-            transaction.commit()?;
+            transaction.commit_opt(options)?;
             Ok(result)
         });
         match result {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::Rng;
 use terracedb::operators::Append;
-use terracedb::{Keyspace, KeyspaceOptions, Transaction, WriteBatch};
+use terracedb::{EntryOptions, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
 use super::{Model, key, value};
 
@@ -76,9 +76,12 @@ impl Change {
     pub(crate) fn add_to(&self, transaction: &mut Transaction, keyspace: &Keyspace) {
         match self {
             Self::Put(key, value) => transaction.put(keyspace, key, value),
-            Self::PutExpiring(key, value, expiry) => {
-                transaction.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
-            }
+            Self::PutExpiring(key, value, expiry) => transaction.put_opt(
+                keyspace,
+                key,
+                value,
+                &EntryOptions::new().expires_at(expiry_time(*expiry)),
+            ),
             Self::Merge(key, operand) => transaction.merge(keyspace, key, operand),
             Self::Delete(key) => transaction.delete(keyspace, key),
             Self::DeleteRange(start, end) => {
@@ -91,9 +94,12 @@ impl Change {
     pub(crate) fn add(&self, batch: &mut WriteBatch, keyspace: &Keyspace) {
         match self {
             Self::Put(key, value) => batch.put(keyspace, key, value),
-            Self::PutExpiring(key, value, expiry) => {
-                batch.put_expiring_at(keyspace, key, value, expiry_time(*expiry))
-            }
+            Self::PutExpiring(key, value, expiry) => batch.put_opt(
+                keyspace,
+                key,
+                value,
+                &EntryOptions::new().expires_at(expiry_time(*expiry)),
+            ),
             Self::Merge(key, operand) => batch.merge(keyspace, key, operand),
             Self::Delete(key) => batch.delete(keyspace, key),
             Self::DeleteRange(start, end) => {

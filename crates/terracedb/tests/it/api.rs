@@ -1,7 +1,7 @@
 //! The public API as a new user would call it, on a real directory.
 
 use base::ErrorKind;
-use terracedb::{Codec, Db, Durability, Resources, WriteBatch};
+use terracedb::{Codec, Db, Durability, Resources, WriteBatch, WriteOptions};
 
 use crate::common::{self, memory};
 
@@ -71,7 +71,7 @@ fn a_batch_spans_keyspaces() {
     batch.put(&a, "k", "3").unwrap();
     batch.delete(&b, "other").unwrap();
     assert_eq!(batch.len(), 4);
-    db.write_with(&batch, Durability::Sync).unwrap();
+    db.write_opt(&batch, &WriteOptions::new().durability(Durability::Sync)).unwrap();
     assert_eq!(a.get("k").unwrap().as_deref(), Some(&b"3"[..]));
     assert_eq!(b.get("k").unwrap().as_deref(), Some(&b"2"[..]));
     batch.clear();

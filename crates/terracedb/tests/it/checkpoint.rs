@@ -29,7 +29,7 @@ fn a_checkpoint_is_an_independent_store() {
         let mut model = Model::new();
         fill(&db, &mut rng, &mut model, 3000, true);
         let options = CheckpointOptions::default().flush(round % 2 == 1);
-        let report = db.checkpoint_with(&place, options).unwrap();
+        let report = db.checkpoint_opt(&place, &options).unwrap();
         assert_eq!(report.files_copied, 0, "{why}: one file system");
         assert!(report.files_linked > 0 || round % 2 == 0, "{why}: {report:?}");
         let copy = Db::builder(&place).resources(&resources).open().unwrap();
@@ -123,7 +123,7 @@ fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write()
             until("half of the numbers", || (next.load(Ordering::Relaxed) >= half).then_some(()));
             let lowest = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).min();
             let copy = common::memory();
-            db.checkpoint_on(&copy, CheckpointOptions::default().flush(round % 3 == 2)).unwrap();
+            db.checkpoint_on(&copy, &CheckpointOptions::default().flush(round % 3 == 2)).unwrap();
             let copied = threaded(&copy).open().unwrap();
             let why = format!("TERRACE_SEED={seed}, round {round}");
             assert!(copied.recovery().log_torn.is_none(), "{why}");
@@ -168,7 +168,7 @@ fn open_if_whole(image: MemoryMedium, seed: u64, why: &str) -> Option<Db> {
 fn an_interrupted_checkpoint_is_whole_or_no_store() {
     let (db, model, _medium) = source(7);
     let (device, medium) = faulty(8);
-    db.checkpoint_on(&medium, CheckpointOptions::default()).unwrap();
+    db.checkpoint_on(&medium, &CheckpointOptions::default()).unwrap();
     let syncs = (0..device.syncs()).map(Freeze::AtSync);
     let points: Vec<_> = syncs.chain((0..device.changes()).map(Freeze::AtChange)).collect();
     assert!(points.len() > 10, "{}", points.len());
@@ -178,7 +178,7 @@ fn an_interrupted_checkpoint_is_whole_or_no_store() {
             let why = format!("{point:?}, seed {seed}");
             let (device, medium) = faulty(seed);
             device.freeze(point);
-            db.checkpoint_on(&medium, CheckpointOptions::default()).unwrap();
+            db.checkpoint_on(&medium, &CheckpointOptions::default()).unwrap();
             assert!(device.is_frozen(), "{why}");
             match open_if_whole(device.crash_image(seed).unwrap(), seed, &why) {
                 Some(copy) => {
@@ -208,7 +208,7 @@ fn a_failed_checkpoint_is_no_store_and_leaves_the_source_intact() {
                 let why = format!("{on:?} {nth}, {fault:?}");
                 let (device, medium) = faulty(nth);
                 device.inject(Rule::new(on, fault.clone()).after(nth)).unwrap();
-                let made = db.checkpoint_on(&medium, CheckpointOptions::default());
+                let made = db.checkpoint_on(&medium, &CheckpointOptions::default());
                 if device.struck() == 0 {
                     made.unwrap();
                     break;
@@ -238,20 +238,20 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     fill(&db, &mut rng, &mut model, 800, true);
     db.flush().unwrap();
     let copy = common::memory();
-    let report = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap();
+    let report = db.checkpoint_on(&copy, &CheckpointOptions::default()).unwrap();
     assert!(report.files_copied > 0 && report.files_linked == 0, "{report:?}");
     let copied = Stepped::new(4).on(Arc::clone(&copy)).open().unwrap();
     assert_same(&copied.open_or_create_keyspace("k").unwrap(), &model, "the copy");
     drop(copied);
     assert!(terracedb::check(&copy, &mut |_, _| ()).unwrap().is_clean());
 
-    let again = db.checkpoint_on(&copy, CheckpointOptions::default()).unwrap_err();
+    let again = db.checkpoint_on(&copy, &CheckpointOptions::default()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
 
     let listed = medium.list().unwrap();
     let table = listed.iter().find(|file| file.name.ends_with(".table")).unwrap();
     device.flip(&table.name, table.len / 2, 1).unwrap();
-    let error = db.checkpoint_on(&common::memory(), CheckpointOptions::default()).unwrap_err();
+    let error = db.checkpoint_on(&common::memory(), &CheckpointOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(&table.name), "{error}");
 }
@@ -270,7 +270,7 @@ fn a_checkpoint_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
         device.inject(Rule::new(OpKind::Sync, Fault::Io).purpose(Purpose::Log)).unwrap();
         db.sync().unwrap_err();
         let (to, copy) = faulty(seed);
-        match db.checkpoint_on(&copy, CheckpointOptions::default()) {
+        match db.checkpoint_on(&copy, &CheckpointOptions::default()) {
             Ok(_) => made += 1,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Poisoned, "{why}: {error}");

@@ -212,7 +212,7 @@ fn compaction_frees_the_space_of_data_deleted_within_one_table() {
     let fruit = db.open_or_create_keyspace("fruit").unwrap();
     let mut ingest = fruit.ingest().unwrap();
     for at in 0..20_000u32 {
-        ingest.add(at.to_be_bytes(), [7; 8]).unwrap();
+        ingest.put(at.to_be_bytes(), [7; 8]).unwrap();
     }
     ingest.finish().unwrap();
     let bytes = || db.statistics().keyspaces[0].table_bytes;

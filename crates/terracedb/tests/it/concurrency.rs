@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Durability, ErrorKind, Rng};
-use terracedb::{Db, Keyspace, WriteBatch};
+use terracedb::{Db, Keyspace, WriteBatch, WriteOptions};
 
 use crate::common::{assert_tidy_soon, memory, threaded};
 
@@ -60,7 +60,7 @@ impl Shared {
             }
             batch.put(&self.left, format!("last {writer}"), &value).unwrap();
             let durability = if rng.one_in(50) { Durability::Sync } else { Durability::None };
-            self.db.write_with(&batch, durability).unwrap();
+            self.db.write_opt(&batch, &WriteOptions::new().durability(durability)).unwrap();
             self.acknowledged[writer as usize].store(number, Ordering::Release);
         }
     }

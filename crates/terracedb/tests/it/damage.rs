@@ -16,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use base::{Account, ErrorKind, PageSeed, Rng, StoreId, TableId, crc32c};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
 use table::{Header, NoDictionaries, PageKind, Table};
-use terracedb::{Db, Error, Keyspace};
+use terracedb::{Db, EntryOptions, Error, Keyspace};
 
 use crate::common::{self, Image, Model, Stepped, show, used};
 
@@ -73,7 +73,9 @@ impl Sample {
                     let noise = value.len() - 20;
                     rng.fill(&mut value[..noise]);
                     match rng.one_in(4) {
-                        true => keyspace.put_expiring_at(&key, &value, expiry).unwrap(),
+                        true => keyspace
+                            .put_opt(&key, &value, &EntryOptions::new().expires_at(expiry))
+                            .unwrap(),
                         false => keyspace.put(&key, &value).unwrap(),
                     }
                     model.insert(key, value);

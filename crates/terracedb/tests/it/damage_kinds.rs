@@ -54,7 +54,7 @@ fn store() -> (Image, Model, String) {
     let mut ingest = db.open_or_create_keyspace("ingested").unwrap().ingest().unwrap();
     for number in 0..200u64 {
         let value = common::noise(if number % 20 == 3 { LONG } else { 90 } + number as usize);
-        ingest.add(number.to_be_bytes(), &value).unwrap();
+        ingest.put(number.to_be_bytes(), &value).unwrap();
         model.insert(("ingested", number.to_be_bytes().into()), value);
     }
     ingest.finish().unwrap();

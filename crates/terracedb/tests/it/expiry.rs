@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Clock, Executor, ManualClock, Rng, Stepper};
 use media::Medium;
-use terracedb::{Db, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
+use terracedb::{Db, EntryOptions, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
 
 use crate::common::{self, EventRecorder, Mortal};
 
@@ -78,11 +78,13 @@ fn an_expired_value_is_invisible_to_every_read() {
         if flushed {
             db.flush().unwrap();
         }
-        ks.put_with_ttl("a", "one", SECOND).unwrap();
-        ks.put_expiring_at("b", "two", at(START + 2000)).unwrap();
+        ks.put_opt("a", "one", &EntryOptions::new().ttl(SECOND)).unwrap();
+        ks.put_opt("b", "two", &EntryOptions::new().expires_at(at(START + 2000))).unwrap();
         let mut batch = WriteBatch::new();
-        batch.put_with_ttl(&ks, "c", "three", 3 * SECOND).unwrap();
-        batch.put_expiring_at(&ks, "d", vec![7; 5000], at(START + 4000)).unwrap();
+        batch.put_opt(&ks, "c", "three", &EntryOptions::new().ttl(3 * SECOND)).unwrap();
+        batch
+            .put_opt(&ks, "d", vec![7; 5000], &EntryOptions::new().expires_at(at(START + 4000)))
+            .unwrap();
         batch.put(&ks, "e", "stays").unwrap();
         db.write(&batch).unwrap();
         if flushed {
@@ -105,11 +107,11 @@ fn reads_return_the_value_and_its_expiry() {
     let timed = Timed::new();
     let db = timed.open();
     let ks = db.open_or_create_keyspace("k").unwrap();
-    ks.put_with_ttl("short", "v", SECOND).unwrap();
-    ks.put_with_ttl("empty", "", SECOND).unwrap();
-    ks.put_expiring_at("long", vec![3; 100_000], at(START + 1)).unwrap();
+    ks.put_opt("short", "v", &EntryOptions::new().ttl(SECOND)).unwrap();
+    ks.put_opt("empty", "", &EntryOptions::new().ttl(SECOND)).unwrap();
+    ks.put_opt("long", vec![3; 100_000], &EntryOptions::new().expires_at(at(START + 1))).unwrap();
     ks.put("never", "v").unwrap();
-    ks.put_with_ttl("gone", "v", Duration::ZERO).unwrap();
+    ks.put_opt("gone", "v", &EntryOptions::new().ttl(Duration::ZERO)).unwrap();
     for _ in 0..2 {
         assert_eq!(ks.expiry("short").unwrap(), Some(Expiry::At(at(START + 1000))));
         assert_eq!(ks.get("short").unwrap().as_deref(), Some(&b"v"[..]));
@@ -121,8 +123,8 @@ fn reads_return_the_value_and_its_expiry() {
     }
     // The longest expiring value is eight bytes shorter.
     let most = common::MEMORY as usize / 8;
-    assert!(ks.put_with_ttl("most", vec![0; most], SECOND).is_err());
-    ks.put_with_ttl("most", vec![0; most - 8], SECOND).unwrap();
+    assert!(ks.put_opt("most", vec![0; most], &EntryOptions::new().ttl(SECOND)).is_err());
+    ks.put_opt("most", vec![0; most - 8], &EntryOptions::new().ttl(SECOND)).unwrap();
 }
 
 /// An entry contains its expiry, so an expired long value is not read (kvrocks#876).
@@ -132,7 +134,7 @@ fn an_expired_long_value_is_not_read() {
     let value = common::noise(1 << 20);
     let db = timed.open();
     let ks = db.open_or_create_keyspace("k").unwrap();
-    ks.put_with_ttl("long", &value, SECOND).unwrap();
+    ks.put_opt("long", &value, &EntryOptions::new().ttl(SECOND)).unwrap();
     db.flush().unwrap();
     let reads = || db.statistics().device.total().read_bytes;
     let before = reads();
@@ -150,14 +152,14 @@ fn a_clock_set_back_revives_nothing() {
     let timed = Timed::new();
     let db = timed.open();
     let ks = db.open_or_create_keyspace("k").unwrap();
-    ks.put_with_ttl("a", "v", SECOND).unwrap();
-    ks.put_with_ttl("b", "v", 60 * SECOND).unwrap();
+    ks.put_opt("a", "v", &EntryOptions::new().ttl(SECOND)).unwrap();
+    ks.put_opt("b", "v", &EntryOptions::new().ttl(60 * SECOND)).unwrap();
     timed.clock.advance(2 * SECOND);
     assert_eq!(keys(&ks, None), ["b"]);
     timed.clock.set_unix_millis(START - 1000);
     assert_eq!(keys(&ks, None), ["b"]);
     // A new TTL starts from the latest known time, too.
-    ks.put_with_ttl("c", "v", SECOND).unwrap();
+    ks.put_opt("c", "v", &EntryOptions::new().ttl(SECOND)).unwrap();
     assert_eq!(ks.expiry("c").unwrap(), Some(Expiry::At(at(START + 3000))));
     drop((ks, db));
     let db = timed.open();
@@ -170,7 +172,7 @@ fn an_iterator_uses_one_time() {
     let db = timed.open();
     let ks = db.open_or_create_keyspace("k").unwrap();
     for key in ["a", "b", "c", "d"] {
-        ks.put_with_ttl(key, "v", SECOND).unwrap();
+        ks.put_opt(key, "v", &EntryOptions::new().ttl(SECOND)).unwrap();
     }
     let mut iter = ks.iter().unwrap();
     assert_eq!(iter.next().unwrap().unwrap().0.as_ref(), b"a");
@@ -192,9 +194,9 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
         ks.put(key, "under").unwrap();
     }
     db.flush().unwrap();
-    ks.put_with_ttl("a", "over", SECOND).unwrap();
-    ks.put_with_ttl("c", "alone", SECOND).unwrap();
-    ks.put_with_ttl("d", "lives", 60 * SECOND).unwrap();
+    ks.put_opt("a", "over", &EntryOptions::new().ttl(SECOND)).unwrap();
+    ks.put_opt("c", "alone", &EntryOptions::new().ttl(SECOND)).unwrap();
+    ks.put_opt("d", "lives", &EntryOptions::new().ttl(60 * SECOND)).unwrap();
     db.flush().unwrap();
     timed.clock.advance(2 * SECOND);
     db.compact().unwrap();
@@ -206,7 +208,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
         let ks = db.open_or_create_keyspace("k").unwrap();
         assert_eq!(keys(&ks, None), ["b", "d"], "{back} ms back");
         // New TTLs start from the latest known time.
-        ks.put_with_ttl("e", "new", SECOND).unwrap();
+        ks.put_opt("e", "new", &EntryOptions::new().ttl(SECOND)).unwrap();
         assert_eq!(ks.expiry("e").unwrap(), Some(Expiry::At(at(START + 3000))), "{back} ms back");
         ks.delete("e").unwrap();
         db.compact().unwrap();
@@ -238,7 +240,7 @@ fn an_expired_value_stays_gone_whatever_the_clock_says_at_each_opening() {
             let expected: Vec<_> = expected.map(|(key, _)| Ok(key.clone())).collect();
             assert_eq!(there, expected, "{why}");
             let (key, ttl) = (format!("{:02}", rng.below(20)), 1 + rng.below(5000));
-            ks.put_with_ttl(&key, "v", Duration::from_millis(ttl)).unwrap();
+            ks.put_opt(&key, "v", &EntryOptions::new().ttl(Duration::from_millis(ttl))).unwrap();
             lives.insert(key, latest + ttl);
             match rng.below(6) {
                 0 => db.flush().unwrap(),
@@ -260,7 +262,7 @@ const DECADES: u64 = 75 * 365 * 86_400_000;
 fn opened_at(timed: &Timed, unix_ms: u64) -> (Db, Keyspace, Arc<EventRecorder>) {
     let db = timed.open();
     let ks = db.open_or_create_keyspace("k").unwrap();
-    ks.put_with_ttl("a", "v", 10 * DAY).unwrap();
+    ks.put_opt("a", "v", &EntryOptions::new().ttl(10 * DAY)).unwrap();
     ks.put("b", "v").unwrap();
     drop((ks, db));
     timed.clock.set_unix_millis(unix_ms);
@@ -297,7 +299,7 @@ fn a_clock_decades_ahead_that_is_corrected_within_a_day_loses_nothing() {
         timed.pass(Duration::from_secs(61));
         assert_eq!(keys(&ks, None), ["a", "b"], "reopened: {reopened}");
         assert_eq!(db.statistics().clock, Default::default());
-        ks.put_with_ttl("c", "v", SECOND).unwrap();
+        ks.put_opt("c", "v", &EntryOptions::new().ttl(SECOND)).unwrap();
         timed.pass(SECOND);
         assert_eq!(keys(&ks, None), ["a", "b"]);
         timed.pass(10 * DAY);
@@ -361,11 +363,11 @@ fn a_write_to_a_value_that_expired_since_is_a_conflict() {
             let timed = Timed::new();
             let db = timed.open();
             let ks = db.open_or_create_keyspace("k").unwrap();
-            ks.put_with_ttl("lease", "me", SECOND).unwrap();
+            ks.put_opt("lease", "me", &EntryOptions::new().ttl(SECOND)).unwrap();
             let mut transaction = db.transaction();
             assert_eq!(transaction.get(&ks, "lease").unwrap().as_deref(), Some(&b"me"[..]));
             match expires {
-                true => ks.put_with_ttl("lease", "other", SECOND / 2).unwrap(),
+                true => ks.put_opt("lease", "other", &EntryOptions::new().ttl(SECOND / 2)).unwrap(),
                 false => ks.delete("lease").unwrap(),
             }
             timed.pass(2 * SECOND);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{Durability, ErrorKind, Rng};
 use media::{Access, Fault, Faulty, Medium, OpKind, Purpose, Rule};
-use terracedb::{Db, Keyspace};
+use terracedb::{Db, Keyspace, WriteOptions};
 
 use crate::common::{Stepped, assert_tidy};
 
@@ -97,10 +97,14 @@ fn a_failed_log_sync_poisons_writes_but_not_reads() {
         world.put(100..110);
         world.device.inject(io(OpKind::Sync).purpose(Purpose::Log)).unwrap();
         let keyspace = world.keyspace();
-        let failed = keyspace.put_with("victim", "v", Durability::Sync).unwrap_err();
+        let failed = keyspace
+            .put_opt("victim", "v", &WriteOptions::new().durability(Durability::Sync))
+            .unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::Poisoned, "{failed}");
         for durability in [Durability::None, Durability::Interval, Durability::Sync] {
-            let refused = keyspace.put_with("later", "v", durability).unwrap_err();
+            let refused = keyspace
+                .put_opt("later", "v", &WriteOptions::new().durability(durability))
+                .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Poisoned, "{refused}");
             assert!(refused.to_string().contains("sync"), "the first failure: {refused}");
         }
@@ -114,7 +118,10 @@ fn a_failed_log_sync_poisons_writes_but_not_reads() {
         assert!(world.db().statistics().poisoned.is_none());
         // The device may have dropped the data that it failed to sync.
         world.assert_holds(0..100, "opened again");
-        world.keyspace().put_with("after", "v", Durability::Sync).unwrap();
+        world
+            .keyspace()
+            .put_opt("after", "v", &WriteOptions::new().durability(Durability::Sync))
+            .unwrap();
         world.lose_power(seed);
         world.assert_holds(0..100, &format!("after a power cut, seed {seed}"));
         assert!(world.keyspace().get("after").unwrap().is_some(), "seed {seed}");
@@ -210,7 +217,8 @@ fn a_drop_that_failed_with_the_manifest_loses_no_acknowledged_write() {
         let name = keyspace.name().to_owned();
         world.device.inject(io(on).purpose(Purpose::Manifest)).unwrap();
         world.db().drop_keyspace(&name).unwrap_err();
-        let written = keyspace.put_with("key", "value", Durability::Sync);
+        let written =
+            keyspace.put_opt("key", "value", &WriteOptions::new().durability(Durability::Sync));
         let error = written.expect_err("it may be gone");
         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
         drop(keyspace);
@@ -306,7 +314,13 @@ fn a_failed_change_of_manifests_loses_no_later_record() {
         for extra in 0..40 {
             let name = long_name(1_000_000 + extra);
             if let Ok(keyspace) = world.db().open_or_create_keyspace(&name) {
-                keyspace.put_with("k", name.as_bytes(), Durability::Sync).unwrap();
+                keyspace
+                    .put_opt(
+                        "k",
+                        name.as_bytes(),
+                        &WriteOptions::new().durability(Durability::Sync),
+                    )
+                    .unwrap();
                 kept.push(name);
             }
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Codec, ErrorKind, ManualClock, Rng, Stepper};
 use media::{Access, Buf, Medium, MemoryMedium, Purpose};
-use terracedb::{Db, Keyspace, Resources, WriteBatch};
+use terracedb::{Db, EntryOptions, Keyspace, Resources, WriteBatch};
 
 use crate::common::{self, Cells, Change, Model, assert_same, cells::options};
 
@@ -218,10 +218,10 @@ fn write_everything() -> Arc<MemoryMedium> {
     let mut ingest = db.keyspace("ingested").unwrap().ingest().unwrap();
     for change in &ingested["ingested"] {
         match change {
-            Change::Put(key, value) => ingest.add(key, value).unwrap(),
+            Change::Put(key, value) => ingest.put(key, value).unwrap(),
             Change::PutExpiring(key, value, at) => {
                 let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(*at);
-                ingest.add_expiring_at(key, value, at).unwrap();
+                ingest.put_opt(key, value, &EntryOptions::new().expires_at(at)).unwrap();
             }
             other => panic!("{other:?} cannot be ingested"),
         }

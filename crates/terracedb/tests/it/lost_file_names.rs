@@ -12,7 +12,7 @@ const KEYS: u32 = 500;
 fn ingested(keyspace: &Keyspace) -> terracedb::Ingest {
     let mut ingest = keyspace.ingest().unwrap();
     for number in 0..KEYS {
-        ingest.add(number.to_be_bytes(), b"ingested").unwrap();
+        ingest.put(number.to_be_bytes(), b"ingested").unwrap();
     }
     ingest
 }

@@ -23,7 +23,7 @@ fn add(db: &Db, bytes: usize) {
         key[..8].copy_from_slice(&number.to_be_bytes());
         for last in 0..ALIKE {
             *key.last_mut().unwrap() = last;
-            ingest.add(&key, &value).unwrap();
+            ingest.put(&key, &value).unwrap();
         }
     }
     ingest.finish().unwrap();

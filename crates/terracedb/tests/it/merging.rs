@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Codec, ErrorKind};
 use terracedb::operators::{Append, I64Add, I64AddSaturating, U64Max, U64Min};
-use terracedb::{Db, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
+use terracedb::{Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
 
 use crate::common;
 
@@ -85,8 +85,8 @@ fn operands_outlive_an_expired_base() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
     let ks = db.open_or_create_keyspace_opt("k", &options(Append::NAME)).unwrap();
     let at = std::time::SystemTime::now() + Duration::from_secs(3600);
-    ks.put_expiring_at("later", "a", at).unwrap();
-    ks.put_with_ttl("gone", "a", Duration::ZERO).unwrap();
+    ks.put_opt("later", "a", &EntryOptions::new().expires_at(at)).unwrap();
+    ks.put_opt("gone", "a", &EntryOptions::new().ttl(Duration::ZERO)).unwrap();
     ks.merge("later", "b").unwrap();
     ks.merge("gone", "b").unwrap();
     for _ in 0..2 {

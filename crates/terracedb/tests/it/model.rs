@@ -8,7 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Codec, Durability, Rng};
 use media::{Faulty, Medium};
-use terracedb::{Builder, CheckpointOptions, Db, Keyspace, Snapshot, WriteBatch};
+use terracedb::{
+    Builder, CheckpointOptions, Db, EntryOptions, Keyspace, Snapshot, WriteBatch, WriteOptions,
+};
 
 use crate::common::{self, Cells, Change, Model, Stepped, assert_same, key};
 
@@ -95,7 +97,7 @@ impl World {
             change.add(&mut batch, &self.keyspace(name));
             self.cells.get_mut(name).unwrap().apply(&change);
         }
-        self.db().write_with(&batch, durability).unwrap();
+        self.db().write_opt(&batch, &WriteOptions::new().durability(durability)).unwrap();
     }
 
     fn check_some(&mut self) {
@@ -262,10 +264,10 @@ impl World {
             let change = if self.rng.one_in(4) {
                 let expiry = self.stepped.now() + self.rng.below(5000);
                 let at = UNIX_EPOCH + Duration::from_millis(expiry);
-                ingest.add_expiring_at(&key, &stored, at).unwrap();
+                ingest.put_opt(&key, &stored, &EntryOptions::new().expires_at(at)).unwrap();
                 Change::PutExpiring(key, stored, expiry)
             } else {
-                ingest.add(&key, &stored).unwrap();
+                ingest.put(&key, &stored).unwrap();
                 Change::Put(key, stored)
             };
             self.cells.get_mut(name).unwrap().apply(&change);
@@ -317,7 +319,7 @@ impl World {
         self.catch_up();
         let copy: Arc<dyn Medium> = Arc::new(Faulty::new(self.rng.next_u64()));
         let options = CheckpointOptions::default().flush(self.rng.one_in(2));
-        self.db().checkpoint_on(&copy, options).unwrap();
+        self.db().checkpoint_on(&copy, &options).unwrap();
         let merging = common::merging(&mut self.rng);
         let db = self.stepped.on(copy).codec(self.codec).compaction_options(merging);
         let db = db.open().unwrap();

@@ -291,7 +291,7 @@ fn a_salvaged_ingest_keeps_its_run_order_without_a_manifest() {
     for number in 0..600 {
         let mut value = [0; 100];
         rng.fill(&mut value);
-        ingest.add(common::key(number), value).unwrap();
+        ingest.put(common::key(number), value).unwrap();
     }
     ingest.finish().unwrap();
     for number in 0..600 {

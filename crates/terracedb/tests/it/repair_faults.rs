@@ -72,7 +72,7 @@ fn store(seed: u64) -> (Image, BTreeMap<&'static str, Model>) {
                 let mut ingest = db.open_or_create_keyspace("short").unwrap().ingest().unwrap();
                 for number in (1..KEYS).step_by(5).filter(|number| number % 7 != 0) {
                     let (key, value) = (common::key(number), vec![b'i'; 100]);
-                    ingest.add(&key, &value).unwrap();
+                    ingest.put(&key, &value).unwrap();
                     models.get_mut("short").unwrap().insert(key, value);
                 }
                 ingest.finish().unwrap();

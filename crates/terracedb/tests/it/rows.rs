@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
-use terracedb::{Bytes, Db, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operators};
+use terracedb::{
+    Bytes, Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operators,
+};
 
 use crate::common::{self, Stepped, memory, open_one, until};
 
@@ -83,7 +85,9 @@ fn every_kind_of_write_invalidates_the_row() {
         ("put", Some("new"), |_, ks| ks.put("m", "new").unwrap()),
         ("delete", None, |_, ks| ks.delete("m").unwrap()),
         ("merge", Some("oldnew"), |_, ks| ks.merge("m", "new").unwrap()),
-        ("expiring", None, |_, ks| ks.put_with_ttl("m", "new", Duration::ZERO).unwrap()),
+        ("expiring", None, |_, ks| {
+            ks.put_opt("m", "new", &EntryOptions::new().ttl(Duration::ZERO)).unwrap()
+        }),
         ("range delete", None, |_, ks| ks.delete_range("a".."z").unwrap()),
         ("batch", Some("new"), |db, ks| {
             let mut batch = WriteBatch::new();
@@ -105,7 +109,7 @@ fn every_kind_of_write_invalidates_the_row() {
         }),
         ("ingest", Some("new"), |_, ks| {
             let mut ingest = ks.ingest().unwrap();
-            ingest.add("m", "new").unwrap();
+            ingest.put("m", "new").unwrap();
             ingest.finish().unwrap();
         }),
     ];
@@ -146,7 +150,7 @@ fn a_flush_renews_the_row_of_an_overwritten_key() {
     ks.put("twice", "between").unwrap();
     let between = db.snapshot();
     ks.put("twice", "new").unwrap();
-    ks.put_expiring_at("expiring", "new", expiry).unwrap();
+    ks.put_opt("expiring", "new", &EntryOptions::new().expires_at(expiry)).unwrap();
     ks.delete("deleted").unwrap();
     ks.merge("merged", "new").unwrap();
     ks.put("unread", "new").unwrap();
@@ -217,7 +221,12 @@ fn a_row_expires_with_its_value() {
     let db = stepped.on(memory()).open().unwrap();
     let ks = db.open_or_create_keyspace("k").unwrap();
     let expiry = stepped.now() + 1000;
-    ks.put_expiring_at("m", "value", UNIX_EPOCH + Duration::from_millis(expiry)).unwrap();
+    ks.put_opt(
+        "m",
+        "value",
+        &EntryOptions::new().expires_at(UNIX_EPOCH + Duration::from_millis(expiry)),
+    )
+    .unwrap();
     db.flush().unwrap();
     assert!(has_row(&db, &ks, "m"));
     assert!(ks.expiry("m").unwrap().is_some(), "a row knows when it expires");

@@ -159,7 +159,7 @@ fn flushes_merges_and_checkpoints_send_events() {
     });
     assert_eq!(ended, began);
     let copy: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    db.checkpoint_on(&copy, terracedb::CheckpointOptions::default()).unwrap();
+    db.checkpoint_on(&copy, &terracedb::CheckpointOptions::default()).unwrap();
     assert_eq!(recorder.count(|it| matches!(it, Event::CheckpointEnded { .. })), 1);
 }
 

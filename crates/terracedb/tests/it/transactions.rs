@@ -3,7 +3,7 @@
 //! Unit tests check the serializability of random histories, because they need the order of commits.
 
 use base::Durability;
-use terracedb::{Db, Entry, ErrorKind, Keyspace, Result, Transaction};
+use terracedb::{Db, Entry, ErrorKind, Keyspace, Result, Transaction, WriteOptions};
 
 use crate::common::{self, memory, open_one as open, text, threaded};
 
@@ -95,7 +95,7 @@ fn commit_makes_all_writes_visible_and_rollback_none() {
     txn.put(&other, "a", "2").unwrap();
     txn.delete(&k, "gone").unwrap();
     assert_eq!(text(k.get("a").unwrap()), "-");
-    txn.commit_with(Durability::Sync).unwrap();
+    txn.commit_opt(&WriteOptions::new().durability(Durability::Sync)).unwrap();
     assert_eq!(
         (text(k.get("a").unwrap()), text(other.get("a").unwrap())),
         ("1".into(), "2".into())

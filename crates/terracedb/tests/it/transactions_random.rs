@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Durability, Rng};
 use media::{Faulty, Freeze, Medium};
-use terracedb::{Entry, Result, Transaction, WriteBatch};
+use terracedb::{Entry, EntryOptions, Result, Transaction, WriteBatch, WriteOptions};
 
 use crate::common::{self, Model, key, memory, open_one as open, stepped, text, threaded, value};
 
@@ -145,7 +145,7 @@ fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
             txn.put(keyspace, "last", number.to_string()).unwrap();
             txn.put(keyspace, format!("n{number}"), vec![b'v'; 700 * number as usize]).unwrap();
         }
-        txn.commit_with(Durability::Sync).unwrap();
+        txn.commit_opt(&WriteOptions::new().durability(Durability::Sync)).unwrap();
         if !device.is_frozen() {
             acknowledged = number;
         }
@@ -251,11 +251,12 @@ fn every_kind_of_write_agrees_with_a_model() {
                 }
                 3 => {
                     let long = Duration::from_secs(3600);
-                    txn.put_with_ttl(&k, &at, &what, long).unwrap();
+                    txn.put_opt(&k, &at, &what, &EntryOptions::new().ttl(long)).unwrap();
                     own.insert(at, what);
                 }
                 4 => {
-                    txn.put_expiring_at(&k, &at, &what, UNIX_EPOCH).unwrap();
+                    txn.put_opt(&k, &at, &what, &EntryOptions::new().expires_at(UNIX_EPOCH))
+                        .unwrap();
                     own.remove(&at);
                 }
                 5 | 6 => {

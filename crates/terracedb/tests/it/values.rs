@@ -8,7 +8,7 @@ use base::{ErrorKind, Rng};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
-use terracedb::{Codec, Db, KeyspaceOptions, check};
+use terracedb::{Codec, Db, EntryOptions, KeyspaceOptions, check};
 
 use crate::common;
 
@@ -223,7 +223,7 @@ fn long_values_take_operands_and_expire_like_short_ones() {
     let mut text = vec![b'a'; 30_000];
     ks.put("text", &text).unwrap();
     let hour = std::time::Duration::from_secs(3600);
-    ks.put_with_ttl("mortal", &text, hour).unwrap();
+    ks.put_opt("mortal", &text, &EntryOptions::new().ttl(hour)).unwrap();
     ks.put("plain", "1").unwrap();
     db.flush().unwrap();
     for round in 0..5 {

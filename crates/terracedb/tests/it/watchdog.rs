@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{Clock, Durability, ManualClock, Threads};
 use media::{Medium, MemoryMedium};
-use terracedb::{Db, Event, Keyspace, Resources};
+use terracedb::{Db, Event, Keyspace, Resources, WriteOptions};
 
 use crate::common::{EventRecorder, MEMORY, Mortal, Stepped, until};
 
@@ -68,7 +68,10 @@ impl Watched {
 fn a_hanging_log_sync_is_reported() {
     let watched = Watched::new();
     let (reported, blocked) = watched.hung("log-", |watched| {
-        watched.keyspace.put_with("key", "value", Durability::Sync).unwrap();
+        watched
+            .keyspace
+            .put_opt("key", "value", &WriteOptions::new().durability(Durability::Sync))
+            .unwrap();
     });
     for text in [&reported, &blocked] {
         let expected = "the device has not returned from a sync of `log-0-";
@@ -103,7 +106,13 @@ fn a_hanging_segment_creation_is_reported() {
         let writing = scope.spawn(|| {
             for number in 0..400u64 {
                 let value = vec![0; 60_000];
-                keyspace.put_with(number.to_be_bytes(), &value, Durability::None).unwrap();
+                keyspace
+                    .put_opt(
+                        number.to_be_bytes(),
+                        &value,
+                        &WriteOptions::new().durability(Durability::None),
+                    )
+                    .unwrap();
             }
         });
         device.gate.wait_until_hung();

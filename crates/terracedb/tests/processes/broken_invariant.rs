@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use base::ErrorKind;
-use terracedb::{Db, Durability, WriteBatch};
+use terracedb::{Db, Durability, WriteBatch, WriteOptions};
 
 use crate::alone;
 use crate::common::{self, child};
@@ -24,7 +24,7 @@ fn breaks_an_invariant() {
     let errors = [
         keyspace.put("key", "after").unwrap_err(),
         keyspace.delete("key").unwrap_err(),
-        db.write_with(&batch, Durability::Sync).unwrap_err(),
+        db.write_opt(&batch, &WriteOptions::new().durability(Durability::Sync)).unwrap_err(),
         db.open_or_create_keyspace("new").unwrap_err(),
     ];
     for error in errors {

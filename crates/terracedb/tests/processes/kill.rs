@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
 use compact::plan::Options;
-use terracedb::{Db, Keyspace, WriteBatch};
+use terracedb::{Db, Keyspace, WriteBatch, WriteOptions};
 
 use crate::alone;
 use crate::common::{self, child};
@@ -68,7 +68,7 @@ fn writes_until_killed() {
                         1..5 => Durability::Interval,
                         _ => Durability::None,
                     };
-                    db.write_with(&batch, durability).unwrap();
+                    db.write_opt(&batch, &WriteOptions::new().durability(durability)).unwrap();
                     child::say(&format!("{thread} {number}"));
                     if rng.one_in(200) {
                         db.flush().unwrap();

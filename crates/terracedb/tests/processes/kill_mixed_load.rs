@@ -15,7 +15,7 @@ use base::{Durability, Rng};
 use compact::plan::Options;
 use media::{FileMedium, FileOptions, Medium};
 use terracedb::operators::I64Add;
-use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch};
+use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use crate::alone;
 use crate::common::{self, child};
@@ -125,7 +125,7 @@ fn write_batches(db: &Db, acknowledged: &Acknowledged, writer: u64) {
         batch.put(&spaces.two, &key, value(writer, number, 1)).unwrap();
         batch.merge(&spaces.sums, format!("{writer}"), 1i64.to_le_bytes()).unwrap();
         batch.put(&spaces.one, format!("last {writer}"), number.to_le_bytes()).unwrap();
-        db.write_with(&batch, durability(&mut rng)).unwrap();
+        db.write_opt(&batch, &WriteOptions::new().durability(durability(&mut rng))).unwrap();
         acknowledged.record(writer as usize, number);
         if rng.one_in(300) {
             db.flush().unwrap();
@@ -155,7 +155,7 @@ fn move_money(db: &Db, acknowledged: &Acknowledged, mover: u64) {
             let entry = format!("{from} {to} {amount}");
             txn.put(&spaces.ledger, format!("entry {mover} {number:08}"), entry).unwrap();
             txn.put(&spaces.ledger, format!("last {mover}"), number.to_le_bytes()).unwrap();
-            match txn.commit_with(durability(&mut rng)) {
+            match txn.commit_opt(&WriteOptions::new().durability(durability(&mut rng))) {
                 Ok(()) => break,
                 Err(error) => assert!(error.is_conflict(), "{error}"),
             }
@@ -172,7 +172,7 @@ fn load(db: &Db, acknowledged: &Acknowledged) {
     for number in first.. {
         let mut ingest = loads.ingest().unwrap();
         for at in 0..LOAD {
-            ingest.add(format!("{number:08} {at:04}"), value(7, number * LOAD + at, 0)).unwrap();
+            ingest.put(format!("{number:08} {at:04}"), value(7, number * LOAD + at, 0)).unwrap();
         }
         ingest.finish().unwrap();
         acknowledged.record(4, number);

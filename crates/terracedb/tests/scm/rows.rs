@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Rng;
-use terracedb::{Db, Keyspace, Placement, RowSetStatistics, Scm};
+use terracedb::{Db, EntryOptions, Keyspace, Placement, RowSetStatistics, Scm};
 
 use crate::common::{MEMORY, Machine};
 
@@ -140,7 +140,13 @@ fn each_thread_reads_its_latest_write() {
                             }
                             2 => {
                                 let value = value(number, version);
-                                keyspace.put_expiring_at(key(number), value, far).unwrap();
+                                keyspace
+                                    .put_opt(
+                                        key(number),
+                                        value,
+                                        &EntryOptions::new().expires_at(far),
+                                    )
+                                    .unwrap();
                                 model.insert(number, Some(version));
                             }
                             3 if version < 20_000 && rng.one_in(100) => {

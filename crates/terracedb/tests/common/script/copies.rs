@@ -17,7 +17,7 @@ impl Script {
         let to = std::mem::replace(&mut self.copy, next);
         let medium = Arc::clone(&to) as Arc<dyn Medium>;
         let options = CheckpointOptions::default().flush(self.rng.one_in(2));
-        let made = self.db().checkpoint_on(&medium, options);
+        let made = self.db().checkpoint_on(&medium, &options);
         let image = Arc::new(to.crash_image(self.rng.next_u64()).unwrap());
         match &made {
             Ok(_) => self.check_copy(image, "checkpoint"),

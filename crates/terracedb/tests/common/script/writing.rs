@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{Durability, ErrorKind, Result};
-use terracedb::WriteBatch;
+use terracedb::{EntryOptions, WriteBatch, WriteOptions};
 
 use super::super::journal::{Batch, Incarnation, JOURNAL, LAST};
 use super::super::{Change, expiry_time, key, show, value};
@@ -96,7 +96,7 @@ impl Script {
         for (name, _, change) in &draft.changes {
             change.add(&mut batch, &self.keyspace(name));
         }
-        let written = self.db().write_with(&batch, durability);
+        let written = self.db().write_opt(&batch, &WriteOptions::new().durability(durability));
         self.wrote(draft, durability, written)
     }
 
@@ -178,7 +178,7 @@ impl Script {
             change.add_to(&mut transaction, &self.keyspace(name));
         }
         let durability = self.durability();
-        let committed = transaction.commit_with(durability);
+        let committed = transaction.commit_opt(&WriteOptions::new().durability(durability));
         if !is_overtaken {
             return self.wrote(draft, durability, committed);
         }
@@ -214,9 +214,9 @@ impl Script {
         let mut changes = Vec::new();
         for (key, (value, expiry)) in entries {
             let change = match expiry {
-                0 => ingest.add(&key, &value).map(|()| Change::Put(key, value)),
+                0 => ingest.put(&key, &value).map(|()| Change::Put(key, value)),
                 at => ingest
-                    .add_expiring_at(&key, &value, expiry_time(at))
+                    .put_opt(&key, &value, &EntryOptions::new().expires_at(expiry_time(at)))
                     .map(|()| Change::PutExpiring(key, value, at)),
             };
             changes.push((name, incarnation, change?));
