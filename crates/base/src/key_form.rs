@@ -31,6 +31,17 @@ pub enum KeyForm {
 #[derive(Clone, Debug)]
 pub struct StoredKey<'a>(Form<'a>);
 
+/// The stored forms of several user keys. In an ordered keyspace it holds nothing but the caller's slice.
+#[derive(Clone, Debug)]
+pub struct StoredKeys<'a, K>(Forms<'a, K>);
+
+#[derive(Clone, Debug)]
+enum Forms<'a, K> {
+    Plain(&'a [K]),
+    /// The keys back to back, and the end of each.
+    Hashed(Vec<u8>, Vec<usize>),
+}
+
 #[derive(Clone, Debug)]
 enum Form<'a> {
     Plain(&'a [u8]),
@@ -59,12 +70,24 @@ impl KeyForm {
         }
     }
 
-    /// The number of bytes before the user key in a stored key.
-    #[must_use]
-    pub const fn prefix_bytes(&self) -> usize {
+    /// The stored forms of `keys`.
+    ///
+    /// # Errors
+    /// As [`KeyForm::stored`], for the first key that is out of bounds.
+    pub fn stored_all<'a, K: AsRef<[u8]>>(&self, keys: &'a [K]) -> Result<StoredKeys<'a, K>> {
         match self {
-            Self::Plain => 0,
-            Self::Hashed(_) => KEY_HASH_BYTES,
+            Self::Plain => {
+                keys.iter().try_for_each(|key| Key::new(key.as_ref()).map(drop))?;
+                Ok(StoredKeys(Forms::Plain(keys)))
+            }
+            Self::Hashed(_) => {
+                let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
+                for key in keys {
+                    bytes.extend_from_slice(self.stored(key.as_ref())?.bytes());
+                    ends.push(bytes.len());
+                }
+                Ok(StoredKeys(Forms::Hashed(bytes, ends)))
+            }
         }
     }
 
@@ -105,6 +128,42 @@ impl StoredKey<'_> {
     }
 }
 
+impl<K: AsRef<[u8]>> StoredKeys<'_, K> {
+    /// The number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Forms::Plain(keys) => keys.len(),
+            Forms::Hashed(_, ends) => ends.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Key number `at`.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<Key<'_>> {
+        let bytes = match &self.0 {
+            Forms::Plain(keys) => keys.get(at)?.as_ref(),
+            Forms::Hashed(bytes, ends) => {
+                let start =
+                    at.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
+                bytes.get(start..*ends.get(at)?)?
+            }
+        };
+        Some(Key::of_checked(bytes))
+    }
+
+    /// The keys in the order of the user keys.
+    pub fn iter(&self) -> impl Iterator<Item = Key<'_>> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+}
+
 impl AsRef<[u8]> for StoredKey<'_> {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
@@ -121,7 +180,7 @@ mod tests {
     #[test]
     fn plain_keys_are_stored_as_they_are() {
         let stored = KeyForm::Plain.stored(b"apple").unwrap();
-        assert_eq!((stored.bytes(), KeyForm::Plain.prefix_bytes()), (&b"apple"[..], 0));
+        assert_eq!(stored.bytes(), b"apple");
         assert_eq!(KeyForm::Plain.user(stored.bytes()).unwrap(), b"apple");
     }
 
@@ -132,9 +191,23 @@ mod tests {
             let stored = HASHED.stored(&key).unwrap();
             let KeyForm::Hashed(hash_key) = HASHED else { unreachable!() };
             assert_eq!(stored.bytes()[..8], hash_key.hash(&key).to_be_bytes());
-            assert_eq!(stored.bytes()[HASHED.prefix_bytes()..], key[..]);
+            assert_eq!(stored.bytes()[KEY_HASH_BYTES..], key[..]);
             assert_eq!(stored.key().bytes(), stored.bytes());
             assert_eq!(HASHED.user(stored.bytes()).unwrap(), key);
+        }
+    }
+
+    #[test]
+    fn several_keys_are_stored_in_their_order() {
+        let keys = ["a", "bcd", "ef"];
+        for form in [KeyForm::Plain, HASHED] {
+            let all = form.stored_all(&keys).unwrap();
+            assert_eq!((all.len(), all.is_empty(), all.get(3)), (3, false, None));
+            for (key, stored) in keys.iter().zip(all.iter()) {
+                assert_eq!(stored.bytes(), form.stored(key.as_bytes()).unwrap().bytes());
+            }
+            assert!(form.stored_all(&["a", ""]).is_err());
+            assert!(form.stored_all::<&str>(&[]).unwrap().is_empty());
         }
     }
 

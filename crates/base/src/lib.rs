@@ -45,7 +45,7 @@ pub use hashed_policy::{Discard, HashedPolicy};
 pub use ids::{DictionaryId, KeyspaceId, LaneId, RunId, SegmentId, StoreId, TableId};
 pub use invariant::{note_broken, unbroken};
 pub use key::{AFTER_EVERY_KEY, Key};
-pub use key_form::{HASHED_KEY_BYTES_MAX, KEY_HASH_BYTES, KeyForm, StoredKey};
+pub use key_form::{HASHED_KEY_BYTES_MAX, KEY_HASH_BYTES, KeyForm, StoredKey, StoredKeys};
 pub use key_range::KeyRange;
 pub use kind::{Codec, Durability, EntryKind};
 pub use op::{BatchOp, DeleteRange, Write, decode_ops};

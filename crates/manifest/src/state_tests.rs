@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::{
-    Discard, ErrorKind, HashKey, HashedPolicy, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, StoreId,
-    TableId,
+    Discard, ErrorKind, HashKey, HashedPolicy, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno,
+    StoreId, TableId,
 };
 use media::{Access, Medium, MemoryMedium, Purpose};
 

@@ -40,6 +40,7 @@ mod batch;
 mod builder;
 mod checkpoint;
 mod db;
+mod entries;
 mod keyspace;
 mod multi_get;
 mod snapshot;
@@ -51,8 +52,8 @@ mod write_options;
 
 pub use backup::Backup;
 pub use base::{
-    AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
-    parse_bytes,
+    AccountUsage, Codec, Discard, Durability, Error, ErrorKind, HashedPolicy, Problem, Result,
+    format_bytes, format_count, parse_bytes,
 };
 pub use batch::WriteBatch;
 pub use builder::Builder;
@@ -66,6 +67,7 @@ pub use engine::{
     Recovery, Resources, ResourcesBuilder, Scm, ScmCalibration, ScmStatus, Settings,
     TransactionIter,
 };
+pub use entries::Entries;
 pub use keyspace::Keyspace;
 pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use read::Completed;
