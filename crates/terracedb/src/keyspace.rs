@@ -6,7 +6,7 @@
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 
-use base::{DeleteRange, Durability, Error, Key, KeyRange, Result, Seqno, Write};
+use base::{DeleteRange, Durability, Error, HashedPolicy, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
 use engine::{Expiry, Ingest, Store};
 use tree::compaction::Compaction;
@@ -15,10 +15,12 @@ use tree::{Tree, View};
 
 use crate::{PutOptions, WriteOptions};
 
-/// A named, ordered set of keys and values within a store (RocksDB: column family).
+/// A named set of keys and values within a store (RocksDB: column family).
 ///
-/// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB and are
-/// ordered bytewise. A value has at most 64 MiB, and at most an eighth of the memory limit.
+/// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB; they are ordered
+/// bytewise, unless the keyspace is hashed ([`KeyspaceOptions::hashed`](crate::KeyspaceOptions::hashed)),
+/// where they have 8 bytes less and no order. A value has at most 64 MiB, and at most an eighth of the memory
+/// limit.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     store: Arc<Store>,
@@ -50,6 +52,12 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         self.tree.name()
+    }
+
+    /// The merge policy of a hashed keyspace; `None` for an ordered one.
+    #[must_use]
+    pub fn hashed_policy(&self) -> Option<&HashedPolicy> {
+        self.tree.kind().policy()
     }
 
     /// Sets `key` to `value` with the store's default durability.
@@ -112,6 +120,9 @@ impl Keyspace {
     /// Refuses a value over the limit or over an eighth of the memory, and an operand if the keyspace has no
     /// merge operator.
     pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
+        if let Write::Merge(_) = write {
+            self.check_ordered("merge")?;
+        }
         self.store.check_write(&self.tree, write)
     }
 
