@@ -241,6 +241,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
 pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
     json!({
         "name": keyspace.name,
+        "kind": keyspace.kind,
         "tables": keyspace.tables,
         "table_bytes": keyspace.table_bytes,
         "table_entries": keyspace.table_entries,

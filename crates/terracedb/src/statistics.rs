@@ -118,6 +118,8 @@ pub struct Hits {
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
+    /// The kind: `ordered`, `hashed keep`.
+    pub kind: String,
     /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
     /// See `memtables`.
@@ -245,6 +247,7 @@ impl KeyspaceStatistics {
         let live = |file: &TableFile| file.entry().values.iter().map(|(_, bytes)| bytes).sum();
         Self {
             name: tree.name().to_owned(),
+            kind: tree.kind().to_string(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             unflushed_bytes: view.memtables().map(|memtable| memtable.filled_bytes()).sum(),

@@ -13,6 +13,7 @@ mod config;
 #[cfg(test)]
 mod entries;
 #[cfg(test)]
+mod hashed;
 mod ingest;
 #[cfg(test)]
 mod inspect;

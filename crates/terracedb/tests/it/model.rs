@@ -9,7 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use base::{Codec, Durability, Rng};
 use media::{Faulty, Medium};
 use terracedb::{
-    Builder, CheckpointOptions, Db, EntryOptions, Keyspace, KeyspaceOptions, Snapshot, WriteBatch, WriteOptions,
+    Builder, CheckpointOptions, Db, EntryOptions, Keyspace, KeyspaceOptions, Snapshot, WriteBatch,
+    WriteOptions,
 };
 
 use crate::common::{self, Cells, Change, Model, Stepped, assert_same, key};
