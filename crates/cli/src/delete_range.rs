@@ -2,8 +2,9 @@
 
 use std::ops::Bound;
 
+use base::format_count;
 use clap::ArgGroup;
-use terracedb::{Error, Result, format_count};
+use terracedb::{Error, Result};
 
 use crate::hex::decode_optional;
 use crate::outcome::Outcome;

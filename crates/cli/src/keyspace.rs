@@ -1,9 +1,10 @@
 //! `terrace keyspace`: lists, creates and drops keyspaces.
 
+use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::{
-    Error, HashedPolicy, KeyspaceOptions, KeyspaceStatistics, Result, format_bytes, format_count,
-};
+use terracedb::hashed::HashedPolicy;
+use terracedb::stats::KeyspaceStatistics;
+use terracedb::{Error, KeyspaceOptions, Result};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};

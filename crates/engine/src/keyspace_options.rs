@@ -45,7 +45,8 @@ impl KeyspaceOptions {
     /// # fn main() -> terracedb::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = terracedb::Db::builder(dir.path()).open()?;
-    /// use terracedb::{HashedPolicy, KeyspaceOptions};
+    /// use terracedb::KeyspaceOptions;
+    /// use terracedb::hashed::HashedPolicy;
     /// let photos = db.create_keyspace_opt("photos", &KeyspaceOptions::new().hashed(HashedPolicy::Keep))?;
     /// photos.put("sunset.jpg", "block 77")?;
     /// assert_eq!(photos.get("sunset.jpg")?.as_deref(), Some(&b"block 77"[..]));

@@ -133,7 +133,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`]; `Invalid` if the keyspace has no merge operator, if the operator is not
     /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)), or if it refuses the
-    /// operand ([`MergeOperator::validate`](crate::MergeOperator::validate)).
+    /// operand ([`MergeOperator::validate`](crate::operators::MergeOperator::validate)).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_opt(key, operand, &WriteOptions::new())
     }

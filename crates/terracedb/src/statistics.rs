@@ -12,7 +12,8 @@ use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
-use crate::{ClockStatistics, Problem, ScrubStatistics};
+use crate::recovery::Problem;
+use crate::stats::{ClockStatistics, ScrubStatistics};
 
 /// Counters and sizes of a store. Counters start at 0 when the store is opened; sizes are of now.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub struct Statistics {
     /// The error of the last flush, if flushes fail now.
     pub flush_failing: Option<String>,
     /// The SCM tier; `None` if the store has none.
-    pub scm: Option<crate::ScmStatus>,
+    pub scm: Option<crate::stats::ScmStatus>,
     /// Compaction.
     pub compaction: CompactionStatistics,
     /// The scrub: tables read and verified in the background.

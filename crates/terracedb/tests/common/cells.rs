@@ -5,8 +5,9 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::Rng;
+use terracedb::hashed::HashedPolicy;
 use terracedb::operators::Append;
-use terracedb::{EntryOptions, HashedPolicy, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
+use terracedb::{EntryOptions, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
 use super::{Model, key, value};
 

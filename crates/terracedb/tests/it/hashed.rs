@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use media::Medium;
-use terracedb::{
-    Db, Entry, ErrorKind, HashedPolicy, Keyspace, KeyspaceOptions, Result, WriteBatch, operators,
-};
+use terracedb::hashed::HashedPolicy;
+use terracedb::{Db, Entry, ErrorKind, Keyspace, KeyspaceOptions, Result, WriteBatch, operators};
 
 use crate::common::{self, faulty, threaded};
 

@@ -8,9 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Codec, Durability, Rng};
 use media::{Faulty, Medium};
+use terracedb::tools::CheckpointOptions;
 use terracedb::{
-    Builder, CheckpointOptions, Db, EntryOptions, Keyspace, KeyspaceOptions, Snapshot, WriteBatch,
-    WriteOptions,
+    Builder, Db, EntryOptions, Keyspace, KeyspaceOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
 use crate::common::{self, Cells, Change, Model, Stepped, assert_same, key};
