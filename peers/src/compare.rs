@@ -79,7 +79,7 @@ impl Comparison {
                     }
                 }
             }
-            if case.rows.contains(&8)
+            if case.has_floor
                 && let Some(first) = kinds.first()
                 && let Err(error) =
                     floor::measure(&self.load_dir(case, *first), self.scale, &mut floor)
@@ -93,6 +93,7 @@ impl Comparison {
         let steps = case.steps.iter().filter(|step| step.is_measured());
         Ok(CaseResult {
             case: case.name.to_owned(),
+            summary: case.summary.to_owned(),
             scale: self.scale.name().to_owned(),
             command: self.command.clone(),
             date: machine::date(),
@@ -166,7 +167,7 @@ impl Comparison {
 }
 
 /// The results file of a case.
-pub(crate) fn result_path(results: &Path, case: &str, scale: Scale) -> PathBuf {
+fn result_path(results: &Path, case: &str, scale: Scale) -> PathBuf {
     match scale {
         Scale::Full => results.join(format!("{case}.json")),
         scale => results.join(scale.name()).join(format!("{case}.json")),
@@ -249,7 +250,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Writes a file, and makes its directory.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+fn write(path: &Path, text: &str) -> Result<()> {
     let io = |error| Error::io("write", path.display(), error);
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(io)?;
     fs::write(path, text).map_err(io)

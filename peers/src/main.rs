@@ -3,10 +3,9 @@
 //!
 //! `cargo xtask peers` builds and runs this. It measures cases ([`workload::cases`]): each run of a store in
 //! a process of its own ([`child`]), with the stores in rotation ([`compare`]). It keeps every run in
-//! `results`, and writes the tables and charts of `docs/benchmarks.md` from them ([`tables`]).
+//! `results`; `cargo xtask generate` writes tables and charts from them.
 
 mod bound;
-mod chart;
 mod child;
 mod compare;
 mod device;
@@ -14,7 +13,6 @@ mod floor;
 mod machine;
 mod measured;
 mod stores;
-mod tables;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,9 +26,8 @@ use stores::Kind;
 
 const HELP: &str = "\
 usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs N] [--quick | --tiny]
-                         [--data DIR] [--no-report]
+                         [--data DIR]
        cargo xtask peers --list
-       cargo xtask peers --report
 
   --case       cases to run (default: all)
   --store      stores to run (default: those of each case)
@@ -38,13 +35,10 @@ usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs 
   --quick      a look: an eighth of large data and of its memory, a fifth of the time
   --tiny       a few thousand keys: whether everything runs
   --data       where stores lie; some 60 GB for all (default: peers-data)
-  --no-report  leave docs/benchmarks.md as it is
-  --report     only write docs/benchmarks.md anew from the results
   --list       show cases and stores
 ";
 
 const RESULTS: &str = "results";
-const DOCUMENT: &str = "docs/benchmarks.md";
 
 /// The command that reproduces the results, without the path of the data directory.
 fn shown(arguments: &[&str]) -> String {
@@ -77,24 +71,16 @@ fn run(arguments: &[&str]) -> Result<()> {
             }
             Ok(())
         }
-        ["--report"] => tables::update(Path::new(RESULTS), Path::new(DOCUMENT)),
         ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             Ok(())
         }
-        _ => {
-            let (comparison, is_reported) = comparison(arguments)?;
-            comparison.run()?;
-            if is_reported {
-                tables::update(&comparison.results, Path::new(DOCUMENT))?;
-            }
-            Ok(())
-        }
+        _ => comparison(arguments)?.run(),
     }
 }
 
-/// The comparison that the arguments ask for, and whether to write the document.
-fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
+/// The comparison that the arguments ask for.
+fn comparison(arguments: &[&str]) -> Result<Comparison> {
     let mut comparison = Comparison {
         cases: CASES.iter().collect(),
         stores: None,
@@ -104,7 +90,6 @@ fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
         results: PathBuf::from(RESULTS),
         command: shown(arguments),
     };
-    let mut is_reported = true;
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || {
@@ -127,16 +112,13 @@ fn comparison(arguments: &[&str]) -> Result<(Comparison, bool)> {
             "--quick" => comparison.scale = Scale::Quick,
             "--tiny" => comparison.scale = Scale::Tiny,
             "--data" => comparison.data = PathBuf::from(value()?),
-            "--no-report" => is_reported = false,
             other => return Err(Error::invalid("argument").expected(HELP).got(other)),
         }
     }
     if comparison.runs == 0 {
         comparison.runs = if comparison.scale == Scale::Full { 5 } else { 1 };
     }
-    // Figures of a tiny run mean nothing.
-    let is_reported = is_reported && comparison.scale != Scale::Tiny;
-    Ok((comparison, is_reported))
+    Ok(comparison)
 }
 
 fn main() -> ExitCode {
@@ -158,12 +140,12 @@ mod tests {
     #[test]
     fn arguments_say_what_to_compare() {
         let arguments = ["--case", "cold,fill-1", "--store", "terrace,lmdb", "--quick"];
-        let (quick, is_reported) = comparison(&arguments).unwrap();
+        let quick = comparison(&arguments).unwrap();
         let names: Vec<_> = quick.cases.iter().map(|case| case.name).collect();
-        assert_eq!((names, quick.runs, is_reported), (vec!["cold", "fill-1"], 1, true));
+        assert_eq!((names, quick.runs), (vec!["cold", "fill-1"], 1));
         assert_eq!(quick.stores, Some(vec![Kind::Terrace, Kind::Lmdb]));
-        assert_eq!(comparison(&[]).unwrap().0.runs, 5);
-        assert_eq!(comparison(&["--tiny", "--runs", "2"]).unwrap().0.runs, 2);
+        assert_eq!(comparison(&[]).unwrap().runs, 5);
+        assert_eq!(comparison(&["--tiny", "--runs", "2"]).unwrap().runs, 2);
         for wrong in [&["--case", "x"][..], &["--case"], &["--runs", "x"], &["x"]] {
             assert!(comparison(wrong).is_err(), "{wrong:?}");
         }

@@ -1,4 +1,5 @@
-//! The stored figures of one step of one run, and statistics over several runs.
+//! The stored figures of one step of one run, and the results of a case. `xtask/src/results/case.rs` reads
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +117,7 @@ impl From<&Operations> for OfKind {
 }
 
 /// The results of one store in one case.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct StoreResult {
     /// Every option with its value.
     pub(crate) options: Vec<String>,
@@ -127,10 +128,12 @@ pub(crate) struct StoreResult {
 }
 
 /// The results of a case: one file in `results`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct CaseResult {
     /// The case.
     pub(crate) case: String,
+    /// What the case does.
+    pub(crate) summary: String,
     /// `full`, `quick` or `tiny`.
     pub(crate) scale: String,
     /// The command that produced the results.
@@ -147,46 +150,4 @@ pub(crate) struct CaseResult {
     pub(crate) steps: Vec<String>,
     /// The results by store, in the order of the stores.
     pub(crate) stores: Vec<(String, StoreResult)>,
-}
-
-/// The median, the minimum and the maximum.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
-}
-
-impl StoreResult {
-    /// The spread of a figure over the runs of a step, if any run has the figure.
-    pub(crate) fn spread(
-        &self,
-        step: &str,
-        figure: impl Fn(&Measured) -> Option<f64>,
-    ) -> Option<Spread> {
-        Spread::of(self.steps.get(step)?.iter().filter_map(figure).collect())
-    }
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
-        let upper = *values.get(values.len() / 2)?;
-        let lower = *values.get((values.len() - 1) / 2)?;
-        Some(Self { median: (lower + upper) / 2.0, least, most })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_between_the_least_and_the_greatest() {
-        let spread = |values: &[f64]| Spread::of(values.to_vec());
-        assert_eq!(spread(&[]), None);
-        assert_eq!(spread(&[3.0, 1.0, 9.0]), Some(Spread { median: 3.0, least: 1.0, most: 9.0 }));
-        assert_eq!(spread(&[4.0, 2.0]), Some(Spread { median: 3.0, least: 2.0, most: 4.0 }));
-    }
 }

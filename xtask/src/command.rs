@@ -20,6 +20,13 @@ pub(crate) fn cargo_nightly<'a>(arguments: impl IntoIterator<Item = &'a str>) ->
     command
 }
 
+/// `git` with `arguments`.
+pub(crate) fn git<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new("git");
+    command.args(arguments);
+    command
+}
+
 /// Prints and runs `command`.
 pub(crate) fn run(mut command: Command) -> Result {
     let shown = show(&command);

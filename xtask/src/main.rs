@@ -9,10 +9,12 @@ mod bench;
 mod check;
 mod command;
 mod fuzz;
+mod generated;
 mod layering;
 mod metadata;
 mod peers;
 mod profile;
+mod results;
 mod sim;
 mod suite;
 mod tally;
@@ -39,6 +41,8 @@ usage: cargo xtask TASK
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   peers [ARGS]              the comparison with other engines: --case, --quick, --list; needs a C++ compiler
+  generate                  the generated documents anew; check fails if one is stale
+  results --history CASE..  charts of our rate by RocksDB's over commits, in target/history
   profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
@@ -68,6 +72,8 @@ fn run(arguments: &[&str]) -> Result {
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
+        ["generate"] => generated::write(),
+        ["results", rest @ ..] => results::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),

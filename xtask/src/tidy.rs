@@ -13,8 +13,8 @@ mod prose;
 mod rust;
 mod source;
 
-use crate::Result;
 use crate::workspace::{self, Text};
+use crate::{Result, generated};
 
 /// Fails if a rule is broken.
 pub(crate) fn check() -> Result {
@@ -35,6 +35,7 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     complaints.extend(documents::complaints(texts));
     complaints.extend(cycles::complaints(texts));
     complaints.extend(prose::complaints(texts));
+    complaints.extend(generated::complaints(texts));
     complaints
 }
 

@@ -1,7 +1,7 @@
 //! Times the ordered map: `cargo bench -p terrace-arena --bench ordered_map [-- ENTRIES]`.
 //!
 //! One and two threads insert keys of 16 B and values of 100 B in random and in ascending order, then get
-//! them in random order, then seek and step 100 times. Prints one line each. Results: docs/performance.md.
+//! them in random order, then seek and step 100 times. Prints one line each. Results: docs/ledger.md.
 
 use std::sync::Arc;
 use std::time::Instant;

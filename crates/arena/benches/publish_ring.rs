@@ -1,7 +1,7 @@
 //! Times the publish ring: `cargo bench -p terrace-arena --bench publish_ring`.
 //!
 //! Threads take the next seqno and publish it at once, so that they always contend. Wall time shows the speed
-//! of the ring, processor time the cost of waiting. Results: docs/performance.md.
+//! of the ring, processor time the cost of waiting. Results: docs/ledger.md.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

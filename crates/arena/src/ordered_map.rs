@@ -10,7 +10,7 @@
 //! keeps the map.
 //!
 //! Concurrency: any number of readers and writers. A reader waits only while a writer changes the node that
-//! it reads. Cost: see docs/performance.md. An entry takes a header of 16 B and its share of a leaf: 13 B in
+//! it reads. Cost: see docs/ledger.md. An entry takes a header of 16 B and its share of a leaf: 13 B in
 //! full leaves, and twice that in half full ones.
 
 use std::fmt;

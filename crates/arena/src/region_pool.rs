@@ -3,7 +3,7 @@
 //! A store seals a memtable, flushes it and fills the next one, so it needs the same memory again and again.
 //! If the memory went back to the operating system in between, the kernel would zero each huge page anew (0.1
 //! ms). If the kernel then picks another page, the host of a virtual machine may have to find that first:
-//! pages that the guest had never used took 5 ms, at worst 45 ms (docs/performance.md). Writers would wait.
+//! pages that the guest had never used took 5 ms, at worst 45 ms (docs/ledger.md). Writers would wait.
 //!
 //! Invariants: kept memory is charged (I10) and is at most `bytes_max`, rounded up to 2 MiB. It is given back
 //! when others need it, and when no region asks for it during [`IDLE_CHECKS_MAX`] idle checks. A region from

@@ -1,7 +1,7 @@
 //! Times lookups in the page cache and counts its hits: `cargo bench -p terrace-cache --bench page_cache`.
 //!
 //! Hits by one and by two threads, in processor time; then the hit ratio of zipfian reads, compared with an
-//! LRU list of the same size. Figures: docs/performance.md.
+//! LRU list of the same size. Figures: docs/ledger.md.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,7 +2,7 @@
 //!
 //! In processor time: hits by one and by two threads, misses, the cost for a put, and fills that evict other
 //! rows. Instructions per hit: run `valgrind --tool=callgrind` with `-- hits 16` at two values of
-//! `TERRACE_GETS`, and divide the difference. Figures: docs/performance.md.
+//! `TERRACE_GETS`, and divide the difference. Figures: docs/ledger.md.
 
 use base::{Account, Result, Rng, Seqno, key_hash};
 use rustix::time::{ClockId, clock_gettime};

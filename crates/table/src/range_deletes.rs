@@ -13,7 +13,7 @@
 //! Cost: building takes O(n log n) for `n` range deletes, plus the output. n nested range deletes have
 //! n^2 / 2 seqnos in their fragments; [`RangeDeletes::build_for`] keeps only those that some reader can
 //! distinguish. A search compares numbers made of eight bytes of each key, and whole keys only if those
-//! are equal: about 0.2 us among 10^5 fragments (docs/performance.md).
+//! are equal: about 0.3 us among 10^5 fragments (docs/ledger.md).
 
 mod overlay;
 mod sweep;

@@ -1,5 +1,5 @@
 //! The cases of the comparison with other engines: for each, the load, the measured workloads and the memory.
-//! `docs/benchmarks.md` shows them row by row.
+//! `docs/benchmarks.md` has their results.
 //!
 //! A case is data. The comparison harness runs each case on every store in a process of its own. A test runs
 //! each case at a tiny scale on this engine alone, so that no case rots between comparisons.
@@ -37,8 +37,8 @@ pub enum Compression {
 pub struct Case {
     /// The name on the command line and in results.
     pub name: &'static str,
-    /// The rows of the comparison that the case fills.
-    pub rows: &'static [u8],
+    /// Whether the comparison measures the device alone (`fio`) beside the stores.
+    pub has_floor: bool,
     /// A description for people.
     pub summary: &'static str,
     /// The number of keys.

@@ -29,10 +29,8 @@ const EXCEPTIONS: &[(&str, [f64; 3])] = &[
     ("crates/read", [0.0, 0.0, 2.6]),
     ("crates/tools", [0.7, 0.1, 1.4]),
     ("crates/tree", [0.8, 0.1, 1.3]),
-    ("docs/benchmarks.md", [3.5, 1.7, 0.2]),
     ("docs/format/table.md", [0.0, 0.8, 1.6]),
     ("docs/internals.md", [0.0, 0.0, 2.1]),
-    ("docs/performance.md", [8.2, 4.1, 1.4]),
     ("docs/reproduction.md", [9.0, 4.2, 0.6]),
 ];
 

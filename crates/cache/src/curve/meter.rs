@@ -17,7 +17,7 @@ use super::simulations::{Simulations, is_sampled, sizes_about};
 use crate::PageKind;
 
 /// One key in this many is sampled at first: sampling then costs under 1 % of the reads that it samples
-/// (docs/performance.md).
+/// (docs/ledger.md).
 const KEYS_A_SAMPLE: f64 = 128.0;
 
 /// A meter uses the cache's memory divided by this. One meter for pages and one for rows stay below 0.5 %.

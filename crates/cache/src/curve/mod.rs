@@ -8,7 +8,7 @@
 //! using miniature simulations", ATC 2017). The simulations run [`crate::rows::policy`], the code of the
 //! caches themselves. Reuse distances would be cheaper, but are those of LRU: at 1/20 of a zipfian footprint
 //! this policy misses a fifth less often than LRU, and on the trace P3 it hits four times as often
-//! (docs/performance.md).
+//! (docs/ledger.md).
 //!
 //! A sampled miss counts as 1/rate misses, and is divided by all accesses, not by the sampled ones. So it
 //! does not matter whether the hottest key is in the sample: it never misses.

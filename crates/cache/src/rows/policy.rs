@@ -6,7 +6,7 @@
 //! used since its last turn; then it goes to the end of the queue with less heat. So entries that are used
 //! once, by a scan for example, pass through the small queue only. (S3-FIFO: Yang et al., "FIFO queues are
 //! all you need for cache eviction", SOSP 2023. Sizes and thresholds were chosen with the simulator,
-//! docs/performance.md.)
+//! docs/decisions/006-dram-cache.md.)
 //!
 //! If hardly any new entry is used again, most new rows are not admitted at all: reads spread evenly over
 //! much data should not pay for rows that nobody reads.

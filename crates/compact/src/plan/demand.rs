@@ -17,8 +17,8 @@ pub struct Demand {
     pub written: f64,
 }
 
-/// Processor time that one run costs a seek, seconds; measured in docs/performance.md, *runs and readers*. A
-/// get pays only a filter per run, which is too little to merge for.
+/// Processor time that one run costs a seek, seconds; measured in docs/decisions/005-compaction.md.
+/// A get pays only a filter per run, which is too little to merge for.
 const SEEK_SECONDS: f64 = 5e-6;
 /// Processor time of a merge per stored byte, seconds: twice the measured time, because readers compete with
 /// the merge.

@@ -30,9 +30,9 @@
 //!   ([`Options::settled_runs`]).
 //! - Manual: a user asked for it.
 //!
-//! docs/performance.md compares this tree shape with others. Related work: tiering, leveling and lazy
-//! leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018); newer, smaller runs get more filter bits
-//! as in "Monkey" (Dayan et al., 2017); choosing by space freed per byte of work is the cleaner of "LFS"
+//! docs/decisions/005-compaction.md compares this tree shape with others. Related work: tiering, leveling and
+//! lazy leveling are compared in "Dostoevsky" (Dayan and Idreos, 2018); newer, smaller runs get more filter
+//! bits as in "Monkey" (Dayan et al., 2017); choosing by space freed per byte of work is the cleaner of "LFS"
 //! (Rosenblum and Ousterhout, 1991).
 //!
 //! # Cost

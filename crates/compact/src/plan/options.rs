@@ -1,4 +1,4 @@
-//! Parameters of the planner's policy, chosen by measuring tree shapes: docs/performance.md.
+//! Parameters of the planner's policy, chosen by measuring tree shapes: docs/decisions/005-compaction.md.
 
 /// The tree shape that the planner aims for.
 #[derive(Clone, Debug, PartialEq)]

@@ -89,7 +89,7 @@ fn line(name: &str, tree: &mut Tree) -> String {
 type Change = fn(&mut Tree);
 
 #[test]
-#[ignore = "prints the table of docs/performance.md; minutes"]
+#[ignore = "prints the table of docs/decisions/005-compaction.md; minutes"]
 fn table() {
     let ratio: usize = std::env::var("RATIO").ok().and_then(|r| r.parse().ok()).unwrap_or(260);
     let shapes: [(&str, Change); 10] = [
@@ -223,7 +223,7 @@ fn tombstones_of_a_queue_are_merged_down() {
 
 /// Bytes merged per byte flushed on a machine of two cores while a memtable fills at full speed: 4.1 in
 /// total, of which filling and flushing take 2.9. Planning and installing a job cost as much as merging 6 MB,
-/// opening a table as much as 150 KB. Measured: docs/performance.md.
+/// opening a table as much as 150 KB. Measured: docs/decisions/005-compaction.md.
 const SPEED: f64 = 4.1;
 const WRITING: f64 = 2.9;
 const JOB_COSTS: (f64, f64) = (6e6, 150e3);
@@ -242,7 +242,7 @@ fn outrun(ratio: usize, unit: f64, speed: f64) -> tree::Figures {
 }
 
 #[test]
-#[ignore = "prints the table of writers that outrun merges, docs/performance.md; minutes"]
+#[ignore = "prints the table of writers that outrun merges, docs/decisions/005-compaction.md; minutes"]
 fn outrun_merges() {
     println!(
         "| all speed | of full speed | rewrites | space mean | peak | runs mean | peak | MB a job"

@@ -9,7 +9,7 @@
 //! matched; with that, the shared length alone decides most entries.
 //!
 //! Cost: 5 to 7 bytes per entry besides suffix and value. A search takes 0.1 to 0.3 us, nearly a
-//! microsecond less than the decompression of the block (docs/performance.md).
+//! microsecond less than the decompression of the block (docs/ledger.md).
 
 use std::cmp::Ordering;
 

@@ -7,8 +7,8 @@
 //! bytes, one byte per slot, then the remaining bits, one bit per slot. So the 64 slots of a row are
 //! adjacent, one or two cache lines per plane.
 //!
-//! Of the filters measured at 200 to 3500 keys (docs/performance.md) it is the smallest by a sixth at
-//! equal false positives: 8.3 to 8.6 bits per key above 1000 keys.
+//! Of the filters measured at 200 to 3500 keys (docs/decisions/004-tables-and-values.md) it is the smallest
+//! by a sixth at equal false positives: 8.3 to 8.6 bits per key above 1000 keys.
 //!
 //! Cost: a probe about 25 ns, a build about 60 ns per key.
 

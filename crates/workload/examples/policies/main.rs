@@ -4,7 +4,7 @@
 //! The policy is the code that the cache runs (`cache::rows::policy`), with its ghost list; the others are
 //! reference implementations (`yardsticks.rs`). Entries have one size; the capacity is 1, 5, 10 and 25 % of
 //! the footprint. The streams are zipfian ones, one of them with scans in between, and the traces in the
-//! directory TRACES if it is given. docs/performance.md has the figures.
+//! directory TRACES if it is given. docs/decisions/006-dram-cache.md has the figures.
 
 mod own;
 mod streams;

@@ -1,5 +1,5 @@
-//! The mixed workloads as data: kinds of operations, distribution of keys, sizes. docs/benchmarks.md says
-//! where the figures come from and which of them are assumed.
+//! The mixed workloads as data: kinds of operations, distribution of keys, sizes. docs/workloads.md has
+//! the source of each figure, and says which of them are assumed.
 
 use super::layout::Wanted;
 use super::{Kind, Name};

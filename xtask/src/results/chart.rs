@@ -1,10 +1,9 @@
-//! A case as a bar chart: a bar per step and store, as long as its median rate, with a line from the lowest
-//! to the highest of its runs.
+//! Bar charts as SVG: groups of bars, each as long as its median, with a line from the lowest to the highest
+//! of its runs.
 
 use std::fmt::Write as _;
 
-use crate::measured::{CaseResult, Spread, StoreResult};
-use crate::tables::digits;
+use super::case::{CaseResult, Spread, digits, is_own};
 
 /// Sizes, pixels.
 const WIDTH: f64 = 760.0;
@@ -18,17 +17,37 @@ const TITLE: f64 = 26.0;
 const OWN_COLOUR: &str = "#1f6feb";
 const PEER_COLOUR: &str = "#9aa4b2";
 
-/// The chart, as SVG.
-pub(crate) fn draw(result: &CaseResult) -> String {
+/// Bars under one title, drawn to one scale.
+pub(crate) struct Group {
+    pub(crate) title: String,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// One bar.
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) spread: Spread,
+    pub(crate) is_own: bool,
+}
+
+/// The rates of a case: a group for each step, a bar for each store.
+pub(crate) fn of_case(result: &CaseResult) -> String {
+    let groups = result.steps.iter().map(|step| {
+        let bars = result.stores.iter().filter_map(|(name, store)| {
+            let (spread, _) = store.rate(step)?;
+            Some(Bar { label: name.clone(), spread, is_own: is_own(name) })
+        });
+        Group { title: step.clone(), bars: bars.collect() }
+    });
+    draw(&groups.collect::<Vec<_>>())
+}
+
+/// The chart of `groups`; a group without a positive bar is left out.
+pub(crate) fn draw(groups: &[Group]) -> String {
     let mut body = String::new();
     let mut y = GAP;
-    for step in &result.steps {
-        let bars: Vec<(&str, Spread)> = result
-            .stores
-            .iter()
-            .filter_map(|(name, store)| Some((name.as_str(), rate(store, step)?)))
-            .collect();
-        let most = bars.iter().map(|(_, spread)| spread.most).fold(0.0, f64::max);
+    for group in groups {
+        let most = group.bars.iter().map(|bar| bar.spread.most).fold(0.0, f64::max);
         if most <= 0.0 {
             continue;
         }
@@ -37,11 +56,11 @@ pub(crate) fn draw(result: &CaseResult) -> String {
             body,
             r#"<text x="0" y="{:.0}" font-weight="bold">{}</text>"#,
             y + TITLE - 9.0,
-            escape(step)
+            escape(&group.title)
         );
         y += TITLE;
-        for (name, spread) in bars {
-            bar(&mut body, y, name, spread, scale);
+        for bar in &group.bars {
+            draw_bar(&mut body, y, bar, scale);
             y += BAR + GAP;
         }
         y += GAP;
@@ -59,8 +78,9 @@ pub(crate) fn draw(result: &CaseResult) -> String {
     )
 }
 
-fn bar(body: &mut String, y: f64, name: &str, spread: Spread, scale: f64) {
-    let colour = if name == "terrace" { OWN_COLOUR } else { PEER_COLOUR };
+fn draw_bar(body: &mut String, y: f64, bar: &Bar, scale: f64) {
+    let Spread { median, least, most } = bar.spread;
+    let colour = if bar.is_own { OWN_COLOUR } else { PEER_COLOUR };
     let middle = y + BAR / 2.0;
     let _never = writeln!(
         body,
@@ -72,28 +92,20 @@ fn bar(body: &mut String, y: f64, name: &str, spread: Spread, scale: f64) {
         ),
         LABEL - 6.0,
         y + BAR - 4.0,
-        escape(name),
+        escape(&bar.label),
         LABEL,
         y,
-        (spread.median * scale).max(1.0),
+        (median * scale).max(1.0),
         BAR,
         colour,
-        LABEL + spread.least * scale,
-        LABEL + spread.most * scale,
+        LABEL + least * scale,
+        LABEL + most * scale,
         middle,
         middle,
-        LABEL + spread.most * scale + 6.0,
+        LABEL + most * scale + 6.0,
         y + BAR - 4.0,
-        digits(spread.median),
+        digits(median),
     );
-}
-
-/// The figure that the bars show: in a compaction, raw bytes per processor time; otherwise operations per
-/// second.
-fn rate(store: &StoreResult, step: &str) -> Option<Spread> {
-    store
-        .spread(step, |measured| measured.compacted_mb_per_cpu_second)
-        .or_else(|| store.spread(step, |measured| Some(measured.ops_per_sec)))
 }
 
 fn escape(text: &str) -> String {
@@ -102,8 +114,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::{Measured, StoreResult};
     use super::*;
-    use crate::measured::Measured;
 
     #[test]
     fn bars_are_as_long_as_their_rates() {
@@ -124,7 +136,7 @@ mod tests {
             ],
             ..CaseResult::default()
         };
-        let svg = draw(&result);
+        let svg = of_case(&result);
         assert!(svg.contains("a &lt;b&gt;") && !svg.contains("nobody"));
         // 520 pixels for 1040 operations per second.
         assert!(svg.contains(r##"width="500.0" height="16" fill="#1f6feb""##), "{svg}");
