@@ -74,8 +74,9 @@ impl TaskHandle {
     /// Waits until the task is finished. Runs steps of `executor` meanwhile if that has no threads.
     ///
     /// # Errors
-    /// `Poisoned` if the task panicked.
+    /// `Poisoned` if the task panicked; `Closed` in a process forked from the executor's.
     pub fn join(&self, executor: &dyn Executor) -> Result<()> {
+        self.pool.owner.check()?;
         loop {
             if executor.help() {
                 continue;

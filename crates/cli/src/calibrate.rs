@@ -7,14 +7,13 @@
 mod chart;
 
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use base::parse_bytes;
 use base::{Clock, SystemClock};
 use media::scm::ScmLocation;
 use media::{CalibratedDevice, Calibration, calibrate, device_of};
-use terracedb::{Error, Result};
+use terracedb::{Error, Result, parse_bytes};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -80,7 +79,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 fn replace(path: &Path, content: &str) -> Result<()> {
     let failed = |error| Error::io("write", path.display(), error);
     let new = path.with_added_extension("new");
-    fs::write(&new, content).map_err(failed)?;
+    // An interrupted calibration may have left the file. A link at its name is removed, and not followed.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut file = fs::File::create_new(&new).map_err(failed)?;
+    file.write_all(content.as_bytes()).map_err(failed)?;
     fs::rename(&new, path).map_err(failed)
 }
 
@@ -94,6 +99,10 @@ impl MeasuredFile {
     /// `Invalid` if another process measures it now; `Io` if it cannot be created.
     fn create(path: PathBuf) -> Result<Self> {
         let failed = |error| Error::io("create", path.display(), error);
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            let error = Error::invalid("place to calibrate").at(path.display());
+            return Err(error.expected("a file, or no such name: move it away"));
+        }
         let mut options = fs::File::options();
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {

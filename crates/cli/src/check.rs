@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use base::{format_bytes, format_count};
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::Result;
-use terracedb::recovery::Problem;
-use terracedb::tools::CheckReport;
+use terracedb::{CheckReport, Problem, Result, format_bytes, format_count};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -27,8 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
-    let report =
-        terracedb::tools::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
+    let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
     drop(progress);
     print_report(&report, args.output.json)
 }

@@ -2,9 +2,8 @@
 
 use std::ops::Bound;
 
-use base::format_count;
 use clap::ArgGroup;
-use terracedb::{Error, Result};
+use terracedb::{Error, Result, format_count};
 
 use crate::hex::decode_optional;
 use crate::outcome::Outcome;
@@ -35,11 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let mut keys = 0u64;
-    let entries: Box<dyn Iterator<Item = _>> = match args.all {
-        true => Box::new(keyspace.entries()?),
-        false => Box::new(keyspace.range(bounds)?),
-    };
-    for entry in entries {
+    for entry in keyspace.range(bounds)? {
         entry?;
         keys += 1;
     }

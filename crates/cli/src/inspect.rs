@@ -11,8 +11,7 @@ use clap::ValueEnum;
 use media::Medium;
 use serde_json::{Value, json};
 use table::Fact;
-use terracedb::tools::inspect_manifest;
-use terracedb::{Error, Result};
+use terracedb::{Error, Result, inspect_manifest};
 
 use crate::directory;
 use crate::outcome::Outcome;

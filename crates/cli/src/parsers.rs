@@ -3,9 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use base::parse_bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use terracedb::{Error, ErrorKind};
+use terracedb::{Error, ErrorKind, parse_bytes};
 use workload::Distribution;
 
 use crate::time;

@@ -4,11 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::stats::KeyspaceStatistics;
-use terracedb::tools::ScrubReport;
-use terracedb::{Db, Result};
+use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes, format_count};
 
 use crate::check;
 use crate::outcome::Outcome;

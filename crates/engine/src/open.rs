@@ -14,7 +14,7 @@ mod trees;
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Counter, ReclaimOrder, Result, Seqno, StoreId, invariant};
+use base::{Counter, Owner, ReclaimOrder, Result, Seqno, StoreId, invariant};
 use compact::Operators;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
@@ -60,6 +60,7 @@ pub fn open(
     events: Arc<Events>,
     create: Option<StoreId>,
 ) -> Result<Store> {
+    resources.must_be_here()?;
     let start = resources.clock().monotonic();
     let mut recovery = Recovery::default();
     let files = StoreFiles::open(medium, &resources, create, &mut recovery)?;
@@ -95,6 +96,7 @@ pub fn open(
         components;
     let StoreFiles { id, manifest, medium, holding, metered, lock, state: _ } = files;
     Ok(Store {
+        owner: Owner::this(),
         background,
         id,
         settings: live_settings,

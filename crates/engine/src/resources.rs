@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use arena::RegionPool;
 use base::{
-    Account, Budget, Charge, Clock, Executor, Reclaim, ReclaimOrder, Result, Threads, invariant,
+    Account, Budget, Charge, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads,
+    invariant,
 };
 use cache::{Balance, PageCache, RowCache};
 use parking_lot::Mutex;
@@ -39,6 +40,7 @@ pub use builder::ResourcesBuilder;
 pub struct Resources(Arc<Inner>);
 
 struct Inner {
+    owner: Owner,
     /// In force. Replaced as a whole when the memory limit changes.
     plan: ArcSwap<MemoryPlan>,
     budget: Budget,
@@ -89,6 +91,12 @@ impl Resources {
         ResourcesBuilder::default()
     }
 
+    /// # Errors
+    /// `Closed` in a process forked from the one that made the resources: it has none of their threads.
+    pub(crate) fn must_be_here(&self) -> Result<()> {
+        self.0.owner.check()
+    }
+
     /// The memory limit, bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
@@ -103,6 +111,7 @@ impl Resources {
     /// # Errors
     /// `Invalid` if `bytes` is below 64 MiB. Nothing is changed then.
     pub fn set_memory(&self, bytes: u64) -> Result<u64> {
+        self.must_be_here()?;
         let plan = MemoryPlan::new(bytes)?;
         let _resizing = self.0.resizing.lock();
         self.0.plan.store(Arc::new(plan));
@@ -265,6 +274,16 @@ impl Resources {
     pub(crate) fn read_context(&self, timekeeper: &Arc<Timekeeper>) -> Arc<ReadContext> {
         let (account, max) = (self.reads_account(), self.value_bytes_max());
         ReadContext::new(Arc::clone(timekeeper), account, max, self.rows().owner())
+    }
+}
+
+impl Drop for Resources {
+    fn drop(&mut self) {
+        if !self.0.owner.is_here() {
+            // The memory of a forked child is a copy, in which a lock may be held for ever: nothing in it is
+            // given back, and the last handle never drops the content.
+            Box::leak(Box::new(Arc::clone(&self.0)));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{
-    Durability, Error, ErrorKind, HashKey, KeyRange, KeyspaceId, Result, Seqno, StoreId, Write,
+    Durability, Error, ErrorKind, KeyRange, KeyspaceId, Owner, Result, Seqno, StoreId, Write,
     invariant,
 };
 use compact::Operators;
@@ -39,6 +39,8 @@ use crate::{EncodedBatch, KeyspaceOptions, Resources};
 ///
 /// Fields drop in order: background work first, the directory lock last.
 pub struct Store {
+    /// The process that opened the store, the only one that may use it.
+    pub owner: Owner,
     /// The background tasks.
     pub background: Background,
     /// The store's id.
@@ -105,6 +107,7 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is none, naming those that exist.
     pub fn keyspace(&self, name: &str) -> Result<Arc<Tree>> {
+        self.owner.check()?;
         self.trees.by_name(name).ok_or_else(|| self.unknown_keyspace(name))
     }
 
@@ -129,7 +132,8 @@ impl Store {
     /// # Errors
     /// `AlreadyExists` if there is one of that name; otherwise as [`Store::open_or_create_keyspace`].
     pub fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
-        self.check_options(options)?;
+        self.owner.check()?;
+        self.check_operator(options)?;
         let _keyspaces = self.keyspaces.lock();
         if self.trees.by_name(name).is_some() {
             return Err(Error::already_exists("keyspace").at(format_args!("`{name}`")));
@@ -148,18 +152,15 @@ impl Store {
         name: &str,
         options: &KeyspaceOptions,
     ) -> Result<Arc<Tree>> {
-        let has_options = |tree: &Tree| {
-            let operator = match &options.merge_operator {
-                Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
-                None => true,
-            };
-            operator
-                && (options.hashed.is_none() || options.hashed.as_ref() == tree.kind().policy())
+        self.owner.check()?;
+        let has_options = |tree: &Tree| match &options.merge_operator {
+            Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
+            None => true,
         };
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
         }
-        self.check_options(options)?;
+        self.check_operator(options)?;
         let _keyspaces = self.keyspaces.lock();
         match self.trees.by_name(name) {
             Some(tree) => self.add_options(&tree, options).map(|()| tree),
@@ -167,9 +168,8 @@ impl Store {
         }
     }
 
-    /// Refuses options that contradict each other, and a merge operator that is not registered.
-    fn check_options(&self, options: &KeyspaceOptions) -> Result<()> {
-        options.check()?;
+    /// Refuses a merge operator that is not registered.
+    fn check_operator(&self, options: &KeyspaceOptions) -> Result<()> {
         match &options.merge_operator {
             Some(operator) if self.operators.get(operator).is_none() => {
                 Err(unknown_operator(operator))
@@ -180,17 +180,6 @@ impl Store {
 
     /// Adds the options to an existing keyspace that does not have them yet.
     fn add_options(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
-        if let Some(wanted) = &options.hashed
-            && tree.kind().policy() != Some(wanted)
-        {
-            return Err(Error::invalid("kind of a keyspace")
-                .at(format_args!("`{}`", tree.name()))
-                .expected(tree.kind())
-                .got(format_args!("hashed {wanted}")));
-        }
-        if options.merge_operator.is_some() && tree.kind().policy().is_some() {
-            return Err(KeyspaceOptions::operator_of_hashed());
-        }
         let Some(wanted) = &options.merge_operator else { return Ok(()) };
         let read_context = Arc::clone(&tree.view().read_context);
         match read_context.operator_name() {
@@ -229,19 +218,15 @@ impl Store {
         invariant!(self.trees.get(keyspace).is_none(), "a keyspace's id is never used again");
         let account = self.buffers.account();
         let read_context = self.resources.read_context(&self.timekeeper);
-        let kind = match options.hashed.clone() {
-            None => KeyspaceKind::Ordered,
-            Some(policy) => KeyspaceKind::Hashed { hash_key: HashKey::random()?, policy },
-        };
-        let created = Edit::KeyspaceCreated { keyspace, kind: kind.clone(), name: name.to_owned() };
-        let mut edits = vec![created];
+        let kind = KeyspaceKind::Ordered;
+        let mut edits = vec![Edit::KeyspaceCreated { keyspace, kind, name: name.to_owned() }];
         if let Some(operator) = &options.merge_operator {
             edits.push(Edit::KeyspaceOperator { keyspace, name: operator.clone() });
             read_context.set_operator(operator.clone(), self.operators.get(operator).cloned());
         }
         let version = Version::default();
-        let (name, first) = (name.to_owned(), Seqno::ZERO);
-        let tree = Tree::new(keyspace, kind, name, version, read_context, account, first)?;
+        let tree =
+            Tree::new(keyspace, name.to_owned(), version, read_context, account, Seqno::ZERO)?;
         self.manifest.append(edits)?;
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)
@@ -253,6 +238,7 @@ impl Store {
     /// Those of the manifest. If the manifest is poisoned by this call, the keyspace may be gone at the next
     /// open and refuses writes until then.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.owner.check()?;
         let _keyspaces = self.keyspaces.lock();
         let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
         // First, so that a flush that does not find the keyspace in the manifest knows the reason.
@@ -283,6 +269,7 @@ impl Store {
     /// # Errors
     /// `Invalid`, naming the limit, the missing operator, or the expected form of an operand.
     pub fn check_write(&self, tree: &Tree, write: Write<'_>) -> Result<()> {
+        self.owner.check()?;
         if let Write::Merge(operand) = write {
             let view = tree.view();
             let place = |error: Error| error.at(format_args!("`{}`", tree.name()));
@@ -307,6 +294,7 @@ impl Store {
     /// # Errors
     /// `Invalid` for a keyspace of another store; those of [`Committer::write_batch`].
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
+        self.owner.check()?;
         for tree in batch.parts().iter().map(|part| &part.tree) {
             let own = self.trees.get(tree.id()).is_some_and(|own| Arc::ptr_eq(&own, tree));
             if !own && !tree.is_dropped() {
@@ -323,6 +311,7 @@ impl Store {
     /// # Errors
     /// The flush's.
     pub fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.owner.check()?;
         for tree in trees {
             self.buffers.seal(tree)?;
         }
@@ -335,6 +324,7 @@ impl Store {
     /// # Errors
     /// The flush's.
     pub fn compact(&self, trees: &[Arc<Tree>], range: &KeyRange) -> Result<Vec<u64>> {
+        self.owner.check()?;
         self.flush(trees)?;
         Ok(trees.iter().map(|tree| self.compactor.request(tree, range)).collect())
     }
@@ -344,6 +334,7 @@ impl Store {
     /// # Errors
     /// The error of a flush or merge that fails.
     pub fn wait_until_settled(&self) -> Result<()> {
+        self.owner.check()?;
         self.buffers.wait_until_flushed(&self.trees.all())?;
         self.compactor.wait_until_settled()
     }
@@ -353,9 +344,28 @@ impl Store {
     /// # Errors
     /// Those of the flush, the log and the manifest.
     pub fn flush_for_copy(&self) -> Result<()> {
+        self.owner.check()?;
         self.flush(&self.trees.all())?;
         self.log.rotate()?;
         self.log.free(&|start| self.manifest.begin_log(start)).map(drop)
+    }
+
+    /// Drops the store in a forked child: no thread is joined, nothing is written, and no lock is taken, because
+    /// a thread of the parent may have held it at the fork. The components stay in memory, which is a copy of the
+    /// parent's; their files were closed at the fork.
+    fn leave_to_parent(&mut self) {
+        let tasks = std::mem::take(self.background.tasks.get_mut());
+        let parts = (
+            Arc::clone(&self.trees),
+            Arc::clone(&self.buffers),
+            Arc::clone(&self.compactor),
+            Arc::clone(&self.log),
+            Arc::clone(&self.manifest),
+            Arc::clone(&self.reader),
+            Arc::clone(&self.holding),
+            Arc::clone(&self.dictionaries),
+        );
+        Box::leak(Box::new((tasks, parts)));
     }
 
     /// Makes every acknowledged write durable.
@@ -363,6 +373,7 @@ impl Store {
     /// # Errors
     /// `Poisoned` if the log is or becomes so.
     pub fn sync(&self) -> Result<()> {
+        self.owner.check()?;
         self.log.sync(self.log.last())
     }
 }
@@ -375,6 +386,9 @@ fn unknown_operator(name: &str) -> Error {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            return self.leave_to_parent();
+        }
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());

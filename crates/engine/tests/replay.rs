@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
-use terracedb::tools::{RepairOptions, repair};
-use terracedb::{Db, ErrorKind};
+use terracedb::{Db, ErrorKind, RepairOptions, repair};
 
 fn copy_files(from: &Path, to: &Path, prefix: &str) {
     for file in std::fs::read_dir(from).unwrap() {

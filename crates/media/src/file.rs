@@ -4,15 +4,19 @@
 //! ([`FileMedium::notice`] reports that once). Direct I/O bypasses the page cache of the operating system if
 //! the file system supports it.
 //!
-//! Invariants: a name is checked before it becomes part of a path; space is allocated before it is mapped; a
+//! Invariants: the directory is the one that was opened, whatever its path means later; a name is checked before
+//! it is used; a process forked from the one that opened a file neither uses it nor waits for it; space is allocated before it is mapped; a
 //! buffer belongs to the kernel from submission to completion. Concurrency: files and queues share only the
 //! counters of [`permits`]. Cost: docs/media.md.
 
 mod backend;
 mod directory;
+mod directory_handle;
 mod handle;
 mod idle_rings;
+mod lock;
 mod mapped;
+mod open_files;
 mod permits;
 mod poll_queues;
 mod pool;
@@ -25,5 +29,6 @@ mod system;
 mod transfer;
 
 pub use directory::{FileMedium, FileOptions};
+pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use single_file::SingleFile;
 pub use staging::Staging;

@@ -11,6 +11,9 @@ mod delegate;
 pub mod emulated;
 mod faulty;
 mod file;
+mod fork;
+#[cfg(any(test, feature = "forked"))]
+mod forked;
 mod holding;
 mod immediate;
 mod locked;
@@ -35,6 +38,8 @@ pub use calibration::{
 };
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging};
+#[cfg(any(test, feature = "forked"))]
+pub use forked::in_forked_child;
 pub use holding::{Hold, Holding};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,

@@ -3,24 +3,29 @@
 //! A child process shares the handles of its parent from `fork` to `exec`, which takes milliseconds on a busy
 //! machine. If only closing the last handle ended the lock, a store that is closed and opened again at once
 //! could be refused because of an unrelated child process.
+//!
+//! A child that executes nothing else closes its copy at once, and does not unlock it, which would unlock the
+//! parent's (`crate::fork`).
 
 use std::fs::File;
 
+use crate::fork::Descriptor;
+
 /// Keeps the lock that was taken on a file.
 #[derive(Debug)]
-pub(crate) struct Locked(File);
+pub(crate) struct Locked(Descriptor);
 
 impl Locked {
     /// `file` is locked already.
-    pub(crate) const fn new(file: File) -> Self {
-        Self(file)
+    pub(crate) fn new(file: File) -> Self {
+        Self(Descriptor::new(file))
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
         // If unlocking fails, closing the handle, which follows, ends the lock.
-        drop(self.0.unlock());
+        drop(self.0.get().map(File::unlock));
     }
 }
 

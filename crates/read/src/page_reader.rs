@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arena::Frame;
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, ErrorKind, Result};
+use base::{Account, Charge, Error, ErrorKind, Owner, Result};
 use cache::{Balance, Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
 use media::{Buf, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
@@ -33,6 +33,8 @@ thread_local! {
 /// Gets pages for read operations. All readers of a store share it.
 #[derive(Debug)]
 pub struct PageReader {
+    /// Reads of another process fail before they take a lock of the cache.
+    owner: Owner,
     cache: Arc<PageCache>,
     /// Divides memory between rows and pages; `None` if the store keeps no rows.
     balance: Option<Arc<Balance>>,
@@ -67,7 +69,8 @@ impl PageReader {
         curves: Arc<Curves>,
         account: Account,
     ) -> Self {
-        Self { cache, balance, curves, account, counters: ReadCounters::default() }
+        let (owner, counters) = (Owner::this(), ReadCounters::default());
+        Self { owner, cache, balance, curves, account, counters }
     }
 
     /// The cache key of page `number` of `span`.
@@ -80,12 +83,14 @@ impl PageReader {
     /// read. `ahead`: the read-ahead of a cursor.
     ///
     /// # Errors
-    /// The read's: `Corrupt` for damage, the device's, `Retry` without memory for a long value.
+    /// The read's: `Corrupt` for damage, the device's, `Retry` without memory for a long value,
+    /// `Closed` in a forked child.
     pub fn run<O: ReadOp>(
         &self,
         op: &mut O,
         ahead: Option<&mut ReadAhead>,
     ) -> Result<(O::Output, Depth)> {
+        self.owner.check()?;
         let mut ahead = ahead;
         let mut depth = Depth::default();
         let mut supplied = None;

@@ -2,8 +2,7 @@
 
 use base::Rng;
 use compact::plan::Options;
-use terracedb::scm::Placement;
-use terracedb::{Builder, Codec};
+use terracedb::{Builder, Codec, Placement};
 
 /// Settings that must not change any answer.
 #[derive(Clone, Debug)]

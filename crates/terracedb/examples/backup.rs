@@ -4,9 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
-use terracedb::stats::format_bytes;
-use terracedb::tools::Backup;
-use terracedb::{Db, Result};
+use terracedb::{Backup, Db, Result, format_bytes};
 
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-backup-{}", std::process::id()));

@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use terracedb::stats::format_bytes;
-use terracedb::{Db, Result};
+use terracedb::{Db, Result, format_bytes};
 
 fn main() -> Result<()> {
     let directory =

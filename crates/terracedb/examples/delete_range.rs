@@ -7,8 +7,7 @@
 
 use std::error::Error;
 
-use terracedb::Db;
-use terracedb::stats::format_bytes;
+use terracedb::{Db, format_bytes};
 
 /// Bytes of all tables.
 fn space(db: &Db) -> u64 {

@@ -6,8 +6,7 @@
 
 use std::error::Error;
 
-use terracedb::stats::format_bytes;
-use terracedb::{Db, Durability, Resources, WriteOptions};
+use terracedb::{Db, Durability, Resources, WriteOptions, format_bytes};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;

@@ -4,8 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
-use terracedb::stats::format_bytes;
-use terracedb::{Db, Result};
+use terracedb::{Db, Result, format_bytes};
 
 fn main() -> Result<()> {
     let directory =

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use terracedb::operators::I64Add;
-use terracedb::operators::MergeOperator;
-use terracedb::{Db, KeyspaceOptions};
+use terracedb::{Db, KeyspaceOptions, MergeOperator};
 
 /// Keeps the longest of base value and operands.
 #[derive(Debug)]

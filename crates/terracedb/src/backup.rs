@@ -6,8 +6,7 @@ use std::sync::Arc;
 use base::Result;
 use media::Medium;
 
-use crate::Db;
-use crate::tools::{BackupList, BackupReport, CheckReport, DeleteReport, RestoreReport};
+use crate::{BackupList, BackupReport, CheckReport, Db, DeleteReport, RestoreReport};
 
 /// A repository of backups.
 ///
@@ -15,8 +14,7 @@ use crate::tools::{BackupList, BackupReport, CheckReport, DeleteReport, RestoreR
 /// operation at a time.
 ///
 /// ```
-/// use terracedb::Db;
-/// use terracedb::tools::Backup;
+/// use terracedb::{Backup, Db};
 ///
 /// # fn main() -> terracedb::Result<()> {
 /// # let directory = tempfile::tempdir().unwrap();

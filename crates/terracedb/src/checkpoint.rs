@@ -6,8 +6,7 @@ use std::sync::Arc;
 use base::Result;
 use media::Medium;
 
-use crate::Db;
-use crate::tools::{CheckpointOptions, CheckpointReport};
+use crate::{CheckpointOptions, CheckpointReport, Db};
 
 impl Db {
     /// Copies the store to the new directory `path`, which is then a store of its own.

@@ -23,6 +23,9 @@ use crate::{
 /// A handle is cheap to clone and may be used from any thread. The store closes when its last handle
 /// is dropped: `Db`, [`Keyspace`], [`Snapshot`] and [`Transaction`] are handles.
 ///
+/// A store belongs to the process that opened it. In a process forked from that one every call that can fail
+/// answers [`ErrorKind::Closed`](crate::ErrorKind::Closed), and dropping a handle has no effect on the store.
+///
 /// ```
 /// # fn main() -> terracedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -221,6 +224,7 @@ impl Db {
     /// # Errors
     /// `Invalid` if `depth` is not 1 to 1,024; `Retry` if the operating system refuses a queue.
     pub fn read_queue(&self, depth: usize) -> Result<ReadQueue> {
+        self.store.owner.check()?;
         ReadQueue::new(Arc::clone(&self.store.reader), &*self.store.medium, depth)
     }
 
@@ -300,6 +304,7 @@ impl Db {
     /// # Errors
     /// `Invalid` if a setting is out of range or cannot change while the store is open; it names the setting.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<Settings> {
+        self.store.owner.check()?;
         let resources = &self.store.resources;
         let set_memory = |bytes| resources.set_memory(bytes).map(drop);
         let new = self.store.settings.change(resources.memory(), change, set_memory)?;
@@ -316,6 +321,7 @@ impl Db {
     /// # Errors
     /// `Retry` if memory is short. Damage is not an error: the report lists it.
     pub fn scrub(&self) -> Result<ScrubReport> {
+        self.store.owner.check()?;
         self.scrubber.scrub_now()
     }
 

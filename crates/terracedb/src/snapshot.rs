@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use base::{Result, Seqno};
+use base::{Key, Result, Seqno};
 use bytes::Bytes;
 use engine::Store;
 use tree::View;
@@ -23,7 +23,11 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        let seqno = store.snapshots.acquire(&store.ring);
+        let seqno = match store.owner.is_here() {
+            true => store.snapshots.acquire(&store.ring),
+            // Reads in a forked child fail, so there is nothing to keep for them.
+            false => store.ring.visible(),
+        };
         base::invariant!(seqno <= store.ring.visible(), "a snapshot reads only visible writes");
         Self { store, seqno }
     }
@@ -45,7 +49,7 @@ impl Snapshot {
     /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store, as in every method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         keyspace.check_store(&self.store)?;
-        keyspace.get_at(key.as_ref(), self.seqno)
+        keyspace.get_at(Key::new(key.as_ref())?, self.seqno)
     }
 
     /// The values of `keys` at the snapshot; otherwise as [`Keyspace::multi_get`].
@@ -78,7 +82,6 @@ impl Snapshot {
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
     ) -> Result<Iter> {
-        keyspace.check_ordered("range read")?;
         Ok(Iter::new(keyspace.cursor_source(self.at(keyspace)?), bounds))
     }
 
@@ -87,7 +90,6 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        keyspace.check_ordered("prefix read")?;
         Ok(Iter::prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
     }
 
@@ -96,12 +98,11 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
-        keyspace.check_ordered("cursor")?;
         keyspace.cursor_source(self.at(keyspace)?).cursor()
     }
 
     /// The keyspace's current view and the snapshot's sequence number to read it at.
-    pub(crate) fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
+    fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
         keyspace.check_store(&self.store)?;
         keyspace.at(self.seqno)
     }
@@ -109,6 +110,8 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.store.snapshots.release(self.seqno);
+        if self.store.owner.is_here() {
+            self.store.snapshots.release(self.seqno);
+        }
     }
 }

@@ -12,8 +12,7 @@ use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
-use crate::recovery::Problem;
-use crate::stats::{ClockStatistics, ScrubStatistics};
+use crate::{ClockStatistics, Problem, ScrubStatistics};
 
 /// Counters and sizes of a store. Counters start at 0 when the store is opened; sizes are of now.
 #[derive(Clone, Debug)]
@@ -64,7 +63,7 @@ pub struct Statistics {
     /// The error of the last flush, if flushes fail now.
     pub flush_failing: Option<String>,
     /// The SCM tier; `None` if the store has none.
-    pub scm: Option<crate::stats::ScmStatus>,
+    pub scm: Option<crate::ScmStatus>,
     /// Compaction.
     pub compaction: CompactionStatistics,
     /// The scrub: tables read and verified in the background.
@@ -119,8 +118,6 @@ pub struct Hits {
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
-    /// The kind: `ordered`, `hashed keep`.
-    pub kind: String,
     /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
     /// See `memtables`.
@@ -248,7 +245,6 @@ impl KeyspaceStatistics {
         let live = |file: &TableFile| file.entry().values.iter().map(|(_, bytes)| bytes).sum();
         Self {
             name: tree.name().to_owned(),
-            kind: tree.kind().to_string(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             unflushed_bytes: view.memtables().map(|memtable| memtable.filled_bytes()).sum(),

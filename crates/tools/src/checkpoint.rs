@@ -63,6 +63,7 @@ pub fn checkpoint(
     path: impl AsRef<Path>,
     options: CheckpointOptions,
 ) -> Result<CheckpointReport> {
+    store.owner.check()?;
     let staging = Staging::begin(path)?;
     let report = write(store, options, &staging.medium())?;
     staging.finish()?;
@@ -87,6 +88,7 @@ fn write(
     options: CheckpointOptions,
     copy: &Arc<dyn Medium>,
 ) -> Result<CheckpointReport> {
+    store.owner.check()?;
     let to = &**copy;
     let start = store.resources.clock().monotonic();
     if let Some(file) = to.list()?.first() {

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use base::TaskHandle;
 use base::limits::PAGE_BYTES;
+use base::{Owner, TaskHandle};
 use cache::{LiveFile, PageCache};
 use media::Medium;
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 /// Removes files and their cached pages, one at a time: by a background task while there is one, else at
 /// once.
 pub struct ObsoleteFiles {
+    owner: Owner,
     medium: Arc<dyn Medium>,
     cache: Arc<PageCache>,
     waiting: Mutex<Waiting>,
@@ -46,13 +47,18 @@ pub struct ObsoleteFile {
 impl ObsoleteFiles {
     /// No obsolete files.
     pub fn new(medium: Arc<dyn Medium>, cache: Arc<PageCache>) -> Arc<Self> {
-        let (waiting, purging) = Default::default();
-        Arc::new(Self { medium, cache, waiting, purging })
+        let (owner, waiting, purging) = (Owner::this(), Mutex::default(), Mutex::default());
+        Arc::new(Self { owner, medium, cache, waiting, purging })
     }
 
     /// Tells the page cache that the file with this digest may be read, until the result is dropped.
     pub fn register_live(&self, digest: u64) -> LiveFile {
         self.cache.keep_file(digest)
+    }
+
+    /// Whether this process opened the store.
+    pub(crate) fn is_here(&self) -> bool {
+        self.owner.is_here()
     }
 
     /// Sets the task that calls [`ObsoleteFiles::purge_one`]; it is woken for each file.
@@ -67,8 +73,11 @@ impl ObsoleteFiles {
     }
 
     /// Takes over `file`, to remove it in the background. If it cannot be removed, the next open finds it as
-    /// an orphan and removes it.
+    /// an orphan and removes it. In a forked child this does nothing: the files are the parent's.
     pub fn add(&self, file: ObsoleteFile) {
+        if !self.owner.is_here() {
+            return;
+        }
         let mut waiting = self.waiting.lock();
         let Some(purger) = waiting.purger.clone() else {
             drop(waiting);

@@ -17,9 +17,8 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, KeyForm, KeyRange, KeyspaceId, Result, RunId, Seqno, invariant};
+use base::{Account, Error, KeyRange, KeyspaceId, Owner, Result, RunId, Seqno, invariant};
 use cache::RowOwner;
-use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::Table;
 
@@ -68,15 +67,14 @@ impl View {
 pub struct Tree {
     id: KeyspaceId,
     name: String,
-    kind: KeyspaceKind,
-    /// How the keys are stored: follows from the kind.
-    key_form: KeyForm,
     view: ArcSwap<View>,
     /// The rectangles that compaction jobs have reserved.
     reserved: Mutex<Vec<Rectangle>>,
     /// Held while a new view is built from the current one. True once the tree was discarded.
     change: Mutex<bool>,
     dropped: AtomicBool,
+    /// Calls of another process fail before they take a lock, which a thread of the owner may hold for ever.
+    owner: Owner,
     /// Flushed memtables that readers may still use.
     flushed: Mutex<Vec<Weak<Memtable>>>,
     /// Compression gain of the keyspace's dictionary when it was adopted or last compared with a candidate,
@@ -98,7 +96,6 @@ impl Tree {
     /// `Retry` if there is no memory for a memtable.
     pub fn new(
         id: KeyspaceId,
-        kind: KeyspaceKind,
         name: String,
         version: Version,
         read_context: Arc<ReadContext>,
@@ -112,12 +109,11 @@ impl Tree {
         Ok(Arc::new(Self {
             id,
             name,
-            key_form: kind.key_form(),
-            kind,
             view: ArcSwap::from_pointee(view),
             reserved: Mutex::default(),
             change: Mutex::new(false),
             dropped: AtomicBool::new(false),
+            owner: Owner::this(),
             flushed: Mutex::default(),
             dictionary_gain: AtomicU64::new(f64::NAN.to_bits()),
             ingesting: Mutex::new(()),
@@ -134,17 +130,6 @@ impl Tree {
     /// The keyspace's name.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The keyspace's kind.
-    pub fn kind(&self) -> &KeyspaceKind {
-        &self.kind
-    }
-
-    /// How the keyspace stores its keys. The public API turns user keys into stored keys; everything below
-    /// it takes and returns stored keys.
-    pub fn key_form(&self) -> &KeyForm {
-        &self.key_form
     }
 
     /// The owner of the keyspace's rows in the row cache.
@@ -205,8 +190,9 @@ impl Tree {
     /// Fails if the keyspace was dropped.
     ///
     /// # Errors
-    /// `Closed` if the keyspace was dropped.
+    /// `Closed` if the keyspace was dropped, or in a process forked from the one that opened it.
     pub fn usable(&self) -> Result<()> {
+        self.owner.check()?;
         if self.is_dropped() {
             return Err(Error::closed("keyspace").at(format_args!("`{}`", self.name)));
         }

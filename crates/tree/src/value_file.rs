@@ -99,7 +99,7 @@ impl ValueFile {
 impl Drop for ValueFile {
     fn drop(&mut self) {
         let Shared { manifest, obsolete_files, .. } = &*self.shared;
-        if manifest.is_value_file_obsolete(self.id) {
+        if obsolete_files.is_here() && manifest.is_value_file_obsolete(self.id) {
             let values = self.opened.get().map(|opened| &opened.values);
             obsolete_files.add(ObsoleteFile {
                 name: values_file_name(self.id),

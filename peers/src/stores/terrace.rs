@@ -1,8 +1,7 @@
 //! This engine. Only the memory limit, the codec and, if the case asks for one, a second tier are set.
 
 use base::Result;
-use terracedb::scm::Scm;
-use terracedb::{Codec, Db};
+use terracedb::{Codec, Db, Scm};
 use workload::Engine;
 use workload::cases::Compression;
 

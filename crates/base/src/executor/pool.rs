@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Progress, Task, TaskHandle};
-use crate::{Clock, broken_invariant, invariant};
+use crate::{Clock, Owner, broken_invariant, invariant};
 
 pub(super) struct TaskState {
     pub(super) name: &'static str,
@@ -34,6 +34,9 @@ pub(super) enum RunState {
 }
 
 pub(super) struct Pool {
+    /// In a process forked from this one there is no thread that could run a task, and any lock may be held
+    /// for ever by a thread of the parent.
+    pub(super) owner: Owner,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) queues: Mutex<Queues>,
     /// Notified when a task is queued, when a timer is set, and when the threads stop.
@@ -50,7 +53,8 @@ pub(super) struct Queues {
 
 impl Pool {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, queues: Mutex::default(), work: Condvar::new() })
+        let (owner, queues) = (Owner::this(), Mutex::default());
+        Arc::new(Self { owner, clock, queues, work: Condvar::new() })
     }
 
     pub(super) fn spawn(self: &Arc<Self>, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
@@ -66,6 +70,9 @@ impl Pool {
     }
 
     pub(super) fn wake(&self, task: &Arc<TaskState>) {
+        if !self.owner.is_here() {
+            return;
+        }
         let mut run = task.run.lock();
         match run.state {
             RunState::Asleep => {

@@ -9,7 +9,7 @@ use super::{Executor, Task, TaskHandle};
 use crate::{Clock, Error, Result};
 
 /// An executor with its own threads. Dropping it stops the threads after their current steps, then drops
-/// the unfinished tasks.
+/// the unfinished tasks. In a process forked from the one that started them, dropping it does nothing.
 pub struct Threads {
     pool: Arc<Pool>,
     workers: Vec<JoinHandle<()>>,
@@ -86,6 +86,11 @@ impl fmt::Debug for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        if !self.pool.owner.is_here() {
+            // The threads are the parent's: there is nothing to join or to detach.
+            Box::leak(Box::new(std::mem::take(&mut self.workers)));
+            return;
+        }
         self.pool.queues.lock().stopping = true;
         self.pool.work.notify_all();
         let this = std::thread::current().id();

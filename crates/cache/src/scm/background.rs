@@ -294,6 +294,9 @@ impl ScmTier {
 
 impl Drop for ScmTier {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            return;
+        }
         // An error costs hits after the next open, and no data.
         let _ = self.write_rest_of_map();
     }

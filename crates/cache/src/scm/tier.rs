@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-use base::{Charge, Clock, Error};
+use base::{Charge, Clock, Error, Owner};
 use media::emulated::Emulation;
 use media::scm::Facts;
 use parking_lot::Mutex;
@@ -35,6 +35,8 @@ use super::writer_state::ScmWriterState;
 
 /// A lower cache tier of 4 KiB slots on storage-class memory, shared by any number of threads and stores.
 pub struct ScmTier {
+    /// A process forked from it leaves the medium alone.
+    pub(super) owner: Owner,
     clock: Arc<dyn Clock>,
     pub(super) backing: Backing,
     pub(super) layout: Layout,
@@ -94,6 +96,7 @@ impl ScmTier {
         let ghost_beside_rows =
             |entries: usize| SharedGhost::new(if rows.is_some() { entries } else { 0 });
         Self {
+            owner: Owner::this(),
             clock,
             ghost: SharedGhost::new(map.slots() * GHOST_PAGES_PER_SLOT),
             evicted_rows: ghost_beside_rows(ghost_rows(map.slots())),

@@ -9,10 +9,8 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use base::{format_bytes, parse_bytes};
 use serde_json::{Map, Value, json};
-use terracedb::scm::{Placement, Scm};
-use terracedb::{Error, Result};
+use terracedb::{Error, Placement, Result, Scm, format_bytes, parse_bytes};
 use workload::Distribution;
 use workload::bench::Name;
 

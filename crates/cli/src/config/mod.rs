@@ -11,9 +11,7 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use base::format_bytes;
-use terracedb::scm::{Scm, ScmCalibration};
-use terracedb::{Builder, Db, Durability, Error, Result};
+use terracedb::{Builder, Db, Durability, Error, Result, Scm, ScmCalibration, format_bytes};
 
 use crate::directory;
 use crate::output::report_to_stderr;

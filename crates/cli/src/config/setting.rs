@@ -6,10 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
-use terracedb::scm::{Placement, Scm};
-use terracedb::{Codec, Durability};
+use terracedb::{Codec, Durability, Placement, Scm, format_bytes, parse_bytes};
 
 use crate::time;
 

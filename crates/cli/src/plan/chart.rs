@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use base::format_bytes;
+use terracedb::format_bytes;
 use workload::plan::{Demand, Plan, Planned, Prices};
 
 use super::report::server;

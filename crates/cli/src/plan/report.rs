@@ -1,8 +1,7 @@
 //! A plan as a text table and as JSON.
 
-use base::format_bytes;
 use serde_json::{Value, json};
-use terracedb::Result;
+use terracedb::{Result, format_bytes};
 use workload::plan::{Demand, Limit, Outcome, Plan, Planned, Prices};
 
 use crate::output::Output;

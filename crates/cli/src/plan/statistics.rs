@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
-use terracedb::stats::{MissCurve, MissPoint};
-use terracedb::{Error, Result};
+use terracedb::{Error, MissCurve, MissPoint, Result};
 use workload::plan::Demand;
 
 /// The largest statistics file, in bytes. They take a few KiB.

@@ -13,7 +13,8 @@ mod config;
 #[cfg(test)]
 mod entries;
 #[cfg(test)]
-mod hashed;
+mod identity;
+#[cfg(test)]
 mod ingest;
 #[cfg(test)]
 mod inspect;

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use arena::RegionPool;
-use base::{Account, Budget, Clock, Error, Executor, ReclaimOrder, Result, SystemClock, Threads};
+use base::{
+    Account, Budget, Clock, Error, Executor, Owner, ReclaimOrder, Result, SystemClock, Threads,
+};
 use cache::{Balance, PageCache, RowCache};
 use parking_lot::Mutex;
 use tree::compaction::CompactionPool;
@@ -53,7 +55,7 @@ impl ResourcesBuilder {
     }
 
     /// Adds a second cache tier on storage-class memory. If it cannot be opened or fails, stores work
-    /// without it, and `terracedb::stats::Statistics::scm` reports the failure.
+    /// without it, and `terracedb::Statistics::scm` reports the failure.
     #[must_use]
     pub fn scm(mut self, scm: Scm) -> Self {
         self.scm = Some(scm);
@@ -106,6 +108,7 @@ impl ResourcesBuilder {
         let scm = self.scm.map(|scm| start_scm(scm, &account, &caches, &executors)).transpose()?;
         let compaction = CompactionPool::new(budget.account(COMPACTION), plan.compaction);
         Ok(Resources(Arc::new(Inner {
+            owner: Owner::this(),
             plan: ArcSwap::from_pointee(plan),
             budget,
             cache: caches.pages,

@@ -1,4 +1,4 @@
-//! A directory on a file system as a medium, and its lock.
+//! A directory on a file system as a medium.
 //!
 //! Any thread may call; the file system orders operations on names. Cost: one system call or a few for
 //! each operation.
@@ -6,20 +6,25 @@
 use std::any::Any;
 use std::fmt;
 use std::fs;
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, fstatfs, fstatvfs};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, OFlags, fstatfs, fstatvfs, linkat, renameat, unlinkat,
+};
+use rustix::io::Errno;
 
 use super::backend::Backend;
+use super::directory_handle::DirectoryHandle;
 use super::handle::DiskFile;
+use super::lock;
+use super::open_files::OpenFiles;
 use super::poll_queues::PollQueues;
-use super::system::{failed, flags};
-use crate::locked::Locked;
+use super::system::failed;
+use crate::fork::Descriptor;
 use crate::preallocate::preallocate;
 use crate::{Access, Capabilities, File, Listing, Medium, Queue, Space, check};
 
@@ -47,9 +52,8 @@ impl Default for FileOptions {
 
 /// The files of a directory.
 pub struct FileMedium {
-    path: PathBuf,
-    /// An open handle of the directory, for syncing names.
-    directory: fs::File,
+    directory: Arc<DirectoryHandle>,
+    open_files: Arc<OpenFiles>,
     read_only: bool,
     direct: bool,
     /// The file system overwrites allocated space in place, so that it may be mapped.
@@ -59,34 +63,32 @@ pub struct FileMedium {
 }
 
 impl FileMedium {
-    /// Opens the directory at `path`.
+    /// Opens the directory at `path`. It is this directory from then on, wherever it is moved.
     ///
     /// # Errors
     /// `Invalid` if there is no directory, or no permission.
     pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let at = path.display();
-        if options.create && !options.read_only && !path.is_dir() {
-            fs::create_dir_all(path).map_err(|e| failed("create a directory", &at, e))?;
-            // The directory's own name must be durable before the files in it are.
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = fs::File::open(parent.unwrap_or(Path::new(".")));
-            parent.and_then(|parent| parent.sync_all()).map_err(|e| failed("sync", &at, e))?;
-        }
-        let directory = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags(OFlags::DIRECTORY))
-            .open(path)
-            .map_err(|e| failed("open a directory", &at, e))?;
+        let create = options.create && !options.read_only;
+        Self::of(DirectoryHandle::open(path.as_ref(), create)?, options)
+    }
+
+    /// The files of an open directory.
+    pub(super) fn of(directory: DirectoryHandle, options: FileOptions) -> Result<Self> {
         let mut notices = Vec::new();
         let read_only = options.read_only;
-        let direct = options.direct && supports_direct_io(path, read_only, &mut notices)?;
-        let poll_queues = PollQueues::of(&directory);
+        let direct = options.direct && supports_direct_io(&directory, read_only, &mut notices)?;
+        let poll_queues = PollQueues::of(directory.fd()?);
         let backend =
             Backend::new(options.io_uring, options.queue_depth, poll_queues, &mut notices);
-        let mappable = fstatfs(&directory).is_ok_and(|fs| overwrites_in_place(fs.f_type as u64));
-        let path = path.to_owned();
-        Ok(Self { path, directory, read_only, direct, mappable, backend, notices })
+        let mappable =
+            fstatfs(directory.fd()?).is_ok_and(|fs| overwrites_in_place(fs.f_type as u64));
+        let (directory, open_files) = (Arc::new(directory), Arc::default());
+        Ok(Self { directory, open_files, read_only, direct, mappable, backend, notices })
+    }
+
+    /// The directory.
+    pub(super) fn directory(&self) -> &DirectoryHandle {
+        &self.directory
     }
 
     /// Features of the device that cannot be used, in one line. Some refusals only show in use.
@@ -97,26 +99,65 @@ impl FileMedium {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    fn path_of(&self, name: &str) -> Result<PathBuf> {
-        check::name(name)?;
-        Ok(self.path.join(name))
+    /// The flags to open a file with.
+    fn flags(&self, access: Access) -> OFlags {
+        let mut flags = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        if access == Access::Direct && self.direct {
+            flags |= OFlags::DIRECT;
+        }
+        flags
     }
 
-    fn options(&self, access: Access) -> fs::OpenOptions {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(!self.read_only);
-        if access == Access::Direct && self.direct {
-            options.custom_flags(flags(OFlags::DIRECT));
+    /// Creates the file `name`.
+    fn create_file(&self, name: &str, access: Access) -> Result<fs::File> {
+        let flags = self.flags(access) | OFlags::CREATE | OFlags::EXCL;
+        // The second time, if the name belonged to nothing that a store makes.
+        for _ in 0..2 {
+            if !self.directory.make_way(name)? {
+                return Err(check::exists(name));
+            }
+            match self.directory.open_file(name, flags)? {
+                Ok(file) => return Ok(file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    return Err(self.directory.failed("create", name, error));
+                }
+            }
         }
-        options
+        Err(check::exists(name))
+    }
+
+    fn disk_file(
+        &self,
+        name: &str,
+        file: fs::File,
+        access: Access,
+        allocated: u64,
+    ) -> Result<Arc<dyn File>> {
+        let open = self.open_files.enter(&file, &self.directory)?;
+        let (file, permits) = (Descriptor::new(file), self.backend.permits());
+        Ok(Arc::new(DiskFile::new(name, file, access, allocated, permits, Some(open))))
+    }
+
+    /// Removes the name, which is the store's own removal.
+    fn unlink(&self, name: &str) -> Result<()> {
+        let Some(stat) = self.directory.stat(name)? else { return Err(check::missing(name)) };
+        let directory = self.directory.fd()?;
+        let removed = self
+            .open_files
+            .remove(Some(stat.st_ino), || unlinkat(directory, name, AtFlags::empty()));
+        match removed {
+            Err(Errno::NOENT) => Err(check::missing(name)),
+            removed => removed.map_err(|error| self.directory.failed("remove", name, error)),
+        }
     }
 
     /// Fails if the directory was opened for reading only.
     fn must_write(&self) -> Result<()> {
         if self.read_only {
-            return Err(
-                Error::invalid("directory is open for reading only").at(self.path.display())
-            );
+            return Err(Error::invalid("directory is open for reading only")
+                .at(self.directory.path().display()));
         }
         Ok(())
     }
@@ -133,8 +174,8 @@ impl FileMedium {
         match (preallocate(file, mode, reserve), access) {
             (Ok(()), Access::Bytes) if self.mappable => Ok(reserve),
             (Ok(()), _) => Ok(0),
-            (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Direct) => Ok(0),
-            (Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS), Access::Bytes) => {
+            (Err(Errno::OPNOTSUPP | Errno::NOSYS), Access::Direct) => Ok(0),
+            (Err(Errno::OPNOTSUPP | Errno::NOSYS), Access::Bytes) => {
                 file.set_len(reserve).map(|()| 0)
             }
             (Err(error), _) => Err(error.into()),
@@ -154,91 +195,84 @@ impl Medium for FileMedium {
     }
 
     fn create(&self, name: &str, access: Access, reserve: u64) -> Result<Arc<dyn File>> {
-        let path = self.path_of(name)?;
+        check::name(name)?;
         self.must_write()?;
         check::end(name, reserve, 0)?;
-        let file = match self.options(access).create_new(true).open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(check::exists(name));
-            }
-            Err(error) => return Err(failed("create", path.display(), error)),
-        };
+        let file = self.create_file(name, access)?;
         match self.reserve(&file, access, reserve) {
-            Ok(allocated) => {
-                let permits = self.backend.permits();
-                Ok(Arc::new(DiskFile::new(name, file, access, allocated, permits)))
-            }
+            Ok(allocated) => self.disk_file(name, file, access, allocated),
             Err(error) => {
                 // Best effort: an empty file that stays occupies a name and no space.
-                drop(fs::remove_file(&path));
+                drop(self.unlink(name));
+                let path = self.directory.path().join(name);
                 Err(failed("reserve space", path.display(), error))
             }
         }
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        let path = self.path_of(name)?;
-        match self.options(access).open(&path) {
+        check::name(name)?;
+        match self.directory.open_file(name, self.flags(access))? {
             // Stores into an existing file use `pwrite`, not a mapping: its pages may have been evicted
             // from the page cache, and a page that cannot be read back must be an error and no signal.
-            Ok(file) => Ok(Arc::new(DiskFile::new(name, file, access, 0, self.backend.permits()))),
+            Ok(file) => self.disk_file(name, file, access, 0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
-            Err(error) => Err(failed("open", path.display(), error)),
+            Err(error) => Err(failed("open", self.directory.path().join(name).display(), error)),
         }
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.path_of(name)?;
+        check::name(name)?;
         self.must_write()?;
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(name)),
-            result => result.map_err(|error| failed("remove", path.display(), error)),
-        }
+        self.unlink(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (old, new) = (self.path_of(from)?, self.path_of(to)?);
+        check::name(from)?;
+        check::name(to)?;
         self.must_write()?;
-        match fs::rename(&old, &new) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(check::missing(from)),
-            result => result.map_err(|error| failed("rename", old.display(), error)),
+        let replaced = self.directory.stat(to)?.map(|stat| stat.st_ino);
+        let directory = self.directory.fd()?;
+        let renamed = self.open_files.remove(replaced, || renameat(directory, from, directory, to));
+        match renamed {
+            Err(Errno::NOENT) => {
+                self.directory.must_exist()?;
+                Err(check::missing(from))
+            }
+            renamed => renamed.map_err(|error| self.directory.failed("rename", from, error)),
         }
     }
 
     fn link(&self, name: &str, to: &dyn Medium) -> Result<bool> {
         let Some(to) = to.undecorated().downcast_ref::<Self>() else { return Ok(false) };
-        let (old, new) = (self.path_of(name)?, to.path_of(name)?);
+        check::name(name)?;
         to.must_write()?;
-        match fs::hard_link(&old, &new) {
+        let (from, at) = (self.directory.fd()?, to.directory.fd()?);
+        // A symbolic link would itself be linked, and is refused when it is opened.
+        match linkat(from, name, at, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
-            Err(error) if cannot_link(&error) => Ok(false),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound => Err(check::missing(name)),
-                io::ErrorKind::AlreadyExists => Err(check::exists(name)),
-                _ => Err(failed("link", new.display(), error)),
-            },
+            Err(error) if cannot_link(error) => Ok(false),
+            Err(Errno::NOENT) => {
+                to.directory.must_exist()?;
+                Err(check::missing(name))
+            }
+            Err(Errno::EXIST) => Err(check::exists(name)),
+            Err(error) => Err(to.directory.failed("link", name, error)),
         }
     }
 
     fn list(&self) -> Result<Vec<Listing>> {
-        let at = self.path.display();
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(|e| failed("list", &at, e))? {
-            let entry = entry.map_err(|e| failed("list", &at, e))?;
+        for name in self.directory.names()? {
             // Other entries of the directory do not belong to the medium.
-            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            let Ok(name) = String::from_utf8(name) else { continue };
             if !check::is_name(&name) {
                 continue;
             }
-            match entry.metadata() {
-                Ok(metadata) if metadata.is_file() => {
-                    files.push(Listing { name, len: metadata.len() });
-                }
-                Ok(_) => {}
-                // Removed since the directory was listed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed("stat", entry.path().display(), error)),
+            // Nothing, if it was removed since the directory was listed.
+            let Some(stat) = self.directory.stat(&name)? else { continue };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                files.push(Listing { name, len: u64::try_from(stat.st_size).unwrap_or(0) });
             }
         }
         files.sort_by(|one, other| one.name.cmp(&other.name));
@@ -247,9 +281,8 @@ impl Medium for FileMedium {
 
     /// The space available to processes without privileges.
     fn space(&self) -> Result<Option<Space>> {
-        let failed =
-            |error: rustix::io::Errno| failed("statvfs", self.path.display(), error.into());
-        let fs = fstatvfs(&self.directory).map_err(failed)?;
+        let failed = |error| self.directory.failed("statvfs", "", error);
+        let fs = fstatvfs(self.directory.fd()?).map_err(failed)?;
         let bytes = |blocks: u64| blocks.saturating_mul(fs.f_frsize);
         // Some file systems that have no fixed size report no block count.
         let space = || Space { total: bytes(fs.f_blocks), free: bytes(fs.f_bavail) };
@@ -257,49 +290,16 @@ impl Medium for FileMedium {
     }
 
     fn sync_names(&self, _names: &[&str]) -> Result<()> {
-        self.directory.sync_all().map_err(|e| failed("sync", self.path.display(), e))
+        self.directory.sync()
     }
 
-    /// A lock on the file `LOCK`, tied to the open file: it ends with the guard or with the process, and two
-    /// opens of one process exclude each other as two processes do. Opens for reading only share the lock;
-    /// if there is no lock file, no store was ever open and there is nothing to lock.
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        let path = self.path.join(check::LOCK_NAME);
-        let mut file = match open_lock(&self.path, self.read_only) {
-            Ok(file) => file,
-            Err(error) if self.read_only && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Box::new(()));
-            }
-            Err(error) => return Err(failed("open", path.display(), error)),
-        };
-        let locked = if self.read_only { file.try_lock_shared() } else { file.try_lock() };
-        match locked {
-            Ok(()) if self.read_only => Ok(Box::new(Locked::new(file))),
-            Ok(()) => {
-                // The process number is for people; no code depends on it.
-                let noted = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-                noted.map_err(|error| failed("lock", path.display(), error))?;
-                Ok(Box::new(Locked::new(file)))
-            }
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                let read = file.rewind().and_then(|()| file.take(20).read_to_string(&mut owner));
-                // A shared lock writes no number, so the number may be an earlier owner's.
-                let owner = match read {
-                    Ok(1..) => format!(" (process {owner}, or a check)"),
-                    Ok(0) | Err(_) => String::new(),
-                };
-                Err(Error::invalid("directory is in use by another open store")
-                    .at(self.path.display())
-                    .expected("one open store at a time")
-                    .got(format_args!("the lock is held{owner}")))
-            }
-            Err(fs::TryLockError::Error(error)) => Err(failed("lock", path.display(), error)),
-        }
+        lock::lock(&self.directory, self.read_only)
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.backend.queue(depth, self.path.display())
+        self.directory.fd()?;
+        self.backend.queue(depth, self.directory.path().display())
     }
 
     fn undecorated(&self) -> &dyn Any {
@@ -309,39 +309,33 @@ impl Medium for FileMedium {
 
 impl fmt::Debug for FileMedium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileMedium({})", self.path.display())
+        write!(f, "FileMedium({})", self.directory.path().display())
     }
 }
 
 /// Whether the error means that these two directories cannot share a file: they are on different file
 /// systems, the file system has or allows no links, or the file has too many names.
-fn cannot_link(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let known = [Errno::XDEV, Errno::PERM, Errno::ACCESS, Errno::MLINK, Errno::OPNOTSUPP];
-    let known = known.map(|errno| Some(errno.raw_os_error()));
-    known.contains(&error.raw_os_error()) || error.kind() == io::ErrorKind::Unsupported
-}
-
-fn open_lock(directory: &Path, read_only: bool) -> io::Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
-    let options = options.read(true).write(!read_only).create(!read_only).truncate(false);
-    options.open(directory.join(check::LOCK_NAME))
+fn cannot_link(error: Errno) -> bool {
+    let known =
+        [Errno::XDEV, Errno::PERM, Errno::ACCESS, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
+    known.contains(&error)
 }
 
 /// Whether files of the directory can be opened for direct I/O; tried on the lock file. False if that file
 /// does not exist and may not be created.
 fn supports_direct_io(
-    directory: &Path,
+    directory: &DirectoryHandle,
     read_only: bool,
     notices: &mut Vec<String>,
 ) -> Result<bool> {
-    let path = directory.join(check::LOCK_NAME);
-    match open_lock(directory, read_only) {
-        Err(error) if !read_only => return Err(failed("open", path.display(), error)),
+    match lock::open(directory, read_only, OFlags::empty())? {
+        Err(error) if !read_only => {
+            let path = directory.path().join(check::LOCK_NAME);
+            return Err(failed("open", path.display(), error));
+        }
         _ => {}
     }
-    let mut options = fs::OpenOptions::new();
-    let opened = options.read(true).custom_flags(flags(OFlags::DIRECT)).open(path);
+    let opened = lock::open(directory, true, OFlags::DIRECT)?;
     if let Err(error) = &opened {
         notices.push(format!("direct I/O refused ({error}): the system's cache is used"));
     }

@@ -7,6 +7,9 @@
 //! `pwrite` elsewhere and where zeros were written ahead. Both reach the page cache of the operating system,
 //! so they may be mixed.
 //!
+//! A sync fails if another program removed the file or its directory, and so does a store, at the latest some
+//! milliseconds after the removal: what is written there is lost.
+//!
 //! Concurrency: `stores` serialises the stores of one file; nothing else is locked.
 
 use std::any::Any;
@@ -20,11 +23,14 @@ use base::Result;
 use base::limits::PAGE_BYTES;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::mapped::Mapped;
+use super::open_files::OpenFile;
 use super::permits::IoPermits;
 use super::system::failed;
 use super::transfer::Transfer;
+use crate::fork::Descriptor;
 use crate::{Access, Buf, File, Op, Purpose, check};
 
 /// Stores of this length and more use one `pwrite`: cheaper than a page fault for every page, bytes.
@@ -40,7 +46,9 @@ const CHUNKS_MAX: u64 = 5;
 /// An open file.
 pub(super) struct DiskFile {
     name: String,
-    file: fs::File,
+    file: Descriptor,
+    /// In its directory; none for a file that was opened by itself.
+    open: Option<OpenFile>,
     access: Access,
     is_direct: bool,
     permits: Arc<IoPermits>,
@@ -64,11 +72,23 @@ struct StoreState {
     mapped: Option<Mapped>,
     /// The window of prepared pages. Pages before it were released, pages after it were not prepared.
     prepared: Range<u64>,
+    /// The tick of the system's coarse clock, seconds and nanoseconds, in which a store last found that the
+    /// file has its name.
+    checked: (i64, i64),
 }
 
 impl StoreState {
     const fn new(allocated: u64) -> Self {
-        Self { allocated, stored: 0, written_ahead: 0..0, mapped: None, prepared: 0..0 }
+        let (mapped, checked) = (None, (0, 0));
+        Self { allocated, stored: 0, written_ahead: 0..0, mapped, prepared: 0..0, checked }
+    }
+
+    /// Whether to look for the file's name before a store. Once in a tick of the coarse clock, some milliseconds:
+    /// reading that clock costs a store nanoseconds, and a look a microsecond.
+    fn is_check_due(&mut self) -> bool {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        let now = (now.tv_sec, now.tv_nsec);
+        std::mem::replace(&mut self.checked, now) != now
     }
 
     /// Removes the mapping. A later mapping ends at `allocated`.
@@ -127,14 +147,17 @@ impl DiskFile {
     /// The first `allocated` bytes may be mapped; 0 if the file system makes no such promise.
     pub(super) fn new(
         name: &str,
-        file: fs::File,
+        file: Descriptor,
         access: Access,
         allocated: u64,
         permits: Arc<IoPermits>,
+        open: Option<OpenFile>,
     ) -> Self {
         let stores = Mutex::new(StoreState::new(allocated));
-        let is_direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        Self { name: name.to_owned(), file, access, is_direct, permits, stores }
+        let is_direct = file
+            .get()
+            .is_ok_and(|file| fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT)));
+        Self { name: name.to_owned(), file, open, access, is_direct, permits, stores }
     }
 
     /// Whether it is read and written with direct I/O.
@@ -143,15 +166,25 @@ impl DiskFile {
     }
 
     /// The operating system's handle.
-    pub(super) const fn file(&self) -> &fs::File {
-        &self.file
+    ///
+    /// # Errors
+    /// `Closed` in a process forked from the one that opened the file.
+    pub(super) fn file(&self) -> Result<&fs::File> {
+        self.file.get()
+    }
+
+    /// Refuses if another program removed the file: it would be lost when it is closed.
+    fn must_have_name(&self, file: &fs::File) -> Result<()> {
+        self.open.as_ref().map_or(Ok(()), |open| open.must_have_name(&self.name, file))
     }
 
     fn transfer(&self, op: Op, purpose: Purpose) -> (Buf, Result<()>) {
         match Transfer::new(&self.name, op) {
             Ok(mut transfer) => {
-                let _turn = self.permits.acquire(purpose.class());
-                let result = transfer.run(&self.file, &self.name);
+                let result = self.file().and_then(|file| {
+                    let _turn = self.permits.acquire(purpose.class());
+                    transfer.run(file, &self.name)
+                });
                 (transfer.into_buf(), result)
             }
             Err((buf, error)) => (buf, Err(error)),
@@ -160,7 +193,7 @@ impl DiskFile {
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let place = format_args!("{}, offset {at}", self.name);
-        self.file.write_all_at(bytes, at).map_err(|error| failed("write", place, error))
+        self.file()?.write_all_at(bytes, at).map_err(|error| failed("write", place, error))
     }
 }
 
@@ -170,7 +203,7 @@ impl File for DiskFile {
     }
 
     fn size(&self) -> Result<u64> {
-        let metadata = self.file.metadata();
+        let metadata = self.file()?.metadata();
         metadata.map(|metadata| metadata.len()).map_err(|e| failed("stat", &self.name, e))
     }
 
@@ -187,11 +220,15 @@ impl File for DiskFile {
             return Err(check::not_bytes(&self.name));
         }
         let end = check::end(&self.name, at, bytes.len())?;
+        let file = self.file()?;
         let mut stores = self.stores.lock();
+        if stores.is_check_due() {
+            self.must_have_name(file)?;
+        }
         stores.stored = stores.stored.max(end);
         let use_pwrite =
             bytes.len() >= MAPPED_STORE_BYTES_MAX || stores.written_ahead.contains(&at);
-        let Some(mapped) = stores.map_up_to(&self.file, end).filter(|_| !use_pwrite) else {
+        let Some(mapped) = stores.map_up_to(file, end).filter(|_| !use_pwrite) else {
             drop(stores);
             return self.write_at(at, bytes);
         };
@@ -204,6 +241,9 @@ impl File for DiskFile {
     }
 
     fn prepare_stores(&self, at: u64) {
+        if !self.file.is_here() {
+            return;
+        }
         let mut stores = self.stores.lock();
         let Some(pages) = stores.mapped.as_ref().map(Mapped::pages) else { return };
         let (populate, release) = if at == u64::MAX {
@@ -223,6 +263,7 @@ impl File for DiskFile {
     fn write_ahead(&self, at: u64, len: u64, _purpose: Purpose) -> u64 {
         const PAGE: u64 = PAGE_BYTES as u64;
         let mut done = 0;
+        let Ok(file) = self.file() else { return 0 };
         loop {
             // The lock keeps a store from being overwritten; one step at a time, so that none waits long.
             let mut stores = self.stores.lock();
@@ -230,7 +271,7 @@ impl File for DiskFile {
             let end = at.saturating_add(len).min(stores.allocated);
             let left = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
             let zeros = ZEROS.get(..left).unwrap_or(&ZEROS);
-            if zeros.is_empty() || self.file.write_all_at(zeros, from).is_err() {
+            if zeros.is_empty() || file.write_all_at(zeros, from).is_err() {
                 return done;
             }
             if stores.written_ahead.end < from {
@@ -242,17 +283,21 @@ impl File for DiskFile {
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
+        let file = self.file()?;
         let _turn = self.permits.acquire(purpose.class());
-        self.file.sync_data().map_err(|error| failed("sync", &self.name, error))
+        file.sync_data().map_err(|error| failed("sync", &self.name, error))?;
+        // Last, so that a file that was removed during the sync is found too.
+        self.must_have_name(file)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         check::end(&self.name, len, 0)?;
+        let file = self.file()?;
         let mut stores = self.stores.lock();
         if len < stores.allocated {
             stores.unmap(len);
         }
-        self.file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
+        file.set_len(len).map_err(|error| failed("set the length", &self.name, error))
     }
 
     fn undecorated(&self) -> &dyn Any {

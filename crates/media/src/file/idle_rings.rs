@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use base::Result;
+use base::{Owner, Result};
 use parking_lot::Mutex;
 
 use super::poll_queues::PollQueues;
@@ -20,14 +20,16 @@ const IDLE_MAX: usize = 16;
 
 /// The rings of a device that no queue uses now. They keep the latencies that they measured.
 pub(super) struct IdleRings {
+    /// A forked child shares the kernel's side of a ring and has no mapping of it.
+    owner: Owner,
     poll_queues: Arc<PollQueues>,
     idle: Mutex<Vec<Ring>>,
 }
 
 impl IdleRings {
     /// No ring yet, for a device with these poll queues.
-    pub(super) const fn new(poll_queues: Arc<PollQueues>) -> Self {
-        Self { poll_queues, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(poll_queues: Arc<PollQueues>) -> Self {
+        Self { owner: Owner::this(), poll_queues, idle: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn poll_queues(&self) -> &PollQueues {
@@ -87,6 +89,7 @@ impl IoEngine for LeasedRing {
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        self.idle.owner.check()?;
         self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(least, out))
     }
 
@@ -95,8 +98,21 @@ impl IoEngine for LeasedRing {
     }
 }
 
+impl Drop for IdleRings {
+    fn drop(&mut self) {
+        if !self.owner.is_here() {
+            // Dropping a ring would wait for its operations and unmap memory that is not mapped here.
+            Box::leak(Box::new(std::mem::take(self.idle.get_mut())));
+        }
+    }
+}
+
 impl Drop for LeasedRing {
     fn drop(&mut self) {
+        if !self.idle.owner.is_here() {
+            Box::leak(Box::new(self.ring.take()));
+            return;
+        }
         if let Some(mut ring) = self.ring.take()
             && ring.finish()
         {

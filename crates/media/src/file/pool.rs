@@ -6,13 +6,13 @@
 //! class.
 //!
 //! Lock order: `Jobs`, and a queue's `Mailbox`, are never held together. Dropping a queue waits until its
-//! operations are complete.
+//! operations are complete, except in a forked child, which has no thread that could complete one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use base::{Error, Result};
+use base::{Error, Owner, Result};
 use parking_lot::{Condvar, Mutex};
 
 use super::queue::{IoEngine, Operation};
@@ -23,6 +23,8 @@ const STACK_BYTES: usize = 128 << 10;
 
 /// The threads and their jobs.
 pub(super) struct Pool {
+    /// A process forked from it has none of the threads.
+    owner: Owner,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_max: usize,
@@ -57,7 +59,7 @@ impl Pool {
     /// At most `threads_max` threads; none yet.
     pub(super) fn new(threads_max: usize) -> Arc<Self> {
         let shared = Arc::new(Shared { jobs: Mutex::default(), work: Condvar::new() });
-        Arc::new(Self { shared, threads: Mutex::default(), threads_max })
+        Arc::new(Self { owner: Owner::this(), shared, threads: Mutex::default(), threads_max })
     }
 
     /// A queue's access to the pool.
@@ -65,6 +67,7 @@ impl Pool {
     /// # Errors
     /// `Retry` if there is no thread and the operating system cannot start one.
     pub(super) fn handle(self: &Arc<Self>) -> Result<PoolHandle> {
+        self.owner.check()?;
         let mut threads = self.threads.lock();
         if threads.is_empty() {
             let first = self.spawn(0).map_err(|e| Error::retry("I/O thread").caused_by(e))?;
@@ -140,6 +143,11 @@ impl Shared {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            // The threads are the parent's: there is nothing to join or to detach.
+            Box::leak(Box::new(std::mem::take(self.threads.get_mut())));
+            return;
+        }
         self.shared.jobs.lock().stopping = true;
         self.shared.work.notify_all();
         for thread in self.threads.lock().drain(..) {
@@ -164,6 +172,7 @@ impl IoEngine for PoolHandle {
     }
 
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        self.pool.owner.check()?;
         base::invariant!(least <= self.running, "a reap waits for running operations only");
         let mut done = self.mailbox.done.lock();
         while done.len() < least.min(self.running) {
@@ -182,6 +191,10 @@ impl IoEngine for PoolHandle {
 
 impl Drop for PoolHandle {
     fn drop(&mut self) {
+        if !self.pool.owner.is_here() {
+            // No thread works for this process. An operation's buffer belongs to this process alone.
+            return;
+        }
         let (running, mut done) = (self.running, Vec::new());
         // Waiting for the pool's own threads cannot fail.
         drop(self.reap(running, &mut done));

@@ -40,16 +40,18 @@ pub(super) struct Operation {
 
 impl Operation {
     /// # Errors
-    /// The failed completion, if the file is not a directory's or the range is not aligned.
+    /// The failed completion, if the file is not a directory's or another process's, or the range is not aligned.
     pub(super) fn new(request: Request) -> std::result::Result<Self, Completion> {
         let Request { file, op, purpose, token } = request;
-        let transfer = match own(&*file) {
-            Ok(own) => Transfer::new(own.name(), op).map(|transfer| (transfer, own)),
+        let transfer = match own(&*file).and_then(|own| Ok((own, own.file()?.as_raw_fd()))) {
+            Ok((own, handle)) => {
+                Transfer::new(own.name(), op).map(|transfer| (transfer, own, handle))
+            }
             Err(error) => Err((op.into_buf(), error)),
         };
         match transfer {
-            Ok((transfer, own)) => {
-                let (handle, class) = (own.file().as_raw_fd(), purpose.class());
+            Ok((transfer, own, handle)) => {
+                let class = purpose.class();
                 let is_direct_read = own.is_direct() && transfer.is_read();
                 Ok(Self { transfer, file, handle, is_direct_read, token, class, permit: None })
             }
@@ -74,7 +76,7 @@ impl Operation {
     /// Performs the whole operation on the calling thread.
     pub(super) fn run(&mut self) -> Result<()> {
         let file = own(&*self.file)?;
-        self.transfer.run(file.file(), file.name())
+        self.transfer.run(file.file()?, file.name())
     }
 
     /// Processes the result of a system call.

@@ -1,18 +1,17 @@
-//! One file or block device, opened by its path, outside a directory medium.
+//! One open file or block device, outside a directory medium.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Result;
-use rustix::fs::{MemfdFlags, OFlags, memfd_create};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 
 use super::backend::Backend;
 use super::handle::DiskFile;
 use super::poll_queues::PollQueues;
-use super::system::{failed, flags};
+use super::system::failed;
+use crate::fork::Descriptor;
 use crate::{Access, File, Queue};
 
 /// An open file with its queues.
@@ -24,22 +23,12 @@ pub(crate) struct SingleFile {
 }
 
 impl SingleFile {
-    /// Opens the file at `path` for reading and writing, with direct I/O if possible.
-    ///
-    /// # Errors
-    /// `Invalid` if there is no file or no permission.
-    pub(crate) fn open(path: &Path, queue_depth: usize) -> Result<Self> {
-        let open = |extra: OFlags| {
-            fs::OpenOptions::new().read(true).write(true).custom_flags(flags(extra)).open(path)
-        };
-        let (file, is_direct) = match open(OFlags::DIRECT) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                (open(OFlags::empty()), false)
-            }
-            other => (other, true),
-        };
-        let file = file.map_err(|error| failed("open", path.display(), error))?;
-        Ok(Self::new(path, file, queue_depth, is_direct))
+    /// The content of `file`, opened from `path`, with direct I/O if possible. Other handles of the same opening
+    /// use direct I/O then too.
+    pub(crate) fn direct(path: &Path, file: fs::File, queue_depth: usize) -> Self {
+        let is_direct =
+            fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT)).is_ok();
+        Self::new(path, file, queue_depth, is_direct)
     }
 
     /// The content of `file`, opened from `path`, through the page cache.
@@ -63,7 +52,8 @@ impl SingleFile {
     fn new(path: &Path, file: fs::File, queue_depth: usize, is_direct: bool) -> Self {
         let backend = Backend::new(true, queue_depth, PollQueues::of(&file), &mut Vec::new());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, backend.permits()));
+        let (file, permits) = (Descriptor::new(file), backend.permits());
+        let file = Arc::new(DiskFile::new(&name, file, Access::Direct, 0, permits, None));
         Self { path: path.to_owned(), file, backend, is_direct }
     }
 

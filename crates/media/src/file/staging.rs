@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Error, Result};
+use rustix::fs::{AtFlags, FileType, fstat, renameat, unlinkat};
 
 use super::directory::{FileMedium, FileOptions};
+use super::directory_handle::DirectoryHandle;
 use super::system::failed;
 use crate::{Medium, check};
 
@@ -22,8 +24,10 @@ const SUFFIX: &str = ".terrace-unfinished";
 /// A directory in the making; see the module. Dropped before [`Staging::finish`], it removes its files.
 #[derive(Debug)]
 pub struct Staging {
-    place: PathBuf,
-    unfinished: PathBuf,
+    /// The directory above.
+    above: DirectoryHandle,
+    name: String,
+    unfinished: String,
     medium: Arc<FileMedium>,
     finished: bool,
     /// Declared last, so that it is released last.
@@ -37,9 +41,9 @@ impl Staging {
     /// `Invalid` if `place` exists and is not an empty directory, if another process is creating the same
     /// directory, or if the unfinished directory holds files that a store does not have.
     pub fn begin(place: impl AsRef<Path>) -> Result<Self> {
-        let place = place.as_ref();
+        let place = resolve(place.as_ref())?;
         let at = place.display();
-        match fs::read_dir(place).map(|mut entries| entries.next().is_none()) {
+        match fs::read_dir(&place).map(|mut entries| entries.next().is_none()) {
             Ok(true) => {}
             Ok(false) => {
                 let error = Error::invalid("directory").at(&at);
@@ -55,12 +59,13 @@ impl Staging {
                 .at(&at)
                 .expected("a path that ends with a name")
         })?;
-        let place = std::path::absolute(place).map_err(|error| failed("find", &at, error))?;
-        let unfinished = place.with_file_name(format!("{name}{SUFFIX}"));
-        let medium = FileMedium::open(&unfinished, FileOptions::default())?;
+        let above = DirectoryHandle::open(place.parent().unwrap_or(Path::new("/")), true)?;
+        let unfinished = format!("{name}{SUFFIX}");
+        let medium = FileMedium::of(above.open_within(&unfinished)?, FileOptions::default())?;
         let lock = medium.lock()?;
-        clear(&unfinished)?;
-        Ok(Self { place, unfinished, medium: Arc::new(medium), finished: false, _lock: lock })
+        clear(medium.directory())?;
+        let (name, medium) = (name.to_owned(), Arc::new(medium));
+        Ok(Self { above, name, unfinished, medium, finished: false, _lock: lock })
     }
 
     /// The directory to fill.
@@ -72,52 +77,72 @@ impl Staging {
     /// Moves the directory, whose files the caller has synced, to its path, durably.
     ///
     /// # Errors
-    /// Errors of the device. The files are removed then, unless only the last sync failed.
+    /// Errors of the device; `Invalid` if another program moved or removed the unfinished directory. The files
+    /// are removed then, unless only the last sync failed.
     pub fn finish(mut self) -> Result<()> {
         self.medium.sync_names(&[])?;
-        let at = self.place.display();
-        fs::rename(&self.unfinished, &self.place).map_err(|error| failed("rename", &at, error))?;
+        let above = self.above.fd()?;
+        let own = fstat(self.medium.directory().fd()?)
+            .map_err(|error| self.above.failed("stat", &self.unfinished, error))?;
+        let named = self.above.stat(&self.unfinished)?;
+        if named.is_none_or(|named| (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino)) {
+            return Err(Error::invalid("unfinished directory")
+                .at(self.above.path().join(&self.unfinished).display())
+                .expected("the directory that was filled")
+                .got("it was moved by another program"));
+        }
+        renameat(above, &*self.unfinished, above, &*self.name)
+            .map_err(|error| self.above.failed("rename", &self.name, error))?;
         self.finished = true;
-        let parent = self.place.parent().unwrap_or(Path::new("/"));
-        let synced = fs::File::open(parent).and_then(|parent| parent.sync_all());
-        synced.map_err(|error| failed("sync", parent.display(), error))
+        self.above.sync()
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.finished {
-            // Best effort: the next attempt clears the rest.
-            let _ = clear(&self.unfinished);
-            let _ = fs::remove_file(self.unfinished.join(check::LOCK_NAME));
-            let _ = fs::remove_dir(&self.unfinished);
+        if self.finished || !self.above.is_here() {
+            return;
+        }
+        // Best effort: the next attempt clears the rest.
+        let _ = clear(self.medium.directory());
+        if let Ok(directory) = self.medium.directory().fd() {
+            let _ = unlinkat(directory, check::LOCK_NAME, AtFlags::empty());
+        }
+        if let Ok(above) = self.above.fd() {
+            // Refused for a directory that is not empty.
+            let _ = unlinkat(above, &*self.unfinished, AtFlags::REMOVEDIR);
         }
     }
 }
 
+/// The absolute path of `place`. A symbolic link there is followed once, now.
+fn resolve(place: &Path) -> Result<PathBuf> {
+    let is_link = fs::symlink_metadata(place).is_ok_and(|found| found.file_type().is_symlink());
+    let resolved = if is_link { fs::canonicalize(place) } else { std::path::absolute(place) };
+    resolved.map_err(|error| failed("find", place.display(), error))
+}
+
 /// Removes the files of an unfinished directory except its lock. Fails if it holds anything else.
-fn clear(directory: &Path) -> Result<()> {
-    let at = directory.display();
-    let entries =
-        fs::read_dir(directory).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+fn clear(directory: &DirectoryHandle) -> Result<()> {
     let mut files = Vec::new();
-    for entry in entries.map_err(|error| failed("list", &at, error))? {
-        let name = entry.file_name();
-        let name = name.to_str().unwrap_or_default();
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+    for name in directory.names()? {
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let Some(stat) = directory.stat(&name)? else { continue };
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if is_file && name == check::LOCK_NAME {
             continue;
         }
-        if !is_file || !check::is_name(name) {
+        if !is_file || !check::is_name(&name) {
             return Err(Error::invalid("unfinished directory")
-                .at(&at)
+                .at(directory.path().display())
                 .expected("files of a store")
                 .got(format_args!("`{}`", name.escape_debug())));
         }
-        files.push(entry.path());
+        files.push(name);
     }
     for file in files {
-        fs::remove_file(&file).map_err(|error| failed("remove", file.display(), error))?;
+        unlinkat(directory.fd()?, &*file, AtFlags::empty())
+            .map_err(|error| directory.failed("remove", &file, error))?;
     }
     Ok(())
 }
@@ -160,7 +185,7 @@ mod tests {
         let living = Staging::begin(&place).unwrap();
         let error = Staging::begin(&place).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        let unfinished = living.unfinished.clone();
+        let unfinished = living.above.path().join(&living.unfinished);
         drop(living);
         fs::create_dir(&unfinished).unwrap();
         fs::write(unfinished.join("LOCK"), "1").unwrap();

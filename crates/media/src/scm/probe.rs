@@ -23,7 +23,7 @@ use super::node;
 use super::open::Scm;
 use super::region::{Durability, Region};
 use crate::emulated::{Device, Kind, Profile};
-use crate::file::SingleFile;
+use crate::file::{DirectoryHandle, SingleFile};
 use crate::locked::Locked;
 use crate::preallocate::preallocate;
 
@@ -58,8 +58,8 @@ fn emulated(profile: &'static Profile, path: Option<&Path>, len: u64, magic: &[u
             return Ok(Scm::Blocks(cached(file, len, Persistence::Process).emulated(device)));
         }
         (Some(path), kind) => {
-            let path = &file_at(path)?;
-            let file = reserved(path, len, magic)?;
+            let Opened { path, file } = open_at(path)?.must_be_file()?;
+            let (path, file) = (&*path, reserved(&path, file, len, magic)?);
             let is_tmpfs = is_tmpfs(&file);
             let persistence = if is_tmpfs { Persistence::Machine } else { Persistence::Power };
             if kind == Kind::Block {
@@ -89,19 +89,75 @@ fn cached(file: SingleFile, len: u64, persistence: Persistence) -> Blocks {
     Blocks::new(file.handle(), len, facts, move |depth| file.queue(depth))
 }
 
-/// The file that `path` names: itself, or the file in that directory, which is created if it is missing.
-fn file_at(path: &Path) -> Result<PathBuf> {
+/// A file that was opened, and its path for messages.
+struct Opened {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Opened {
+    /// Refuses anything but a regular file.
+    fn must_be_file(self) -> Result<Self> {
+        if self.kind()?.is_file() { Ok(self) } else { Err(not_memory(&self.path)) }
+    }
+
+    fn kind(&self) -> Result<fs::FileType> {
+        let metadata = self.file.metadata();
+        metadata.map(|it| it.file_type()).map_err(|e| failed("stat", &self.path, e))
+    }
+}
+
+/// Opens what `path` names: a file or device, or the file in that directory, which is created if it is missing.
+fn open_at(path: &Path) -> Result<Opened> {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Ok(path.join(NAME)),
-        Ok(_) => Ok(path.to_owned()),
+        Ok(metadata) if metadata.is_dir() => open_in(path),
+        Ok(metadata) => open_existing(path, metadata.file_type()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // One level only: if a device is not mounted, its mount point is missing or empty, and creating
             // a path below it would silently use space of another device.
             fs::create_dir(path).map_err(|e| failed("create a directory", path, e))?;
-            Ok(path.join(NAME))
+            open_in(path)
         }
         Err(error) => Err(failed("open", path, error)),
     }
+}
+
+/// Opens the file in the directory at `path`; what another program puts at its name later is not used.
+fn open_in(path: &Path) -> Result<Opened> {
+    let directory = DirectoryHandle::open(path, false)?;
+    let path = directory.path().join(NAME);
+    let file = directory.open_file(NAME, OFlags::RDWR | OFlags::CREATE)?;
+    let file = file.map_err(|e| failed("open", &path, e))?;
+    Ok(Opened { path, file })
+}
+
+/// Opens the file or device at `path`, found to be of `kind`.
+fn open_existing(path: &Path, kind: fs::FileType) -> Result<Opened> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true);
+    if kind.is_block_device() {
+        // The kernel opens a block device exclusively only if it is not in use: not mounted, no swap, and no
+        // part of a RAID or volume group. It stays exclusive until this handle is closed, except for plain
+        // opens of this process.
+        options.custom_flags(OFlags::EXCL.bits().cast_signed());
+    } else if !kind.is_file() && !kind.is_char_device() {
+        return Err(not_memory(path));
+    }
+    let file = options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => Error::invalid("block device")
+            .at(path.display())
+            .expected("a block device that is not mounted and not in use")
+            .caused_by(error),
+        _ => failed("open", path, error),
+    })?;
+    Ok(Opened { path: path.to_owned(), file })
+}
+
+#[cold]
+fn not_memory(path: &Path) -> Error {
+    Error::invalid("location of storage-class memory")
+        .at(path.display())
+        .expected("a directory, a file, a block device or a DAX device")
 }
 
 fn is_tmpfs(file: &fs::File) -> bool {
@@ -109,27 +165,22 @@ fn is_tmpfs(file: &fs::File) -> bool {
 }
 
 fn at(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
-    let path = &file_at(path)?;
-    let kind = match fs::metadata(path) {
-        Ok(metadata) => metadata.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return file(path, len, magic),
-        Err(error) => return Err(failed("open", path, error)),
-    };
+    let opened = open_at(path)?;
+    let kind = opened.kind()?;
+    let Opened { path, file: opened } = opened;
     if kind.is_file() {
-        file(path, len, magic)
+        file(&path, opened, len, magic)
     } else if kind.is_block_device() {
-        block_device(path, len)
+        block_device(&path, opened, len)
     } else if kind.is_char_device() {
-        dax_device(path, len)
+        dax_device(&path, opened, len)
     } else {
-        Err(Error::invalid("location of storage-class memory")
-            .at(path.display())
-            .expected("a directory, a file, a block device or a DAX device"))
+        Err(not_memory(&path))
     }
 }
 
-fn file(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
-    let file = reserved(path, len, magic)?;
+fn file(path: &Path, file: fs::File, len: u64, magic: &[u8]) -> Result<Scm> {
+    let file = reserved(path, file, len, magic)?;
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
     if let Ok(mapping) = Mapping::shared(&file, bytes, true) {
         return Ok(dax(mapping, file));
@@ -142,15 +193,8 @@ fn file(path: &Path, len: u64, magic: &[u8]) -> Result<Scm> {
     blocks(path, len, file)
 }
 
-/// The file at `path`, locked, with at least `len` allocated bytes.
-fn reserved(path: &Path, len: u64, magic: &[u8]) -> Result<fs::File> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(|e| failed("open", path, e))?;
+/// `file`, locked, with at least `len` allocated bytes.
+fn reserved(path: &Path, file: fs::File, len: u64, magic: &[u8]) -> Result<fs::File> {
     lock(&file, path)?;
     if !is_free(&file, magic).map_err(|e| failed("read", path, e))? {
         return Err(Error::invalid("file for storage-class memory")
@@ -216,9 +260,7 @@ fn dax(mapping: Mapping, guard: fs::File) -> Scm {
 }
 
 /// Opens a DAX device. Its length and alignment are in sysfs; it has no file system.
-fn dax_device(path: &Path, len: u64) -> Result<Scm> {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path);
-    let file = file.map_err(|e| failed("open", path, e))?;
+fn dax_device(path: &Path, file: fs::File, len: u64) -> Result<Scm> {
     let id = file.metadata().map_err(|e| failed("stat", path, e))?.rdev();
     let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
     let folder = format!("/sys/dev/char/{major}:{minor}");
@@ -242,19 +284,7 @@ fn dax_device(path: &Path, len: u64) -> Result<Scm> {
     Ok(dax(mapping, file))
 }
 
-fn block_device(path: &Path, len: u64) -> Result<Scm> {
-    // The kernel opens a block device exclusively only if it is not in use: not mounted, no swap, and no part
-    // of a RAID or volume group. It stays exclusive until this handle is closed, except for plain opens of
-    // this process.
-    let flags = OFlags::EXCL.bits().cast_signed();
-    let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
-    let mut file = file.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => Error::invalid("block device")
-            .at(path.display())
-            .expected("a block device that is not mounted and not in use")
-            .caused_by(error),
-        _ => failed("open", path, error),
-    })?;
+fn block_device(path: &Path, mut file: fs::File, len: u64) -> Result<Scm> {
     let end = io::Seek::seek(&mut file, io::SeekFrom::End(0));
     fits(path, len, end.map_err(|e| failed("seek", path, e))?)?;
     lock(&file, path)?;
@@ -262,7 +292,9 @@ fn block_device(path: &Path, len: u64) -> Result<Scm> {
 }
 
 fn blocks(path: &Path, len: u64, guard: fs::File) -> Result<Scm> {
-    let file = SingleFile::open(path, QUEUE_DEPTH)?;
+    // The same opening, so that the locked file is the one that is read and written.
+    let inner = guard.try_clone().map_err(|e| failed("open", path, e))?;
+    let file = SingleFile::direct(path, inner, QUEUE_DEPTH);
     let facts = Facts {
         backend: file.backend(),
         byte_addressable: false,

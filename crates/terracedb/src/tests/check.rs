@@ -8,8 +8,7 @@ use base::Problem;
 use manifest::ManifestState;
 
 use super::without_merges;
-use crate::tools::{CheckReport, check};
-use crate::{Db, Resources, WriteOptions};
+use crate::{CheckReport, Db, Resources, WriteOptions, check};
 
 /// A store without merges. Background work runs only while a caller waits for it, so the files are the same
 /// in every run.

@@ -10,8 +10,7 @@ use media::MemoryMedium;
 use tree::Piece;
 use tree::compaction::{SURVEY_BYTES_MAX, WarmOutputs};
 
-use crate::scm::{Placement, Scm};
-use crate::{Db, Keyspace, Resources};
+use crate::{Db, Keyspace, Placement, Resources, Scm};
 
 /// Keys with a long common prefix, so that separators between pages are as long.
 fn key(number: usize) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use terracedb::events::{Event, Listener};
+use terracedb::{Event, Listener};
 
 use super::until;
 

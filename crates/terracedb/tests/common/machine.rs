@@ -10,8 +10,7 @@ use std::time::Duration;
 use base::{Executor, ManualClock, Stepper, StoreId};
 use cache::SCM_MAGIC;
 use media::{Fault, Faulty, OpKind, Pace, Rule};
-use terracedb::scm::{Placement, Scm};
-use terracedb::{Builder, Db, Keyspace, Resources};
+use terracedb::{Builder, Db, Keyspace, Placement, Resources, Scm};
 
 use super::MEMORY;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Rng;
-use terracedb::events::Event;
-use terracedb::{Codec, Db};
+use terracedb::{Codec, Db, Event};
 
 use crate::common::{self, EventRecorder, MEMORY, Stepped, memory};
 

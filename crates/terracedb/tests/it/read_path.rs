@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use media::{Access, Buf, Faulty, Medium, Purpose};
-use terracedb::stats::Hits;
-use terracedb::{Bytes, Codec, Db, Keyspace, Result};
+use terracedb::{Bytes, Codec, Db, Hits, Keyspace, Result};
 
 use crate::common::Stepped;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use base::Rng;
 use compact::plan::Options;
 use media::{Medium, MemoryMedium};
-use terracedb::tools::{RepairOptions, repair};
-use terracedb::{Db, Keyspace, Snapshot};
+use terracedb::{Db, Keyspace, RepairOptions, Snapshot, repair};
 
 use crate::common::{self, Image, Model, assert_same, key};
 

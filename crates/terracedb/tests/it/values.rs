@@ -8,8 +8,7 @@ use base::{ErrorKind, Rng};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
-use terracedb::tools::check;
-use terracedb::{Codec, Db, EntryOptions, KeyspaceOptions};
+use terracedb::{Codec, Db, EntryOptions, KeyspaceOptions, check};
 
 use crate::common;
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use base::{Clock, Durability, ManualClock, Threads};
 use media::{Medium, MemoryMedium};
-use terracedb::events::Event;
-use terracedb::{Db, Keyspace, Resources, WriteOptions};
+use terracedb::{Db, Event, Keyspace, Resources, WriteOptions};
 
 use crate::common::{EventRecorder, MEMORY, Mortal, Stepped, until};
 

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Rng;
-use terracedb::Db;
-use terracedb::tools::Backup;
+use terracedb::{Backup, Db};
 
 use crate::alone;
 use crate::common::{self, assert_pairs, child, put_pair};

@@ -19,6 +19,8 @@ mod common;
 
 mod broken_invariant;
 mod examples;
+mod forks;
+mod identity;
 mod kill;
 mod kill_copies;
 mod kill_mixed_load;

@@ -8,9 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Rng;
-use terracedb::scm::{Placement, Scm};
-use terracedb::stats::RowSetStatistics;
-use terracedb::{Db, EntryOptions, Keyspace};
+use terracedb::{Db, EntryOptions, Keyspace, Placement, RowSetStatistics, Scm};
 
 use crate::common::{MEMORY, Machine};
 

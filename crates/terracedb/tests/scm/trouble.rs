@@ -9,10 +9,7 @@ use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
 use media::{
     Access, Completion, Fault, Faulty, Medium, Metered, OpKind, Pace, Queue, Refused, Request, Rule,
 };
-use terracedb::events::{Event, Listener, Task};
-use terracedb::scm::{Placement, Scm};
-use terracedb::stats::ScmStatus;
-use terracedb::{Db, Keyspace, Resources};
+use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
 
 use crate::common::MEMORY;
 

@@ -34,6 +34,7 @@ impl Backup {
     /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
     /// progress. The next backup uses the objects that were copied.
     pub fn create(&self, store: &Store, label: &str) -> Result<BackupReport> {
+        store.owner.check()?;
         if label.len() > LABEL_BYTES_MAX {
             return Err(Error::invalid("label of a backup")
                 .expected(format_args!("at most {LABEL_BYTES_MAX} bytes"))

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Error, KeyspaceId, TaskHandle, invariant};
+use base::{Error, KeyspaceId, Owner, TaskHandle, invariant};
 use compact::{Operators, plan};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -25,6 +25,7 @@ use crate::{TableFile, Tree, TreeContext, Trees};
 
 /// The compaction state of a store. See the module.
 pub struct Compactor {
+    pub(super) owner: Owner,
     pub(super) env: Arc<TreeContext>,
     pub(super) operators: Arc<Operators>,
     pub(super) trees: Arc<Trees>,
@@ -57,6 +58,7 @@ impl Compactor {
         let (tasks, flushing, counters, rate_limiter) = Default::default();
         let (state, changed) = Default::default();
         Self {
+            owner: Owner::this(),
             env,
             operators,
             trees,

@@ -34,8 +34,11 @@ impl Compactor {
         id
     }
 
-    /// Withdraws requests.
+    /// Withdraws requests. Does nothing in a forked child: they are the parent's.
     pub fn withdraw(&self, requests: &[u64]) {
+        if !self.owner.is_here() {
+            return;
+        }
         let mut state = self.state.lock();
         requests.iter().for_each(|id| drop(state.requests.remove(id)));
     }

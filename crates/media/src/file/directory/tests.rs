@@ -3,8 +3,12 @@
 //! Tests of processes run this test binary again, with an environment variable that selects the child's
 //! role.
 
+mod forks;
+mod identity;
+
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -240,12 +240,14 @@ fn a_device_smaller_than_the_settings_say_is_refused() {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let device = folder.path().join("device");
     fs::write(&device, vec![1; LEN as usize]).unwrap();
-    let error = block_device(&device, LEN + 4096).unwrap_err();
+    let open =
+        || super::open_existing(&device, fs::metadata(&device).unwrap().file_type()).unwrap().file;
+    let error = block_device(&device, open(), LEN + 4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let said = error.to_string();
     assert!(said.contains("smaller") && said.contains("64.0 KiB"), "{said}");
     assert_eq!(fs::read(&device).unwrap(), vec![1; LEN as usize]);
-    assert!(block_device(&device, LEN).is_ok());
+    assert!(block_device(&device, open(), LEN).is_ok());
 }
 
 /// A file as a block device, until it is dropped.
