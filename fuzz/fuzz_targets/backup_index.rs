@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{hash64, put_u32, put_u64};
 use libfuzzer_sys::fuzz_target;
 use media::MemoryMedium;
-use terracedb::Backup;
+use terracedb::tools::Backup;
 
 fuzz_target!(|body: &[u8]| {
     let mut file = b"TERRABAK".to_vec();

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wal::{Content, SegmentHeader, parse_record};
 use terrace_fuzz::{seal_crc, seal_record};
+use wal::{Content, SegmentHeader, parse_record};
 
 const SEED: u32 = 9;
 

@@ -5,8 +5,8 @@
 
 use base::{Account, ErrorKind};
 use libfuzzer_sys::fuzz_target;
-use wal::{LogEntry, Recover, SegmentHeader};
 use terrace_fuzz::{medium_of, seal_crc, seal_record};
+use wal::{LogEntry, Recover, SegmentHeader};
 
 const NAME: &str = "log-0-0000000001";
 const PAGE: usize = 4096;

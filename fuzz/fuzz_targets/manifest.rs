@@ -33,8 +33,8 @@ fuzz_target!(|bytes: &[u8]| {
         at += FRAME_HEADER + length;
     }
     let medium = medium_of(NAME, file);
-    let shown = terracedb::inspect_manifest(&*medium, NAME);
-    let checked = terracedb::check(&medium, &mut |done, total| assert!(done <= total));
+    let shown = terracedb::tools::inspect_manifest(&*medium, NAME);
+    let checked = terracedb::tools::check(&medium, &mut |done, total| assert!(done <= total));
     // If the manifest cannot be shown, there is no store, or a damaged one.
     assert!(shown.is_ok() || !checked.is_ok_and(|report| report.is_clean()));
 });

@@ -32,7 +32,7 @@ fuzz_target!(|body: &[u8]| {
         file.extend_from_slice(body);
     }
     let medium = medium_of(NAME, file);
-    let Ok((_, records)) = terracedb::inspect_manifest(&*medium, NAME) else { return };
+    let Ok((_, records)) = terracedb::tools::inspect_manifest(&*medium, NAME) else { return };
     assert!(records.len() == 1 && records[0].edits.len() <= body.len());
-    let _ = terracedb::check(&medium, &mut |_, _| ());
+    let _ = terracedb::tools::check(&medium, &mut |_, _| ());
 });

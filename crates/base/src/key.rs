@@ -26,6 +26,11 @@ impl<'a> Key<'a> {
         Ok(Self(bytes))
     }
 
+    /// The key `bytes`, whose length was checked.
+    pub(crate) const fn of_checked(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     /// The bytes.
     #[must_use]
     pub const fn bytes(self) -> &'a [u8] {

@@ -115,6 +115,12 @@ impl DeleteRange {
         &self.start
     }
 
+    /// Whether every key lies in the range.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.start.is_empty() && self.end.is_empty()
+    }
+
     /// The write that deletes the range, to the key [`DeleteRange::start`].
     #[must_use]
     pub fn write(&self) -> Write<'_> {

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Delete(entries::DeleteArgs),
     /// Delete every key of a range in one operation
     DeleteRange(delete_range::Args),
-    /// Print keys and values in key order
+    /// Print keys and values in key order; those of a hashed keyspace have no order
     Scan(entries::ScanArgs),
     /// Add sorted keys in bulk, from a file or standard input
     Ingest(ingest::Args),

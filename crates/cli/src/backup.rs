@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::{
-    Backup, BackupInfo, CheckpointOptions, DeleteReport, Error, Result, format_bytes, format_count,
-};
+use terracedb::tools::{Backup, BackupInfo, CheckpointOptions, DeleteReport};
+use terracedb::{Error, Result};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};

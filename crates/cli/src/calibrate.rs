@@ -10,10 +10,11 @@ use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use base::parse_bytes;
 use base::{Clock, SystemClock};
 use media::scm::ScmLocation;
 use media::{CalibratedDevice, Calibration, calibrate, device_of};
-use terracedb::{Error, Result, parse_bytes};
+use terracedb::{Error, Result};
 
 use crate::outcome::Outcome;
 use crate::output::Output;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use base::{format_bytes, format_count};
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::{CheckReport, Problem, Result, format_bytes, format_count};
+use terracedb::Result;
+use terracedb::recovery::Problem;
+use terracedb::tools::CheckReport;
 
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -24,7 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
-    let report = terracedb::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
+    let report =
+        terracedb::tools::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
     drop(progress);
     print_report(&report, args.output.json)
 }

@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base::format_bytes;
 use serde_json::json;
-use terracedb::{Db, Result, format_bytes};
+use terracedb::{Db, Result};
 
 use crate::hex::decode_optional;
 use crate::outcome::Outcome;

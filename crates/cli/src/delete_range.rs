@@ -2,8 +2,9 @@
 
 use std::ops::Bound;
 
+use base::format_count;
 use clap::ArgGroup;
-use terracedb::{Error, Result, format_count};
+use terracedb::{Error, Result};
 
 use crate::hex::decode_optional;
 use crate::outcome::Outcome;
@@ -34,7 +35,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let mut keys = 0u64;
-    for entry in keyspace.range(bounds)? {
+    let entries: Box<dyn Iterator<Item = _>> = match args.all {
+        true => Box::new(keyspace.entries()?),
+        false => Box::new(keyspace.range(bounds)?),
+    };
+    for entry in entries {
         entry?;
         keys += 1;
     }

@@ -128,14 +128,19 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
     let from = decode_optional(range.from.as_ref(), keyspace_args.hex)?;
     let to = decode_optional(range.to.as_ref(), keyspace_args.hex)?;
     let iter = match (&range.prefix, from, to) {
-        (Some(prefix), ..) => keyspace.prefix(keyspace_args.decode(prefix)?)?,
-        (None, Some(from), Some(to)) => keyspace.range(from..to)?,
-        (None, Some(from), None) => keyspace.range(from..)?,
-        (None, None, Some(to)) => keyspace.range(..to)?,
-        (None, None, None) => keyspace.iter()?,
+        (Some(prefix), ..) => Some(keyspace.prefix(keyspace_args.decode(prefix)?)?),
+        (None, Some(from), Some(to)) => Some(keyspace.range(from..to)?),
+        (None, Some(from), None) => Some(keyspace.range(from..)?),
+        (None, None, Some(to)) => Some(keyspace.range(..to)?),
+        // A hashed keyspace has entries, but no order that `--reverse` could reverse.
+        (None, None, None) if keyspace.hashed_policy().is_some() && !args.reverse => None,
+        (None, None, None) => Some(keyspace.iter()?),
     };
-    let entries: Box<dyn Iterator<Item = _>> =
-        if args.reverse { Box::new(iter.rev()) } else { Box::new(iter) };
+    let entries: Box<dyn Iterator<Item = _>> = match iter {
+        Some(iter) if args.reverse => Box::new(iter.rev()),
+        Some(iter) => Box::new(iter),
+        None => Box::new(keyspace.entries()?),
+    };
     let mut out = Output::new();
     let mut count = 0u64;
     for entry in entries.take(args.limit) {

@@ -11,7 +11,8 @@ use clap::ValueEnum;
 use media::Medium;
 use serde_json::{Value, json};
 use table::Fact;
-use terracedb::{Error, Result, inspect_manifest};
+use terracedb::tools::inspect_manifest;
+use terracedb::{Error, Result};
 
 use crate::directory;
 use crate::outcome::Outcome;

@@ -1,7 +1,10 @@
 //! `terrace keyspace`: lists, creates and drops keyspaces.
 
+use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::{Error, KeyspaceOptions, KeyspaceStatistics, Result, format_bytes, format_count};
+use terracedb::hashed::HashedPolicy;
+use terracedb::stats::KeyspaceStatistics;
+use terracedb::{Error, KeyspaceOptions, Result};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
@@ -36,6 +39,10 @@ pub(crate) struct CreateArgs {
     /// terrace.u64-max.1 or terrace.u64-min.1
     #[arg(long, value_name = "NAME")]
     merge_operator: Option<String>,
+    /// Store the keys in the order of a keyed hash: less memory a key, point reads only. The policy is
+    /// `keep`; it cannot be changed later
+    #[arg(long, value_name = "POLICY", conflicts_with = "merge_operator")]
+    hashed: Option<HashedPolicy>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -71,7 +78,12 @@ fn list(args: &ListArgs) -> Result<Outcome> {
             let bytes = format_bytes(keyspace.table_bytes);
             let tables = format_count(keyspace.tables, "table");
             let name = keyspace.name.escape_debug();
-            out.line(format_args!("{name}\t{tables} of {bytes}{}", other_data(&keyspace)))?;
+            let kind = match &*keyspace.kind {
+                "ordered" => String::new(),
+                kind => format!(", {kind}"),
+            };
+            let other = other_data(&keyspace);
+            out.line(format_args!("{name}\t{tables} of {bytes}{other}{kind}"))?;
         }
     }
     out.flush()?;
@@ -103,10 +115,18 @@ fn create(args: &CreateArgs) -> Result<Outcome> {
         .merge_operator
         .iter()
         .fold(KeyspaceOptions::new(), |options, name| options.merge_operator(name));
+    let options = match &args.hashed {
+        Some(policy) => options.hashed(policy.clone()),
+        None => options,
+    };
     db.create_keyspace_opt(&args.name, &options)?;
     if args.output.json {
         let mut out = Output::new();
-        out.line(json!({ "name": args.name, "merge_operator": args.merge_operator }))?;
+        out.line(json!({
+            "name": args.name,
+            "merge_operator": args.merge_operator,
+            "hashed": args.hashed.as_ref().map(ToString::to_string),
+        }))?;
         out.flush()?;
     }
     Ok(Outcome::Done)

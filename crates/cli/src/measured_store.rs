@@ -97,14 +97,14 @@ impl MeasuredStore {
         let mut banner = format!(
             "store {}, memory {}, {}",
             self.dir.display(),
-            terracedb::format_bytes(statistics.memory.limit),
+            base::format_bytes(statistics.memory.limit),
             statistics.device_backend,
         );
         if recovery.log_records > 0 {
             banner.push_str(&format!(
                 ", recovered {} from {} of log in {:.3} s",
-                terracedb::format_count(recovery.log_records, "batch"),
-                terracedb::format_bytes(recovery.log_bytes),
+                base::format_count(recovery.log_records, "batch"),
+                base::format_bytes(recovery.log_bytes),
                 recovery.elapsed.as_secs_f64(),
             ));
         }

@@ -3,8 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use base::parse_bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use terracedb::{Error, ErrorKind, parse_bytes};
+use terracedb::{Error, ErrorKind};
 use workload::Distribution;
 
 use crate::time;

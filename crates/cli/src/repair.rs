@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use base::{format_bytes, format_count};
 use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
-use terracedb::{
-    LogPlace, Lost, LostLog, LostRange, LostRecords, RepairOptions, RepairReport, RepairedFile,
-    Result, format_bytes, format_count,
-};
+use terracedb::Result;
+use terracedb::recovery::{LogPlace, LostRecords};
+use terracedb::tools::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("repair");
     let options = RepairOptions { dry_run: args.dry_run };
-    let report = terracedb::repair(&medium, options, &mut |done, total| {
+    let report = terracedb::tools::repair(&medium, options, &mut |done, total| {
         progress.show(done, Some(total));
     })?;
     drop(progress);

@@ -4,8 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
+use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::{Db, KeyspaceStatistics, Result, ScrubReport, format_bytes, format_count};
+use terracedb::stats::KeyspaceStatistics;
+use terracedb::tools::ScrubReport;
+use terracedb::{Db, Result};
 
 use crate::check;
 use crate::outcome::Outcome;

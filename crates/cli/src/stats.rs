@@ -7,12 +7,15 @@
 use std::fs;
 use std::path::Path;
 
+use base::{format_bytes, format_count};
 use serde_json::{Value, json};
-use terracedb::{
-    CompactionStatistics, Db, Error, KeyspaceStatistics, LevelStatistics, Memory, MissCurve,
-    MissPoint, Recovery, Result, RowSetStatistics, ScmCalibration, ScmStatus, Statistics,
-    format_bytes, format_count,
+use terracedb::recovery::Recovery;
+use terracedb::scm::ScmCalibration;
+use terracedb::stats::{
+    CompactionStatistics, KeyspaceStatistics, LevelStatistics, Memory, MissCurve, MissPoint,
+    RowSetStatistics, ScmStatus, Statistics,
 };
+use terracedb::{Db, Error, Result};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
@@ -241,6 +244,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
 pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
     json!({
         "name": keyspace.name,
+        "kind": keyspace.kind,
         "tables": keyspace.tables,
         "table_bytes": keyspace.table_bytes,
         "table_entries": keyspace.table_entries,
@@ -427,7 +431,7 @@ fn compaction_to_json(compaction: &CompactionStatistics) -> Value {
 }
 
 fn memory_to_json(memory: &Memory) -> Value {
-    let component = |component: &terracedb::AccountUsage| {
+    let component = |component: &terracedb::stats::AccountUsage| {
         json!({
             "name": component.name,
             "used": component.used,

@@ -1,5 +1,7 @@
 //! Options of a keyspace.
 
+use base::{Error, HashedPolicy, Result};
+
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
 /// ```
@@ -17,6 +19,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
     pub(crate) merge_operator: Option<String>,
+    pub(crate) hashed: Option<HashedPolicy>,
 }
 
 impl KeyspaceOptions {
@@ -32,5 +35,44 @@ impl KeyspaceOptions {
     pub fn merge_operator(mut self, name: impl Into<String>) -> Self {
         self.merge_operator = Some(name.into());
         self
+    }
+
+    /// Makes the keyspace a hashed one: its keys are stored in the order of a keyed hash. It answers point
+    /// reads with less memory a key, and has no order: iteration over ranges is refused. The kind of a
+    /// keyspace cannot be changed later.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// use terracedb::KeyspaceOptions;
+    /// use terracedb::hashed::HashedPolicy;
+    /// let photos = db.create_keyspace_opt("photos", &KeyspaceOptions::new().hashed(HashedPolicy::Keep))?;
+    /// photos.put("sunset.jpg", "block 77")?;
+    /// assert_eq!(photos.get("sunset.jpg")?.as_deref(), Some(&b"block 77"[..]));
+    /// assert!(photos.range("a".."z").is_err());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hashed(mut self, policy: HashedPolicy) -> Self {
+        self.hashed = Some(policy);
+        self
+    }
+
+    /// Refuses options that contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.hashed.is_some() && self.merge_operator.is_some() {
+            return Err(Self::operator_of_hashed());
+        }
+        match &self.hashed {
+            Some(HashedPolicy::Window { .. }) => Err(Error::invalid("policy of a hashed keyspace")
+                .expected("keep: this version has no windows")
+                .got("window")),
+            Some(HashedPolicy::Keep) | None => Ok(()),
+        }
+    }
+
+    pub(crate) fn operator_of_hashed() -> Error {
+        Error::invalid("merge operator").expected("an ordered keyspace").got("a hashed one")
     }
 }

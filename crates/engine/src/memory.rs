@@ -1,4 +1,4 @@
-//! Memory use by component, as `terracedb::Statistics` reports it.
+//! Memory use by component, as `terracedb::stats::Statistics` reports it.
 
 use std::fmt;
 

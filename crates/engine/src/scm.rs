@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 /// # fn main() -> terracedb::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().to_str().unwrap();
-/// use terracedb::Scm;
+/// use terracedb::scm::Scm;
 ///
 /// let scm = Scm::new(path, 64 << 20)?.write_budget(16 << 20);
 /// let db = terracedb::Db::builder(dir.path().join("store")).memory(64 << 20).scm(scm).open()?;
@@ -154,7 +154,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// State and counters of the SCM tier, in `terracedb::Statistics`.
+/// State and counters of the SCM tier, in `terracedb::stats::Statistics`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScmStatus {

@@ -21,7 +21,7 @@ pub struct Settings {
     /// The Zstandard level if `codec` is Zstandard: -7 to 22.
     pub zstd_level: i32,
     /// The most that all merges together may read and write, bytes per second; 0: no limit. Writers are
-    /// delayed (`terracedb::Delays`) if merges cannot keep up at this rate.
+    /// delayed (`terracedb::stats::Delays`) if merges cannot keep up at this rate.
     pub compaction_rate: u64,
     /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub.
     pub scrub_rate: u64,
@@ -30,7 +30,7 @@ pub struct Settings {
     /// The memory limit, bytes, of all stores that share the store's resources.
     pub memory: u64,
     /// Open even if the log is damaged, and give up the records that cannot be read in order;
-    /// `terracedb::Recovery` lists the loss. Cannot be changed while the store is open.
+    /// `terracedb::recovery::Recovery` lists the loss. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
     /// The shape that merges give the tree. Cannot be changed while the store is open.
     #[doc(hidden)]

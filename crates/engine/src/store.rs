@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{
-    Durability, Error, ErrorKind, KeyRange, KeyspaceId, Owner, Result, Seqno, StoreId, Write,
-    invariant,
+    Durability, Error, ErrorKind, HashKey, KeyRange, KeyspaceId, Owner, Result, Seqno, StoreId,
+    Write, invariant,
 };
 use compact::Operators;
 use manifest::{Edit, KeyspaceKind, Manifest};
@@ -133,7 +133,7 @@ impl Store {
     /// `AlreadyExists` if there is one of that name; otherwise as [`Store::open_or_create_keyspace`].
     pub fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         self.owner.check()?;
-        self.check_operator(options)?;
+        self.check_options(options)?;
         let _keyspaces = self.keyspaces.lock();
         if self.trees.by_name(name).is_some() {
             return Err(Error::already_exists("keyspace").at(format_args!("`{name}`")));
@@ -153,14 +153,18 @@ impl Store {
         options: &KeyspaceOptions,
     ) -> Result<Arc<Tree>> {
         self.owner.check()?;
-        let has_options = |tree: &Tree| match &options.merge_operator {
-            Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
-            None => true,
+        let has_options = |tree: &Tree| {
+            let operator = match &options.merge_operator {
+                Some(wanted) => tree.view().read_context.operator_name() == Some(wanted),
+                None => true,
+            };
+            operator
+                && (options.hashed.is_none() || options.hashed.as_ref() == tree.kind().policy())
         };
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
         }
-        self.check_operator(options)?;
+        self.check_options(options)?;
         let _keyspaces = self.keyspaces.lock();
         match self.trees.by_name(name) {
             Some(tree) => self.add_options(&tree, options).map(|()| tree),
@@ -168,8 +172,9 @@ impl Store {
         }
     }
 
-    /// Refuses a merge operator that is not registered.
-    fn check_operator(&self, options: &KeyspaceOptions) -> Result<()> {
+    /// Refuses options that contradict each other, and a merge operator that is not registered.
+    fn check_options(&self, options: &KeyspaceOptions) -> Result<()> {
+        options.check()?;
         match &options.merge_operator {
             Some(operator) if self.operators.get(operator).is_none() => {
                 Err(unknown_operator(operator))
@@ -180,6 +185,17 @@ impl Store {
 
     /// Adds the options to an existing keyspace that does not have them yet.
     fn add_options(&self, tree: &Tree, options: &KeyspaceOptions) -> Result<()> {
+        if let Some(wanted) = &options.hashed
+            && tree.kind().policy() != Some(wanted)
+        {
+            return Err(Error::invalid("kind of a keyspace")
+                .at(format_args!("`{}`", tree.name()))
+                .expected(tree.kind())
+                .got(format_args!("hashed {wanted}")));
+        }
+        if options.merge_operator.is_some() && tree.kind().policy().is_some() {
+            return Err(KeyspaceOptions::operator_of_hashed());
+        }
         let Some(wanted) = &options.merge_operator else { return Ok(()) };
         let read_context = Arc::clone(&tree.view().read_context);
         match read_context.operator_name() {
@@ -218,15 +234,19 @@ impl Store {
         invariant!(self.trees.get(keyspace).is_none(), "a keyspace's id is never used again");
         let account = self.buffers.account();
         let read_context = self.resources.read_context(&self.timekeeper);
-        let kind = KeyspaceKind::Ordered;
-        let mut edits = vec![Edit::KeyspaceCreated { keyspace, kind, name: name.to_owned() }];
+        let kind = match options.hashed.clone() {
+            None => KeyspaceKind::Ordered,
+            Some(policy) => KeyspaceKind::Hashed { hash_key: HashKey::random()?, policy },
+        };
+        let created = Edit::KeyspaceCreated { keyspace, kind: kind.clone(), name: name.to_owned() };
+        let mut edits = vec![created];
         if let Some(operator) = &options.merge_operator {
             edits.push(Edit::KeyspaceOperator { keyspace, name: operator.clone() });
             read_context.set_operator(operator.clone(), self.operators.get(operator).cloned());
         }
         let version = Version::default();
-        let tree =
-            Tree::new(keyspace, name.to_owned(), version, read_context, account, Seqno::ZERO)?;
+        let (name, first) = (name.to_owned(), Seqno::ZERO);
+        let tree = Tree::new(keyspace, kind, name, version, read_context, account, first)?;
         self.manifest.append(edits)?;
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use media::{FileMedium, FileOptions, Medium};
-use terracedb::{Db, ErrorKind, RepairOptions, repair};
+use terracedb::tools::{RepairOptions, repair};
+use terracedb::{Db, ErrorKind};
 
 fn copy_files(from: &Path, to: &Path, prefix: &str) {
     for file in std::fs::read_dir(from).unwrap() {

@@ -9,7 +9,7 @@ use base::{
 };
 use bytes::Bytes;
 
-use crate::{TableEntry, ValuesEntry};
+use crate::{KeyspaceKind, TableEntry, ValuesEntry};
 
 /// Longest stored form of a table's fields, bytes: two bounds, and its value files.
 const TABLE_BYTES_MAX: usize = 1 << 21;
@@ -73,23 +73,6 @@ pub struct ScrubPosition {
     pub end: TableId,
 }
 
-/// The kind of a keyspace. The number is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum KeyspaceKind {
-    /// An LSM tree: point reads, range scans, snapshots.
-    Ordered = 1,
-}
-
-impl KeyspaceKind {
-    fn decode(byte: u8) -> Result<Self> {
-        match byte {
-            1 => Ok(Self::Ordered),
-            other => Err(Error::corrupt("keyspace kind").expected("1 (ordered)").got(other)),
-        }
-    }
-}
-
 const KEYSPACE_CREATED: u8 = 1;
 const KEYSPACE_DROPPED: u8 = 2;
 /// The form of `TABLE_ADDED` before tables had fields. Read only.
@@ -142,6 +125,14 @@ impl Edit {
         }
     }
 
+    /// The least format version of a manifest that may hold the edit.
+    pub(crate) const fn format_version(&self) -> u32 {
+        match self {
+            Self::KeyspaceCreated { kind: KeyspaceKind::Hashed { .. }, .. } => 2,
+            _ => 1,
+        }
+    }
+
     /// The keyspace that the edit changes; `None` for an edit of the whole store.
     const fn keyspace(&self) -> Option<KeyspaceId> {
         match self {
@@ -169,8 +160,9 @@ impl Edit {
     fn encode_fields(&self, out: &mut Vec<u8>) {
         match self {
             Self::KeyspaceCreated { kind, name, .. } => {
-                out.push(*kind as u8);
+                out.push(kind.number());
                 put_bytes(out, name.as_bytes());
+                kind.encode_fields(out);
             }
             Self::KeyspaceDropped { .. } => {}
             Self::TableAdded { table, .. } => {
@@ -260,12 +252,10 @@ impl Edit {
     fn decode_fields(tag: u8, keyspace: KeyspaceId, cursor: &mut Cursor<'_>) -> Result<Self> {
         Ok(match tag {
             KEYSPACE_CREATED => {
-                let kind = KeyspaceKind::decode(cursor.u8()?)?;
-                Self::KeyspaceCreated {
-                    keyspace,
-                    kind,
-                    name: name(cursor, KEYSPACE_NAME_BYTES_MAX)?,
-                }
+                let number = cursor.u8()?;
+                let name = name(cursor, KEYSPACE_NAME_BYTES_MAX)?;
+                let kind = KeyspaceKind::decode(number, cursor)?;
+                Self::KeyspaceCreated { keyspace, kind, name }
             }
             KEYSPACE_DROPPED => Self::KeyspaceDropped { keyspace },
             TABLE_ADDED => {
@@ -329,7 +319,7 @@ fn id_u32(cursor: &mut Cursor<'_>) -> Result<u32> {
     cursor.length(u32::MAX as usize).map(|id| id as u32)
 }
 
-fn name(cursor: &mut Cursor<'_>, bytes_max: usize) -> Result<String> {
+pub(crate) fn name(cursor: &mut Cursor<'_>, bytes_max: usize) -> Result<String> {
     String::from_utf8(cursor.bytes(bytes_max)?.to_vec())
         .map_err(|error| Error::corrupt("name in a manifest").expected("UTF-8").caused_by(error))
 }

@@ -122,7 +122,8 @@ impl LiveValues {
 impl KeyspaceEntry {
     /// Appends the edits that build this keyspace from nothing.
     pub(crate) fn push_edits(&self, keyspace: KeyspaceId, edits: &mut Vec<Edit>) {
-        edits.push(Edit::KeyspaceCreated { keyspace, kind: self.kind, name: self.name.clone() });
+        let (kind, name) = (self.kind.clone(), self.name.clone());
+        edits.push(Edit::KeyspaceCreated { keyspace, kind, name });
         // Value files precede the tables that point into them.
         for LiveValues { entry, .. } in self.values.values() {
             edits.push(Edit::ValuesAdded { keyspace, values: *entry });

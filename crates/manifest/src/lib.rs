@@ -12,6 +12,7 @@ mod edit;
 mod frame;
 mod header;
 mod keyspace;
+mod keyspace_kind;
 mod manifest;
 mod name;
 mod reader;
@@ -25,8 +26,9 @@ mod table_entry;
 mod tests;
 mod values_entry;
 
-pub use edit::{Edit, KeyspaceKind, ScrubPosition};
+pub use edit::{Edit, ScrubPosition};
 pub use keyspace::{KeyspaceEntry, LivePiece, LiveTable, LiveValues};
+pub use keyspace_kind::KeyspaceKind;
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};
 pub use reader::{ManifestRecord, Recovered, inspect, recover};

@@ -13,7 +13,7 @@ use base::{DictionaryId, Error, ErrorKind, KeyspaceId, Result, StoreId, TableId}
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::header::{HEADERS_BYTES, encode_header};
+use crate::header::{HEADERS_BYTES, VERSION_FIRST, encode_header};
 use crate::name::{file_name, parse_file_name};
 use crate::reader::{self, Recovered};
 use crate::{Edit, ManifestState, ValuesEntry, frame};
@@ -41,6 +41,8 @@ struct Inner {
     /// The number in the file's name.
     number: u64,
     file: Arc<dyn File>,
+    /// The format version of the file.
+    version: u32,
     /// The seed of the file's checksums.
     seed: u32,
     /// File offset of the next record, bytes.
@@ -83,7 +85,7 @@ impl Manifest {
     pub fn resume(medium: Arc<dyn Medium>, found: Recovered) -> Result<Self> {
         let Recovered { store, state, in_force, number: highest, .. } = found;
         let content = reader::content(&*medium, &in_force)?;
-        let reader::InForce { number, seed, sequence, end, torn, limit } = in_force;
+        let reader::InForce { number, version, seed, sequence, end, torn, limit } = in_force;
         let name = file_name(number);
         let file = medium.open(&name, Access::Bytes)?;
         // The content may be in the operating system's cache only: the process died before a sync, or a sync
@@ -105,7 +107,7 @@ impl Manifest {
         // process that then died. If it reappeared after records are appended here, it would be in force.
         withdraw(&*medium, highest.saturating_add(1))?;
         let next_table = state.tables_below;
-        let inner = Inner { state, number, file, seed, end, limit, sequence, next_table };
+        let inner = Inner { state, number, file, version, seed, end, limit, sequence, next_table };
         Ok(Self::of(medium, store, inner))
     }
 
@@ -142,7 +144,9 @@ impl Manifest {
         self.check()?;
         let mut body = Vec::new();
         let mut state = inner.state.clone();
+        let mut version = inner.version;
         for edit in edits {
+            version = version.max(edit.format_version());
             edit.encode(&mut body);
             state.apply(edit)?;
         }
@@ -151,8 +155,9 @@ impl Manifest {
         base::invariant!(inner.end <= inner.limit, "records end within the reserved space");
         let mut record = Vec::new();
         frame::encode_record(&mut record, inner.seed, inner.sequence, &body);
-        if inner.end + record.len() as u64 > inner.limit {
-            // A new file that begins with the whole state replaces this record.
+        if inner.end + record.len() as u64 > inner.limit || version > inner.version {
+            // A new file that begins with the whole state, in a version that has all of its edits, replaces
+            // this record.
             return self.change_files(inner, state);
         }
         let written = inner
@@ -277,7 +282,8 @@ impl Manifest {
 /// # Errors
 /// `Invalid` if the state is longer than a record may be.
 pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
-    let header = encode_header(store, number);
+    let edits = state.edits();
+    let header = encode_header(format_version(&edits), store, number);
     let seed = frame::seed(&header);
     let mut bytes = vec![0; HEADERS_BYTES];
     for copy in bytes.chunks_mut(HEADERS_BYTES / 2) {
@@ -286,12 +292,17 @@ pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec
         }
     }
     let mut body = Vec::new();
-    for edit in state.edits() {
+    for edit in &edits {
         edit.encode(&mut body);
     }
     frame::check_body(&body)?;
     frame::encode_record(&mut bytes, seed, 0, &body);
     Ok((bytes, seed))
+}
+
+/// The least format version that has all of `edits`.
+fn format_version(edits: &[Edit]) -> u32 {
+    edits.iter().map(Edit::format_version).max().unwrap_or(VERSION_FIRST)
 }
 
 fn write_new(
@@ -313,7 +324,8 @@ fn write_new(
     };
     let file: Arc<dyn File> = write()?;
     let end = bytes.len() as u64;
-    Ok(Inner { state, number, file, seed, end, limit, sequence: 1, next_table })
+    let version = format_version(&state.edits());
+    Ok(Inner { state, number, file, version, seed, end, limit, sequence: 1, next_table })
 }
 
 /// Makes it durable that manifest `number` does not exist.

@@ -33,6 +33,8 @@ pub struct Recovered {
 pub(crate) struct InForce {
     /// The number in the file's name.
     pub(crate) number: u64,
+    /// The format version of the file.
+    pub(crate) version: u32,
     /// The seed of the file's checksums.
     pub(crate) seed: u32,
     /// The number of the next record.
@@ -99,7 +101,9 @@ struct Records {
 /// Reads one manifest file; `None` if its first record was never finished.
 fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId, Records)>> {
     let bytes = read_file(medium, name)?;
-    let Some((store, seed, mut repaired)) = decode_headers(&bytes, name, number)? else {
+    let Some((Header { store, version, seed }, mut repaired)) =
+        decode_headers(&bytes, name, number)?
+    else {
         return Ok(None);
     };
     let records =
@@ -117,6 +121,7 @@ fn read(medium: &dyn Medium, name: &str, number: u64) -> Result<Option<(StoreId,
     );
     let in_force = InForce {
         number,
+        version,
         seed,
         sequence: records.bodies.len() as u64,
         end: end as u64,
@@ -148,9 +153,16 @@ pub(crate) fn content(medium: &dyn Medium, in_force: &InForce) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Decodes both copies of the header: the store, the checksum seed, and the number of damaged copies. `None`
-/// if both copies are unwritten.
-fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(StoreId, u32, usize)>> {
+/// The fields of a header that the file's name does not state.
+struct Header {
+    store: StoreId,
+    version: u32,
+    /// The seed of the file's checksums.
+    seed: u32,
+}
+
+/// Decodes both copies of the header, and counts the damaged copies. `None` if both copies are unwritten.
+fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(Header, usize)>> {
     let (mut found, mut bad, mut error) = (None, 0, None);
     for copy in bytes.chunks(HEADERS_BYTES / 2).take(2) {
         match decode_header(copy, number) {
@@ -163,8 +175,8 @@ fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(Store
             }
         }
     }
-    if let Some((store, seed)) = found {
-        return Ok(Some((store, seed, bad)));
+    if let Some(header) = found {
+        return Ok(Some((header, bad)));
     }
     if bytes.iter().take(HEADERS_BYTES).all(|byte| *byte == 0) {
         return Ok(None);
@@ -173,8 +185,8 @@ fn decode_headers(bytes: &[u8], name: &str, number: u64) -> Result<Option<(Store
     error.map_or(Ok(None), Err)
 }
 
-/// Decodes one copy of the header: the store and the checksum seed.
-fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
+/// Decodes one copy of the header.
+fn decode_header(bytes: &[u8], number: u64) -> Result<Header> {
     let mut cursor = Cursor::new("manifest header", bytes);
     let magic = cursor.take(MAGIC.len())?;
     let version = cursor.u32()?;
@@ -196,7 +208,7 @@ fn decode_header(bytes: &[u8], number: u64) -> Result<(StoreId, u32)> {
     if stated != number {
         return Err(Error::corrupt("manifest number").expected(number).got(stated));
     }
-    Ok((store, frame::seed(header)))
+    Ok(Header { store, version, seed: frame::seed(header) })
 }
 
 /// Reads the whole file `name`.

@@ -3,7 +3,7 @@
 use base::{Result, StoreId};
 use media::Medium;
 
-use crate::header::{HEADERS_BYTES, encode_header};
+use crate::header::{HEADERS_BYTES, VERSION, VERSION_FIRST, encode_header};
 use crate::name::parse_file_name;
 use crate::reader::read_file;
 use crate::{Edit, ManifestState, frame};
@@ -11,7 +11,7 @@ use crate::{Edit, ManifestState, frame};
 /// Rebuilds a state from the readable records of the manifests of `store`, and returns it with the highest
 /// number that a manifest has. Records that contradict the state are skipped.
 ///
-/// The header follows from store id and file number, so a damaged header loses nothing. A manifest with a
+/// The header follows from version, store id and file number, so a damaged header loses nothing. A manifest with a
 /// readable first record holds everything that older ones held; without it, the older ones count too.
 ///
 /// # Errors
@@ -25,12 +25,15 @@ pub fn salvage_state(medium: &dyn Medium, store: StoreId) -> Result<(u64, Manife
     let mut state = ManifestState::default();
     for (number, name) in numbers {
         let Ok(bytes) = read_file(medium, name) else { continue };
-        let seed = frame::seed(&encode_header(store, number));
         let mut found = ManifestState::default();
-        for body in frame::salvage_records(&bytes, seed, HEADERS_BYTES) {
-            // An edit that depends on a lost record is refused; the others of its record are applied.
-            for edit in Edit::decode_all(body).unwrap_or_default() {
-                let _ = found.apply(edit);
+        // Only the records of the file's own version have the right checksums.
+        for version in VERSION_FIRST..=VERSION {
+            let seed = frame::seed(&encode_header(version, store, number));
+            for body in frame::salvage_records(&bytes, seed, HEADERS_BYTES) {
+                // An edit that depends on a lost record is refused; the others of its record are applied.
+                for edit in Edit::decode_all(body).unwrap_or_default() {
+                    let _ = found.apply(edit);
+                }
             }
         }
         if found != ManifestState::default() {

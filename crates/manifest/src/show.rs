@@ -8,7 +8,7 @@ impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyspaceCreated { keyspace, kind, name } => {
-                write!(f, "keyspace {keyspace} created: {kind:?}, `{}`", name.escape_debug())
+                write!(f, "keyspace {keyspace} created: {kind}, `{}`", name.escape_debug())
             }
             Self::KeyspaceDropped { keyspace } => write!(f, "keyspace {keyspace} dropped"),
             Self::TableAdded { keyspace, table } => {

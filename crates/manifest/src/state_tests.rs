@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use base::{ErrorKind, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, TableId};
+use base::{
+    Discard, ErrorKind, HashKey, HashedPolicy, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno,
+    StoreId, TableId,
+};
+use media::{Access, Medium, MemoryMedium, Purpose};
 
 use super::tests::{created, entry, golden, range, state, whole_edits};
 use super::*;
@@ -103,6 +107,84 @@ fn the_clock_never_goes_back_and_the_merge_operator_never_changes() {
     let mut again = ManifestState::default();
     state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
     assert_eq!(again, state);
+}
+
+fn hashed_edits() -> Vec<Edit> {
+    let created = |keyspace, name: &str, hash_key, policy| Edit::KeyspaceCreated {
+        keyspace: KeyspaceId(keyspace),
+        kind: KeyspaceKind::Hashed { hash_key: HashKey::new(hash_key), policy },
+        name: name.into(),
+    };
+    let discard = Discard::Priority("score".into());
+    vec![
+        created(1, "keep", std::array::from_fn(|at| at as u8), HashedPolicy::Keep),
+        created(300, "win", [0xf0; 16], HashedPolicy::Window { bytes: 8 << 30, discard }),
+    ]
+}
+
+#[test]
+fn hashed_keyspaces_keep_their_hash_key_and_policy() {
+    let mut body = Vec::new();
+    hashed_edits().iter().for_each(|edit| edit.encode(&mut body));
+    let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(body == golden(include_str!("../golden/manifest_hashed.hex")), "{hex}");
+    assert_eq!(Edit::decode_all(&body).unwrap(), hashed_edits());
+    for cut in 1..body.len() {
+        let _ = Edit::decode_all(&body[..cut]);
+        for bit in 0..8 {
+            let mut damaged = body.clone();
+            damaged[cut] ^= 1 << bit;
+            let other = Edit::decode_all(&damaged);
+            assert!(!other.is_ok_and(|other| other == hashed_edits()), "byte {cut} bit {bit}");
+        }
+    }
+
+    let mut state = ManifestState::default();
+    hashed_edits().into_iter().for_each(|edit| state.apply(edit).unwrap());
+    let mut again = ManifestState::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+    assert_eq!(state.keyspaces[&KeyspaceId(1)].kind.to_string(), "hashed keep");
+    let window = state.keyspaces[&KeyspaceId(300)].kind.to_string();
+    assert_eq!(window, "hashed window=8.0 GiB,priority:score");
+}
+
+/// Scenario: the first hashed keyspace of a store is created; a binary that knows only version 1 must say
+/// that the store is newer, not that it is damaged.
+#[test]
+fn the_first_hashed_keyspace_raises_the_format_version() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let state = ManifestState::default();
+    let manifest = Manifest::start(Arc::clone(&medium), StoreId(7), state, 1).unwrap();
+    let version = || {
+        let listed = medium.list().unwrap();
+        let name = listed.iter().map(|file| file.name.clone()).max().unwrap();
+        let bytes = reader::read_file(&*medium, &name).unwrap();
+        (name, u32::from_le_bytes(bytes[8..12].try_into().unwrap()))
+    };
+    manifest.append(vec![created(9, "ordered")]).unwrap();
+    assert_eq!(version(), (file_name(1), 1));
+    let [_, window] = hashed_edits().try_into().unwrap();
+    manifest.append(vec![window]).unwrap();
+    assert_eq!(version(), (file_name(2), 2));
+    manifest.append(vec![created(301, "more")]).unwrap();
+    assert_eq!(version(), (file_name(2), 2));
+    let state = manifest.state();
+    drop(manifest);
+    let found = recover(&*medium, false).unwrap().unwrap();
+    assert_eq!(found.state, state);
+    let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
+    resumed.append(vec![Edit::KeyspaceDropped { keyspace: KeyspaceId(300) }]).unwrap();
+    assert_eq!(version(), (file_name(2), 2));
+    let state = resumed.state();
+    drop(resumed);
+    // The headers are lost: salvage finds the version that fits the records' checksums.
+    let file = medium.open(&file_name(2), Access::Bytes).unwrap();
+    file.store(0, &[0xff; 1024], Purpose::Manifest).unwrap();
+    assert_eq!(salvage_state(&*medium, StoreId(7)).unwrap(), (2, state.clone()));
+    // Without hashed keyspaces the next file is one that version 1 reads.
+    Manifest::start(Arc::clone(&medium), StoreId(7), state, 3).unwrap();
+    assert_eq!(version(), (file_name(3), 1));
 }
 
 /// A value file exists while a table points into it, and its live bytes are counted.

@@ -6,7 +6,7 @@ use base::{put_u32, put_u64, put_u128};
 use media::{Access, Buf, Fault, Faulty, Holding, Medium, MemoryMedium, OpKind, Purpose, Rule};
 
 use super::*;
-use crate::header::{HEADERS_BYTES, MAGIC, VERSION, encode_header};
+use crate::header::{HEADERS_BYTES, MAGIC, VERSION, VERSION_FIRST, encode_header};
 
 pub(crate) fn range(first: &str, end: &str) -> KeyRange {
     let bytes = |key: &str| bytes::Bytes::copy_from_slice(key.as_bytes());
@@ -130,7 +130,7 @@ fn medium_of(number: u64, bytes: &[u8]) -> Arc<dyn Medium> {
 
 /// A manifest with one record.
 fn file_of(body: &[u8]) -> Vec<u8> {
-    let mut bytes = encode_header(StoreId(7), 1);
+    let mut bytes = encode_header(VERSION_FIRST, StoreId(7), 1);
     let seed = frame::seed(&bytes);
     frame::encode_record(&mut bytes, seed, 0, body);
     bytes
@@ -158,7 +158,7 @@ fn golden_bytes() {
 #[test]
 fn golden_bytes_of_the_first_form_are_read() {
     let bytes = golden(include_str!("../golden/manifest.hex"));
-    let seed = frame::seed(&encode_header(StoreId(7), 1));
+    let seed = frame::seed(&encode_header(VERSION_FIRST, StoreId(7), 1));
     let records = frame::decode_records(&bytes, seed, 40).unwrap();
     assert_eq!(records.bodies.len(), 1);
     assert_eq!(Edit::decode_all(records.bodies[0]).unwrap(), first_edits());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::{Fault, Faulty, Medium, OpKind, Rule};
-use terracedb::{Backup, CheckpointOptions, Durability, EntryOptions, ErrorKind};
+use terracedb::tools::{Backup, CheckpointOptions};
+use terracedb::{Durability, EntryOptions, ErrorKind};
 
 use crate::cells::{Change, key, value};
 use crate::history::Event;
@@ -101,7 +102,7 @@ impl World {
     pub(crate) fn check_closed(&mut self) -> Outcome {
         self.close()?;
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
-        let report = terracedb::check(&medium, &mut |_, _| ());
+        let report = terracedb::tools::check(&medium, &mut |_, _| ());
         let checked = report.map(|report| (report.is_clean(), report.problems));
         // Opening heals a broken device.
         let was_broken = self.broken;

@@ -2,7 +2,8 @@
 
 use base::Rng;
 use compact::plan::Options;
-use terracedb::{Builder, Codec, Placement};
+use terracedb::scm::Placement;
+use terracedb::{Builder, Codec};
 
 /// Settings that must not change any answer.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use terracedb::ScmStatistics;
+use terracedb::stats::ScmStatistics;
 
 use crate::settings::TierSettings;
 use crate::step_error::{Outcome, ensure};

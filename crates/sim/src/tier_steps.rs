@@ -7,7 +7,8 @@ use std::time::Duration;
 use base::limits::PAGE_BYTES;
 use base::{Clock, Rng};
 use media::{Fault, OpKind, Rule};
-use terracedb::{Scm, ScmStatistics};
+use terracedb::scm::Scm;
+use terracedb::stats::ScmStatistics;
 
 use crate::history::ProcessEnd;
 use crate::step_error::Outcome;

@@ -14,7 +14,7 @@ use terrace_sim::{
     Action, CompactionStyle, Report, Script, Step, TierSettings, TierSums, Variant, run, run_with,
     shrink,
 };
-use terracedb::Placement;
+use terracedb::scm::Placement;
 
 const STEPS: usize = 400;
 

@@ -4,7 +4,9 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
-use terracedb::{Backup, Db, Result, format_bytes};
+use terracedb::stats::format_bytes;
+use terracedb::tools::Backup;
+use terracedb::{Db, Result};
 
 fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("terracedb-backup-{}", std::process::id()));

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use terracedb::{Db, Result, format_bytes};
+use terracedb::stats::format_bytes;
+use terracedb::{Db, Result};
 
 fn main() -> Result<()> {
     let directory =

@@ -7,7 +7,8 @@
 
 use std::error::Error;
 
-use terracedb::{Db, format_bytes};
+use terracedb::Db;
+use terracedb::stats::format_bytes;
 
 /// Bytes of all tables.
 fn space(db: &Db) -> u64 {

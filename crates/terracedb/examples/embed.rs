@@ -6,7 +6,8 @@
 
 use std::error::Error;
 
-use terracedb::{Db, Durability, Resources, WriteOptions, format_bytes};
+use terracedb::stats::format_bytes;
+use terracedb::{Db, Durability, Resources, WriteOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;

@@ -4,7 +4,8 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
-use terracedb::{Db, Result, format_bytes};
+use terracedb::stats::format_bytes;
+use terracedb::{Db, Result};
 
 fn main() -> Result<()> {
     let directory =

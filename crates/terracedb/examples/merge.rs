@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread;
 
 use terracedb::operators::I64Add;
-use terracedb::{Db, KeyspaceOptions, MergeOperator};
+use terracedb::operators::MergeOperator;
+use terracedb::{Db, KeyspaceOptions};
 
 /// Keeps the longest of base value and operands.
 #[derive(Debug)]

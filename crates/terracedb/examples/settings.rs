@@ -7,7 +7,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use terracedb::{Codec, Db, Durability, Event, Listener, Result};
+use terracedb::events::{Event, Listener};
+use terracedb::{Codec, Db, Durability, Result};
 
 /// Records flushes and merges as lines. The thread that does the work calls the listener, so it must be fast.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::Result;
 use media::Medium;
 
-use crate::{BackupList, BackupReport, CheckReport, Db, DeleteReport, RestoreReport};
+use crate::Db;
+use crate::tools::{BackupList, BackupReport, CheckReport, DeleteReport, RestoreReport};
 
 /// A repository of backups.
 ///
@@ -14,7 +15,8 @@ use crate::{BackupList, BackupReport, CheckReport, Db, DeleteReport, RestoreRepo
 /// operation at a time.
 ///
 /// ```
-/// use terracedb::{Backup, Db};
+/// use terracedb::Db;
+/// use terracedb::tools::Backup;
 ///
 /// # fn main() -> terracedb::Result<()> {
 /// # let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@
 
 use std::ops::RangeBounds;
 
-use base::{DeleteRange, Key, Result, Write};
+use base::{Result, Write};
 use engine::EncodedBatch;
 
 use crate::{EntryOptions, Keyspace};
@@ -83,14 +83,14 @@ impl WriteBatch {
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
     ) -> Result<()> {
-        let Some(range) = DeleteRange::new(&bounds)? else { return Ok(()) };
+        let Some(range) = keyspace.delete_bounds(&bounds)? else { return Ok(()) };
         self.0.push(keyspace.tree(), range.start(), range.write())
     }
 
     fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
-        Key::new(key)?;
+        let key = keyspace.tree().key_form().stored(key)?;
         keyspace.check_write(write)?;
-        self.0.push(keyspace.tree(), key, write)
+        self.0.push(keyspace.tree(), key.bytes(), write)
     }
 
     /// The number of operations.

@@ -87,7 +87,7 @@ impl Builder {
     /// A second cache tier for this store, on storage-class memory (SCM); as
     /// [`crate::ResourcesBuilder::scm`]. Ignored if [`Builder::resources`] is given.
     #[must_use]
-    pub fn scm(mut self, scm: crate::Scm) -> Self {
+    pub fn scm(mut self, scm: crate::scm::Scm) -> Self {
         self.own = self.own.scm(scm);
         self
     }
@@ -162,7 +162,8 @@ impl Builder {
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
-    /// use terracedb::{Db, Event, Listener};
+    /// use terracedb::Db;
+    /// use terracedb::events::{Event, Listener};
     ///
     /// #[derive(Debug, Default)]
     /// struct Log(Mutex<Vec<String>>);

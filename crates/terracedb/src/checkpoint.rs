@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::Result;
 use media::Medium;
 
-use crate::{CheckpointOptions, CheckpointReport, Db};
+use crate::Db;
+use crate::tools::{CheckpointOptions, CheckpointReport};
 
 impl Db {
     /// Copies the store to the new directory `path`, which is then a store of its own.

@@ -6,7 +6,7 @@
 use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 
-use base::{DeleteRange, Durability, Error, Key, KeyRange, Result, Seqno, Write};
+use base::{DeleteRange, Durability, Error, HashedPolicy, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
 use engine::{Expiry, Ingest, Store};
 use tree::compaction::Compaction;
@@ -15,10 +15,12 @@ use tree::{Tree, View};
 
 use crate::{PutOptions, WriteOptions};
 
-/// A named, ordered set of keys and values within a store (RocksDB: column family).
+/// A named set of keys and values within a store (RocksDB: column family).
 ///
-/// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB and are
-/// ordered bytewise. A value has at most 64 MiB, and at most an eighth of the memory limit.
+/// A handle is cheap to clone and may be used from any thread. Keys have 1 byte to 64 KiB; they are ordered
+/// bytewise, unless the keyspace is hashed ([`KeyspaceOptions::hashed`](crate::KeyspaceOptions::hashed)),
+/// where they have 8 bytes less and no order. A value has at most 64 MiB, and at most an eighth of the memory
+/// limit.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     store: Arc<Store>,
@@ -50,6 +52,12 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         self.tree.name()
+    }
+
+    /// The merge policy of a hashed keyspace; `None` for an ordered one.
+    #[must_use]
+    pub fn hashed_policy(&self) -> Option<&HashedPolicy> {
+        self.tree.kind().policy()
     }
 
     /// Sets `key` to `value` with the store's default durability.
@@ -99,19 +107,22 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
-        let value = self.find(Key::new(key.as_ref())?)?;
+        let value = self.find(key.as_ref())?;
         Ok(value.map(|value| Expiry::of(value.expiry)))
     }
 
     fn write(&self, key: &[u8], write: Write<'_>, durability: Durability) -> Result<()> {
-        Key::new(key)?;
+        let key = self.tree.key_form().stored(key)?;
         self.check_write(write)?;
-        self.store.committer.write(&self.tree, key, write, durability)
+        self.store.committer.write(&self.tree, key.bytes(), write, durability)
     }
 
     /// Refuses a value over the limit or over an eighth of the memory, and an operand if the keyspace has no
     /// merge operator.
     pub(crate) fn check_write(&self, write: Write<'_>) -> Result<()> {
+        if let Write::Merge(_) = write {
+            self.check_ordered("merge")?;
+        }
         self.store.check_write(&self.tree, write)
     }
 
@@ -122,7 +133,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`]; `Invalid` if the keyspace has no merge operator, if the operator is not
     /// registered ([`Builder::merge_operator`](crate::Builder::merge_operator)), or if it refuses the
-    /// operand ([`MergeOperator::validate`](crate::MergeOperator::validate)).
+    /// operand ([`MergeOperator::validate`](crate::operators::MergeOperator::validate)).
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_opt(key, operand, &WriteOptions::new())
     }
@@ -174,7 +185,7 @@ impl Keyspace {
         bounds: impl RangeBounds<K>,
         options: &WriteOptions,
     ) -> Result<()> {
-        let Some(range) = DeleteRange::new(&bounds)? else { return self.usable() };
+        let Some(range) = self.delete_bounds(&bounds)? else { return self.usable() };
         let durability = options.durability_in(&self.store);
         self.store.committer.write(&self.tree, range.start(), range.write(), durability)
     }
@@ -202,17 +213,21 @@ impl Keyspace {
     /// `Corrupt` if the page that should hold the key is damaged; keys of other pages still read.
     /// `Closed` if the keyspace was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        Ok(self.find(Key::new(key.as_ref())?)?.map(|value| value.bytes))
+        Ok(self.find(key.as_ref())?.map(|value| value.bytes))
     }
 
-    fn find(&self, key: Key<'_>) -> Result<Option<Value>> {
+    fn find(&self, key: &[u8]) -> Result<Option<Value>> {
+        let stored = self.tree.key_form().stored(key)?;
+        let key = stored.key();
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.tree.read_view(|| self.store.ring.visible());
         self.usable()?;
         self.lookup(key, probe, view, at)
     }
 
-    pub(crate) fn get_at(&self, key: Key<'_>, at: Seqno) -> Result<Option<Bytes>> {
+    pub(crate) fn get_at(&self, key: &[u8], at: Seqno) -> Result<Option<Bytes>> {
+        let stored = self.tree.key_form().stored(key)?;
+        let key = stored.key();
         let view = self.tree.view();
         self.usable()?;
         let value = self.lookup(key, Probe::without_fill(key.bytes()), view, at)?;
@@ -254,7 +269,8 @@ impl Keyspace {
     /// `Invalid` if the key's length is out of bounds or the queue belongs to another store; `Retry` if
     /// the queue is full; `Closed` if the keyspace was dropped.
     pub fn submit(&self, queue: &mut ReadQueue, key: impl AsRef<[u8]>, token: u64) -> Result<()> {
-        let key = Key::new(key.as_ref())?;
+        let stored = self.tree.key_form().stored(key.as_ref())?;
+        let key = stored.key();
         self.check_queue(queue)?;
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.now()?;
@@ -273,7 +289,8 @@ impl Keyspace {
     /// state of now: later writes do not appear.
     ///
     /// # Errors
-    /// `Closed` if the keyspace was dropped.
+    /// `Closed` if the keyspace was dropped; `Invalid` if it is hashed: a hashed keyspace has no key order,
+    /// and [`Keyspace::entries`] returns its entries.
     pub fn iter(&self) -> Result<Iter> {
         self.range::<&[u8]>(..)
     }
@@ -283,6 +300,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Iter> {
+        self.check_ordered("range read")?;
         let at = self.now()?;
         Ok(Iter::new(self.cursor_source(at), bounds))
     }
@@ -292,6 +310,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.check_ordered("prefix read")?;
         let at = self.now()?;
         Ok(Iter::prefix(self.cursor_source(at), prefix.as_ref()))
     }
@@ -301,6 +320,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::iter`]; `Retry` if there is no memory for the cursor's blocks.
     pub fn cursor(&self) -> Result<Cursor> {
+        self.check_ordered("cursor")?;
         let at = self.now()?;
         self.cursor_source(at).cursor()
     }
@@ -332,8 +352,9 @@ impl Keyspace {
     /// Begins an ingest: a bulk load of sorted keys straight into tables, past the log and memtables.
     ///
     /// # Errors
-    /// `Closed` if the keyspace was dropped.
+    /// `Closed` if the keyspace was dropped; `Invalid` if it is hashed.
     pub fn ingest(&self) -> Result<Ingest> {
+        self.check_ordered("ingest")?;
         Ingest::new(&self.store, &self.tree)
     }
 
@@ -364,12 +385,40 @@ impl Keyspace {
         bounds: impl RangeBounds<K>,
     ) -> Result<Compaction> {
         self.usable()?;
-        let requests = self.store.compact(&[Arc::clone(&self.tree)], &key_range(&bounds))?;
+        let range = key_range(&bounds);
+        if range != KeyRange::all() {
+            self.check_ordered("compaction of a key range")?;
+        }
+        let requests = self.store.compact(&[Arc::clone(&self.tree)], &range)?;
         Ok(Compaction::new(
             Arc::clone(&self.store.compactor),
             requests,
             Arc::clone(&self.store) as _,
         ))
+    }
+
+    /// Refuses an operation that needs an order of keys.
+    pub(crate) fn check_ordered(&self, operation: &'static str) -> Result<()> {
+        match self.tree.kind().policy() {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid(operation)
+                .at(format_args!("`{}`", self.name()))
+                .expected("an ordered keyspace; a hashed one has get, multi_get and entries")
+                .got(self.tree.kind())),
+        }
+    }
+
+    /// The range delete of `bounds`; `None` if no key can lie within them. In a hashed keyspace only the
+    /// range of all keys can be deleted.
+    pub(crate) fn delete_bounds<K: AsRef<[u8]>>(
+        &self,
+        bounds: &impl RangeBounds<K>,
+    ) -> Result<Option<DeleteRange>> {
+        let range = DeleteRange::new(bounds)?;
+        if range.as_ref().is_some_and(|range| !range.is_everything()) {
+            self.check_ordered("delete of a key range")?;
+        }
+        Ok(range)
     }
 
     /// `Closed` if the keyspace was dropped.

@@ -40,6 +40,7 @@ mod batch;
 mod builder;
 mod checkpoint;
 mod db;
+mod entries;
 mod keyspace;
 mod multi_get;
 mod snapshot;
@@ -49,41 +50,76 @@ mod tests;
 mod transaction;
 mod write_options;
 
-pub use backup::Backup;
-pub use base::{
-    AccountUsage, Codec, Durability, Error, ErrorKind, Problem, Result, format_bytes, format_count,
-    parse_bytes,
-};
+pub use base::{Codec, Durability, Error, ErrorKind, Result};
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use bytes::Bytes;
-pub use cache::curve::{MissCurve, Point as MissPoint};
-pub use cache::{Placement, Refusals, RowSetStatistics, ScmStatistics};
-pub use compact::MergeOperator;
 pub use db::Db;
 pub use engine::{
-    Delays, EntryOptions, Expiry, Ingest, Ingested, KeyspaceOptions, LogPlace, LostRecords, Memory,
-    Recovery, Resources, ResourcesBuilder, Scm, ScmCalibration, ScmStatus, Settings,
+    EntryOptions, Expiry, Ingest, Ingested, KeyspaceOptions, Resources, ResourcesBuilder, Settings,
     TransactionIter,
 };
 pub use keyspace::Keyspace;
-pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 pub use read::Completed;
 pub use snapshot::Snapshot;
-pub use statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
-pub use tools::{
-    BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
-    DeleteReport, Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile,
-    RestoreReport, ScrubReport, ScrubStatistics, check, repair,
-};
 pub use transaction::Transaction;
-pub use tree::ClockStatistics;
-pub use tree::compaction::{Compaction, CompactionProgress, CompactionStatistics, DroppedEntries};
-pub use tree::events::{Event, Listener, Task};
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
 pub use write_options::{PutOptions, WriteOptions};
 
-/// Built-in merge operators: every store knows them by their `NAME`.
+/// Compactions by hand: their progress and their end.
+pub mod compaction {
+    pub use tree::compaction::{Compaction, CompactionProgress};
+}
+
+/// Events, for listeners ([`Builder::listener`]).
+pub mod events {
+    pub use base::TableId;
+    pub use tree::events::{Event, Listener, Task};
+}
+
+/// Hashed keyspaces ([`KeyspaceOptions::hashed`]): their policy, and all their entries.
+pub mod hashed {
+    pub use crate::entries::Entries;
+    pub use base::{Discard, HashedPolicy};
+}
+
+/// Merge operators: the trait, and those that every store knows by their `NAME`.
 pub mod operators {
-    pub use compact::{Append, I64Add, I64AddSaturating, U64Max, U64Min};
+    pub use compact::{Append, I64Add, I64AddSaturating, MergeOperator, U64Max, U64Min};
+}
+
+/// The report of the recovery that opened a store ([`Db::recovery`]), and of damage.
+pub mod recovery {
+    pub use base::Problem;
+    pub use engine::{LogPlace, LostRecords, Recovery};
+}
+
+/// A second cache tier on storage-class memory ([`Builder::scm`]).
+pub mod scm {
+    pub use cache::Placement;
+    pub use engine::{Scm, ScmCalibration};
+}
+
+/// Counters and sizes of an open store ([`Db::statistics`]), and sizes as text.
+pub mod stats {
+    pub use crate::statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
+    pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
+    pub use cache::curve::{MissCurve, Point as MissPoint};
+    pub use cache::{Refusals, RowSetStatistics, ScmStatistics};
+    pub use engine::{Delays, Memory, ScmStatus};
+    pub use tools::ScrubStatistics;
+    pub use tree::ClockStatistics;
+    pub use tree::compaction::{CompactionStatistics, DroppedEntries};
+}
+
+/// Check, repair, scrub, checkpoints and backups of stores.
+pub mod tools {
+    pub use crate::backup::Backup;
+    pub use ::tools::{
+        BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
+        DeleteReport, Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile,
+        RestoreReport, ScrubReport, check, repair,
+    };
+    pub use base::StoreId;
+    pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 }

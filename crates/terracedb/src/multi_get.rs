@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use base::{Key, Result, Seqno};
+use base::{Result, Seqno, StoredKeys};
 use bytes::Bytes;
 use read::Completed;
 use tree::View;
@@ -21,12 +21,10 @@ impl Keyspace {
     /// `Invalid` if the length of a key is out of bounds; `Closed` if the keyspace was dropped. An error
     /// of a single key is that key's result and fails no other.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
-        for key in keys {
-            Key::new(key.as_ref())?;
-        }
-        let probes = self.store().reader.rows.probes(self.tree().rows(), keys);
+        let keys = self.tree().key_form().stored_all(keys)?;
+        let probes = self.store().reader.rows.probes(self.tree().rows(), keys.iter());
         let (view, at) = self.now()?;
-        self.multi_get_with(keys, &probes, view, at)
+        self.multi_get_with(&keys, &probes, view, at)
     }
 
     /// Starts gets of the first of `keys` in `queue`, as many as it has room for, and returns their
@@ -46,10 +44,8 @@ impl Keyspace {
     ) -> Result<usize> {
         self.check_queue(queue)?;
         let keys = keys.get(..queue.room()).unwrap_or(keys);
-        for key in keys {
-            Key::new(key.as_ref())?;
-        }
-        let probes = self.store().reader.rows.probes(self.tree().rows(), keys);
+        let keys = self.tree().key_form().stored_all(keys)?;
+        let probes = self.store().reader.rows.probes(self.tree().rows(), keys.iter());
         base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
         let (view, at) = self.now()?;
         let mut count = 0;
@@ -59,7 +55,7 @@ impl Keyspace {
                 break;
             }
             let token = token.wrapping_add(count as u64);
-            queue.start(&view, Key::new(key.as_ref())?, probe, at, None, token)?;
+            queue.start(&view, key, probe, at, None, token)?;
             count += 1;
         }
         Ok(count)
@@ -71,16 +67,14 @@ impl Keyspace {
         view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        for key in keys {
-            Key::new(key.as_ref())?;
-        }
-        let probes: Vec<_> = keys.iter().map(|key| Probe::without_fill(key.as_ref())).collect();
-        self.multi_get_with(keys, &probes, view, at)
+        let keys = self.tree().key_form().stored_all(keys)?;
+        let probes: Vec<_> = keys.iter().map(|key| Probe::without_fill(key.bytes())).collect();
+        self.multi_get_with(&keys, &probes, view, at)
     }
 
     fn multi_get_with<K: AsRef<[u8]>>(
         &self,
-        keys: &[K],
+        keys: &StoredKeys<'_, K>,
         probes: &[Probe],
         view: Arc<View>,
         at: Seqno,
@@ -91,9 +85,9 @@ impl Keyspace {
         let mut pending = Vec::new();
         let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
         for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
-            let row = reader.row(&view, key.as_ref(), *probe, at, now);
+            let row = reader.row(&view, key.bytes(), *probe, at, now);
             if row.is_none() {
-                pending.push((token, key.as_ref(), *probe));
+                pending.push((token, key, *probe));
             }
             results.push(Ok(row.map(|value| value.bytes)));
         }
@@ -119,7 +113,7 @@ impl Keyspace {
                     queue.wait(1, &mut done)?;
                     store_results(&mut done);
                 }
-                queue.start(&view, Key::new(key)?, probe, at, now, token)?;
+                queue.start(&view, key, probe, at, now, token)?;
             }
             while queue.in_flight() > 0 {
                 queue.wait(1, &mut done)?;

@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use base::{Key, Result, Seqno};
+use base::{Result, Seqno};
 use bytes::Bytes;
 use engine::Store;
 use tree::View;
@@ -49,7 +49,7 @@ impl Snapshot {
     /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store, as in every method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         keyspace.check_store(&self.store)?;
-        keyspace.get_at(Key::new(key.as_ref())?, self.seqno)
+        keyspace.get_at(key.as_ref(), self.seqno)
     }
 
     /// The values of `keys` at the snapshot; otherwise as [`Keyspace::multi_get`].
@@ -82,6 +82,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
     ) -> Result<Iter> {
+        keyspace.check_ordered("range read")?;
         Ok(Iter::new(keyspace.cursor_source(self.at(keyspace)?), bounds))
     }
 
@@ -90,6 +91,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        keyspace.check_ordered("prefix read")?;
         Ok(Iter::prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
     }
 
@@ -98,11 +100,12 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::iter`].
     pub fn cursor(&self, keyspace: &Keyspace) -> Result<Cursor> {
+        keyspace.check_ordered("cursor")?;
         keyspace.cursor_source(self.at(keyspace)?).cursor()
     }
 
     /// The keyspace's current view and the snapshot's sequence number to read it at.
-    fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
+    pub(crate) fn at(&self, keyspace: &Keyspace) -> Result<(Arc<View>, Seqno)> {
         keyspace.check_store(&self.store)?;
         keyspace.at(self.seqno)
     }

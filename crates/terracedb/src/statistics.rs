@@ -12,7 +12,8 @@ use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
-use crate::{ClockStatistics, Problem, ScrubStatistics};
+use crate::recovery::Problem;
+use crate::stats::{ClockStatistics, ScrubStatistics};
 
 /// Counters and sizes of a store. Counters start at 0 when the store is opened; sizes are of now.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub struct Statistics {
     /// The error of the last flush, if flushes fail now.
     pub flush_failing: Option<String>,
     /// The SCM tier; `None` if the store has none.
-    pub scm: Option<crate::ScmStatus>,
+    pub scm: Option<crate::stats::ScmStatus>,
     /// Compaction.
     pub compaction: CompactionStatistics,
     /// The scrub: tables read and verified in the background.
@@ -118,6 +119,8 @@ pub struct Hits {
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
+    /// The kind: `ordered`, `hashed keep`.
+    pub kind: String,
     /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
     /// See `memtables`.
@@ -245,6 +248,7 @@ impl KeyspaceStatistics {
         let live = |file: &TableFile| file.entry().values.iter().map(|(_, bytes)| bytes).sum();
         Self {
             name: tree.name().to_owned(),
+            kind: tree.kind().to_string(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             unflushed_bytes: view.memtables().map(|memtable| memtable.filled_bytes()).sum(),

@@ -17,8 +17,9 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, KeyRange, KeyspaceId, Owner, Result, RunId, Seqno, invariant};
+use base::{Account, Error, KeyForm, KeyRange, KeyspaceId, Owner, Result, RunId, Seqno, invariant};
 use cache::RowOwner;
+use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::Table;
 
@@ -67,6 +68,9 @@ impl View {
 pub struct Tree {
     id: KeyspaceId,
     name: String,
+    kind: KeyspaceKind,
+    /// How the keys are stored: follows from the kind.
+    key_form: KeyForm,
     view: ArcSwap<View>,
     /// The rectangles that compaction jobs have reserved.
     reserved: Mutex<Vec<Rectangle>>,
@@ -96,6 +100,7 @@ impl Tree {
     /// `Retry` if there is no memory for a memtable.
     pub fn new(
         id: KeyspaceId,
+        kind: KeyspaceKind,
         name: String,
         version: Version,
         read_context: Arc<ReadContext>,
@@ -109,6 +114,8 @@ impl Tree {
         Ok(Arc::new(Self {
             id,
             name,
+            key_form: kind.key_form(),
+            kind,
             view: ArcSwap::from_pointee(view),
             reserved: Mutex::default(),
             change: Mutex::new(false),
@@ -130,6 +137,17 @@ impl Tree {
     /// The keyspace's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The keyspace's kind.
+    pub fn kind(&self) -> &KeyspaceKind {
+        &self.kind
+    }
+
+    /// How the keyspace stores its keys. The public API turns user keys into stored keys; everything below
+    /// it takes and returns stored keys.
+    pub fn key_form(&self) -> &KeyForm {
+        &self.key_form
     }
 
     /// The owner of the keyspace's rows in the row cache.

@@ -73,8 +73,9 @@ impl Engine {
     }
 }
 
-const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
-    let terracedb::Refusals { cold, budget, churn, busy, dead, kind, place, slow } = counts.refused;
+const fn scm_counts(counts: &terracedb::stats::ScmStatistics) -> ScmCounts {
+    let terracedb::stats::Refusals { cold, budget, churn, busy, dead, kind, place, slow } =
+        counts.refused;
     let rows = &counts.rows;
     ScmCounts {
         hits_rows: rows.hits,
@@ -119,7 +120,7 @@ const fn scm_counts(counts: &terracedb::ScmStatistics) -> ScmCounts {
 }
 
 /// Page lookups by the tier that answered: pages found in neither cache tier came from flash.
-fn page_counts(statistics: &terracedb::Statistics) -> PageCounts {
+fn page_counts(statistics: &terracedb::stats::Statistics) -> PageCounts {
     let below = statistics.scm.as_ref().map(|scm| scm.counts).unwrap_or_default();
     let (data, meta) = (statistics.cache.data, statistics.cache.meta);
     PageCounts {
@@ -247,8 +248,8 @@ impl Store for Engine {
                 foreground_read_ops += read_ops;
             }
         }
-        let terracedb::Hits { memtable, row, page, scm, flash, .. } = statistics.hits;
-        let held = |keyspace: &terracedb::KeyspaceStatistics| {
+        let terracedb::stats::Hits { memtable, row, page, scm, flash, .. } = statistics.hits;
+        let held = |keyspace: &terracedb::stats::KeyspaceStatistics| {
             keyspace.table_bytes + keyspace.value_file_bytes
         };
         let held: u64 = statistics.keyspaces.iter().map(held).sum();

@@ -1,7 +1,8 @@
 //! This engine. Only the memory limit, the codec and, if the case asks for one, a second tier are set.
 
 use base::Result;
-use terracedb::{Codec, Db, Scm};
+use terracedb::scm::Scm;
+use terracedb::{Codec, Db};
 use workload::Engine;
 use workload::cases::Compression;
 

@@ -9,8 +9,10 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
+use base::{format_bytes, parse_bytes};
 use serde_json::{Map, Value, json};
-use terracedb::{Error, Placement, Result, Scm, format_bytes, parse_bytes};
+use terracedb::scm::{Placement, Scm};
+use terracedb::{Error, Result};
 use workload::Distribution;
 use workload::bench::Name;
 

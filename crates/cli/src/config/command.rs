@@ -4,8 +4,9 @@
 use std::env;
 use std::path::PathBuf;
 
+use base::format_count;
 use serde_json::json;
-use terracedb::{Result, format_count};
+use terracedb::Result;
 
 use super::setting::{Setting, Values};
 use super::{Config, FILE_VARIABLE, Flags, file, file_named};

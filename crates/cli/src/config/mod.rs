@@ -11,7 +11,9 @@ use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use terracedb::{Builder, Db, Durability, Error, Result, Scm, ScmCalibration, format_bytes};
+use base::format_bytes;
+use terracedb::scm::{Scm, ScmCalibration};
+use terracedb::{Builder, Db, Durability, Error, Result};
 
 use crate::directory;
 use crate::output::report_to_stderr;

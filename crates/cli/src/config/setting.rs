@@ -6,8 +6,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
-use terracedb::{Codec, Durability, Placement, Scm, format_bytes, parse_bytes};
+use terracedb::scm::{Placement, Scm};
+use terracedb::{Codec, Durability};
 
 use crate::time;
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use base::Key;
 use base::limits::VALUE_BYTES_MAX;
+use base::{format_bytes, format_count};
 use serde_json::{Value, json};
-use terracedb::{EntryOptions, Error, Ingested, Keyspace, Result, format_bytes, format_count};
+use terracedb::{EntryOptions, Error, Ingested, Keyspace, Result};
 
 use crate::outcome::Outcome;
 use crate::output::print_result;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use terracedb::format_bytes;
+use base::format_bytes;
 use workload::plan::{Demand, Plan, Planned, Prices};
 
 use super::report::server;

@@ -1,7 +1,8 @@
 //! A plan as a text table and as JSON.
 
+use base::format_bytes;
 use serde_json::{Value, json};
-use terracedb::{Result, format_bytes};
+use terracedb::Result;
 use workload::plan::{Demand, Limit, Outcome, Plan, Planned, Prices};
 
 use crate::output::Output;

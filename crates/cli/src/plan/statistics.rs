@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
-use terracedb::{Error, MissCurve, MissPoint, Result};
+use terracedb::stats::{MissCurve, MissPoint};
+use terracedb::{Error, Result};
 use workload::plan::Demand;
 
 /// The largest statistics file, in bytes. They take a few KiB.

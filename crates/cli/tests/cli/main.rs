@@ -13,6 +13,8 @@ mod config;
 #[cfg(test)]
 mod entries;
 #[cfg(test)]
+mod hashed;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod ingest;

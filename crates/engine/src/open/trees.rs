@@ -41,8 +41,9 @@ pub(super) fn open_trees(
             let operator = operators.get(&name).cloned();
             read_context.set_operator(name, operator);
         }
-        let name = entry.name.clone();
-        trees.insert(Tree::new(*id, name, version, read_context, &memtables, Seqno::ZERO)?);
+        let (kind, name) = (entry.kind.clone(), entry.name.clone());
+        let first = Seqno::ZERO;
+        trees.insert(Tree::new(*id, kind, name, version, read_context, &memtables, first)?);
     }
     Ok(trees)
 }

@@ -55,7 +55,7 @@ impl ResourcesBuilder {
     }
 
     /// Adds a second cache tier on storage-class memory. If it cannot be opened or fails, stores work
-    /// without it, and `terracedb::Statistics::scm` reports the failure.
+    /// without it, and `terracedb::stats::Statistics::scm` reports the failure.
     #[must_use]
     pub fn scm(mut self, scm: Scm) -> Self {
         self.scm = Some(scm);

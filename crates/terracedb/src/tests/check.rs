@@ -8,7 +8,8 @@ use base::Problem;
 use manifest::ManifestState;
 
 use super::without_merges;
-use crate::{CheckReport, Db, Resources, WriteOptions, check};
+use crate::tools::{CheckReport, check};
+use crate::{Db, Resources, WriteOptions};
 
 /// A store without merges. Background work runs only while a caller waits for it, so the files are the same
 /// in every run.

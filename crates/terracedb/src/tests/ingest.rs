@@ -133,7 +133,7 @@ fn ingests_among_writes_agree_with_a_model() {
         }
     }
     drop((snapshots, keyspace, db));
-    let report = crate::check(&medium, &mut |_, _| {}).unwrap();
+    let report = crate::tools::check(&medium, &mut |_, _| {}).unwrap();
     assert!(report.problems.is_empty(), "TERRACE_SEED={seed}: {:?}", report.problems);
 }
 
@@ -389,7 +389,7 @@ fn a_power_cut_takes_all_of_an_ingest_or_nothing() {
         let db = open(&image);
         assert_eq!(db.recovery().orphans_removed, 0, "{why}");
         drop(db);
-        let report = crate::check(&image, &mut |_, _| {}).unwrap();
+        let report = crate::tools::check(&image, &mut |_, _| {}).unwrap();
         assert!(report.problems.is_empty(), "{why}: {:?}", report.problems);
     }
     assert!(without > 0 && with > 0, "TERRACE_SEED={seed}: {without} without, {with} with");

@@ -44,7 +44,7 @@ fn a_range_delete_between_the_view_and_the_read_seqno_leaves_no_row() {
 /// reader with an older read sequence number finds the row in SCM, and must not promote it to DRAM.
 #[test]
 fn a_row_in_scm_is_promoted_only_if_no_memtable_has_a_newer_version() {
-    let scm = crate::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
+    let scm = crate::scm::Scm::new("emulated:cxl-dram", 16 << 20).unwrap();
     // No thread demotes rows: the test does.
     let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(1_700_000_000_000))));
     let resources = crate::Resources::builder().memory(64 << 20).executor(executor).scm(scm);

@@ -10,7 +10,8 @@ use media::MemoryMedium;
 use tree::Piece;
 use tree::compaction::{SURVEY_BYTES_MAX, WarmOutputs};
 
-use crate::{Db, Keyspace, Placement, Resources, Scm};
+use crate::scm::{Placement, Scm};
+use crate::{Db, Keyspace, Resources};
 
 /// Keys with a long common prefix, so that separators between pages are as long.
 fn key(number: usize) -> Vec<u8> {

@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use base::{DeleteRange, Durability, Key, Result, Seqno, Write};
+use base::{Durability, Result, Seqno, Write};
 use bytes::Bytes;
 use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor};
 use parking_lot::Mutex;
@@ -109,28 +109,30 @@ impl Transaction {
     }
 
     fn read(&self, keyspace: &Keyspace, key: &[u8], tracked: bool) -> Result<Option<Bytes>> {
-        let stored = match self.needs_snapshot(keyspace, key)? {
+        keyspace.check_store(&self.store)?;
+        let stored_key = keyspace.tree().key_form().stored(key)?;
+        let own_key = stored_key.bytes();
+        let before = match self.needs_snapshot(keyspace, own_key) {
             false => None,
             true => {
                 if tracked {
-                    self.reads.lock().add_key(keyspace.tree(), key)?;
+                    self.reads.lock().add_key(keyspace.tree(), own_key)?;
                 }
                 self.snapshot.get(keyspace, key)?
             }
         };
-        self.after_own_writes(keyspace, key, stored)
+        self.after_own_writes(keyspace, own_key, before)
     }
 
-    /// True if the value of `key` depends on the value in the snapshot: no own write replaces it.
-    fn needs_snapshot(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
-        keyspace.check_store(&self.store)?;
-        Key::new(key)?;
+    /// True if the value of the stored key `key` depends on the value in the snapshot: no own write replaces
+    /// it.
+    fn needs_snapshot(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let own = self.writes.get(keyspace.tree(), key);
         let needs = own.is_none_or(Pending::needs_stored);
-        Ok(needs && !self.writes.hides(keyspace.tree(), key))
+        needs && !self.writes.hides(keyspace.tree(), key)
     }
 
-    /// The value of `key` after the transaction's own writes, given the value in the snapshot.
+    /// The value of the stored key `key` after the transaction's own writes, given the value in the snapshot.
     fn after_own_writes(
         &self,
         keyspace: &Keyspace,
@@ -161,25 +163,28 @@ impl Transaction {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        let mut stored = Vec::new();
-        for key in &keys {
-            if self.needs_snapshot(keyspace, key)? {
-                self.reads.lock().add_key(keyspace.tree(), key)?;
-                stored.push(key);
+        keyspace.check_store(&self.store)?;
+        let form = keyspace.tree().key_form();
+        let mut needed = Vec::new();
+        for key in keys {
+            let stored_key = form.stored(key.as_ref())?;
+            if self.needs_snapshot(keyspace, stored_key.bytes()) {
+                self.reads.lock().add_key(keyspace.tree(), stored_key.bytes())?;
+                needed.push(key.as_ref());
             }
         }
-        let mut stored = self.snapshot.multi_get(keyspace, &stored)?.into_iter();
-        let read = |key: &[u8]| {
-            let stored = match self.needs_snapshot(keyspace, key)? {
-                true => stored.next().unwrap_or_else(|| {
+        let mut before = self.snapshot.multi_get(keyspace, &needed)?.into_iter();
+        let read = |key: &K| {
+            let stored_key = form.stored(key.as_ref())?;
+            let before = match self.needs_snapshot(keyspace, stored_key.bytes()) {
+                true => before.next().unwrap_or_else(|| {
                     Err(base::broken_invariant!("a multi-get returns one result per key"))
                 })?,
                 false => None,
             };
-            self.after_own_writes(keyspace, key, stored)
+            self.after_own_writes(keyspace, stored_key.bytes(), before)
         };
-        Ok(keys.into_iter().map(read).collect())
+        Ok(keys.iter().map(read).collect())
     }
 
     /// Iterates over every key and value in key order; backwards with `.rev()`.
@@ -289,7 +294,7 @@ impl Transaction {
         bounds: impl RangeBounds<K>,
     ) -> Result<()> {
         keyspace.check_store(&self.store)?;
-        match DeleteRange::new(&bounds)? {
+        match keyspace.delete_bounds(&bounds)? {
             Some(range) => self.add(keyspace, range.start(), range.write()),
             None => Ok(()),
         }
@@ -297,9 +302,9 @@ impl Transaction {
 
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {
         keyspace.check_store(&self.store)?;
-        Key::new(key)?;
+        let key = keyspace.tree().key_form().stored(key)?;
         keyspace.check_write(write)?;
-        self.add(keyspace, key, write)
+        self.add(keyspace, key.bytes(), write)
     }
 
     fn add(&mut self, keyspace: &Keyspace, key: &[u8], write: Write<'_>) -> Result<()> {

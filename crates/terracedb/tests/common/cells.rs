@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::Rng;
+use terracedb::hashed::HashedPolicy;
 use terracedb::operators::Append;
 use terracedb::{EntryOptions, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
@@ -13,6 +14,11 @@ use super::{Model, key, value};
 /// Options of a keyspace that accepts every kind of change.
 pub(crate) fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator(Append::NAME)
+}
+
+/// Options of a hashed keyspace.
+pub(crate) fn hashed_options() -> KeyspaceOptions {
+    KeyspaceOptions::new().hashed(HashedPolicy::Keep)
 }
 
 /// An expiry in Unix milliseconds as a `SystemTime`.
@@ -70,6 +76,22 @@ impl Change {
                 };
                 Self::DeleteRange(start, end)
             }
+        }
+    }
+
+    /// The change itself, or for a hashed keyspace, which has neither operands nor ranges, one to the same
+    /// key. A range without a start becomes all keys.
+    pub(crate) fn fit(self, keyspace: &Keyspace) -> Self {
+        if keyspace.hashed_policy().is_none() {
+            return self;
+        }
+        match self {
+            Self::Merge(key, operand) => Self::Put(key, operand),
+            Self::DeleteRange(Bound::Included(key) | Bound::Excluded(key), _) => Self::Delete(key),
+            Self::DeleteRange(Bound::Unbounded, _) => {
+                Self::DeleteRange(Bound::Unbounded, Bound::Unbounded)
+            }
+            other => other,
         }
     }
 

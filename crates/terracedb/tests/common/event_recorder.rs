@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use terracedb::{Event, Listener};
+use terracedb::events::{Event, Listener};
 
 use super::until;
 

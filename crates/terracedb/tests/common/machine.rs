@@ -10,7 +10,8 @@ use std::time::Duration;
 use base::{Executor, ManualClock, Stepper, StoreId};
 use cache::SCM_MAGIC;
 use media::{Fault, Faulty, OpKind, Pace, Rule};
-use terracedb::{Builder, Db, Keyspace, Placement, Resources, Scm};
+use terracedb::scm::{Placement, Scm};
+use terracedb::{Builder, Db, Keyspace, Resources};
 
 use super::MEMORY;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::Rng;
 use media::{Faulty, Medium};
-use terracedb::{Backup, Db};
+use terracedb::Db;
+use terracedb::tools::Backup;
 
 use super::{Model, Stepped, assert_same, faulty, fill};
 
@@ -42,7 +43,7 @@ pub(crate) fn assert_restores(repository: &Backup, id: u64, model: &Model, why: 
     assert!(db.recovery().damaged_tables.is_empty() && db.recovery().log_torn.is_none(), "{why}");
     assert_same(&db.open_or_create_keyspace("k").unwrap(), model, why);
     drop(db);
-    let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    let checked = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(checked.is_clean() && checked.unowned.is_empty(), "{why}: {checked:?}");
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
 use media::{Faulty, Freeze, Medium, MemoryMedium};
-use terracedb::{Backup, Db};
+use terracedb::Db;
+use terracedb::tools::Backup;
 
 use crate::common::{
     self, Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty, fill, open,
@@ -371,7 +372,8 @@ fn a_backup_event_has_the_number_and_the_bytes_copied() {
     db.open_or_create_keyspace("k").unwrap().put("key", "value").unwrap();
     let repository = Backup::on_medium(common::memory());
     let made = repository.create(&db, "one").unwrap();
-    let events = recorder.take(|event| matches!(event, terracedb::Event::BackupEnded { .. }));
-    let copied = terracedb::format_bytes(made.bytes_copied);
+    let events =
+        recorder.take(|event| matches!(event, terracedb::events::Event::BackupEnded { .. }));
+    let copied = base::format_bytes(made.bytes_copied);
     assert_eq!(events, [format!("backup {}, {copied} copied", made.id)]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
-use terracedb::Backup;
+use terracedb::tools::Backup;
 
 use crate::common::{
     self, Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty,

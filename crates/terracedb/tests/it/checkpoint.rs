@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use base::{ErrorKind, Rng};
 use media::{Fault, Freeze, Medium, MemoryMedium, OpKind, Purpose, Rule};
-use terracedb::{CheckpointOptions, Db, Resources};
+use terracedb::tools::CheckpointOptions;
+use terracedb::{Db, Resources};
 
 use crate::common::{
     self, MEMORY, Model, Stepped, assert_pairs, assert_same, faulty, fill, put_pair, threaded,
@@ -50,7 +51,7 @@ fn a_checkpoint_is_an_independent_store() {
         drop(copy);
         let medium = media::FileMedium::open(&place, media::FileOptions::default()).unwrap();
         let medium = Arc::new(medium) as Arc<dyn Medium>;
-        let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+        let checked = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
         assert!(checked.is_clean() && checked.unowned.is_empty(), "{why}: {checked:?}");
         let error = Db::builder(&place).memory(MEMORY).open().unwrap().checkpoint(&place);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid, "{why}: it is not empty");
@@ -133,7 +134,7 @@ fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write()
     assert_eq!(acknowledged.iter().filter(|n| n.load(Ordering::SeqCst) == u64::MAX).count(), 3);
     drop((db, one, two));
     // Files held for the checkpoint are released.
-    let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    let checked = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(checked.is_clean() && checked.unowned.is_empty(), "{checked:?}");
 }
 
@@ -243,7 +244,7 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
     let copied = Stepped::new(4).on(Arc::clone(&copy)).open().unwrap();
     assert_same(&copied.open_or_create_keyspace("k").unwrap(), &model, "the copy");
     drop(copied);
-    assert!(terracedb::check(&copy, &mut |_, _| ()).unwrap().is_clean());
+    assert!(terracedb::tools::check(&copy, &mut |_, _| ()).unwrap().is_clean());
 
     let again = db.checkpoint_on(&copy, &CheckpointOptions::default()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base::{Codec, ErrorKind, Rng};
 use compact::plan::Options;
 use media::{Access, Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
-use terracedb::{CompactionStatistics, Db, Keyspace, Snapshot};
+use terracedb::stats::CompactionStatistics;
+use terracedb::{Db, Keyspace, Snapshot};
 
 use crate::common::{self, Model, Stepped, assert_same, key, value};
 
@@ -124,7 +125,7 @@ fn a_settled_tree_has_few_runs_and_all_its_data() {
         assert!(versions <= model.len() as u64 * 5 / 3, "{versions} of {}", model.len());
         common::assert_tidy(&db, &*medium, "compacted");
         drop((keyspace, db));
-        let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+        let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{report:?}");
     }
 }

@@ -10,7 +10,8 @@ use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Rng};
 use media::{Medium, MemoryMedium};
 use table::{Header, PageKind};
-use terracedb::{Builder, Codec, RepairOptions};
+use terracedb::tools::RepairOptions;
+use terracedb::{Builder, Codec};
 
 use crate::common::{self, Image, Stepped, record, used};
 
@@ -95,7 +96,8 @@ fn lost(medium: &Arc<MemoryMedium>, model: &Model, file: &str, why: &str) -> Opt
 /// record of the log unless it is the damaged one; writes go on.
 fn assert_repaired(medium: &Arc<MemoryMedium>, model: &Model, name: &str, why: &str) {
     let shared = Arc::clone(medium) as Arc<dyn Medium>;
-    let report = terracedb::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let report =
+        terracedb::tools::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
     let log = report.log.unwrap_or_else(|| panic!("{why}: nothing is reported"));
     assert_eq!(lost(medium, model, name, why), Some(0), "{why}");
     let db = builder(medium).open().unwrap();

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Clock, Executor, ManualClock, Rng, Stepper};
 use media::Medium;
-use terracedb::{Db, EntryOptions, Event, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
+use terracedb::events::Event;
+use terracedb::{Db, EntryOptions, Expiry, Keyspace, Resources, Snapshot, WriteBatch};
 
 use crate::common::{self, EventRecorder, Mortal};
 

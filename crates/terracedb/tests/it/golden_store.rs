@@ -72,7 +72,7 @@ fn trees() -> Model {
 #[test]
 fn the_first_store_opens() {
     let medium = medium(FIRST);
-    let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{report:?}");
     for round in 0..2 {
         let db = common::stepped(&medium, 1).open().unwrap();
@@ -89,7 +89,7 @@ fn the_first_store_opens() {
     db.flush().unwrap();
     assert_same(&db.keyspace("fruit").unwrap(), &fruit(), "fruit, flushed");
     drop(db);
-    let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -270,7 +270,7 @@ fn lost(keyspace: &Keyspace, model: &Model, why: &str) -> (usize, usize) {
 
 /// Asserts that `check` finds exactly the known damage.
 fn assert_checks(medium: &Arc<dyn Medium>, why: &str) {
-    let report = terracedb::check(medium, &mut |_, _| ()).unwrap();
+    let report = terracedb::tools::check(medium, &mut |_, _| ()).unwrap();
     assert_eq!((report.damages, report.dictionaries), (1, 1), "{why}: {report:?}");
     assert_eq!(report.problems[0].file, DAMAGED, "{why}: {report:?}");
     assert!(report.values > 0 && report.log_torn.is_none(), "{why}: {report:?}");

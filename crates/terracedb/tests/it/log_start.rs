@@ -53,7 +53,7 @@ fn a_removed_segment_that_came_back_is_not_read_and_is_removed() {
         // A segment older than others that did not come back.
         let (name, content) = &back[0];
         medium.insert(name, content.clone()).unwrap();
-        let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
+        let report = terracedb::tools::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
         assert_eq!(report.unowned, std::slice::from_ref(name));
         let db = stepped.on(Arc::clone(&medium) as _).open().unwrap();
@@ -106,7 +106,7 @@ fn segments_created_ahead_are_freed_when_writes_pause() {
         assert!(got[..] == value(2 * PUTS - KEYS + key), "key {key}");
     }
     drop((keyspace, db));
-    let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
+    let report = terracedb::tools::check(&(Arc::clone(&medium) as _), &mut |_, _| {}).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
@@ -123,7 +123,7 @@ fn a_lost_first_segment_is_damage() {
     let error = stepped.on(shared()).open().map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains(&left[0]), "{error}");
-    let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
+    let report = terracedb::tools::check(&shared(), &mut |_, _| {}).unwrap();
     assert!(report.problems.iter().any(|problem| problem.file == left[0]), "{:?}", report.problems);
     // Opening with `recover_damaged_log` gives up the records behind the gap: the store has the contents of
     // its tables and works normally.
@@ -135,7 +135,7 @@ fn a_lost_first_segment_is_damage() {
     let db = stepped.on(shared()).open().unwrap();
     assert!(db.open_or_create_keyspace("k").unwrap().get("later").unwrap().is_some());
     drop(db);
-    let report = terracedb::check(&shared(), &mut |_, _| {}).unwrap();
+    let report = terracedb::tools::check(&shared(), &mut |_, _| {}).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
@@ -148,8 +148,12 @@ fn a_lost_first_segment_is_repaired() {
     let left = left_segments(&stepped, &medium);
     let shared = || Arc::clone(&medium) as Arc<dyn Medium>;
     shared().remove(&left[0]).unwrap();
-    let report =
-        terracedb::repair(&shared(), terracedb::RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let report = terracedb::tools::repair(
+        &shared(),
+        terracedb::tools::RepairOptions::default(),
+        &mut |_, _| {},
+    )
+    .unwrap();
     let lost = report.log.expect("the report says that the log is damaged");
     assert!(lost.error.to_string().contains(&left[0]), "{}", lost.error);
     let db = stepped.on(shared()).open().unwrap();
@@ -163,7 +167,7 @@ fn freeing_the_log_needs_no_manifest_record_of_its_own() {
     written(&Stepped::new(2), &medium);
     let names = medium.list().unwrap().into_iter().map(|file| file.name);
     let manifest = names.filter(|name| name.starts_with("manifest-")).max().unwrap();
-    let (_, records) = terracedb::inspect_manifest(&*medium, &manifest).unwrap();
+    let (_, records) = terracedb::tools::inspect_manifest(&*medium, &manifest).unwrap();
     let says = |edits: &[String], what: &str| edits.iter().any(|edit| edit.contains(what));
     let beginning = records.iter().skip(1).filter(|record| says(&record.edits, "begins with"));
     let (with, alone): (Vec<_>, Vec<_>) =

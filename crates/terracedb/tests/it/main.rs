@@ -31,6 +31,7 @@ mod expiry;
 mod faults;
 mod faults_anywhere;
 mod golden_store;
+mod hashed;
 mod log_start;
 mod lost_file_names;
 mod memory_pressure;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Rng;
-use terracedb::{Codec, Db, Event};
+use terracedb::events::Event;
+use terracedb::{Codec, Db};
 
 use crate::common::{self, EventRecorder, MEMORY, Stepped, memory};
 

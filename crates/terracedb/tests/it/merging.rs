@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, ErrorKind};
+use terracedb::operators::MergeOperator;
 use terracedb::operators::{Append, I64Add, I64AddSaturating, U64Max, U64Min};
-use terracedb::{Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, MergeOperator, WriteBatch};
+use terracedb::{Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, WriteBatch};
 
 use crate::common;
 

@@ -8,8 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::{Codec, Durability, Rng};
 use media::{Faulty, Medium};
+use terracedb::tools::CheckpointOptions;
 use terracedb::{
-    Builder, CheckpointOptions, Db, EntryOptions, Keyspace, Snapshot, WriteBatch, WriteOptions,
+    Builder, Db, EntryOptions, Keyspace, KeyspaceOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
 use crate::common::{self, Cells, Change, Model, Stepped, assert_same, key};
@@ -27,6 +28,8 @@ struct World {
     /// The result of all acknowledged writes.
     cells: BTreeMap<&'static str, Cells>,
     snapshots: Vec<(Snapshot, BTreeMap<&'static str, Cells>)>,
+    /// The first names are those of hashed keyspaces.
+    hashed: usize,
     codec: Codec,
     version: u64,
     context: String,
@@ -44,6 +47,7 @@ impl World {
             db: None,
             cells: NAMES.iter().map(|name| (*name, Cells::default())).collect(),
             snapshots: Vec::new(),
+            hashed: (seed % 4) as usize,
             codec,
             version: 0,
             context: format!("TERRACE_SEED={seed}"),
@@ -67,7 +71,14 @@ impl World {
     }
 
     fn keyspace(&self, name: &str) -> Keyspace {
-        self.db().open_or_create_keyspace_opt(name, &common::cells::options()).unwrap()
+        self.db().open_or_create_keyspace_opt(name, &self.options(name)).unwrap()
+    }
+
+    fn options(&self, name: &str) -> KeyspaceOptions {
+        match NAMES[..self.hashed].contains(&name) {
+            true => common::cells::hashed_options(),
+            false => common::cells::options(),
+        }
     }
 
     /// The current contents of keyspace `name`. Reading them asks the store for the time.
@@ -93,8 +104,9 @@ impl World {
             let name = self.name();
             self.version += 1;
             let now = self.stepped.now();
-            let change = Change::random(&mut self.rng, KEYS, self.version, now);
-            change.add(&mut batch, &self.keyspace(name));
+            let keyspace = self.keyspace(name);
+            let change = Change::random(&mut self.rng, KEYS, self.version, now).fit(&keyspace);
+            change.add(&mut batch, &keyspace);
             self.cells.get_mut(name).unwrap().apply(&change);
         }
         self.db().write_opt(&batch, &WriteOptions::new().durability(durability)).unwrap();
@@ -110,6 +122,9 @@ impl World {
             model.get(&probe).map(Vec::as_slice),
             "{context}"
         );
+        if keyspace.hashed_policy().is_some() {
+            return;
+        }
         let mut from_here = keyspace.range(&probe[..]..).unwrap();
         let next = from_here.next().map(|entry| entry.unwrap().0.to_vec());
         let expected = model.range(probe.clone()..).next().map(|(key, _)| key.clone());
@@ -122,6 +137,9 @@ impl World {
     /// A cursor moves at random and must agree with the model at every step.
     fn walk(&mut self) {
         let name = self.name();
+        if self.keyspace(name).hashed_policy().is_some() {
+            return;
+        }
         let mut cursor = self.keyspace(name).cursor().unwrap();
         let model = self.model(name);
         let mut at: Option<Vec<u8>> = None;
@@ -181,14 +199,16 @@ impl World {
         for (snapshot, cells) in &self.snapshots {
             for name in NAMES {
                 let (keyspace, model) = (self.keyspace(name), cells[name].at(self.now));
-                let iter = || snapshot.iter(&keyspace).unwrap();
                 let owned = |entry: terracedb::Result<terracedb::Entry>| {
                     entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
                 };
-                let found: Model = iter().map(owned).collect();
+                let found: Model = snapshot.entries(&keyspace).unwrap().map(owned).collect();
                 assert!(found == model, "{}: snapshot of {name}", self.context);
-                let found: Model = iter().rev().map(owned).collect();
-                assert!(found == model, "{}: snapshot of {name}, backwards", self.context);
+                if keyspace.hashed_policy().is_none() {
+                    let backwards = snapshot.iter(&keyspace).unwrap().rev();
+                    let found: Model = backwards.map(owned).collect();
+                    assert!(found == model, "{}: snapshot of {name}, backwards", self.context);
+                }
                 for probe in (0..KEYS).step_by(7).map(key) {
                     let got = snapshot.get(&keyspace, &probe).unwrap();
                     assert_eq!(got.as_deref(), model.get(&probe).map(Vec::as_slice));
@@ -246,7 +266,11 @@ impl World {
         let (one, other, name) = (self.key(), self.key(), self.name());
         let range = one.clone().min(other.clone())..one.max(other);
         if self.rng.one_in(2) {
-            return self.keyspace(name).compact_range(range).unwrap();
+            let keyspace = self.keyspace(name);
+            return match keyspace.hashed_policy() {
+                Some(_) => keyspace.compact_range::<&[u8]>(..).unwrap(),
+                None => keyspace.compact_range(range).unwrap(),
+            };
         }
         self.db().compact().unwrap();
     }
@@ -254,6 +278,9 @@ impl World {
     /// Sorted keys, all visible together.
     fn ingest(&mut self) {
         let name = self.name();
+        if self.keyspace(name).hashed_policy().is_some() {
+            return;
+        }
         let mut ingest = self.keyspace(name).ingest().unwrap();
         let (first, step) = (self.rng.below(KEYS), 1 + self.rng.below(9));
         let numbers = (first..KEYS).step_by(step as usize).take(self.rng.below(60) as usize);
@@ -285,7 +312,7 @@ impl World {
             let (name, keyspace) = &keyspaces[self.rng.below(3) as usize];
             self.version += 1;
             let now = self.stepped.now();
-            let change = Change::random(&mut self.rng, KEYS, self.version, now);
+            let change = Change::random(&mut self.rng, KEYS, self.version, now).fit(keyspace);
             change.add_to(&mut transaction, keyspace);
             cells.get_mut(name).unwrap().apply(&change);
             if self.rng.one_in(3) {
@@ -303,10 +330,12 @@ impl World {
         let owned = |entry: terracedb::Result<terracedb::Entry>| {
             entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
         };
-        let iter = || transaction.iter(keyspace).unwrap().map(owned);
-        assert!(iter().collect::<Model>() == model, "{}: a transaction", self.context);
-        let reversed = transaction.iter(keyspace).unwrap().rev().map(owned);
-        assert!(reversed.collect::<Model>() == model, "{}: a transaction", self.context);
+        if keyspace.hashed_policy().is_none() {
+            let iter = || transaction.iter(keyspace).unwrap().map(owned);
+            assert!(iter().collect::<Model>() == model, "{}: a transaction", self.context);
+            let reversed = transaction.iter(keyspace).unwrap().rev().map(owned);
+            assert!(reversed.collect::<Model>() == model, "{}: a transaction", self.context);
+        }
         if self.rng.one_in(4) {
             return transaction.rollback();
         }
@@ -325,7 +354,7 @@ impl World {
         let db = db.open().unwrap();
         for name in NAMES {
             let model = self.model(name);
-            let keyspace = db.open_or_create_keyspace_opt(name, &common::cells::options()).unwrap();
+            let keyspace = db.open_or_create_keyspace_opt(name, &self.options(name)).unwrap();
             assert_same(&keyspace, &model, &format!("{}: a checkpoint", self.context));
         }
     }

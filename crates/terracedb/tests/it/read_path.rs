@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use media::{Access, Buf, Faulty, Medium, Purpose};
-use terracedb::{Bytes, Codec, Db, Hits, Keyspace, Result};
+use terracedb::stats::Hits;
+use terracedb::{Bytes, Codec, Db, Keyspace, Result};
 
 use crate::common::Stepped;
 

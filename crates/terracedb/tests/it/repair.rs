@@ -7,7 +7,8 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{ErrorKind, PageSeed, Rng, StoreId};
 use media::{Faulty, Medium, MemoryMedium};
-use terracedb::{Codec, RepairOptions, RepairReport, check, repair};
+use terracedb::Codec;
+use terracedb::tools::{RepairOptions, RepairReport, check, repair};
 
 use crate::common::{self, Image, Model, Stepped, show, used};
 

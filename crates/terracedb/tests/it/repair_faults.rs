@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Result, Rng};
 use media::{Fault, Faulty, Freeze, Medium, MemoryMedium, OpKind, Rule};
-use terracedb::{RepairOptions, RepairReport, check};
+use terracedb::tools::{RepairOptions, RepairReport, check};
 
 use crate::common::{self, Image, Model, Stepped, show, used};
 
@@ -39,7 +39,7 @@ fn repair(medium: &Arc<MemoryMedium>) -> Result<RepairReport> {
 }
 
 fn repair_on(medium: &Arc<dyn Medium>) -> Result<RepairReport> {
-    terracedb::repair(medium, RepairOptions::default(), &mut |_, _| {})
+    terracedb::tools::repair(medium, RepairOptions::default(), &mut |_, _| {})
 }
 
 /// Overlapping tables, an ingested one, value files, and unflushed log records.

@@ -7,7 +7,7 @@ use base::limits::PAGE_BYTES;
 use base::{ErrorKind, Rng};
 use media::{Faulty, Medium, MemoryMedium};
 use table::parse_values_file_name;
-use terracedb::{RepairOptions, RepairReport, check, repair};
+use terracedb::tools::{RepairOptions, RepairReport, check, repair};
 
 use crate::common::{self, Image, Model, Stepped, show};
 

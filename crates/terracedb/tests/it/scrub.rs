@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use base::{ErrorKind, Rng};
 use media::{Medium, MemoryMedium};
-use terracedb::{Db, Event, Listener, Statistics};
+use terracedb::Db;
+use terracedb::events::{Event, Listener};
+use terracedb::stats::Statistics;
 
 use crate::common::{self, Model, Stepped};
 
@@ -160,7 +162,7 @@ fn damage_of_a_duplicated_page_is_reported_and_merged_away() {
         let why = format!("page {page} of {pages}");
         let medium = whole.flipped(name, page * 4096 + 60, 4);
         let shared = || Arc::clone(&medium) as Arc<dyn Medium>;
-        let report = terracedb::check(&shared(), &mut |_, _| ()).unwrap();
+        let report = terracedb::tools::check(&shared(), &mut |_, _| ()).unwrap();
         assert_eq!(report.damages, 1, "{why}: {report:?}");
         let problem = &report.problems[0];
         assert_eq!((&problem.file, problem.pages), (name, Some((page as u32, 1))), "{why}");
@@ -306,7 +308,7 @@ fn a_value_file_without_its_footer_is_read_and_collected() {
     let name = whole.named(".values")[0];
     let last = whole.0[name].len() / 4096 - 1;
     let medium = whole.flipped(name, last * 4096 + 60, 4);
-    let report = terracedb::check(&(Arc::clone(&medium) as _), &mut |_, _| ()).unwrap();
+    let report = terracedb::tools::check(&(Arc::clone(&medium) as _), &mut |_, _| ()).unwrap();
     assert_eq!((report.damages, report.problems[0].pages), (1, Some((last as u32, 1))));
     assert_eq!(report.values, VALUES);
 

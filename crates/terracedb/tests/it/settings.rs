@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base::ErrorKind;
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Purpose, Rule};
-use terracedb::{Codec, Db, Durability, Event, Listener, Task};
+use terracedb::events::{Event, Listener, Task};
+use terracedb::{Codec, Db, Durability};
 
 use crate::common::{self, Stepped};
 
@@ -159,7 +160,7 @@ fn flushes_merges_and_checkpoints_send_events() {
     });
     assert_eq!(ended, began);
     let copy: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    db.checkpoint_on(&copy, &terracedb::CheckpointOptions::default()).unwrap();
+    db.checkpoint_on(&copy, &terracedb::tools::CheckpointOptions::default()).unwrap();
     assert_eq!(recorder.count(|it| matches!(it, Event::CheckpointEnded { .. })), 1);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{ErrorKind, Rng};
 use compact::plan::Options;
 use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
-use terracedb::{Event, Listener};
+use terracedb::events::{Event, Listener};
 
 use crate::common::{self, Model, Stepped, assert_same};
 

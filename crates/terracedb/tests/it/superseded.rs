@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base::Rng;
 use compact::plan::Options;
 use media::{Medium, MemoryMedium};
-use terracedb::{Db, Keyspace, RepairOptions, Snapshot, repair};
+use terracedb::tools::{RepairOptions, repair};
+use terracedb::{Db, Keyspace, Snapshot};
 
 use crate::common::{self, Image, Model, assert_same, key};
 

@@ -8,7 +8,8 @@ use base::{ErrorKind, Rng};
 use media::{Fault, Faulty, Medium, MemoryMedium, OpKind, Rule};
 use table::parse_values_file_name;
 use terracedb::operators::Append;
-use terracedb::{Codec, Db, EntryOptions, KeyspaceOptions, check};
+use terracedb::tools::check;
+use terracedb::{Codec, Db, EntryOptions, KeyspaceOptions};
 
 use crate::common;
 

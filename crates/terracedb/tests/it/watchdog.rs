@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use base::{Clock, Durability, ManualClock, Threads};
 use media::{Medium, MemoryMedium};
-use terracedb::{Db, Event, Keyspace, Resources, WriteOptions};
+use terracedb::events::Event;
+use terracedb::{Db, Keyspace, Resources, WriteOptions};
 
 use crate::common::{EventRecorder, MEMORY, Mortal, Stepped, until};
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Rng;
-use terracedb::{Backup, Db};
+use terracedb::Db;
+use terracedb::tools::Backup;
 
 use crate::alone;
 use crate::common::{self, assert_pairs, child, put_pair};

@@ -295,7 +295,7 @@ fn assert_copy(place: &Path, promised: &Promises, why: &str) {
     let why = format!("{why}, {}", place.display());
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(place, options).unwrap());
-    let report = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(report.is_clean() && report.unowned.is_empty(), "{why}: {report:?}");
     drop(medium);
     assert_whole(&open(place), promised, &why);

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Rng;
-use terracedb::{Db, EntryOptions, Keyspace, Placement, RowSetStatistics, Scm};
+use terracedb::scm::{Placement, Scm};
+use terracedb::stats::RowSetStatistics;
+use terracedb::{Db, EntryOptions, Keyspace};
 
 use crate::common::{MEMORY, Machine};
 

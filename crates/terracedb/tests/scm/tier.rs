@@ -12,7 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use base::Rng;
-use terracedb::{Db, Event, Keyspace, Listener, Placement, Scm, ScmStatistics, ScmStatus, Task};
+use terracedb::events::{Event, Listener, Task};
+use terracedb::scm::{Placement, Scm};
+use terracedb::stats::{ScmStatistics, ScmStatus};
+use terracedb::{Db, Keyspace};
 
 use crate::common::{MEMORY, Machine, child, until};
 

@@ -9,7 +9,10 @@ use media::scm::{Blocks, Facts, Persistence, Scm as Opened};
 use media::{
     Access, Completion, Fault, Faulty, Medium, Metered, OpKind, Pace, Queue, Refused, Request, Rule,
 };
-use terracedb::{Db, Event, Keyspace, Listener, Placement, Resources, Scm, ScmStatus, Task};
+use terracedb::events::{Event, Listener, Task};
+use terracedb::scm::{Placement, Scm};
+use terracedb::stats::ScmStatus;
+use terracedb::{Db, Keyspace, Resources};
 
 use crate::common::MEMORY;
 

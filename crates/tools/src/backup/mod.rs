@@ -37,7 +37,7 @@ pub use report::{BackupInfo, BackupList, BackupReport, DeleteReport, RestoreRepo
 /// Burst that a limited rate allows.
 const BURST: Duration = Duration::from_millis(100);
 
-/// A repository of backups; `terracedb::Backup` has an example.
+/// A repository of backups; `terracedb::tools::Backup` has an example.
 pub struct Backup {
     medium: Arc<dyn Medium>,
     rate: Rate,

@@ -52,7 +52,7 @@ pub struct RepairOptions {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # drop(terracedb::Db::builder(dir.path()).open()?);
 /// use std::sync::Arc;
-/// use terracedb::{RepairOptions, repair};
+/// use terracedb::tools::{RepairOptions, repair};
 ///
 /// let options = media::FileOptions { create: false, ..Default::default() };
 /// let medium: Arc<dyn media::Medium> = Arc::new(media::FileMedium::open(dir.path(), options)?);

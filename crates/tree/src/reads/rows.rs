@@ -10,7 +10,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use base::{Seqno, key_hash};
+use base::{Key, Seqno, key_hash};
 use bytes::Bytes;
 use cache::rows::{Row, RowFrom, Vacancy, row_bytes};
 use cache::{Balance, RowCache, RowHit, RowOwner};
@@ -84,9 +84,9 @@ impl Rows {
     }
 
     /// As [`Rows::probe`], for many keys: their cache lines are prefetched together.
-    pub fn probes<K: AsRef<[u8]>>(&self, owner: &RowOwner, keys: &[K]) -> Vec<Probe> {
-        let hashed = keys.iter().map(|key| {
-            let hash = key_hash(key.as_ref());
+    pub fn probes<'k>(&self, owner: &RowOwner, keys: impl Iterator<Item = Key<'k>>) -> Vec<Probe> {
+        let hashed = keys.map(|key| {
+            let hash = key_hash(key.bytes());
             self.cache.prefetch(owner.hash(hash));
             Probe { hash, vacancy: None }
         });

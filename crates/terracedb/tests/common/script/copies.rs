@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Result;
 use media::{Faulty, Medium, MemoryMedium};
-use terracedb::{Backup, CheckpointOptions};
+use terracedb::tools::{Backup, CheckpointOptions};
 
 use super::super::assert_verifies;
 use super::Script;
@@ -60,7 +60,7 @@ impl Script {
     /// Asserts that `check` finds no problem and no orphan file in the closed store.
     pub(crate) fn check_closed(&self) {
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
-        let checked = terracedb::check(&medium, &mut |_, _| ()).unwrap();
+        let checked = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
         let problems = (&checked.problems, &checked.unowned);
         assert!(checked.is_clean() && checked.unowned.is_empty(), "{}: {problems:?}", self.context);
     }

@@ -1,0 +1,52 @@
+//! Hashed keyspaces by hand: created, written, read, listed, exported, checked, backed up.
+
+use std::collections::BTreeSet;
+
+use crate::support::{Scratch, json_lines, terrace};
+
+#[test]
+fn a_hashed_keyspace_serves_every_command_that_needs_no_order() {
+    let scratch = Scratch::new();
+    let (store, backups) = (scratch.arg("store"), scratch.arg("backups"));
+    let in_photos = |args: &[&str]| terrace(&[args, &["--keyspace", "photos"]].concat());
+    terrace(&["keyspace", "create", &store, "photos", "--hashed", "keep"]).good();
+    for (key, value) in [("sunset", "1"), ("harbour", "2"), ("snow", "3")] {
+        in_photos(&["put", &store, key, value]).good();
+    }
+    assert_eq!(in_photos(&["get", &store, "sunset"]).good(), "1\n");
+    in_photos(&["delete", &store, "snow"]).good();
+    assert_eq!(in_photos(&["get", &store, "snow"]).code, 1);
+    let lines: BTreeSet<_> =
+        in_photos(&["scan", &store]).good().lines().map(str::to_owned).collect();
+    assert_eq!(lines, ["harbour\t2".to_owned(), "sunset\t1".to_owned()].into());
+    assert!(in_photos(&["scan", &store, "--from", "a"]).bad(2).contains("hashed keep"));
+    assert!(in_photos(&["scan", &store, "--reverse"]).bad(2).contains("hashed keep"));
+    let listed = terrace(&["keyspace", "list", &store]).good();
+    assert!(listed.contains("photos") && listed.contains(", hashed keep"), "{listed}");
+    let listed = json_lines(&terrace(&["keyspace", "list", &store, "--json"]).good());
+    assert_eq!(listed[0]["kind"], "hashed keep");
+
+    terrace(&["compact", &store]).good();
+    terrace(&["check", &store]).good();
+    terrace(&["backup", "create", &store, &backups]).good();
+    let restored = scratch.arg("restored");
+    terrace(&["restore", &backups, "1", &restored]).good();
+    assert_eq!(in_photos(&["get", &restored, "harbour"]).good(), "2\n");
+    assert_eq!(
+        in_photos(&["delete-range", &store, "--all", "--dry-run"]).good(),
+        "2 keys would be deleted\n"
+    );
+    in_photos(&["delete-range", &store, "--all"]).good();
+    assert_eq!(in_photos(&["scan", &store, "--count"]).good(), "0\n");
+}
+
+#[test]
+fn wrong_kinds_are_refused() {
+    let scratch = Scratch::new();
+    let store = scratch.arg("store");
+    let create = |policy: &str| terrace(&["keyspace", "create", &store, "k", "--hashed", policy]);
+    assert!(create("hash").bad(2).contains("window=SIZE"));
+    assert!(create("window=x").bad(2).contains("size"));
+    let both = ["--hashed", "keep", "--merge-operator", "terrace.append.1"];
+    terrace(&[&["keyspace", "create", &store, "k"][..], &both].concat()).bad(2);
+}

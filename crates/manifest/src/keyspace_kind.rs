@@ -1,0 +1,129 @@
+//! The kind of a keyspace, and its stored form: docs/format/manifest.md.
+
+use std::fmt;
+
+use base::limits::OPERATOR_NAME_BYTES_MAX;
+use base::{Cursor, Discard, Error, HashKey, HashedPolicy, KeyForm, Result, put_bytes, put_varint};
+
+use crate::edit::name;
+
+/// The kind of a keyspace. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyspaceKind {
+    /// Keys in their order: point reads, range scans, snapshots.
+    Ordered,
+    /// Keys in the order of a keyed hash: point reads at less memory a key.
+    Hashed {
+        /// The secret of the hash.
+        hash_key: HashKey,
+        /// How long entries are kept.
+        policy: HashedPolicy,
+    },
+}
+
+const ORDERED: u8 = 1;
+const HASHED: u8 = 2;
+
+const KEEP: u8 = 1;
+const WINDOW: u8 = 2;
+
+const FIFO: u8 = 1;
+const CLOCK: u8 = 2;
+const PRIORITY: u8 = 3;
+
+impl KeyspaceKind {
+    /// How the keyspace stores its keys.
+    #[must_use]
+    pub const fn key_form(&self) -> KeyForm {
+        match self {
+            Self::Ordered => KeyForm::Plain,
+            Self::Hashed { hash_key, .. } => KeyForm::Hashed(*hash_key),
+        }
+    }
+
+    /// The policy of a hashed keyspace.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&HashedPolicy> {
+        match self {
+            Self::Ordered => None,
+            Self::Hashed { policy, .. } => Some(policy),
+        }
+    }
+
+    pub(crate) const fn number(&self) -> u8 {
+        match self {
+            Self::Ordered => ORDERED,
+            Self::Hashed { .. } => HASHED,
+        }
+    }
+
+    /// Appends the fields that follow the keyspace's name.
+    pub(crate) fn encode_fields(&self, out: &mut Vec<u8>) {
+        let Self::Hashed { hash_key, policy } = self else { return };
+        out.extend_from_slice(hash_key.bytes());
+        match policy {
+            HashedPolicy::Keep => out.push(KEEP),
+            HashedPolicy::Window { bytes, discard } => {
+                out.push(WINDOW);
+                put_varint(out, *bytes);
+                match discard {
+                    Discard::Fifo => out.push(FIFO),
+                    Discard::Clock => out.push(CLOCK),
+                    Discard::Priority(name) => {
+                        out.push(PRIORITY);
+                        put_bytes(out, name.as_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the fields of the kind with this number.
+    pub(crate) fn decode(number: u8, cursor: &mut Cursor<'_>) -> Result<Self> {
+        match number {
+            ORDERED => Ok(Self::Ordered),
+            HASHED => {
+                let mut hash_key = [0; HashKey::BYTES];
+                hash_key.copy_from_slice(cursor.take(HashKey::BYTES)?);
+                let policy = policy(cursor)?;
+                Ok(Self::Hashed { hash_key: HashKey::new(hash_key), policy })
+            }
+            other => Err(Error::corrupt("keyspace kind")
+                .expected("1 (ordered) or 2 (hashed)")
+                .got(other)),
+        }
+    }
+}
+
+/// Does not print the hash key, which is a secret.
+impl fmt::Display for KeyspaceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ordered => f.write_str("ordered"),
+            Self::Hashed { policy, .. } => write!(f, "hashed {policy}"),
+        }
+    }
+}
+
+fn policy(cursor: &mut Cursor<'_>) -> Result<HashedPolicy> {
+    match cursor.u8()? {
+        KEEP => Ok(HashedPolicy::Keep),
+        WINDOW => {
+            let bytes = cursor.varint()?;
+            let discard = match cursor.u8()? {
+                FIFO => Discard::Fifo,
+                CLOCK => Discard::Clock,
+                PRIORITY => Discard::Priority(name(cursor, OPERATOR_NAME_BYTES_MAX)?),
+                other => {
+                    return Err(Error::corrupt("discard policy of a window")
+                        .expected("1 (fifo), 2 (clock) or 3 (priority)")
+                        .got(other));
+                }
+            };
+            Ok(HashedPolicy::Window { bytes, discard })
+        }
+        other => Err(Error::corrupt("policy of a hashed keyspace")
+            .expected("1 (keep) or 2 (window)")
+            .got(other)),
+    }
+}
