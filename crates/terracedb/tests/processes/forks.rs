@@ -4,9 +4,9 @@
 use std::io::Write;
 
 use base::ErrorKind;
-use terracedb::{
-    Backup, CheckpointOptions, Db, Durability, Error, Result, Scm, WriteBatch, WriteOptions,
-};
+use terracedb::scm::Scm;
+use terracedb::tools::{Backup, CheckpointOptions};
+use terracedb::{Db, Durability, Error, Result, WriteBatch, WriteOptions};
 
 use crate::alone;
 use crate::common;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use base::ErrorKind;
-use terracedb::{Backup, Db, Durability, Keyspace, WriteOptions};
+use terracedb::tools::Backup;
+use terracedb::{Db, Durability, Keyspace, WriteOptions};
 
 use crate::alone;
 use crate::common::{self, child};
