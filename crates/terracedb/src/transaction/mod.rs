@@ -223,6 +223,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<TransactionIter> {
+        keyspace.check_ordered("prefix read")?;
         let end = after_prefix(prefix.as_ref());
         self.walk(keyspace, KeySpan { start: prefix.as_ref(), end: end.as_deref() })
     }
