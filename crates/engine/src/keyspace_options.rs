@@ -1,6 +1,6 @@
 //! Options of a keyspace.
 
-use base::{Error, HashedPolicy, Result};
+use base::{Error, HashKey, HashedPolicy, Result};
 
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
@@ -20,6 +20,7 @@ use base::{Error, HashedPolicy, Result};
 pub struct KeyspaceOptions {
     pub(crate) merge_operator: Option<String>,
     pub(crate) hashed: Option<HashedPolicy>,
+    pub(crate) hash_key: Option<HashKey>,
 }
 
 impl KeyspaceOptions {
@@ -56,6 +57,14 @@ impl KeyspaceOptions {
     #[must_use]
     pub fn hashed(mut self, policy: HashedPolicy) -> Self {
         self.hashed = Some(policy);
+        self
+    }
+
+    /// Sets the secret of a hashed keyspace's hash, for tests that must repeat. By default it is random.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn hash_key(mut self, bytes: [u8; HashKey::BYTES]) -> Self {
+        self.hash_key = Some(HashKey::new(bytes));
         self
     }
 

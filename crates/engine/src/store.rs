@@ -236,7 +236,10 @@ impl Store {
         let read_context = self.resources.read_context(&self.timekeeper);
         let kind = match options.hashed.clone() {
             None => KeyspaceKind::Ordered,
-            Some(policy) => KeyspaceKind::Hashed { hash_key: HashKey::random()?, policy },
+            Some(policy) => {
+                let hash_key = options.hash_key.map_or_else(HashKey::random, Ok)?;
+                KeyspaceKind::Hashed { hash_key, policy }
+            }
         };
         let created = Edit::KeyspaceCreated { keyspace, kind: kind.clone(), name: name.to_owned() };
         let mut edits = vec![created];

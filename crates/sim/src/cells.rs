@@ -80,6 +80,21 @@ impl Change {
         }
     }
 
+    /// The change itself, or in a hashed keyspace, which has neither operands nor ranges, one to the same key.
+    /// A range without a start becomes all keys.
+    pub(crate) fn fit(self, is_hashed: bool) -> Self {
+        match self {
+            Self::Merge(key, operand) if is_hashed => Self::Put(key, operand),
+            Self::DeleteRange((Bound::Included(key) | Bound::Excluded(key), _)) if is_hashed => {
+                Self::Delete(key)
+            }
+            Self::DeleteRange(_) if is_hashed => {
+                Self::DeleteRange((Bound::Unbounded, Bound::Unbounded))
+            }
+            other => other,
+        }
+    }
+
     /// A put that expires within seconds after `now`.
     pub(crate) fn expiring(rng: &mut Rng, key: Vec<u8>, version: u64, now: u64) -> Self {
         let expiry = match rng.below(8) {

@@ -113,10 +113,14 @@ impl World {
                 }
             }
             // The entries before the damage must be right.
-            let walked = keyspace.iter().map(|iter| {
-                iter.zip(&model).try_for_each(|(entry, (k, v))| {
+            let is_ordered = keyspace.hashed_policy().is_none();
+            let mut in_order = model.keys();
+            let walked = keyspace.entries().map(|mut entries| {
+                entries.try_for_each(|entry| {
                     let (key, value) = entry?;
-                    let right = key == k.as_slice() && value == v.as_slice();
+                    let is_next =
+                        !is_ordered || in_order.next().is_some_and(|next| key == next.as_slice());
+                    let right = is_next && model.get(&*key).is_some_and(|v| value == v.as_slice());
                     if right {
                         Ok(())
                     } else {

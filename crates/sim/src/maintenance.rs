@@ -1,5 +1,6 @@
 //! Steps of maintenance: flush, compaction, settings, check, bulk ingest, checkpoint and backup.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,10 @@ impl World {
     pub(crate) fn compact(&mut self) -> Outcome {
         let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
-        let span = self.span();
+        let span = match keyspace.hashed_policy() {
+            None => self.span(),
+            Some(_) => (Bound::Unbounded, Bound::Unbounded),
+        };
         let done = match self.rng.below(4) {
             0 => self.db().compact(),
             1 => self.db().start_compaction().map(drop),
@@ -74,7 +78,7 @@ impl World {
     /// Sets the wall clock back. Values that a read saw expired must stay expired.
     pub(crate) fn set_back(&mut self) -> Outcome {
         let Some((name, _)) = self.some_keyspace() else { return Ok(()) };
-        drop(self.keyspace(name)?.iter()?);
+        drop(self.keyspace(name)?.entries()?);
         let now = self.now();
         self.clock.set_unix_millis(now - self.rng.below(20_000));
         Ok(())
@@ -118,7 +122,7 @@ impl World {
     /// Begins a bulk ingest, or adds entries to one.
     pub(crate) fn ingest(&mut self) -> Outcome {
         if self.ingests.len() < 2 && (self.ingests.is_empty() || self.rng.one_in(3)) {
-            let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+            let Some((name, incarnation)) = self.some_ordered_keyspace() else { return Ok(()) };
             let ingest = self.keyspace(name)?.ingest()?;
             let (struck, next) = (self.device.struck(), self.rng.below(self.keys));
             self.ingests.push(PendingIngest {

@@ -6,7 +6,7 @@ use base::{Clock, Rng};
 use media::{Faulty, Medium};
 use terracedb::Db;
 
-use crate::compare::{self, Entries, difference, entries};
+use crate::compare::{self, Entries, difference, sorted};
 use crate::history::{Contents, Live, ProcessEnd};
 use crate::step_error::{Outcome, StepError, ensure};
 use crate::world::World;
@@ -76,7 +76,7 @@ impl World {
         ensure!(fitting.peek().is_some(), "keyspaces {names:?}, expected one of {lives:?}");
         let mut found = Vec::new();
         for keyspace in db.keyspaces() {
-            found.push((keyspace.name().to_owned(), entries(keyspace.iter()?)?));
+            found.push((keyspace.name().to_owned(), sorted(keyspace.entries()?)?));
         }
         found.sort();
         let now = self.now();

@@ -74,8 +74,8 @@ pub fn run(script: &Script) -> Result<Report, Box<Failure>> {
 /// The failure of a step.
 pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box<Failure>> {
     let failure = |step, why, trace| Box::new(Failure { seed: script.seed, step, why, trace });
-    let mut world = World::new(script.seed, variant)
-        .map_err(|error| failure(0, error.to_string(), Vec::new()))?;
+    let mut world =
+        World::new(script, variant).map_err(|error| failure(0, error.to_string(), Vec::new()))?;
     for (number, step) in script.steps.iter().chain(&LAST).enumerate() {
         world.note(format!("{number} {step:?}"));
         let done = catch_unwind(AssertUnwindSafe(|| world.run_step(*step)));
@@ -164,11 +164,11 @@ impl World {
         for (name, incarnation) in self.history.live.clone() {
             let Ok(keyspace) = self.db().keyspace(name) else { continue };
             let may_be_dropped = self.history.lives().any(|live| !live.contains_key(name));
-            let entries = match keyspace.iter() {
+            let entries = match keyspace.entries() {
                 Err(error) if may_be_dropped && error.kind() == ErrorKind::Closed => continue,
                 entries => entries?,
             };
-            let found = compare::entries(entries)?;
+            let found = compare::sorted(entries)?;
             let models: Vec<compare::Entries> = states
                 .iter()
                 .map(|state| state.at(incarnation, now).into_iter().collect())

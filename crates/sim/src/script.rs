@@ -168,6 +168,8 @@ impl fmt::Debug for Step {
 pub struct Script {
     /// The seed of the device, the keys and the first settings.
     pub seed: u64,
+    /// Whether keyspaces may be hashed: about half of them are then.
+    pub has_hashed: bool,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -194,7 +196,15 @@ impl Script {
             });
             Step { action: hit.map_or(Action::Write, |hit| hit.0), seed: rng.next_u64() }
         };
-        Self { seed, steps: (0..steps).map(|_| draw()).collect() }
+        let steps = (0..steps).map(|_| draw()).collect();
+        Self { seed, has_hashed: Rng::new(!seed).one_in(2), steps }
+    }
+
+    /// The script with ordered keyspaces only, for seeds from before there were others.
+    #[must_use]
+    pub fn ordered(mut self) -> Self {
+        self.has_hashed = false;
+        self
     }
 
     /// The script without crashes and faults.

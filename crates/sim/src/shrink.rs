@@ -22,7 +22,7 @@ pub fn shrink(script: &Script, failure: Failure, runs: usize) -> (Script, Failur
             left -= 1;
             let mut steps = best.steps.clone();
             steps.drain(at..(at + part).min(best.steps.len()));
-            let candidate = Script { seed: best.seed, steps };
+            let candidate = Script { steps, ..best.clone() };
             match run(&candidate) {
                 Ok(_) => at += part,
                 Err(broke) => {

@@ -73,7 +73,7 @@ impl World {
     }
 
     fn transaction_scans(&mut self, pending: &mut PendingTransaction) -> Outcome {
-        let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+        let Some((name, incarnation)) = self.some_ordered_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let span = self.span();
         let now = self.now();
@@ -96,7 +96,7 @@ impl World {
     fn transaction_writes(&mut self, pending: &mut PendingTransaction) -> Outcome {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
-        let change = self.change();
+        let change = self.change().fit(self.is_hashed(incarnation));
         let transaction = &mut pending.transaction;
         match &change {
             Change::Put(key, value) => transaction.put(&keyspace, key, value)?,

@@ -12,6 +12,7 @@ use terracedb::{Db, Keyspace, Resources, Snapshot};
 use crate::cells::Span;
 use crate::digest::Digest;
 use crate::history::{Contents, History, Incarnation, ProcessEnd};
+use crate::script::Script;
 use crate::settings::Variant;
 use crate::step_error::{Outcome, StepError};
 use crate::tier::Tier;
@@ -46,6 +47,8 @@ pub(crate) struct World {
     version: u64,
     /// The generator of the current step.
     pub(crate) rng: Rng,
+    /// Whether some keyspaces are hashed.
+    has_hashed: bool,
     pub(crate) open_reads: Vec<OpenRead>,
     pub(crate) snapshots: Vec<(Snapshot, Contents)>,
     pub(crate) transactions: Vec<PendingTransaction>,
@@ -69,7 +72,8 @@ pub(crate) struct World {
 
 impl World {
     /// A world with an empty device and a new store.
-    pub(crate) fn new(seed: u64, fixed: Option<Variant>) -> Outcome<Self> {
+    pub(crate) fn new(script: &Script, fixed: Option<Variant>) -> Outcome<Self> {
+        let (seed, has_hashed) = (script.seed, script.has_hashed);
         let mut rng = Rng::new(seed);
         let device = Arc::new(Faulty::new(rng.next_u64()));
         let keys = [8, 40, 40, 200][rng.below(4) as usize];
@@ -97,6 +101,7 @@ impl World {
             ingests: Vec::new(),
             repository: Arc::new(Faulty::new(rng.next_u64())),
             rng,
+            has_hashed,
             broken: false,
             lossy_after: None,
             cut: None,
@@ -148,6 +153,16 @@ impl World {
 
     pub(crate) fn keyspace(&self, name: &str) -> Outcome<Keyspace> {
         self.db().keyspace(name).map_err(|error| StepError::Wrong(error.to_string()))
+    }
+
+    /// A random existing keyspace if it is an ordered one.
+    pub(crate) fn some_ordered_keyspace(&mut self) -> Option<(&'static str, Incarnation)> {
+        self.some_keyspace().filter(|(_, incarnation)| !self.is_hashed(*incarnation))
+    }
+
+    /// Whether a keyspace is hashed: of the incarnations of a script that has hashed keyspaces, every other.
+    pub(crate) const fn is_hashed(&self, incarnation: Incarnation) -> bool {
+        self.has_hashed && incarnation.is_multiple_of(2)
     }
 
     /// A random index below `count`; `None` if `count` is 0.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use terracedb::operators::Append;
 use terracedb::{
-    Durability, EntryOptions, ErrorKind, KeyspaceOptions, Result, WriteBatch, WriteOptions,
+    Durability, EntryOptions, ErrorKind, HashedPolicy, KeyspaceOptions, Result, WriteBatch,
+    WriteOptions,
 };
 
 use crate::cells::Change;
@@ -56,6 +57,7 @@ impl World {
         let mut event = Event::default();
         for change in changes {
             let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
+            let change = change.fit(self.is_hashed(incarnation));
             change.add(&mut batch, &self.keyspace(name)?)?;
             event.0.push((incarnation, change));
         }
@@ -69,7 +71,7 @@ impl World {
         let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
         let keyspace = self.keyspace(name)?;
         let durability = self.durability();
-        let mut change = self.change();
+        let mut change = self.change().fit(self.is_hashed(incarnation));
         let options = WriteOptions::new().durability(durability);
         let mut durable = durability;
         let written = match &mut change {
@@ -132,7 +134,13 @@ impl World {
         let incarnation = self.history.next_incarnation();
         let mut live = self.history.live.clone();
         live.insert(name, incarnation);
-        let options = KeyspaceOptions::new().merge_operator(Append::NAME);
+        let options = match self.is_hashed(incarnation) {
+            false => KeyspaceOptions::new().merge_operator(Append::NAME),
+            // The hash key depends on the incarnation, so that scripts repeat.
+            true => {
+                KeyspaceOptions::new().hashed(HashedPolicy::Keep).hash_key([incarnation as u8; 16])
+            }
+        };
         let done = self.db().open_or_create_keyspace_opt(name, &options).map(drop);
         self.note(format!("  create {name}: {done:?}"));
         self.renamed(live, done)

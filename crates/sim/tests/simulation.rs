@@ -80,7 +80,7 @@ fn scripts_that_failed_once_succeed() {
         (7_140_647_050_209_526_585, 120),
     ];
     for (seed, steps) in failed {
-        expect(&Script::new(seed, steps));
+        expect(&Script::new(seed, steps).ordered());
     }
 }
 
