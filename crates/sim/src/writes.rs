@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use terracedb::hashed::HashedPolicy;
 use terracedb::operators::Append;
 use terracedb::{
-    Durability, EntryOptions, ErrorKind, HashedPolicy, KeyspaceOptions, Result, WriteBatch,
-    WriteOptions,
+    Durability, EntryOptions, ErrorKind, KeyspaceOptions, Result, WriteBatch, WriteOptions,
 };
 
 use crate::cells::Change;
