@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     for key in [&b"a"[..], &bytes[..bytes.len().min(9)]] {
         let at = Trailer::new(Seqno::new(7), EntryKind::Put);
         if let Ok(block) = meta.search(key, at) {
-            assert!(block < meta.blocks());
+            assert!(block < meta.data_pages().1 as usize);
         }
         let _ = meta.may_contain(key_hash(key));
     }

@@ -1,5 +1,5 @@
-//! Writes arbitrary entries to a table with every codec. The entries read back and pass the check, so
-//! packing, prefixes, separators and codecs agree with their readers.
+//! Writes arbitrary entries to a table with every codec and layout. The entries read back and pass the
+//! check, so packing, prefixes, indexes and codecs agree with their readers.
 
 #![no_main]
 
@@ -11,19 +11,23 @@ use base::{Account, Codec, EntryKind, KeyspaceId, Seqno, StoreId, TableId, Trail
 use libfuzzer_sys::fuzz_target;
 use media::{Buf, Medium, MemoryMedium, Purpose};
 use table::{
-    NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table, TableCursor, Writer,
+    HASH_BYTES, Layout, NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Table,
+    TableCursor, Writer,
 };
 
 /// Repetitions of each value, so that inputs of a few bytes make blocks of several pages.
 const REPEATS: usize = 32;
 
-fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)| {
-    let (choice, entries, deletes) = input;
+fuzz_target!(|input: (u8, u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)| {
+    let (choice, bins, entries, deletes) = input;
     let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice % 3)];
+    // Any byte is a choice: 0 is a sorted table.
+    let layout = Layout::decode(bins % 57).expect("at most 56 bits");
+    let key_bytes_min = if layout == Layout::Sorted { 1 } else { HASH_BYTES };
     let repeats = if choice & 0x80 > 0 { REPEATS } else { 1 };
     let model: BTreeMap<Vec<u8>, Vec<u8>> = entries
         .into_iter()
-        .filter(|(key, _)| !key.is_empty())
+        .filter(|(key, _)| key.len() >= key_bytes_min)
         .map(|(key, value)| (key, value.repeat(repeats)))
         .collect();
     if model.is_empty() {
@@ -40,6 +44,7 @@ fuzz_target!(|input: (u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)|
         level: 1,
         dictionary: None,
         filter_bits: choice >> 2 & 0xf,
+        layout,
         purpose: Purpose::Flush,
     };
     let mut writer = Writer::create(&medium, spec, &account).expect("a table");

@@ -60,6 +60,7 @@ fn write(medium: &Arc<dyn Medium>, run: u64, overlap: &str, account: &Account) -
         level: 0,
         dictionary: None,
         filter_bits: table::FILTER_BITS_DEFAULT,
+        layout: table::Layout::Sorted,
         purpose: Purpose::Flush,
     };
     let mut rng = Rng::new(run);
@@ -106,6 +107,7 @@ fn main() -> Result<()> {
             zstd_level: 0,
             dictionary: None,
             filter_bits: table::FILTER_BITS_DEFAULT,
+            layout: table::Layout::Sorted,
             table_bytes_max: 64 << 20,
             ids: TableId(100)..TableId(200),
         },

@@ -15,6 +15,7 @@ use base::{
     put_bytes, put_u32, put_u64, put_u128, put_varint,
 };
 use media::Medium;
+use table::Layout;
 
 use base::limits::OPERATOR_NAME_BYTES_MAX;
 
@@ -33,7 +34,7 @@ const READERS_MAX: usize = 1 << 20;
 /// Least permitted value of [`Output::table_bytes_max`], bytes.
 pub const TABLE_BYTES_MIN: u64 = 16 << 10;
 
-const KIND: MessageKind = MessageKind { name: "job", magic: *b"TERRAJOB", version: 2 };
+const KIND: MessageKind = MessageKind { name: "job", magic: *b"TERRAJOB", version: 3 };
 
 /// The inputs of a merge and the form of its outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +114,8 @@ pub struct Output {
     pub dictionary: Option<DictionaryId>,
     /// Filter bits per key, in the unit of [`table::Spec`].
     pub filter_bits: u8,
+    /// The layout of the tables.
+    pub layout: Layout,
     /// A table ends before the next key once its file has this many bytes.
     pub table_bytes_max: u64,
     /// Ids reserved for the output tables. The table with the last id takes all remaining entries.
@@ -124,8 +127,13 @@ impl Job {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let has_values = self.values != ValueRules::default();
-        // A job without value rules is encoded as version 1.
-        let mut out = KIND.start(if has_values { 2 } else { 1 });
+        // A job is encoded in the first version that can express it.
+        let version = match self.output.layout {
+            Layout::Bins(_) => 3,
+            Layout::Sorted if has_values => 2,
+            Layout::Sorted => 1,
+        };
+        let mut out = KIND.start(version);
         put_u64(&mut out, self.id);
         put_u64(&mut out, self.epoch);
         put_u32(&mut out, self.part);
@@ -153,8 +161,11 @@ impl Job {
             put_varint(&mut out, ranges.len() as u64);
             ranges.iter().for_each(|range| put_range(&mut out, range));
         }
-        if has_values {
+        if version > 1 {
             self.values.put(&mut out);
+        }
+        if version > 2 {
+            out.push(self.output.layout.encode());
         }
         MessageKind::seal(out)
     }
@@ -178,7 +189,7 @@ impl Job {
             Seqno::try_from(before)
         };
         let horizon = Horizon::ascending(list(&mut cursor, READERS_MAX, 1, reader)?)?;
-        let output = Output::get(&mut cursor)?;
+        let mut output = Output::get(&mut cursor)?;
         let operator =
             String::from_utf8(cursor.bytes(OPERATOR_NAME_BYTES_MAX)?.to_vec()).map_err(|e| {
                 Error::corrupt("name of a merge operator").expected("UTF-8").caused_by(e)
@@ -190,6 +201,9 @@ impl Job {
             1 => ValueRules::default(),
             _ => ValueRules::get(&mut cursor)?,
         };
+        if version > 2 {
+            output.layout = Layout::decode(cursor.u8()?)?;
+        }
         cursor.finish()?;
         let job = Self {
             id,
@@ -330,6 +344,7 @@ impl Output {
             zstd_level: cursor.u32()?.cast_signed(),
             dictionary: Some(DictionaryId(cursor.u32()?)).filter(|id| id.0 != 0),
             filter_bits: cursor.u8()?,
+            layout: Layout::Sorted,
             table_bytes_max: cursor.varint()?,
             ids: TableId(cursor.u64()?)..TableId(cursor.u64()?),
         })

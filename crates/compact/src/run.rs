@@ -395,6 +395,7 @@ fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
         level: job.output.zstd_level,
         dictionary,
         filter_bits: job.output.filter_bits,
+        layout: job.output.layout,
         purpose: Purpose::Compaction,
     };
     let values = (!job.values.ids.is_empty()).then_some(ValuesSpec {

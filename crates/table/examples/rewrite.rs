@@ -20,8 +20,8 @@ use media::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
-    FILTER_BITS_DEFAULT, NoDictionaries, Pages, Spec, Step, Summary, Table, TableCursor, Writer,
-    verify_page,
+    FILTER_BITS_DEFAULT, Layout, NoDictionaries, Pages, Spec, Step, Summary, Table, TableCursor,
+    Writer, verify_page,
 };
 
 const STORE: StoreId = StoreId(1);
@@ -166,6 +166,7 @@ fn write(
         level: 1,
         dictionary: None,
         filter_bits: FILTER_BITS_DEFAULT,
+        layout: Layout::Sorted,
         purpose: Purpose::Compaction,
     };
     let mut writer = Writer::create(medium, spec, &account)?;

@@ -16,8 +16,8 @@ use base::{
 use media::{Buf, Medium, MemoryMedium, Purpose};
 use rustix::time::{ClockId, clock_gettime};
 use terrace_table::{
-    FILTER_BITS_DEFAULT, NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span, Spec,
-    Step, Table, TableCursor, Writer, verify_page,
+    FILTER_BITS_DEFAULT, Layout, NoDictionaries, PAYLOAD_BYTES, Pages, PointRead, Properties, Span,
+    Spec, Step, Table, TableCursor, Writer, verify_page,
 };
 
 const STORE: StoreId = StoreId(1);
@@ -55,6 +55,7 @@ fn write(codec: Codec, value_bytes: usize) -> Result<(Arc<Table>, f64)> {
         level: 1,
         dictionary: None,
         filter_bits: FILTER_BITS_DEFAULT,
+        layout: Layout::Sorted,
         purpose,
     };
     let mut rng = Rng::new(1);

@@ -4,7 +4,7 @@
 //! Layer 3 of docs/ARCHITECTURE.md. A flush or a merge streams versions into a [`Writer`]. Reads are
 //! resumable state machines ([`PointRead`], [`TableCursor`]) over an open [`Table`]: they ask for pages,
 //! and the caller, which owns the caches and queues, supplies them. Long values are stored in value
-//! files ([`ValuesWriter`], [`ValueRead`]). The formats are in docs/format/table.md,
+//! files ([`ValuesWriter`], [`ValueRead`]). The formats are in docs/format/table.md, docs/format/bins.md,
 //! docs/format/values.md and docs/format/dictionary.md.
 
 mod accounts;

@@ -15,8 +15,8 @@ use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, 
 use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
 use table::{
-    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
-    ValuesSpec, ValuesSummary, Writer,
+    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, Layout, RangeDeletes, Spec, Summary,
+    Table, ValuesSpec, ValuesSummary, Writer,
 };
 
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
@@ -247,6 +247,7 @@ impl Output {
             level: options.zstd_level,
             dictionary,
             filter_bits: FILTER_BITS_DEFAULT,
+            layout: Layout::Sorted,
             purpose: Purpose::Flush,
         };
         let values = ValuesSpec {

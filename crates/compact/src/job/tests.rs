@@ -46,6 +46,7 @@ fn job() -> Job {
             zstd_level: -3,
             dictionary: Some(DictionaryId(2)),
             filter_bits: 8,
+            layout: Layout::Sorted,
             table_bytes_max: 64 << 20,
             ids: TableId(16)..TableId(32),
         },
@@ -108,6 +109,29 @@ fn job_2() -> Job {
     Job { values, ..job() }
 }
 
+/// A job for tables with bins, which is encoded as version 3.
+fn job_3() -> Job {
+    let mut job = job_2();
+    job.output.layout = Layout::decode(21).unwrap();
+    job
+}
+
+/// As [`job_and_outcome_have_their_golden_bytes`], job version 3 with and without value rules.
+#[test]
+fn job_of_version_3_has_its_golden_bytes() {
+    let bytes = job_3().encode();
+    assert_eq!(hex(&bytes), hex(&golden(include_str!("../../golden/job-3.hex"))));
+    assert_eq!(Job::decode(&bytes).unwrap(), job_3());
+    let plain = Job { values: ValueRules::default(), ..job_3() };
+    assert_eq!(Job::decode(&plain.encode()).unwrap(), plain);
+    let layout_at = bytes.len() - 9;
+    for (layout, is_known) in [(56, true), (57, false), (255, false)] {
+        let mut changed = bytes.clone();
+        changed[layout_at] = layout;
+        assert_eq!(Job::decode(&sealed(changed)).is_ok(), is_known, "{layout}");
+    }
+}
+
 /// An outcome with a value file, which is encoded as version 2.
 fn outcome_2() -> Outcome {
     let (file, file_bytes, values, value_bytes) = (TableId(32), 40960, 2, 34000);
@@ -164,7 +188,8 @@ fn sealed(mut message: Vec<u8>) -> Vec<u8> {
 fn damaged_messages_are_refused_without_a_panic() {
     let (mut rng, seed) = Rng::from_env();
     let outcomes = [outcome(), outcome_2(), outcome_3()].map(|outcome| outcome.encode());
-    for message in [job().encode(), job_2().encode()].into_iter().chain(outcomes) {
+    for message in [job().encode(), job_2().encode(), job_3().encode()].into_iter().chain(outcomes)
+    {
         let read = |bytes: &[u8]| match message[5] {
             b'J' => Job::decode(bytes).map(|job| job.encode()),
             _ => Outcome::decode(bytes).map(|outcome| outcome.encode()),
@@ -198,7 +223,7 @@ fn damaged_messages_are_refused_without_a_panic() {
 
 #[test]
 fn unknown_versions_and_other_messages_are_refused() {
-    for (mut message, what) in [(job_2().encode(), "job"), (outcome_3().encode(), "outcome")] {
+    for (mut message, what) in [(job_3().encode(), "job"), (outcome_3().encode(), "outcome")] {
         message[8] += 1;
         let decode = |bytes: &[u8]| match what {
             "job" => Job::decode(bytes).map(drop),

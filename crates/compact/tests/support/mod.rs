@@ -11,8 +11,8 @@ use base::{
 use bytes::Bytes;
 use media::{Buf, File, Medium, Purpose};
 use table::{
-    NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Summary, Table, TableCursor,
-    Writer, verify_page,
+    Layout, NoDictionaries, Pages, RangeDelete, RangeDeletes, Spec, Step, Summary, Table,
+    TableCursor, Writer, verify_page,
 };
 use terrace_compact::job::{Input, InputRun, Job, Output};
 use terrace_compact::{Env, Horizon, KeyRange, MergeOperator, Operators};
@@ -176,6 +176,7 @@ impl Content {
                 zstd_level: 0,
                 dictionary: None,
                 filter_bits: 8,
+                layout: Layout::Sorted,
                 table_bytes_max: 64 << 10,
                 ids: TableId(OUTPUTS)..TableId(OUTPUTS + 1000),
             },
@@ -201,6 +202,7 @@ pub fn write(
         level: 0,
         dictionary: None,
         filter_bits: 8,
+        layout: Layout::Sorted,
         purpose: Purpose::Flush,
     };
     let mut writer = Writer::create(medium, spec, &Account::unlimited("test")).unwrap();

@@ -18,7 +18,7 @@ use base::{
     Account, Codec, EntryKind, Error, Key, Result, Seqno, Trailer, Write, expiry, invariant,
 };
 use media::Purpose;
-use table::{Dictionaries, FILTER_BITS_DEFAULT, Spec, Table, Writer};
+use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Spec, Table, Writer};
 use tree::Tree;
 
 use crate::EntryOptions;
@@ -284,6 +284,7 @@ fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer>
         level: settings.zstd_level,
         dictionary: dictionary.map(|id| store.dictionaries.get(id)).transpose()?,
         filter_bits: FILTER_BITS_DEFAULT,
+        layout: Layout::Sorted,
         purpose: Purpose::Ingest,
     };
     Writer::create(&store.medium, spec, account)

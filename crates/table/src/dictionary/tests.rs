@@ -121,6 +121,7 @@ fn a_table_is_written_without_a_dictionary_if_memory_is_short() {
         codec: base::Codec::Zstd,
         level: 3,
         dictionary: Some(Arc::clone(&dictionary)),
+        layout: crate::Layout::Sorted,
         filter_bits: crate::FILTER_BITS_DEFAULT,
         purpose: Purpose::Flush,
     };

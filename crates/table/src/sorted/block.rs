@@ -253,6 +253,11 @@ impl<'a> Block<'a> {
         Ok(BlockEntry { shared, suffix_at, value_at, end, trailer: Trailer::new(seqno, kind) })
     }
 
+    /// The key of the first entry.
+    pub(crate) fn first_key(&self) -> Result<&'a [u8]> {
+        self.entry(0, self.layout.base).map(|entry| self.suffix(&entry))
+    }
+
     fn suffix(&self, entry: &BlockEntry) -> &'a [u8] {
         debug_assert!(entry.end <= self.layout.entries_end, "an entry is read from its own block");
         self.raw.get(entry.suffix_at..entry.value_at).unwrap_or_default()

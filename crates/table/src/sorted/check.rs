@@ -168,6 +168,7 @@ impl Check<'_> {
         );
         let meta = read.as_ref().map_err(Clone::clone).and_then(|page| {
             let meta = MetaPage::parse(page)?;
+            meta.check(self.table.layout())?;
             let expected = (partition.first_page, partition.data_pages());
             if meta.data_pages() == expected {
                 return Ok(meta);
@@ -178,8 +179,10 @@ impl Check<'_> {
         });
         match meta {
             Ok(meta) => {
-                for block in 0..meta.blocks() {
+                let mut next = Some(0);
+                while let Some(block) = next {
                     self.block(number, partition, &meta, block)?;
+                    next = meta.after(block)?;
                 }
             }
             Err(error) => {
@@ -240,6 +243,9 @@ impl Check<'_> {
                     .got(format_args!("not `{}`", key.escape_ascii())));
             }
             // If the first and the last entry are found, the order of the entries implies it for the others.
+            if index == 0 {
+                at.meta.check_first(at.block, key)?;
+            }
             if index == 0 || index + 1 == decoded.count() {
                 self.check_search(at, key, trailer)?;
             }

@@ -202,7 +202,8 @@ impl TableCursor {
     #[must_use]
     pub fn next_block_span(&self) -> Option<Span> {
         let loaded = self.block.as_ref().filter(|loaded| loaded.partition == self.partition)?;
-        let (first, pages) = self.meta()?.block_pages(loaded.index + 1).ok()?;
+        let meta = self.meta()?;
+        let (first, pages) = meta.block_pages(meta.after(loaded.index).ok()??).ok()?;
         Some(self.table.data_span(first, pages))
     }
 
@@ -317,11 +318,11 @@ impl TableCursor {
         };
         self.position.clear();
         self.goal = if forward { Goal::First } else { Goal::Last };
-        let next = index.checked_add_signed(if forward { 1 } else { -1 });
-        let within = next.filter(|next| match self.meta() {
-            Some(meta) => *next < meta.blocks(),
-            None => false,
-        });
+        let within = match self.meta() {
+            Some(meta) if forward => meta.after(index)?,
+            Some(meta) => meta.before(index)?,
+            None => None,
+        };
         (self.partition, self.pick) = match within {
             Some(next) => (partition, Pick::Number(next)),
             None if forward => (partition + 1, Pick::Number(0)),
@@ -348,7 +349,10 @@ impl TableCursor {
                 top.separators().get(self.partition.saturating_sub(1)).map(Some)
             }
             (Pick::Number(next), Some(meta)) if self.forward => meta.separator(next),
-            (Pick::Number(next), Some(meta)) => meta.separator(next + 1),
+            (Pick::Number(next), Some(meta)) => match meta.after(next)? {
+                Some(after) => meta.separator(after),
+                None => Ok(None),
+            },
             (Pick::Last, _) => top.separators().get(self.partition).map(Some),
             _ => Ok(None),
         };
@@ -369,6 +373,9 @@ impl TableCursor {
 
     /// The metadata page of the current partition, if it is loaded.
     fn meta(&self) -> Option<MetaPage<'_>> {
+        if let Some(meta) = self.table.pinned_meta(self.partition) {
+            return Some(meta);
+        }
         let (partition, pages) = self.meta.as_ref()?;
         let page = (*partition == self.partition).then(|| pages.iter().next())??;
         let meta = MetaPage::parse(page);
@@ -392,7 +399,7 @@ impl TableCursor {
         let locate = |error| self.table.locate_error(error, partition.meta_page);
         let index = match self.pick {
             Pick::Number(index) => index,
-            Pick::Last => meta.blocks() - 1,
+            Pick::Last => meta.last().map_err(locate)?,
             Pick::Search => meta.search(&self.key, self.at).map_err(locate)?,
         };
         let (first, pages) = meta.block_pages(index).map_err(locate)?;

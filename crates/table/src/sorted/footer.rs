@@ -6,6 +6,7 @@ use base::{
 };
 use media::{File, Purpose};
 
+use super::layout::Layout;
 use super::read::read_raw;
 use crate::page::{Header, PageKind, payload, verify_page};
 use crate::reread::reread;
@@ -13,14 +14,20 @@ use crate::reread::reread;
 /// `TERRATBL`, read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
-/// The format version that this build writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 3;
+/// The newest format version that this build reads and writes.
+pub const FORMAT_VERSION: u32 = 4;
+
+/// The format version of sorted tables.
+pub const SORTED_VERSION: u32 = 3;
 
 /// The first format version; later versions have a section of range deletes.
 const FIRST_VERSION: u32 = 1;
 
 /// The first format version in which the tail and the footer are written twice.
 const COPIES_VERSION: u32 = 3;
+
+/// The format version of tables with bins.
+const BINS_VERSION: u32 = 4;
 
 /// The positions of a table's parts, and the table's identity.
 ///
@@ -55,6 +62,14 @@ pub struct Footer {
 }
 
 impl Footer {
+    /// The format version of a new table with the layout `layout`.
+    pub(crate) const fn version_of(layout: Layout) -> u32 {
+        match layout {
+            Layout::Sorted => SORTED_VERSION,
+            Layout::Bins(_) => BINS_VERSION,
+        }
+    }
+
     /// Encodes the footer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

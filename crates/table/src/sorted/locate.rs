@@ -20,7 +20,8 @@ fn block_on<'a, 'b>(meta: &'a MetaPage<'b>, page: u32) -> Option<(&'a MetaPage<'
         let pages = meta.block_pages(*block);
         pages.is_ok_and(|(first, count)| (first..first + count).contains(&page))
     };
-    (0..meta.blocks()).find(holds).map(|block| (meta, block))
+    let after = |block: &usize| meta.after(*block).ok().flatten();
+    std::iter::successors(Some(0), after).find(holds).map(|block| (meta, block))
 }
 
 impl Table {
@@ -101,7 +102,10 @@ impl Table {
         let to = outer(Some(number), &properties.last_key)?;
         let Some((meta, block)) = block else { return Some((from, to)) };
         let inner = |block: usize| meta.separator(block).ok().flatten().map(|it| it.key);
-        let to = if block + 1 < meta.blocks() { inner(block + 1)? } else { to };
+        let to = match meta.after(block).ok()? {
+            Some(after) => inner(after)?,
+            None => to,
+        };
         Some((if block > 0 { inner(block)? } else { from }, to))
     }
 }

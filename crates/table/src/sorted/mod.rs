@@ -1,5 +1,6 @@
 //! Sorted tables: immutable files of versions in the order (key ascending, trailer descending).
 
+mod bin_index;
 mod block;
 mod block_builder;
 mod check;
@@ -9,12 +10,15 @@ mod filter;
 mod fit;
 mod footer;
 mod hot;
+mod layout;
 mod locate;
 mod meta;
+mod meta_builder;
 pub(crate) mod output;
 mod pack;
 mod partitions;
 pub(crate) mod pieces;
+mod pinned;
 mod point;
 mod properties;
 mod range_section;
@@ -35,7 +39,8 @@ pub use check::{Damage, Report};
 pub use cursor::TableCursor;
 pub use describe::{Fact, describe};
 pub use filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, filter_bytes};
-pub use footer::{FORMAT_VERSION, Footer};
+pub use footer::{FORMAT_VERSION, Footer, SORTED_VERSION};
+pub use layout::{BinBits, HASH_BYTES, Layout};
 pub use meta::MetaPage;
 pub use point::{FoundVersion, PointRead};
 pub use properties::{CodecField, Properties};

@@ -5,6 +5,10 @@
 //! ([`lz4::Encoder`]). With zstd the packer estimates the size, compresses, and corrects a wrong
 //! estimate. A block whose compression saves no page is stored uncompressed.
 //!
+//! In a table with bins ([`Layout`](super::Layout)) a block ends only between bins. A bin that is longer
+//! than a page is a block of its own with as many pages as it takes, up to the longest block; only a
+//! longer one is cut within.
+//!
 //! An entry longer than the longest block is a block of its own with as many pages as it takes. If
 //! memory is too short to compress it, it is stored uncompressed.
 
@@ -16,10 +20,12 @@ use base::{
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
+use super::layout::BinBits;
 use super::pieces::Pieces;
 use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};
 use crate::page::{PAYLOAD_BYTES, run_pages};
+use bins::Bins;
 
 /// Bytes that an entry usually takes besides its value and the suffix of its key.
 const ENTRY_OVERHEAD_USUAL: usize = 6;
@@ -94,6 +100,8 @@ pub(crate) struct Packer {
     /// Whether `payload` is the compressed form of the current block.
     compressed: bool,
     padding: Padding,
+    /// Where blocks may end, if not everywhere.
+    bins: Option<Bins>,
     compressions: u64,
     /// Charged for a long entry while it is compressed.
     account: Account,
@@ -127,11 +135,18 @@ impl Packer {
             measured: (0, 0),
             compressed: false,
             padding: Padding::default(),
+            bins: None,
             compressions: 0,
             account: account.clone(),
         };
         packer.clear();
         packer
+    }
+
+    /// Makes blocks end only between bins of `bits` bits. Must be called before anything is added.
+    pub(crate) fn cut_between_bins(&mut self, bits: BinBits) {
+        invariant!(self.block.count() == 0, "a packer learns its bins before its first entry");
+        self.bins = Some(Bins::new(bits));
     }
 
     /// Padding of the blocks emitted so far.
@@ -164,6 +179,9 @@ impl Packer {
     ) -> Result<()> {
         let entry = NewEntry { key, trailer, kind: trailer.kind()?, value };
         if entry.bytes() > BLOCK_BYTES_MAX {
+            if let Some(kept) = self.bin_begins_at(key) {
+                self.close_before(kept, emit)?;
+            }
             self.finish(emit)?;
             let Some(_charge) = self.charge_alone(entry) else {
                 return self.stream(entry, emit);
@@ -175,7 +193,10 @@ impl Packer {
         }
         // Every close emits at least one entry, and an empty block takes any entry.
         while !self.try_append(entry)? {
-            self.close(emit)?;
+            match self.bin_begins_at(entry.key) {
+                Some(kept) => self.close_before(kept, emit)?,
+                None => self.close(emit)?,
+            }
         }
         Ok(())
     }
@@ -232,6 +253,9 @@ impl Packer {
             self.hashes.push(key_hash(entry.key));
         }
         debug_assert!(self.hashes.len() <= self.block.count(), "an entry adds at most one key");
+        if let Some(bins) = &mut self.bins {
+            bins.keep(entry.key, self.block.count());
+        }
         self.last_trailer = entry.trailer;
         self.block.keep(entry.key);
     }
@@ -259,6 +283,15 @@ impl Packer {
         if count > 0 && !room {
             return Ok(false);
         }
+        if let Some(bins) = self.bins.filter(|_| count > 0) {
+            match bins.is_one_with(entry.key) {
+                // A bin is on the pages of one block, however many it takes.
+                true => return Ok(self.append_to_bin(entry)),
+                // A block of several pages has one bin, so that a read of another reads one page.
+                false if self.size > PAYLOAD_BYTES => return Ok(false),
+                false => {}
+            }
+        }
         match &self.fit {
             Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(entry)),
             Fit::Zstd(..) => self.append_by_estimate(entry),
@@ -280,7 +313,12 @@ impl Packer {
             }
             _ => raw,
         };
-        if self.block.count() == 1 {
+        if self.bins.is_some() {
+            if self.block.count() > 1 && size > capacity(1) {
+                self.drop_staged(mark);
+                return false;
+            }
+        } else if self.block.count() == 1 {
             self.pages = run_pages(size);
             if self.pages > 1 && !self.padding.worth_filling(self.pages, size) {
                 // A read of a small entry must not read several pages because the entry lies on the last
@@ -291,16 +329,20 @@ impl Packer {
             if size <= capacity(BLOCK_PAGES_MAX) && self.padding.worth_filling(1, self.size) {
                 self.pages = BLOCK_PAGES_MAX;
             } else {
-                self.block.drop_staged();
-                if let Fit::Lz4(encoder) = &mut self.fit {
-                    encoder.rollback(mark);
-                }
+                self.drop_staged(mark);
                 return false;
             }
         }
         self.size = size;
         self.keep(entry);
         true
+    }
+
+    fn drop_staged(&mut self, mark: lz4::Mark) {
+        self.block.drop_staged();
+        if let Fit::Lz4(encoder) = &mut self.fit {
+            encoder.rollback(mark);
+        }
     }
 
     fn append_by_estimate(&mut self, entry: NewEntry<'_>) -> Result<bool> {
@@ -324,6 +366,7 @@ impl Packer {
             // Continuing costs a compression, which a little room does not justify.
             fits = with + WORTH_BYTES <= predictor.target(self.pages);
             if !fits
+                && self.bins.is_none()
                 && self.pages == 1
                 && with <= predictor.target(BLOCK_PAGES_MAX)
                 && self.padding.worth_filling(1, used)
@@ -394,12 +437,17 @@ impl Packer {
             }
             Fit::Zstd(..) => {
                 let used = self.compress_block()?;
-                let over = used > capacity(self.pages) && self.block.count() > 1;
+                let over = used > capacity(self.pages)
+                    && self.block.count() > 1
+                    && self.bins.as_ref().is_none_or(|bins| bins.begins_at > 0);
                 if let Fit::Zstd(predictor, _) = &mut self.fit {
                     predictor.learn_estimate(over);
                 }
                 if over {
-                    return self.cut(used, emit);
+                    return match self.bins {
+                        Some(_) => self.cut_between(used, usize::MAX, emit),
+                        None => self.cut(used, emit),
+                    };
                 }
             }
         }
@@ -430,9 +478,10 @@ impl Packer {
         let pages = run_pages(payload.len());
         // If memory for zstd runs out during a cut, the block is stored uncompressed, however long.
         let is_uncompressed = codec == Codec::None && matches!(self.fit, Fit::Zstd(..));
+        let is_bin = self.bins.as_ref().is_some_and(|bins| bins.begins_at == 0);
         invariant!(
-            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_uncompressed,
-            "a block of several entries has at most two pages"
+            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_uncompressed || is_bin,
+            "a block of several entries has at most two pages, unless it is one bin"
         );
         self.padding.add(pages, payload.len());
         emit(PackedBlock {
@@ -449,6 +498,7 @@ impl Packer {
     }
 }
 
+mod bins;
 mod cut;
 #[cfg(test)]
 mod tests;

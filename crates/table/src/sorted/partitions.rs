@@ -6,9 +6,10 @@
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer, invariant};
 
-use super::footer::{FORMAT_VERSION, Footer};
+use super::footer::Footer;
 use super::hot::HotPages;
-use super::meta::MetaBuilder;
+use super::layout::Layout;
+use super::meta_builder::{MetaBuilder, NextBlock};
 use super::output::{Output, Section};
 use super::pack::PackedBlock;
 use super::pieces::Pieces;
@@ -32,6 +33,7 @@ pub(super) struct Partitions {
     store: StoreId,
     table: TableId,
     pub(super) output: Output,
+    layout: Layout,
     meta: MetaBuilder,
     /// The separators between partitions, and the metadata page of each partition.
     top: SeparatorsBuilder,
@@ -54,7 +56,7 @@ impl Partitions {
     /// `account`.
     pub(super) fn new(
         (store, table): (StoreId, TableId),
-        filter_bits: u8,
+        (filter_bits, layout): (u8, Layout),
         output: Output,
         properties: Properties,
         charge: Charge,
@@ -64,7 +66,8 @@ impl Partitions {
             store,
             table,
             output,
-            meta: MetaBuilder::new(filter_bits),
+            layout,
+            meta: MetaBuilder::new(filter_bits, layout),
             top: SeparatorsBuilder::new(Width::Top),
             metas: Vec::new(),
             boundary: None,
@@ -144,15 +147,22 @@ impl Partitions {
                 .is_none_or(|(last, trailer)| **last != *packed.first_key || trailer.word() > 0),
             "a version that an older one follows has a trailer above zero"
         );
+        invariant!(
+            self.boundary
+                .as_ref()
+                .is_none_or(|(last, _)| self.meta.may_follow(last, packed.first_key)),
+            "a block ends between bins, or is a part of one"
+        );
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
+        let next = NextBlock { first_key: packed.first_key, pages, hashes: packed.hashes };
         let fits = match &separator {
-            Some(separator) => self.meta.fits(separator, pages, packed.hashes.len()),
+            Some(separator) => self.meta.fits(separator, next),
             None => true,
         };
         if fits && !self.meta.is_empty() {
-            self.meta.add(separator, pages, packed.hashes);
+            self.meta.add(separator, next);
         } else {
             if let Some(separator) = separator {
                 self.end_partition()?;
@@ -160,7 +170,7 @@ impl Partitions {
                 self.charge_growth(0)?;
             }
             self.meta.start(self.output.pages());
-            self.meta.add(None, pages, packed.hashes);
+            self.meta.add(None, next);
         }
         let first_page = self.output.put(Section {
             kind: PageKind::Data,
@@ -225,7 +235,7 @@ impl Partitions {
         let [range_deletes, top_at, properties_at] = self.put_tail(&top, &stored)?;
         let [copy, ..] = self.put_tail(&top, &stored)?;
         let footer = Footer {
-            version: FORMAT_VERSION,
+            version: Footer::version_of(self.layout),
             pages: self.output.pages() + 2,
             store: self.store,
             table: self.table,

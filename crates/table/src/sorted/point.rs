@@ -1,7 +1,8 @@
 //! The read of one key in one table: a resumable state machine that asks for pages.
 //!
 //! It needs at most one metadata page and one data block, even if the versions of the key span blocks or
-//! partitions. If the filter rules the key out, it needs only the metadata page.
+//! partitions. If the filter rules the key out, it needs only the metadata page. In a table with bins the
+//! metadata pages are in memory, so it needs at most the data block.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use base::{Error, Result, Trailer};
 use bytes::Bytes;
 
 use super::block::Block;
+use super::layout::FirstBin;
+use super::meta::MetaPage;
 use super::read::stored_payload;
 use super::step::{Pages, Span, Step};
 use super::table::Table;
@@ -41,7 +44,8 @@ pub struct PointRead<K> {
 enum PointState {
     Start,
     Meta(Span),
-    Data(Span),
+    /// The block's first bin, in a table with bins.
+    Data(Span, Option<FirstBin>),
     Done,
 }
 
@@ -75,61 +79,77 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 };
                 self.at = at;
                 let top = self.table.top()?;
-                let partition = top.partition(top.search(key, self.at)?)?;
+                let number = top.search(key, self.at)?;
+                let partition = top.partition(number)?;
                 let span = self.table.meta_span(partition);
+                if let Some(meta) = self.table.pinned_meta(number) {
+                    return Ok(match self.block(span, meta)? {
+                        Some((span, bin)) => {
+                            self.state = PointState::Data(span, bin);
+                            Step::Need(span)
+                        }
+                        None => Step::Ready(None),
+                    });
+                }
                 self.state = PointState::Meta(span);
                 Ok(Step::Need(span))
             }
             (PointState::Meta(span), Some(pages)) => {
-                let block = self.block(span, &pages);
+                let block = self.table.meta(span, &pages).and_then(|meta| self.block(span, meta));
                 if pages.are_lost() {
                     self.state = PointState::Meta(span);
                     return Ok(Step::Need(span));
                 }
-                let Some(span) = block? else { return Ok(Step::Ready(None)) };
-                self.state = PointState::Data(span);
+                let Some((span, bin)) = block? else { return Ok(Step::Ready(None)) };
+                self.state = PointState::Data(span, bin);
                 Ok(Step::Need(span))
             }
-            (PointState::Data(span), Some(Pages::InPlace(page))) => {
-                let found = self.found_in_place(span, &*page);
+            (PointState::Data(span, bin), Some(Pages::InPlace(page))) => {
+                let found = self.found_in_place(span, bin, &*page);
                 if page.is_lost() {
-                    self.state = PointState::Data(span);
+                    self.state = PointState::Data(span, bin);
                     return Ok(Step::Need(span));
                 }
                 found.map(Step::Ready)
             }
-            (PointState::Data(span), Some(pages)) => {
+            (PointState::Data(span, bin), Some(pages)) => {
                 let bytes = self.table.decode(span, pages)?;
-                self.found(span, &bytes, |value| bytes.slice(value)).map(Step::Ready)
+                self.found(span, bin, &bytes, |value| bytes.slice(value)).map(Step::Ready)
             }
-            (PointState::Meta(span) | PointState::Data(span), None) => Err(not_supplied(span)),
+            (PointState::Meta(span) | PointState::Data(span, _), None) => Err(not_supplied(span)),
             (PointState::Done, _) => Ok(Step::Ready(None)),
         }
     }
 
-    /// The span of the key's block according to the metadata page in `pages` of `span`; `None` if the
-    /// key is absent.
-    fn block(&self, span: Span, pages: &Pages) -> Result<Option<Span>> {
+    /// The span of the key's block, and its first bin, according to the metadata page `meta` of `span`;
+    /// `None` if the key is absent.
+    fn block(&self, span: Span, meta: MetaPage<'_>) -> Result<Option<(Span, Option<FirstBin>)>> {
         let locate = |error| self.table.locate_error(error, span.first);
-        let meta = self.table.meta(span, pages)?;
         if !meta.may_contain(self.hash) {
             return Ok(None);
         }
         let block = meta.search(self.key.as_ref(), self.at).map_err(locate)?;
         let (first, pages) = meta.block_pages(block).map_err(locate)?;
-        Ok(Some(self.table.data_span(first, pages)))
+        let bin = meta.first_bin(block).map_err(locate)?;
+        Ok(Some((self.table.data_span(first, pages), bin)))
     }
 
     /// The version in the block `bytes` of `span`; `value` makes a value from its range in the block.
     fn found(
         &self,
         span: Span,
+        bin: Option<FirstBin>,
         bytes: &[u8],
         value: impl FnOnce(Range<usize>) -> Bytes,
     ) -> Result<Option<FoundVersion>> {
         let locate = |error| self.table.locate_error(error, span.first);
         let block = Block::parse(bytes).map_err(locate)?;
         let entry = block.get(self.key.as_ref(), self.at).map_err(locate)?;
+        if let (None, Some(bin)) = (&entry, bin) {
+            // A key that is not in the block that a wrong index names may be in another.
+            let checked = block.first_key().and_then(|key| bin.check(key));
+            checked.map_err(locate)?;
+        }
         Ok(entry.map(|entry| {
             let trailer = self.table.visible_trailer(entry.trailer);
             FoundVersion { trailer, value: value(entry.value()) }
@@ -138,16 +158,21 @@ impl<K: AsRef<[u8]>> PointRead<K> {
 
     /// The version in the block of `span`, which lies on `page`. The value is a copy, because `page` may
     /// be lost while the caller holds the value.
-    fn found_in_place(&self, span: Span, page: &[u8]) -> Result<Option<FoundVersion>> {
+    fn found_in_place(
+        &self,
+        span: Span,
+        bin: Option<FirstBin>,
+        page: &[u8],
+    ) -> Result<Option<FoundVersion>> {
         let stored = stored_payload(PageKind::Data, page);
         let Some(payload) = stored.map_err(|error| self.table.locate_error(error, span.first))?
         else {
             let bytes = self.table.decode_page(span, page)?;
-            return self.found(span, &bytes, |value| bytes.slice(value));
+            return self.found(span, bin, &bytes, |value| bytes.slice(value));
         };
         let bytes = page.get(payload).unwrap_or_default();
         let copy = |value| Bytes::copy_from_slice(bytes.get(value).unwrap_or_default());
-        self.found(span, bytes, copy)
+        self.found(span, bin, bytes, copy)
     }
 }
 

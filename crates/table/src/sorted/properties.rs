@@ -7,6 +7,8 @@ use base::{
     Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_varint,
 };
 
+use super::layout::Layout;
+
 /// Most dictionaries that one table may name.
 const DICTIONARIES_MAX: usize = 1 << 12;
 
@@ -153,9 +155,19 @@ fields! {
     34 superseding_max: Seqno,
     /// If the entries have no seqnos of their own: the seqno of a write before all of them.
     35 written_after: Seqno,
+    /// In a table with bins, the bits of its bins; 0 in a sorted table.
+    36 bin_bits: u64,
 }
 
 impl Properties {
+    /// The layout of the table.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bin bits are out of range.
+    pub fn layout(&self) -> Result<Layout> {
+        Layout::decode(u8::try_from(self.bin_bits).unwrap_or(u8::MAX))
+    }
+
     /// The smallest key after every entry and every range delete.
     #[must_use]
     pub fn end_key(&self) -> Vec<u8> {

@@ -1,14 +1,14 @@
 //! Rebuilds a metadata page from the blocks of its partition, for reads that find the page damaged.
 //!
 //! The blocks contain all keys, so a lost metadata page costs time but no key. The rebuilt page has the
-//! same separators. It has no filter, because a filter would need every key.
+//! same index. It has no filter, because a filter would need every key.
 
 use base::limits::PAGE_BYTES;
 use base::{Account, Codec, DictionaryId, Error, Result, Trailer, invariant};
 use media::Purpose;
 
 use super::block::{Block, BlockPosition};
-use super::meta::MetaBuilder;
+use super::meta_builder::{MetaBuilder, NextBlock};
 use super::read::read_pages;
 use super::separator::Separator;
 use super::step::Pages;
@@ -16,8 +16,8 @@ use super::table::Table;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, seal_page};
 
 impl Table {
-    /// Rebuilds and seals the metadata page `page`. Reads all data pages of its partition, about a
-    /// hundred, one block at a time.
+    /// Rebuilds and seals the metadata page `page`. Reads all data pages of its partition, one block at a
+    /// time: about a hundred, or a few thousand in a table with bins and without a filter.
     ///
     /// # Errors
     /// `Corrupt` if blocks of the partition are damaged too, or `page` is no metadata page; `Retry` if
@@ -30,7 +30,7 @@ impl Table {
                 self.locate_error(Error::corrupt("metadata page").expected("a partition's"), page)
             );
         }
-        let mut meta = MetaBuilder::new(0);
+        let mut meta = MetaBuilder::new(0, self.layout());
         meta.start(partition.first_page);
         let mut position = BlockPosition::new();
         let mut last: Option<(Vec<u8>, Trailer)> = None;
@@ -43,7 +43,7 @@ impl Table {
         let mut content = Vec::new();
         meta.encode(&mut content)?;
         if content.len() > PAYLOAD_BYTES {
-            return Err(self.locate_error(Error::corrupt("separators of a partition"), page));
+            return Err(self.locate_error(Error::corrupt("index of a partition"), page));
         }
         let bytes = content.len() as u32;
         let header = Header {
@@ -84,7 +84,8 @@ impl Table {
         position.first(block)?;
         let separator =
             last.take().map(|(key, trailer)| Separator::between((&key, trailer), position.key()));
-        meta.add(separator, pages as usize, &[]);
+        let next = NextBlock { first_key: position.key(), pages: pages as usize, hashes: &[] };
+        meta.add(separator, next);
         position.last(block)?;
         *last = position.entry().map(|entry| (position.key().to_vec(), entry.trailer));
         Ok(pages)

@@ -11,6 +11,8 @@ use std::cmp::Ordering;
 
 use base::{Error, Result, Trailer, invariant};
 
+use super::layout::head_of;
+
 /// Length of a trailer, bytes.
 const TRAILER_BYTES: usize = 8;
 
@@ -37,20 +39,6 @@ impl Separator {
     const fn stored_bytes(&self) -> usize {
         self.key.len() + if self.trailer.is_some() { TRAILER_BYTES } else { 0 }
     }
-}
-
-/// The first eight bytes as a number with the same order, padded with zeros. If two such numbers differ,
-/// the bytes differ in the same order.
-#[inline]
-fn head_of(bytes: &[u8]) -> u64 {
-    if let Some(head) = bytes.first_chunk() {
-        return u64::from_be_bytes(*head);
-    }
-    let mut head = [0; 8];
-    for (to, from) in head.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    u64::from_be_bytes(head)
 }
 
 pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {

@@ -5,7 +5,8 @@
 //! caches and queues.
 //!
 //! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages,
-//! and the range deletes, charged (I10).
+//! and the range deletes, charged (I10). A table with bins ([`Layout`]) keeps its metadata pages as well,
+//! because they are small, so that a read needs one data page and no other.
 //!
 //! An ingested table was made outside the store and has no seqnos of its own. It is opened with the
 //! seqno at which all of its entries are read.
@@ -23,7 +24,9 @@ use bytes::Bytes;
 use media::{Access, File, Medium};
 
 use super::footer::Footer;
+use super::layout::Layout;
 use super::meta::MetaPage;
+use super::pinned::PinnedMeta;
 use super::properties::Properties;
 use super::read::{decode_pages, decode_run};
 use super::step::{Pages, Span};
@@ -46,6 +49,9 @@ pub struct Table {
     properties: Properties,
     top: Box<[u8]>,
     range_deletes: RangeDeletes,
+    layout: Layout,
+    /// The metadata pages of a table with bins; none of a sorted table.
+    pinned: PinnedMeta,
     /// See [`Table::tail_damage`].
     tail_damage: Option<Error>,
     /// If set, the seqno of every entry, in place of the stored one.
@@ -84,10 +90,12 @@ impl Table {
         let tail_damage = tail.lost.take().map(|(_, error)| locate(error));
         let Sections { top, properties, range_deletes, charge } =
             tail.sections().map_err(locate)?;
-        let table = Self {
+        let mut table = Self {
             seed: PageSeed::new(store, table),
             file,
             footer,
+            layout: properties.layout().map_err(locate)?,
+            pinned: PinnedMeta::default(),
             properties,
             top: top.into(),
             range_deletes,
@@ -97,6 +105,9 @@ impl Table {
             account: values,
             charge,
         };
+        if table.layout != Layout::Sorted {
+            table.pin_meta(&pinned).map_err(locate)?;
+        }
         match seqno {
             Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(locate),
             None => Ok(Arc::new(table)),
@@ -121,10 +132,32 @@ impl Table {
         Ok(self)
     }
 
+    /// Reads the metadata pages, and keeps them in memory. A page that cannot be read is rebuilt from
+    /// the data pages of its partition; if that fails too, reads of its keys fail, and no others.
+    fn pin_meta(&mut self, account: &Account) -> Result<()> {
+        let (pinned, damage) = PinnedMeta::read(self, account)?;
+        self.charge.grow(pinned.bytes())?;
+        self.pinned = pinned;
+        self.tail_damage = self.tail_damage.take().or(damage);
+        Ok(())
+    }
+
     /// The table's id.
     #[must_use]
     pub const fn id(&self) -> TableId {
         self.footer.table
+    }
+
+    /// The layout of the data pages.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The metadata page of partition `number`, if the table keeps it in memory.
+    #[inline]
+    pub(crate) fn pinned_meta(&self, number: usize) -> Option<MetaPage<'_>> {
+        self.pinned.get(number)
     }
 
     /// The properties that the table stores.
@@ -163,9 +196,9 @@ impl Table {
         &self.range_deletes
     }
 
-    /// The error of the page that was read from its copy at open, if there was one. Nothing is lost, and
-    /// nothing is repaired: a merge writes the table anew. Pages that the open did not need are not
-    /// checked.
+    /// The error of a page that the open could not read: it was read from its copy, or, if it is a
+    /// metadata page of a table with bins, rebuilt from the data pages of its partition. Nothing is
+    /// repaired: a merge writes the table anew. Pages that the open did not need are not checked.
     #[must_use]
     pub const fn tail_damage(&self) -> Option<&Error> {
         self.tail_damage.as_ref()
@@ -294,6 +327,8 @@ impl Table {
     pub(crate) fn meta<'a>(&self, span: Span, pages: &'a Pages) -> Result<MetaPage<'a>> {
         let page = pages.iter().next().unwrap_or_default();
         let meta = MetaPage::parse(page).map_err(|error| self.locate_error(error, span.first))?;
+        let is_layout = meta.check_layout(self.layout);
+        is_layout.map_err(|error| self.locate_error(error, span.first))?;
         let (first, pages) = meta.data_pages();
         if first.checked_add(pages) == Some(span.first) {
             return Ok(meta);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
 use super::footer::Footer;
+use super::layout::Layout;
 use super::properties::Properties;
 use super::range_section;
 use super::read::{read_pages, read_raw, section};
@@ -131,6 +132,12 @@ impl Tail {
         let end = self.footer.tail_end();
         let stored = section(PageKind::Properties, cut(properties, end)?)?;
         let properties = Properties::decode(&stored)?;
+        let layout = properties.layout()?;
+        if self.footer.version != Footer::version_of(layout) && layout != Layout::Sorted {
+            return Err(Error::corrupt("format version of a table with bins")
+                .expected(Footer::version_of(layout))
+                .got(self.footer.version));
+        }
         let partitions = Top::parse(&top_level)?;
         partitions.check(range_deletes)?;
         if (partitions.partitions() == 0) != (properties.entries == 0) {

@@ -5,10 +5,10 @@
 //! writes pages. Range deletes, which are added separately, top level and properties follow, all of it
 //! twice, and two footers end the file.
 //!
-//! Memory is bounded and charged (I10). Buffers and one block take about 1.6 MiB, whatever the table's
-//! size. An entry over 32 KiB takes four times its length while it is added, or is not compressed. The
-//! top level grows by about 20 bytes per partition of about a hundred pages. Range deletes take at most
-//! twice their length in the file.
+//! Memory is bounded and charged (I10). Buffers and one block take about 1.6 MiB, a mebibyte more in a
+//! table with bins, whatever the table's size. An entry over 32 KiB takes four times its length while it
+//! is added, or is not compressed. The top level grows by about 20 bytes per partition of about a hundred
+//! pages. Range deletes take at most twice their length in the file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use media::{Medium, Purpose};
 
 use super::filter::FILTER_BITS_MAX;
 use super::hot::HotPages;
+use super::layout::{HASH_BYTES, Layout};
 use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
 use super::pack::Packer;
 use super::partitions::Partitions;
@@ -35,6 +36,10 @@ use crate::pointer::Pointer;
 
 /// Memory of the packer, the current partition and the other parts of fixed size, bytes.
 const PARTS_BYTES: u64 = 512 << 10;
+
+/// As [`PARTS_BYTES`], in addition for a table with bins: a small index leaves room on a metadata page
+/// for the filter of many keys, whose hashes are collected.
+const BINS_PARTS_BYTES: u64 = 1 << 20;
 
 /// Specification of a table.
 #[derive(Clone, Debug)]
@@ -55,6 +60,9 @@ pub struct Spec {
     /// and each key takes 1.04 times as many bits (more if a partition has few keys). 0: no filter.
     /// [`FILTER_BITS_DEFAULT`](super::FILTER_BITS_DEFAULT) suits most tables.
     pub filter_bits: u8,
+    /// How data pages are cut and indexed. With bins, every key begins with a uniform hash of
+    /// [`HASH_BYTES`](super::HASH_BYTES) bytes.
+    pub layout: Layout,
     /// The purpose of the writes.
     pub purpose: Purpose,
 }
@@ -82,6 +90,7 @@ pub struct Writer {
     medium: Arc<dyn Medium>,
     name: String,
     codec: Codec,
+    layout: Layout,
     dictionary: Option<DictionaryId>,
     packer: Packer,
     partitions: Partitions,
@@ -124,15 +133,20 @@ impl Writer {
                 .expected(format_args!("at most {FILTER_BITS_MAX}"))
                 .got(spec.filter_bits));
         }
-        let charge = account.charge(OUTPUT_BYTES + PARTS_BYTES)?;
+        let parts = match spec.layout {
+            Layout::Sorted => PARTS_BYTES,
+            Layout::Bins(_) => PARTS_BYTES + BINS_PARTS_BYTES,
+        };
+        let charge = account.charge(OUTPUT_BYTES + parts)?;
         let mut properties = Properties {
             codec: CodecField(spec.codec),
             written_for: spec.purpose.name().to_owned(),
             keyspace: spec.keyspace,
+            bin_bits: u64::from(spec.layout.encode()),
             ..Properties::default()
         };
         let mut dictionary = None;
-        let packer = match spec.codec {
+        let mut packer = match spec.codec {
             Codec::None => Packer::stored(account),
             Codec::Lz4 => Packer::lz4(account),
             Codec::Zstd => {
@@ -143,6 +157,9 @@ impl Writer {
                 Packer::zstd(compressor, account)
             }
         };
+        if let Layout::Bins(bits) = spec.layout {
+            packer.cut_between_bins(bits);
+        }
         let name = file_name(spec.table);
         let seed = PageSeed::new(spec.store, spec.table);
         let output = Output::create(&**medium, &name, seed, spec.purpose, BUFFER_PAGES)?;
@@ -150,11 +167,12 @@ impl Writer {
             medium: Arc::clone(medium),
             name,
             codec: spec.codec,
+            layout: spec.layout,
             dictionary,
             packer,
             partitions: Partitions::new(
                 (spec.store, spec.table),
-                spec.filter_bits,
+                (spec.filter_bits, spec.layout),
                 output,
                 properties,
                 charge,
@@ -251,6 +269,11 @@ impl Writer {
                 .expected(format_args!("1..={KEY_BYTES_MAX} and at most {VALUE_BYTES_MAX}"))
                 .got(format_args!("{} and {}", key.len(), value.len())));
         }
+        if self.layout != Layout::Sorted && key.len() < HASH_BYTES {
+            return Err(Error::invalid("length of a key that begins with a hash, bytes")
+                .expected(format_args!("at least {HASH_BYTES}"))
+                .got(key.len()));
+        }
         self.check_order(key, trailer)
     }
 
@@ -272,11 +295,13 @@ impl Writer {
     }
 
     /// Whether [`Writer::add_block`] can take `block`, apart from its position: it needs no dictionary
-    /// other than the specification's, and has the specification's codec or none.
+    /// other than the specification's, and has the specification's codec or none. A table with bins takes
+    /// none, because its blocks end where its own bins do.
     #[must_use]
     pub fn accepts(&self, block: &RawBlock) -> bool {
         let dictionary = block.dictionary();
-        (block.codec() == Codec::None || block.codec() == self.codec)
+        self.layout == Layout::Sorted
+            && (block.codec() == Codec::None || block.codec() == self.codec)
             && (dictionary == DictionaryId(0) || Some(dictionary) == self.dictionary)
     }
 

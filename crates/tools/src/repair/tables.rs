@@ -11,8 +11,8 @@ use compact::RetainedVersion;
 use manifest::{LivePiece, LiveTable, TableEntry};
 use media::{Medium, Purpose};
 use table::{
-    Dictionaries, FILTER_BITS_DEFAULT, LostKeys, Pointer, RangeDeletesFound, Salvaged, Spec,
-    Summary, Table, Writer, file_name, salvage,
+    Dictionaries, FILTER_BITS_DEFAULT, Layout, LostKeys, Pointer, RangeDeletesFound, Salvaged,
+    Spec, Summary, Table, Writer, file_name, salvage,
 };
 
 use super::{Lost, LostRange};
@@ -174,6 +174,7 @@ impl Salvager {
             level: 0,
             dictionary: None,
             filter_bits: FILTER_BITS_DEFAULT,
+            layout: Layout::Sorted,
             purpose: Purpose::Scrub,
         };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;

@@ -175,6 +175,7 @@ impl MergeJob {
                 zstd_level: options.zstd_level,
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
+                layout: table::Layout::Sorted,
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
                 ids: ids.start..values,
             },

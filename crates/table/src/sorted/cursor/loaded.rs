@@ -84,9 +84,13 @@ impl TableCursor {
             Pages::Attached(block) => BlockBytes::Attached(block),
             pages => BlockBytes::Shared(self.table.decode(span, pages)?),
         };
-        let layout =
-            Block::parse(&bytes).map_err(|error| self.table.locate_error(error, span.first))?;
-        let layout = layout.layout();
+        let locate = |error| self.table.locate_error(error, span.first);
+        let block = Block::parse(&bytes).map_err(locate)?;
+        if let Some(meta) = self.meta().filter(|meta| meta.has_bins()) {
+            let checked = block.first_key().and_then(|key| meta.check_first(index, key));
+            checked.map_err(locate)?;
+        }
+        let layout = block.layout();
         self.block =
             Some(Loaded { partition: self.partition, index, page: span.first, bytes, layout });
         Ok(())

@@ -81,14 +81,14 @@ impl Packer {
 
     /// Makes the first `count` entries of the block `raw` the current block, and compresses it. Returns
     /// its size.
-    fn compress_part(&mut self, raw: &[u8], count: usize) -> Result<usize> {
+    pub(super) fn compress_part(&mut self, raw: &[u8], count: usize) -> Result<usize> {
         self.clear();
         self.append_from(raw, 0..count)?;
         self.compress_block()
     }
 
     /// Appends the entries in `range` of a block.
-    fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
+    pub(super) fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
         let block = Block::parse(raw)?;
         let mut position = BlockPosition::default();
         position.first(block)?;

@@ -1,9 +1,11 @@
+use super::bins::{bins_spec, content_of, stored_key};
 use super::damage::with_content;
 use super::*;
 
 const GOLDEN: &str = include_str!("../../../golden/table.hex");
 const GOLDEN_2: &str = include_str!("../../../golden/table_2.hex");
 const GOLDEN_3: &str = include_str!("../../../golden/table_3.hex");
+const GOLDEN_4: &str = include_str!("../../../golden/table_4.hex");
 
 /// A table with a compressed block, a run, several versions and a delete.
 fn entries() -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
@@ -65,6 +67,47 @@ fn a_table_has_exactly_the_golden_bytes() {
     for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
         assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
     }
+}
+
+/// Entries in three bins, one of them of two pages.
+fn in_bins() -> Model {
+    let delete = Trailer::new(Seqno::new(5), EntryKind::Delete);
+    Model::from([
+        ((stored_key(0x0800_0000_0000_0001, b"apple"), Reverse(put(9))), b"red".to_vec()),
+        ((stored_key(0x0800_0000_0000_0001, b"apple"), Reverse(put(3))), b"green".to_vec()),
+        ((stored_key(0x0c00_0000_0000_0002, b"banana"), Reverse(put(7))), vec![0; 3000]),
+        ((stored_key(0x0fff_0000_0000_0000, b"cherry"), Reverse(put(8))), vec![0; 3000]),
+        ((stored_key(0xa123_4567_89ab_cdef, b"dates"), Reverse(delete)), Vec::new()),
+    ])
+}
+
+#[test]
+fn a_table_with_bins_has_exactly_the_golden_bytes() {
+    let golden = crate::golden::bytes(GOLDEN_4);
+    let written = content_of(bins_spec(Codec::None, 6, 0), &in_bins());
+    assert_eq!(written.len(), golden.len());
+    for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
+        assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
+    }
+}
+
+/// The worked example of docs/format/bins.md.
+#[test]
+fn the_golden_table_with_bins_is_read_and_its_index_is_as_documented() {
+    let file = crate::golden::bytes(GOLDEN_4);
+    let documented = "03 0200000000000000 48 0c 87";
+    let index = &file[4 * PAGE_BYTES + crate::HEADER_BYTES + 20..];
+    assert!(index.starts_with(&crate::golden::bytes(documented)), "{:02x?}", &index[..12]);
+    let table = open_golden(GOLDEN_4);
+    assert_eq!((table.footer().version, table.layout().encode()), (4, 6));
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean() && report.entries == 5);
+    let mut driver = Driver::new(&table);
+    for ((key, trailer), value) in in_bins() {
+        let (found, bytes) = driver.get(&key, trailer.0).unwrap().unwrap();
+        assert!(found == trailer.0 && bytes == value);
+    }
+    assert_eq!((driver.meta_spans, driver.data_spans), (0, 5));
 }
 
 /// The worked example of docs/format/table.md.

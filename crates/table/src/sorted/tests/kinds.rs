@@ -64,7 +64,7 @@ fn every_kind_is_stored_and_counted() {
     let table = open(&medium).unwrap();
     let properties = table.properties();
     assert_eq!(*properties, summary.properties);
-    assert_eq!(table.footer().version, FORMAT_VERSION);
+    assert_eq!(table.footer().version, SORTED_VERSION);
     assert_eq!((properties.merges, properties.expiring, properties.deletes), (1, 2, 1));
     assert_eq!((properties.earliest_expiry, properties.latest_expiry), (900, 0));
     assert_eq!(properties.values, [(TableId(60), 30_000), (TableId(70), 20_001)]);

@@ -1,5 +1,7 @@
 //! Tests of whole tables: against a map, damaged, truncated, counted.
 
+mod bins;
+mod bins_damage;
 mod damage;
 mod faults;
 mod golden;
@@ -43,6 +45,7 @@ pub(super) fn spec(codec: Codec) -> Spec {
         level: 1,
         dictionary: None,
         filter_bits: FILTER_BITS_DEFAULT,
+        layout: Layout::Sorted,
         purpose: Purpose::Flush,
     }
 }

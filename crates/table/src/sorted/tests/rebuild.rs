@@ -19,7 +19,9 @@ fn a_rebuilt_metadata_page_leads_to_the_same_blocks() {
             let stored = stored.unwrap();
             assert_eq!(rebuilt.data_pages(), stored.data_pages());
             assert_eq!(rebuilt.blocks(), stored.blocks());
-            for block in 0..stored.blocks() {
+            let after = |block: &usize| stored.after(*block).unwrap();
+            for block in std::iter::successors(Some(0), after) {
+                assert_eq!(rebuilt.after(block).unwrap(), stored.after(block).unwrap());
                 assert_eq!(rebuilt.block_pages(block).unwrap(), stored.block_pages(block).unwrap());
                 assert_eq!(rebuilt.separator(block).unwrap(), stored.separator(block).unwrap());
             }

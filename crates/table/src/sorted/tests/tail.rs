@@ -15,7 +15,12 @@ fn flipped(content: &[u8], pages: impl IntoIterator<Item = u32>) -> Vec<u8> {
 }
 
 /// Replaces page `page` of `content`: its payload changed, its checksum valid under `store`.
-fn resealed(content: &mut [u8], store: StoreId, page: u32, change: impl Fn(&mut Vec<u8>)) {
+pub(super) fn resealed(
+    content: &mut [u8],
+    store: StoreId,
+    page: u32,
+    change: impl Fn(&mut Vec<u8>),
+) {
     let bytes = &mut content[page as usize * PAGE_BYTES..][..PAGE_BYTES];
     let header = Header::parse(bytes).unwrap();
     let mut stored = payload(bytes, &header).unwrap().to_vec();
@@ -26,7 +31,7 @@ fn resealed(content: &mut [u8], store: StoreId, page: u32, change: impl Fn(&mut 
     seal_page(bytes.first_chunk_mut().unwrap(), seed, page, &header, &stored);
 }
 
-fn damages(table: &Table) -> Vec<u32> {
+pub(super) fn damages(table: &Table) -> Vec<u32> {
     let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
     report.listed.iter().map(|damage| damage.page).collect()
 }
