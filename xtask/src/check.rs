@@ -1,7 +1,7 @@
 //! The task before every commit: all checks that do not run the store.
 
 use crate::command::{self, cargo, succeeds};
-use crate::{Result, layering, tidy};
+use crate::{Result, layering, reference, tidy};
 
 /// Checks formatting, layering, tidiness, lints, documentation and dependencies, cheapest first.
 pub(crate) fn run() -> Result {
@@ -9,6 +9,7 @@ pub(crate) fn run() -> Result {
     layering::check()?;
     tidy::check()?;
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    reference::check()?;
     let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");
     command::run(doc)?;

@@ -6,11 +6,13 @@
 use std::fs;
 
 use crate::workspace::{self, Text};
-use crate::{Result, results};
+use crate::{Result, reference, results};
 
 /// Every generated document.
 fn all(texts: &[Text]) -> Result<Vec<Text>> {
-    results::generated(texts)
+    let mut generated = results::generated(texts)?;
+    generated.extend(reference::generated(texts)?);
+    Ok(generated)
 }
 
 /// Every document that differs from its sources, and every one in a generated folder without a source.

@@ -14,6 +14,7 @@ mod layering;
 mod metadata;
 mod peers;
 mod profile;
+mod reference;
 mod results;
 mod sim;
 mod suite;
@@ -72,7 +73,7 @@ fn run(arguments: &[&str]) -> Result {
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["peers", rest @ ..] => peers::run(rest),
-        ["generate"] => generated::write(),
+        ["generate"] => generated::write().and_then(|()| reference::write()),
         ["results", rest @ ..] => results::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         ["sim", rest @ ..] => sim::run(rest),

@@ -14,7 +14,7 @@ mod rust;
 mod source;
 
 use crate::workspace::{self, Text};
-use crate::{Result, generated};
+use crate::{Result, generated, reference};
 
 /// Fails if a rule is broken.
 pub(crate) fn check() -> Result {
@@ -36,6 +36,7 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     complaints.extend(cycles::complaints(texts));
     complaints.extend(prose::complaints(texts));
     complaints.extend(generated::complaints(texts));
+    complaints.extend(reference::complaints(texts));
     complaints
 }
 

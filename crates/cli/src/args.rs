@@ -70,4 +70,7 @@ pub(crate) enum Command {
     },
     /// Print a shell script that completes commands and options
     Completions(completions::Args),
+    /// Print the help of every command as Markdown
+    #[command(hide = true)]
+    Reference,
 }

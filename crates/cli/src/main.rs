@@ -25,6 +25,7 @@ mod output;
 mod parsers;
 mod plan;
 mod progress;
+mod reference;
 mod repair;
 mod replay;
 mod scrub;
@@ -89,6 +90,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Config { command } => config::run(&command),
         Command::Completions(args) => completions::run(&args, &mut Args::command()),
+        Command::Reference => reference::run(&mut Args::command()),
     }
 }
 

@@ -31,7 +31,6 @@ const EXCEPTIONS: &[(&str, [f64; 3])] = &[
     ("crates/tree", [0.8, 0.1, 1.3]),
     ("docs/format/table.md", [0.0, 0.8, 1.6]),
     ("docs/internals.md", [0.0, 0.0, 2.1]),
-    ("docs/reproduction.md", [9.0, 4.2, 0.6]),
 ];
 
 /// Every part with rates that are too high, and every exception that is no longer needed.

@@ -7,8 +7,8 @@
 //! happened without the tier, and say little about accesses after the eviction. The ghost list is twice as
 //! large because its entries are replaced faster than the tier's pages (it takes every refused page), and
 //! pages that come back within the time that the tier keeps a page should be in it. (Measured:
-//! docs/reproduction.md.) If the tier also holds rows, the list is twice as large as the slots that are left
-//! for pages.
+//! docs/decisions/007-scm-tier.md.) If the tier also holds rows, the list is twice as large as the slots that
+//! are left for pages.
 //!
 //! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
 //! CacheLib).

@@ -1,7 +1,7 @@
 //! All settings, each with its key, accepted values and default.
 //!
 //! Configuration files, environment variables, `--set`, `config print` and the reference in
-//! docs/operations.md all use this list.
+//! docs/reference/settings.md all use this list.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! Creating or removing a mapping takes the lock of the whole address space exclusively: it waits for every
 //! thread with a page fault, and later faults wait for it. Merges use some hundred buffers a second, and a
-//! writer that touched new memory waited up to 17 ms (docs/media.md). Releasing pages takes that lock
-//! shared. The pool holds addresses only and no memory, so nothing is charged.
+//! writer that touched new memory waited up to 17 ms (docs/decisions/013-device-access.md). Releasing pages
+//! takes that lock shared. The pool holds addresses only and no memory, so nothing is charged.
 
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
