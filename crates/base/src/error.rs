@@ -240,7 +240,9 @@ impl Error {
         self.0.place.as_deref()
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed if it is simply made again, later: true for
+    /// [`ErrorKind::Retry`] alone. After `NoSpace` space must be freed first, after `Conflict` the whole
+    /// transaction must be run again, and no other error goes away by itself.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Retry
@@ -280,7 +282,12 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The cause, for example the [`std::io::Error`] of a failed read. The text of this error names it too.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.0.source.as_deref()?)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -310,6 +317,20 @@ mod tests {
         let within = Error::corrupt("entry").at("byte 3").at("7.table");
         assert_eq!(text(within.without_place("7.table")), "corrupt: entry at byte 3");
         assert_eq!(text(Error::corrupt("entry").without_place("7.table")), "corrupt: entry");
+    }
+
+    #[test]
+    fn an_error_keeps_its_chain_of_causes() {
+        use std::error::Error as _;
+        let io = Error::io("write", "7.log", std::io::Error::from_raw_os_error(28));
+        let code = |error: &(dyn std::error::Error + 'static)| {
+            error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error)
+        };
+        assert_eq!(io.source().and_then(code), Some(28));
+        let poisoned = Error::poisoned_by("log", &io).at("store").clone();
+        let first = poisoned.source().and_then(|it| it.downcast_ref::<Error>()).unwrap();
+        assert_eq!((first.kind(), first.source().and_then(code)), (ErrorKind::NoSpace, Some(28)));
+        assert!(Error::invalid("key").source().is_none());
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let keyspace = args.keyspace.existing(&db)?;
     if !args.dry_run {
         keyspace.delete_range(bounds)?;
+        db.close()?;
         return Ok(Outcome::Done);
     }
     let mut keys = 0u64;

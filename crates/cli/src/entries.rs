@@ -96,6 +96,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<Outcome> {
     let keyspace = db.open_or_create_keyspace(&args.keyspace.keyspace)?;
     let options = args.ttl.map_or(EntryOptions::new(), |ttl| EntryOptions::new().ttl(ttl));
     keyspace.put_opt(key, value, &options)?;
+    db.close()?;
     Ok(Outcome::Done)
 }
 
@@ -118,6 +119,7 @@ pub(crate) fn delete(args: &DeleteArgs) -> Result<Outcome> {
     let key = args.keyspace.decode(&args.key)?;
     let db = args.keyspace.store.open()?;
     args.keyspace.existing(&db)?.delete(key)?;
+    db.close()?;
     Ok(Outcome::Done)
 }
 

@@ -120,6 +120,7 @@ fn create(args: &CreateArgs) -> Result<Outcome> {
         None => options,
     };
     db.create_keyspace_opt(&args.name, &options)?;
+    db.close()?;
     if args.output.json {
         let mut out = Output::new();
         out.line(json!({
@@ -141,6 +142,7 @@ fn drop_keyspace(args: &DropArgs) -> Result<Outcome> {
     };
     if !args.dry_run {
         db.drop_keyspace(&args.name)?;
+        db.close()?;
     }
     let verb = if args.dry_run { "would be dropped" } else { "dropped" };
     let (bytes, other) = (format_bytes(dropped.table_bytes), other_data(&dropped));

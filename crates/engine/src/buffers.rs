@@ -43,6 +43,8 @@ pub struct Buffers {
     /// The next flush waits for a batch that is logged and not visible yet. For reports: `Relaxed`.
     is_flush_held_up: AtomicBool,
     pace: Arc<Pace>,
+    /// The store was closed: no write is admitted.
+    is_closed: AtomicBool,
 }
 
 /// Bytes that a memtable is prefaulted ahead of writers: at 130 MB/s of writes, 60 ms of page faults.
@@ -91,6 +93,7 @@ impl Buffers {
             is_memory_short: AtomicBool::new(false),
             is_flush_held_up: AtomicBool::new(false),
             pace,
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -146,6 +149,7 @@ impl Buffers {
     /// The last flush's error if flushes fail, e.g. `NoSpace`. `Retry` if there is no memory for another
     /// reason. `Closed` if the store or the keyspace is gone.
     pub fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
+        self.check_open()?;
         self.pace.delay_write(size.bytes, self.resources.executor());
         for _ in 0..READER_WAITS_MAX {
             match self.try_admit(tree, size) {
@@ -437,9 +441,19 @@ impl Buffers {
         Ok(())
     }
 
-    /// Makes waiting threads return `Closed`.
+    /// Refuses every later write, and makes waiting threads return `Closed`.
     pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
         self.waits.close();
+    }
+
+    /// `Closed` once the store was closed. A write that is already admitted then is still committed; the last
+    /// sync of the store comes after it (`Store::drop`).
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::closed("store"));
+        }
+        Ok(())
     }
 }
 

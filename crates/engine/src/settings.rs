@@ -12,7 +12,8 @@ use tree::{OptionSource, TreeOptions};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The durability of writes that do not choose their own.
+    /// The durability of writes that do not choose their own: [`Durability::Interval`] by default, which
+    /// `terracedb::Builder::durability` explains.
     pub durability: Durability,
     /// The longest time for which a power cut can undo an acknowledged `Interval` write.
     pub sync_interval: Duration,
@@ -40,7 +41,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            durability: Durability::None,
+            durability: Durability::Interval,
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,

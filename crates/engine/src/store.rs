@@ -134,6 +134,7 @@ impl Store {
     pub fn create_keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         self.owner.check()?;
         self.check_options(options)?;
+        self.buffers.check_open()?;
         let _keyspaces = self.keyspaces.lock();
         if self.trees.by_name(name).is_some() {
             return Err(Error::already_exists("keyspace").at(format_args!("`{name}`")));
@@ -165,6 +166,7 @@ impl Store {
             return Ok(tree);
         }
         self.check_options(options)?;
+        self.buffers.check_open()?;
         let _keyspaces = self.keyspaces.lock();
         match self.trees.by_name(name) {
             Some(tree) => self.add_options(&tree, options).map(|()| tree),
@@ -262,6 +264,7 @@ impl Store {
     /// open and refuses writes until then.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.owner.check()?;
+        self.buffers.check_open()?;
         let _keyspaces = self.keyspaces.lock();
         let Some(tree) = self.trees.by_name(name) else { return Ok(false) };
         // First, so that a flush that does not find the keyspace in the manifest knows the reason.
@@ -335,6 +338,7 @@ impl Store {
     /// The flush's.
     pub fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.owner.check()?;
+        self.buffers.check_open()?;
         for tree in trees {
             self.buffers.seal(tree)?;
         }
@@ -399,6 +403,29 @@ impl Store {
         self.owner.check()?;
         self.log.sync(self.log.last())
     }
+
+    /// Closes the store for writes: ends the background work, stores the time, and syncs the log. May be
+    /// called again; [`Drop`] does.
+    ///
+    /// # Errors
+    /// Those of the log's sync and of the manifest, of a poisoned store its first error. The store is closed
+    /// for writes all the same.
+    pub fn close(&self) -> Result<()> {
+        self.owner.check()?;
+        self.buffers.close();
+        self.compactor.close();
+        self.background.stop(self.resources.executor());
+        // The machine's clock may be set back before the next open. An error loses a minute at most.
+        let persisted = self.timekeeper.persist(&self.manifest);
+        // Acknowledged writes survive the end of the process anyway. After this sync they also survive a
+        // power cut.
+        self.sync()?;
+        persisted?;
+        match self.manifest.poisoned() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
 }
 
 fn unknown_operator(name: &str) -> Error {
@@ -412,14 +439,8 @@ impl Drop for Store {
         if !self.owner.is_here() {
             return self.leave_to_parent();
         }
-        self.buffers.close();
-        self.compactor.close();
-        self.background.stop(self.resources.executor());
-        // The machine's clock may be set back before the next open. An error loses a minute at most.
-        let _ = self.timekeeper.persist(&self.manifest);
-        // Acknowledged writes survive the end of the process anyway. After this sync they also survive a
-        // power cut right after a clean close. There is no caller left to report an error to.
-        let _ = self.sync();
+        // There is no caller left to report an error to; `close` reports it.
+        let _ = self.close();
     }
 }
 

@@ -107,8 +107,14 @@ impl Builder {
         self
     }
 
-    /// The durability of writes that do not state one; [`Durability::None`] by default: acknowledged
-    /// writes survive the death of the process, but a power cut may lose the last of them.
+    /// The durability of writes that do not state one; [`Durability::Interval`] by default, here and in the
+    /// configuration of the command `terrace`.
+    ///
+    /// An acknowledged write survives the death of the process at any setting. By default a power cut may
+    /// undo writes of the last [`Builder::sync_interval`] and no older ones, which costs one sync per
+    /// interval, whatever the number of writes. [`Durability::Sync`] lets a write return once it is durable;
+    /// it waits for the device, alone or in a group with others. [`Durability::None`] never syncs for a
+    /// write, so that a power cut may undo all that was not flushed.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;

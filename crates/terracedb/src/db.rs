@@ -274,6 +274,31 @@ impl Db {
         self.store.sync()
     }
 
+    /// Closes the store: ends its background work and syncs the log, and reports an error of that, which a
+    /// dropped handle cannot. After success every write that was acknowledged before the call is durable.
+    ///
+    /// From then on, writes, flushes, compactions and changes of keyspaces fail with `Closed`; reads of
+    /// handles that are left work on. The directory stays locked until the last handle is dropped. Closing
+    /// again is allowed. A listener must not call it, since it waits for background work.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// let users = db.create_keyspace("users")?;
+    /// users.put("ada", "London")?;
+    /// db.close()?;
+    /// assert_eq!(users.put("ada", "Paris").unwrap_err().kind(), terracedb::ErrorKind::Closed);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or sync of the log or the manifest failed, now or earlier: writes that were not
+    /// durable then may be lost.
+    pub fn close(&self) -> Result<()> {
+        self.store.close()
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> Settings {

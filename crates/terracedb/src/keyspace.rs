@@ -13,7 +13,7 @@ use tree::compaction::Compaction;
 use tree::reads::{Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value};
 use tree::{Tree, View};
 
-use crate::{PutOptions, WriteOptions};
+use crate::{PutOptions, ReadOptions, WriteOptions};
 
 /// A named set of keys and values within a store (RocksDB: column family).
 ///
@@ -107,7 +107,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
-        let value = self.find(key.as_ref())?;
+        let value = self.find(key.as_ref(), ReadOptions::new())?;
         Ok(value.map(|value| Expiry::of(value.expiry)))
     }
 
@@ -213,13 +213,24 @@ impl Keyspace {
     /// `Corrupt` if the page that should hold the key is damaged; keys of other pages still read.
     /// `Closed` if the keyspace was dropped.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        Ok(self.find(key.as_ref())?.map(|value| value.bytes))
+        self.get_opt(key, &ReadOptions::new())
     }
 
-    fn find(&self, key: &[u8]) -> Result<Option<Value>> {
+    /// As [`Keyspace::get`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_opt(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Bytes>> {
+        Ok(self.find(key.as_ref(), *options)?.map(|value| value.bytes))
+    }
+
+    fn find(&self, key: &[u8], options: ReadOptions) -> Result<Option<Value>> {
         let stored = self.tree.key_form().stored(key)?;
         let key = stored.key();
-        let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
+        let probe = match options.fill_row_cache {
+            true => self.store.reader.rows.probe(self.tree.rows(), key.bytes()),
+            false => Probe::without_fill(key.bytes()),
+        };
         let (view, at) = self.tree.read_view(|| self.store.ring.visible());
         self.usable()?;
         self.lookup(key, probe, view, at)

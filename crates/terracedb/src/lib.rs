@@ -11,7 +11,7 @@
 //! # fn main() -> terracedb::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! let db = Db::builder(dir.path()).memory(128 << 20).open()?;
-//! let (users, emails) = (db.open_or_create_keyspace("users")?, db.create_keyspace("emails")?);
+//! let (users, emails) = (db.create_keyspace("users")?, db.create_keyspace("emails")?);
 //!
 //! let mut batch = WriteBatch::new();
 //! batch.put(&users, "ada", "Ada Lovelace")?;
@@ -43,6 +43,7 @@ mod db;
 mod entries;
 mod keyspace;
 mod multi_get;
+mod read_options;
 mod snapshot;
 mod statistics;
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use engine::{
 };
 pub use keyspace::Keyspace;
 pub use read::Completed;
+pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};

@@ -11,7 +11,7 @@ use read::Completed;
 use tree::View;
 use tree::reads::{Probe, ReadQueue};
 
-use crate::Keyspace;
+use crate::{Keyspace, ReadOptions};
 
 impl Keyspace {
     /// The values of `keys`, in the order of `keys`, read in one read view. Device reads are in flight
@@ -21,8 +21,23 @@ impl Keyspace {
     /// `Invalid` if the length of a key is out of bounds; `Closed` if the keyspace was dropped. An error
     /// of a single key is that key's result and fails no other.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
+        self.multi_get_opt(keys, &ReadOptions::new())
+    }
+
+    /// As [`Keyspace::multi_get`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::multi_get`].
+    pub fn multi_get_opt<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
         let keys = self.tree().key_form().stored_all(keys)?;
-        let probes = self.store().reader.rows.probes(self.tree().rows(), keys.iter());
+        let probes = match options.fill_row_cache {
+            true => self.store().reader.rows.probes(self.tree().rows(), keys.iter()),
+            false => keys.iter().map(|key| Probe::without_fill(key.bytes())).collect(),
+        };
         let (view, at) = self.now()?;
         self.multi_get_with(&keys, &probes, view, at)
     }

@@ -111,6 +111,15 @@ impl Snapshot {
     }
 }
 
+impl Clone for Snapshot {
+    /// A second handle at the same sequence number. The versions that it reads are kept until the last
+    /// handle is dropped.
+    fn clone(&self) -> Self {
+        self.store.snapshots.share(self.seqno);
+        Self { store: Arc::clone(&self.store), seqno: self.seqno }
+    }
+}
+
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if self.store.owner.is_here() {

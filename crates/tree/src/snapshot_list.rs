@@ -23,6 +23,16 @@ impl SnapshotList {
         seqno
     }
 
+    /// Registers another snapshot at `seqno`, at which a snapshot is registered.
+    pub fn share(&self, seqno: Seqno) {
+        let mut live = self.0.lock();
+        let count = live.get_mut(&seqno);
+        invariant!(count.is_some(), "a snapshot that is copied was registered");
+        if let Some(count) = count {
+            *count += 1;
+        }
+    }
+
     /// Removes one registration at `seqno`.
     pub fn release(&self, seqno: Seqno) {
         let mut live = self.0.lock();
@@ -66,6 +76,9 @@ mod tests {
         list.release(a);
         assert_eq!(list.count(), 1);
         assert_eq!(list.horizon(&ring), horizon(&[7, 9]));
+        list.share(b);
+        list.release(b);
+        assert_eq!(list.horizon(&ring), horizon(&[7, 9]), "a copy holds it");
         list.release(b);
         assert_eq!(list.horizon(&ring), horizon(&[9]));
     }

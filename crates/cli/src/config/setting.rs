@@ -41,7 +41,7 @@ impl Default for Values {
     fn default() -> Self {
         Self {
             memory: None,
-            durability: Durability::Sync,
+            durability: terracedb::Settings::default().durability,
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
@@ -158,8 +158,8 @@ impl Setting {
         match self {
             Self::Memory => "Memory limit of a store: write buffers, caches, metadata",
             Self::Durability => {
-                "When `put`, `delete` and `delete-range` return: once in the log (`none`), once in the log \
-                 and durable within `sync-interval` (`interval`), or once durable (`sync`)"
+                "When a write of the store returns: once in the log (`none`), once in the log and durable \
+                 within `sync-interval` (`interval`), or once durable (`sync`)"
             }
             Self::SyncInterval => "Longest time until an `interval` write is durable",
             Self::Codec => "Compression of new tables",

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         db.drop_keyspace(name)?;
     }
     let added = added?;
+    db.close()?;
     report(
         args,
         json!({

@@ -97,6 +97,7 @@ impl Ingest {
     /// `Closed` if the keyspace was dropped.
     pub fn new(store: &Arc<Store>, tree: &Arc<Tree>) -> Result<Self> {
         tree.usable()?;
+        store.buffers.check_open()?;
         Ok(Self {
             account: store.resources.account("ingest"),
             tables: Built::new(Arc::clone(&store.medium)),
@@ -250,6 +251,7 @@ impl Ingest {
     #[doc(hidden)]
     pub fn finish_after(mut self, rounds: usize) -> Result<Ingested> {
         self.usable()?;
+        self.store.buffers.check_open()?;
         self.finish_table()?;
         if self.is_empty() {
             return Ok(Ingested::default());

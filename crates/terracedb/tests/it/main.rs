@@ -19,6 +19,7 @@ mod api;
 mod backup;
 mod backup_faults;
 mod checkpoint;
+mod closing;
 mod compaction;
 mod compaction_space;
 mod concurrency;

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base::Rng;
 use terracedb::{
-    Bytes, Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, WriteBatch, operators,
+    Bytes, Db, EntryOptions, Expiry, Keyspace, KeyspaceOptions, ReadOptions, WriteBatch, operators,
 };
 
 use crate::common::{self, Stepped, memory, open_one, until};
@@ -31,6 +31,27 @@ fn has_row(db: &Db, ks: &Keyspace, key: &str) -> bool {
     let before = db.statistics().hits.row;
     ks.get(key).unwrap();
     db.statistics().hits.row > before
+}
+
+#[test]
+fn a_read_that_fills_no_row_uses_those_that_are_there() {
+    let (db, ks) = open();
+    for key in ["a", "b"] {
+        ks.put(key, "value").unwrap();
+    }
+    db.flush().unwrap();
+    let once = ReadOptions::new().fill_row_cache(false);
+    let row_hits = || db.statistics().hits.row;
+    for _ in 0..4 {
+        assert!(ks.get_opt("a", &once).unwrap().is_some());
+        assert!(ks.multi_get_opt(&["a", "b"], &once).unwrap().iter().all(Result::is_ok));
+    }
+    assert_eq!(row_hits(), 0);
+    assert!(has_row(&db, &ks, "a"), "a plain get fills");
+    let before = row_hits();
+    assert!(ks.get_opt("a", &once).unwrap().is_some());
+    assert!(ks.multi_get_opt(&["a"], &once).unwrap()[0].as_ref().unwrap().is_some());
+    assert_eq!(row_hits(), before + 2);
 }
 
 #[test]

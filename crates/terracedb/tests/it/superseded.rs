@@ -46,6 +46,24 @@ fn assert_reads(snapshot: &Snapshot, keyspace: &Keyspace, model: &Model) {
     assert!(found == *model);
 }
 
+#[test]
+fn a_copy_of_a_snapshot_keeps_its_versions_after_the_first_is_dropped() {
+    let medium = common::memory();
+    let db = open(&medium);
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
+    let mut rng = Rng::new(1);
+    let before = overwrite(&keyspace, &mut rng, 400);
+    let snapshot = db.snapshot();
+    let copy = snapshot.clone();
+    assert_eq!((copy.seqno(), db.statistics().snapshots), (snapshot.seqno(), 2));
+    drop(snapshot);
+    overwrite(&keyspace, &mut rng, 400);
+    db.compact().unwrap();
+    assert_reads(&copy, &keyspace, &before);
+    drop(copy);
+    assert_eq!(db.statistics().snapshots, 0);
+}
+
 /// With inline and with separated values.
 #[test]
 fn a_compaction_frees_versions_kept_for_a_snapshot() {
