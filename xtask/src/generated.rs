@@ -6,12 +6,13 @@
 use std::fs;
 
 use crate::workspace::{self, Text};
-use crate::{Result, reference, results};
+use crate::{Result, invariants, reference, results};
 
 /// Every generated document.
 fn all(texts: &[Text]) -> Result<Vec<Text>> {
     let mut generated = results::generated(texts)?;
     generated.extend(reference::generated(texts)?);
+    generated.extend(invariants::generated(texts)?);
     Ok(generated)
 }
 

@@ -10,6 +10,7 @@ mod check;
 mod command;
 mod fuzz;
 mod generated;
+mod invariants;
 mod layering;
 mod metadata;
 mod peers;

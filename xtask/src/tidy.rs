@@ -14,7 +14,7 @@ mod rust;
 mod source;
 
 use crate::workspace::{self, Text};
-use crate::{Result, generated, reference};
+use crate::{Result, generated, invariants, reference};
 
 /// Fails if a rule is broken.
 pub(crate) fn check() -> Result {
@@ -37,6 +37,7 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     complaints.extend(prose::complaints(texts));
     complaints.extend(generated::complaints(texts));
     complaints.extend(reference::complaints(texts));
+    complaints.extend(invariants::complaints(texts));
     complaints
 }
 

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(seed.checksum(3, b"page"), 2_472_281_564_579_646_093);
     }
 
-    #[test]
+    #[test] // I8
     fn a_page_checksum_depends_on_store_table_and_page_number() {
         let one = PageSeed::new(StoreId(1), TableId(2));
         let sum = one.checksum(3, b"page");

@@ -61,7 +61,7 @@ mod tests {
         Horizon::new(numbers.iter().map(|number| Seqno::new(*number)).collect())
     }
 
-    #[test]
+    #[test] // I5
     fn a_version_is_needed_if_a_read_is_between_it_and_the_next() {
         let horizon = horizon(&[30, 10, 20, 10]);
         let needs = |older, newer| horizon.needs(Seqno::new(older), Seqno::new(newer));

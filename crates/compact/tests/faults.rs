@@ -87,7 +87,7 @@ fn footer(medium: &dyn Medium, table: TableId) -> table::Footer {
 }
 
 /// Fails each operation of a job once, with every fault that is reported to the caller.
-#[test]
+#[test] // I9
 fn a_job_survives_a_failure_of_any_operation() {
     let script = Script::new();
     let faults = [
@@ -126,7 +126,7 @@ fn a_job_survives_a_failure_of_any_operation() {
 }
 
 /// Writes that the device loses or garbles silently are found before the outputs are installed.
-#[test]
+#[test] // I9
 fn verification_finds_silent_write_faults() {
     let script = Script::new();
     let elsewhere = Fault::Misdirected { name: None, at: 0 };
@@ -238,7 +238,7 @@ fn a_job_that_fills_the_device_frees_its_outputs() {
 
 /// Power fails at any point: the inputs are unchanged and the job can be run again. Once there is an outcome,
 /// its files are durable (I3).
-#[test]
+#[test] // I3, I9
 fn a_job_survives_a_power_cut_at_any_point() {
     let script = Script::new();
     let (whole, medium) = script.device(0);
@@ -262,7 +262,7 @@ fn a_job_survives_a_power_cut_at_any_point() {
 
 /// Two workers run the same job: the same attempt finds its file names taken; another attempt writes other
 /// files, and only its outcome is accepted.
-#[test]
+#[test] // I9
 fn only_one_of_two_workers_outcomes_is_accepted() {
     let script = Script::new();
     let (_, medium) = script.device(1);

@@ -104,7 +104,7 @@ fn fixture() -> (tempfile::TempDir, Arc<dyn Medium>, Job) {
     (directory, medium, job)
 }
 
-#[test]
+#[test] // I9
 fn another_process_writes_the_same_bytes() {
     let (directory, medium, job) = fixture();
     let inputs = files(&medium);
@@ -170,7 +170,7 @@ fn another_process_reports_hot_pages() {
 }
 
 /// A worker is killed after some tables: its files are removed, and the job runs again.
-#[test]
+#[test] // I9
 fn a_dead_workers_job_is_run_again() {
     let (directory, medium, job) = fixture();
     let inputs = files(&medium);

@@ -215,7 +215,7 @@ fn without_survivors_nothing_is_written() {
 }
 
 /// The memory of a run does not grow with its inputs, is charged, and is released.
-#[test]
+#[test] // I10
 fn memory_of_a_run_is_bounded_and_released() {
     let mut peaks = Vec::new();
     for entries in [2000, 20_000] {
@@ -240,7 +240,7 @@ fn memory_of_a_run_is_bounded_and_released() {
     assert!(peaks[1] < peaks[0] + (64 << 10) && peaks[1] < 8 << 20, "{peaks:?}");
 }
 
-#[test]
+#[test] // I10
 fn a_run_without_memory_leaves_no_files() {
     let mut rng = Rng::new(4);
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

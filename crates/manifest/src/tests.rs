@@ -228,7 +228,7 @@ fn a_full_manifest_is_continued_in_a_new_file() {
     assert_eq!(recover(&*medium, false).unwrap().unwrap().state, manifest.state());
 }
 
-#[test]
+#[test] // I9
 fn table_ids_are_never_used_twice() {
     let medium = medium();
     let manifest = start(&medium);
@@ -240,7 +240,7 @@ fn table_ids_are_never_used_twice() {
 }
 
 /// Scenario: one byte of the file is damaged. Every record has a twin, so nothing is lost.
-#[test]
+#[test] // I8
 fn a_flipped_byte_loses_nothing() {
     let medium = medium();
     let manifest = start(&medium);
@@ -260,7 +260,7 @@ fn a_flipped_byte_loses_nothing() {
 }
 
 /// Scenario: the process dies at any point while it writes a new manifest or appends to one.
-#[test]
+#[test] // I3, I11
 fn a_torn_end_recovers_an_earlier_state() {
     let medium = medium();
     let manifest = start(&medium);
@@ -296,7 +296,7 @@ fn an_unfinished_newer_manifest_is_skipped() {
 /// Scenario: a new manifest is fully written, then the sync of its name fails, and the sync of its removal
 /// too. The process dies, and the device is full. The store continues in the old manifest, and then the power
 /// fails.
-#[test]
+#[test] // I3
 fn a_withdrawn_manifest_does_not_replace_later_records() {
     let mut reappeared = 0;
     for seed in 0..40 {
@@ -323,7 +323,7 @@ fn a_withdrawn_manifest_does_not_replace_later_records() {
 
 /// Scenario: the sync of a record fails, the system still returns its data, and the store is opened again on
 /// a full device. Then the power fails.
-#[test]
+#[test] // I3
 fn a_resumed_manifest_makes_durable_all_that_it_read() {
     for seed in 0..40 {
         let device = Arc::new(Faulty::new(seed));
@@ -348,7 +348,7 @@ fn a_resumed_manifest_makes_durable_all_that_it_read() {
 /// Scenario: a new manifest is fully written, then the sync of its name fails while the store's files are
 /// copied, so that no file is removed. The store continues in the old manifest, and the process dies or the
 /// power fails.
-#[test]
+#[test] // I3
 fn a_manifest_withdrawn_during_a_copy_is_not_in_force() {
     for seed in 0..40 {
         let device = Arc::new(Faulty::new(seed));

@@ -141,7 +141,7 @@ mod tests {
         (device, medium)
     }
 
-    #[test]
+    #[test] // I3
     fn a_name_lost_by_another_jobs_sync_is_refused_and_others_survive_a_power_cut() {
         let mut lost = 0;
         for seed in 0..20 {

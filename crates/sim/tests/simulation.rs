@@ -42,7 +42,7 @@ fn expect(script: &Script) -> Report {
 }
 
 /// I1 to I11, as far as answers show them, over the whole API.
-#[test]
+#[test] // I1, I2, I4, I5, I6, I11
 fn random_scripts_succeed() {
     for seed in seeds(8) {
         expect(&Script::new(seed, STEPS));
@@ -96,7 +96,7 @@ fn the_same_seed_gives_the_same_history() {
 }
 
 /// The same script with other settings gives the same answers.
-#[test]
+#[test] // I6
 fn settings_change_no_answer() {
     let tier = |is_mapped, pages, placement| {
         Some(TierSettings {
@@ -193,7 +193,7 @@ fn a_tiers_write_budget_holds_over_restarts() {
 }
 
 /// A store that does not sync is noticed, and the script that shows it is shrunk.
-#[test]
+#[test] // I11
 fn a_store_that_does_not_sync_is_noticed() {
     let mut found = 0;
     for seed in 0..6 {

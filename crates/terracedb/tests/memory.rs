@@ -297,7 +297,7 @@ fn stays_within(memory: u64, keys: u64, codec: &str) {
     assert!(over.is_empty(), "{over:?}");
 }
 
-#[test]
+#[test] // I10
 fn resident_memory_stays_within_the_memory_number() {
     stays_within(64 << 20, 200_000, "lz4");
 }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// Compared with a list, for readers at snapshots and at arbitrary seqnos.
-    #[test]
+    #[test] // I1
     fn a_reader_sees_the_newest_delete_that_it_may() {
         let (mut rng, seed) = Rng::from_env();
         for round in 0..20 {
@@ -321,7 +321,7 @@ mod tests {
         assert!(cut <= 5000 * 30, "{cut} deletes cut");
     }
 
-    #[test]
+    #[test] // I10
     fn memory_is_charged_before_it_is_taken() {
         let budget = base::Budget::new(1 << 20);
         let account = budget.account("test");

@@ -64,7 +64,7 @@ fn overlapping_tables_of_a_run_are_refused() {
     assert!(error.to_string().contains("I4"), "{error}");
 }
 
-#[test]
+#[test] // I4
 fn a_new_table_joins_the_oldest_run_above_what_it_overlaps() {
     let version = version(&[(1, 1, ("a", "m")), (2, 3, ("c", "f")), (3, 5, ("d", "e"))]);
     let place =
@@ -88,7 +88,7 @@ fn a_new_table_joins_the_oldest_run_above_what_it_overlaps() {
     assert_eq!(version.place_newest(&range("c", "c"), &[]).0, 6);
 }
 
-#[test]
+#[test] // I4
 fn a_change_cuts_the_merged_range_out_of_its_input_pieces() {
     let before = version(&[
         (1, 1, ("a", "m")),

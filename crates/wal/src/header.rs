@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    #[test]
+    #[test] // I8
     fn a_header_of_another_store_lane_or_segment_is_refused() {
         HEADER.check(Some(StoreId(7)), LaneId(1), SegmentId(9)).unwrap();
         HEADER.check(None, LaneId(1), SegmentId(9)).unwrap();

@@ -41,7 +41,7 @@ impl Pins {
 mod tests {
     use super::*;
 
-    #[test]
+    #[test] // I7
     fn a_keyspace_is_alive_until_flushed_past_its_last_record() {
         let mut pins = Pins::default();
         for (keyspace, end) in [(2, 5), (1, 7), (2, 9)] {

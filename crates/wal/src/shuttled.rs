@@ -230,7 +230,7 @@ fn concurrent_syncs_are_shared_and_cover_every_waiting_caller() {
 
 /// A device loses a record and reports the failure to one of two callers that sync the file. Whichever
 /// caller gets the report, the writer of the record is not told that it is durable.
-#[test]
+#[test] // I11
 fn a_failure_reported_to_a_sync_ahead_reaches_the_callers() {
     static REPORTED_AHEAD: AtomicU64 = AtomicU64::new(0);
     explore(1000, || {

@@ -94,7 +94,7 @@ fn resident() -> usize {
     statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * PAGE_BYTES
 }
 
-#[test]
+#[test] // I10
 #[cfg(not(miri))]
 fn evacuation_shrinks_the_resident_memory_of_the_process() {
     // Other tests of this process allocate memory at the same time: measure in a process of its own.

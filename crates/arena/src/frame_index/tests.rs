@@ -82,7 +82,7 @@ mod on_threads {
 
     /// Readers find frames by name while one thread replaces pages and attaches and detaches blocks: a reader
     /// that finds a frame reads the page of that name as long as it holds the frame.
-    #[test]
+    #[test] // I6
     fn a_found_frame_holds_the_requested_page() {
         const PAGES: u32 = 40;
         let pages = if cfg!(miri) { 6 } else { PAGES };
@@ -141,7 +141,7 @@ mod on_threads {
 /// Interleavings of hits with a thread that evicts pages and reuses their frames: a reader that finds a frame
 /// holds the requested page, and the page does not change; no frame is lost.
 #[cfg(feature = "shuttle")]
-#[test]
+#[test] // I6
 fn shuttle_hits_against_eviction_and_replacement() {
     use std::sync::Arc;
 

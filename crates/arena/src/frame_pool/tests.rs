@@ -14,7 +14,7 @@ mod on_threads {
 
     use super::*;
 
-    #[test]
+    #[test] // I10
     fn a_pool_grows_chunk_by_chunk_up_to_its_limit_and_charges_first() {
         let budget = Budget::new(u64::MAX);
         let account = budget.account("frames");

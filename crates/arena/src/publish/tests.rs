@@ -97,7 +97,7 @@ mod on_threads {
 
     /// More writers than cores take batches in order and publish them in any order. A reader checks that the
     /// visible seqno grows, is the last of a batch, and that all batches up to it are applied (I2).
-    #[test]
+    #[test] // I2
     fn readers_see_whole_batches_in_order() {
         let (mut rng, seed) = Rng::from_env();
         let (total, writers) = if cfg!(miri) { (60, 3) } else { (20_000, 8) };
@@ -141,7 +141,7 @@ mod on_threads {
 /// Three writers publish batches of several sizes that wrap around the small ring, beside one reader. Every
 /// writer returns, and the reader sees all that the batches up to the visible seqno stored (I2).
 #[cfg(feature = "shuttle")]
-#[test]
+#[test] // I1, I2
 fn shuttle_publish_and_read() {
     let (mut rng, seed) = base::Rng::from_env();
     println!("TERRACE_SEED={seed}");

@@ -6,7 +6,7 @@ fn pool_of(budget: &base::Budget, most: u64) -> (Account, Arc<RegionPool>) {
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
-#[test]
+#[test] // I10
 fn prefaulted_memory_is_charged_once_and_moves_between_accounts() {
     let budget = base::Budget::new(64 << 20);
     let (maps, pool) = pool_of(&budget, 32 << 20);

@@ -10,7 +10,7 @@ fn use_up(pool: &Arc<RegionPool>, account: &Account, bytes: u64) -> base::Result
     OrderedMap::pooled(pool, account, bytes)?.reserve(0, bytes as usize)
 }
 
-#[test]
+#[test] // I10
 fn memory_moves_from_map_to_map_and_is_always_charged() {
     let budget = Budget::new(1 << 30);
     let (maps, pool) = (budget.account("maps"), RegionPool::new(budget.account("kept"), 32 << 20));

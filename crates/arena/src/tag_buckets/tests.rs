@@ -169,7 +169,7 @@ mod on_threads {
         assert_eq!(index.len(), SLOTS);
     }
 
-    #[test]
+    #[test] // I10
     fn buckets_grow_with_the_entries_and_are_charged_first() {
         let entries = if cfg!(miri) { 300 } else { 100_000 };
         let budget = Budget::new(u64::MAX);
@@ -211,7 +211,7 @@ mod on_threads {
 
     /// Entries move, positions are overwritten as soon as no slot refers to them, and buckets split: no
     /// reader returns data of a position that belonged to another key by then.
-    #[test]
+    #[test] // I6
     fn readers_never_return_overwritten_data() {
         const KEYS: u64 = if cfg!(miri) { 40 } else { 6_000 };
         const ROUNDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
@@ -288,7 +288,7 @@ mod on_threads {
 /// older than the newest version that its seqno sees. A second key shares the bucket, and another thread
 /// splits it.
 #[cfg(feature = "shuttle")]
-#[test]
+#[test] // I1
 fn shuttle_no_reader_gets_a_row_older_than_its_seqno() {
     use std::sync::Arc;
 

@@ -6,7 +6,7 @@ fn breakdown(budget: &Budget) -> Vec<(&'static str, u64, u64)> {
     usage.accounts.iter().map(|account| (account.name, account.used, account.peak)).collect()
 }
 
-#[test]
+#[test] // I10
 fn a_charge_over_the_limit_is_refused_and_charges_nothing() {
     let budget = Budget::new(100);
     let (one, two) = (budget.account("one"), budget.account("two"));
@@ -77,7 +77,7 @@ impl Reclaim for TestReclaimer {
     }
 }
 
-#[test]
+#[test] // I10
 fn a_charge_asks_reclaimers_in_order_for_the_missing_bytes() {
     let budget = Budget::new(100);
     // Registered in another order than they are asked.

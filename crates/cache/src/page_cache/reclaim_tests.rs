@@ -104,7 +104,7 @@ fn pinned_pages_stay_and_a_charge_without_room_is_refused() {
 
 /// Threads read while one charges and frees memory. No thread ever sees the content of another page, and no
 /// charge is lost or doubled.
-#[test]
+#[test] // I6
 fn reads_see_their_own_pages_while_chunks_are_reclaimed() {
     let budget = Budget::new(24 * MIB);
     let cache = cache(&budget);

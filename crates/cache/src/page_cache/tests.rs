@@ -79,7 +79,7 @@ fn capacity_bounds_all_memory_of_the_cache() {
     }
 }
 
-#[test]
+#[test] // I6
 fn a_pinned_page_keeps_its_content_when_all_frames_are_pinned() {
     let cache = cache(4 * MIB);
     let pages = cache.statistics().capacity_pages;
@@ -212,7 +212,7 @@ fn zipfian_reads_hit_more_often_than_with_lru() {
 }
 
 /// Scenario: threads get, insert and remove the same pages. No thread ever sees the content of another page.
-#[test]
+#[test] // I6
 fn threads_never_see_another_pages_content() {
     let cache = cache(4 * MIB);
     let (mut rng, seed) = Rng::from_env();

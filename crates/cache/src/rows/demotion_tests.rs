@@ -178,7 +178,7 @@ fn waiting_rows_and_their_writes_are_bounded() {
 
 /// As the test of the row cache alone, but with more keys than DRAM holds: rows are evicted, demoted while
 /// keys are written, and promoted.
-#[test]
+#[test] // I1
 fn no_reader_gets_anything_but_the_newest_version() {
     const KEYS: u64 = 16_000;
     let (mut rng, seed) = Rng::from_env();

@@ -201,7 +201,7 @@ fn a_fill_is_refused_after_a_write_and_above_the_size_limit() {
     assert_eq!(rows.cache.statistics().evicted + rows.cache.statistics().rows, 0);
 }
 
-#[test]
+#[test] // I10
 fn capacity_bounds_the_memory_of_rows_and_all_of_it_is_reclaimed() {
     let budget = Budget::new(u64::MAX);
     let rows = Rows::new(&budget.account("rows"), 8 * MIB);
@@ -291,7 +291,7 @@ impl Drop for Ends<'_> {
 /// Writers put keys and raise the floor as the engine does; readers read at the visible seqno and fill;
 /// another thread renews, and memory is reclaimed. No reader gets anything but the newest version that its
 /// seqno sees.
-#[test]
+#[test] // I1
 fn no_reader_gets_anything_but_the_newest_version() {
     const KEYS: u64 = 3_000;
     let (mut rng, seed) = Rng::from_env();

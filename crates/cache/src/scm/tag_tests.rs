@@ -10,7 +10,7 @@ use crate::PageKind;
 
 /// As after a crash that left a page of a diverged copy of the store: it verifies as the page that was asked
 /// for.
-#[test]
+#[test] // I8
 fn the_tag_tells_a_page_from_one_of_the_same_name() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     for scm in [memory(8 * MIB), blocks(&medium, 8 * MIB)] {

@@ -213,7 +213,7 @@ fn a_restart_finds_all_pages_after_a_clean_stop_and_most_after_a_crash() {
     assert!(restarted(false) > 0.9, "{}", restarted(false));
 }
 
-#[test]
+#[test] // I6
 fn foreign_content_is_formatted_and_damaged_pages_are_dropped() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let file = medium.create("tier", Access::Direct, 8 * MIB).unwrap();
@@ -425,7 +425,7 @@ fn files_beyond_the_purge_queue_are_counted_as_unpurged() {
     assert_eq!((tier.statistics().resident, tier.statistics().unpurged), (0, 7));
 }
 
-#[test]
+#[test] // I6
 fn concurrent_readers_get_only_their_own_pages() {
     let tier = tier(memory(MIB), options(Placement::DramFirst));
     let cache = upper_tier(&tier, 2 * MIB);
@@ -469,7 +469,7 @@ fn concurrent_readers_get_only_their_own_pages() {
     assert_eq!(counts.resident, resident, "seed {seed}");
 }
 
-#[test]
+#[test] // I10
 fn dram_per_slot_is_charged_and_at_most_twelve_bytes() {
     let taken = account();
     let tier = ScmTier::open(memory(64 * MIB), options(Placement::default()), &taken, &still());

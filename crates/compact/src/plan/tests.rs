@@ -245,7 +245,7 @@ impl Model {
     }
 }
 
-#[test]
+#[test] // I4
 fn random_trees_keep_their_version_order_and_settle() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2000 } else { 150 };

@@ -168,7 +168,7 @@ fn survivors(
 }
 
 /// I5 and the other rules: every read, current or later, finds the same result after the merge.
-#[test]
+#[test] // I5
 fn every_read_finds_the_same_result_after_a_merge() {
     let (mut rng, seed) = Rng::from_env();
     let rounds = if std::env::var_os("TERRACE_LONG").is_some() { 2_000_000 } else { 20_000 };

@@ -16,7 +16,7 @@ fn seed() -> PageSeed {
     PageSeed::new(StoreId(1), TableId(2))
 }
 
-#[test]
+#[test] // I8
 fn a_sealed_page_verifies_only_with_its_own_identity() {
     let mut page = [0xaa; PAGE_BYTES];
     seal_page(&mut page, seed(), 5, &header(3), b"abc");

@@ -133,7 +133,7 @@ fn a_value_is_stored_uncompressed_if_memory_is_short() {
     }
 }
 
-#[test]
+#[test] // I8
 fn any_flipped_byte_costs_one_value_and_is_reported() {
     let written: Vec<_> = values(&mut Rng::new(2)).into_iter().take(6).collect();
     for codec in codecs() {

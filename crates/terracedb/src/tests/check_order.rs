@@ -48,7 +48,7 @@ fn delete(from: &'static str, to: &'static str) -> impl Fn(&Keyspace) {
 }
 
 /// The order of runs matters, whatever their level.
-#[test]
+#[test] // I4
 fn a_swapped_pair_is_found_on_any_level() {
     for level in [0, 1, 5] {
         let medium = tables(&[&put(&["a", "m", "z"]), &put(&["c", "m", "x"])]);
@@ -110,7 +110,7 @@ fn entries_outside_of_a_tables_piece_do_not_count() {
 
 /// Tables of random keys in a random order: each pair that is the wrong way round and has a key in
 /// common is told, and no other.
-#[test]
+#[test] // I4
 fn in_any_order_exactly_the_misplaced_pairs_are_reported() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..20 {

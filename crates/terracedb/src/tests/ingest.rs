@@ -79,7 +79,7 @@ fn assert_snapshot(snapshot: &Snapshot, keyspace: &Keyspace, model: &Model, why:
     assert!(found == *model, "{why}: a snapshot changed");
 }
 
-#[test]
+#[test] // I4
 fn ingests_among_writes_agree_with_a_model() {
     let (mut rng, seed) = Rng::from_env();
     let medium = memory();
@@ -159,7 +159,7 @@ fn sorted_data_is_written_once_into_the_deepest_possible_run() {
 }
 
 /// An ingest keeps only a bounded part of its data in memory.
-#[test]
+#[test] // I10
 fn memory_does_not_grow_with_the_ingest() {
     let db = open(&memory());
     let keyspace = db.open_or_create_keyspace("k").unwrap();
@@ -214,7 +214,7 @@ fn an_invalid_or_dropped_ingest_leaves_no_file() {
 
 /// Writers write to the keys that are ingested. A writer reads its own value until an ingest replaces it, and
 /// never afterwards. A reader that sees an ingest sees all of it.
-#[test]
+#[test] // I4
 fn writers_and_readers_of_an_ingested_range_see_one_order() {
     const KEYS: u64 = 40;
     for rounds in [Ingest::ROUNDS_MAX, 0] {
@@ -320,7 +320,7 @@ fn states() -> [Model; 3] {
 
 /// Concurrent ingests of the same keys in one keyspace, and of others in another. Each waits for flushes, and
 /// writers wait for each: all end, and their runs are in the order of their sequence numbers (I4).
-#[test]
+#[test] // I4
 fn concurrent_ingests_end_and_are_ordered_by_seqno() {
     let long = std::env::var_os("TERRACE_LONG").is_some();
     for round in 0..if long { 200 } else { 20 } {
@@ -355,7 +355,7 @@ fn concurrent_ingests_end_and_are_ordered_by_seqno() {
     }
 }
 
-#[test]
+#[test] // I11
 fn a_power_cut_takes_all_of_an_ingest_or_nothing() {
     let (mut rng, seed) = Rng::from_env();
     let [before, ingested, after] = states();
@@ -395,7 +395,7 @@ fn a_power_cut_takes_all_of_an_ingest_or_nothing() {
     assert!(without > 0 && with > 0, "TERRACE_SEED={seed}: {without} without, {with} with");
 }
 
-#[test]
+#[test] // I3
 fn any_operation_of_an_ingest_can_fail() {
     let (mut rng, seed) = Rng::from_env();
     let [before, ingested, after] = states();

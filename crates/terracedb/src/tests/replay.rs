@@ -9,7 +9,7 @@ use crate::Db;
 
 /// While a store is opened, no reader exists yet, and later readers see everything that is flushed. So a
 /// flush keeps only the newest of nested range deletes in each fragment.
-#[test]
+#[test] // I5
 fn a_flush_while_opening_keeps_only_the_newest_range_delete_of_a_fragment() {
     const COUNT: u64 = 1000;
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

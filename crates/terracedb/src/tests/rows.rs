@@ -13,7 +13,7 @@ use crate::Db;
 
 /// A get takes its view; then the memtable is sealed and a range delete is written to the next one; then the
 /// get takes its read sequence number. The get may return the deleted value, but must not cache its row.
-#[test]
+#[test] // I1
 fn a_range_delete_between_the_view_and_the_read_seqno_leaves_no_row() {
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).memory(64 << 20).open().unwrap();
     let keyspace = db.open_or_create_keyspace("k").unwrap();

@@ -187,7 +187,7 @@ fn own_step(step: &Step, own: &mut [Model; 2], seed: u64, committed: &Committed)
     }
 }
 
-#[test]
+#[test] // I2
 fn committed_transactions_are_serializable_in_the_order_of_their_seqnos() {
     let (mut rng, seed) = Rng::from_env();
     let long = std::env::var_os("TERRACE_LONG").is_some();

@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-#[test]
+#[test] // I1
 fn a_write_with_a_seqno_from_before_the_watch_is_waited_for() {
     for key in ["read", "none of these yet"] {
         let world = World::new();

@@ -60,7 +60,7 @@ fn keys_and_values_are_bounded_at_the_edge() {
     assert_eq!(ks.get(&long_key).unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-#[test]
+#[test] // I2
 fn a_batch_spans_keyspaces() {
     let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
     let (a, b) =

@@ -125,7 +125,7 @@ fn diverged_stores_share_a_repository() {
 }
 
 /// Scenario: the power fails at any sync or any change while a backup is made.
-#[test]
+#[test] // I3
 fn an_interrupted_backup_is_whole_or_absent_and_the_next_one_resumes_it() {
     let mut source = Source::new(11);
     let prepared = {
@@ -176,7 +176,7 @@ fn an_interrupted_backup_is_whole_or_absent_and_the_next_one_resumes_it() {
 }
 
 /// Scenario: the power fails at any point of a restore.
-#[test]
+#[test] // I3
 fn an_interrupted_restore_leaves_a_whole_store_or_none() {
     let source = Source::new(12);
     let repository = Backup::on_medium(common::memory());
@@ -210,7 +210,7 @@ fn an_interrupted_restore_leaves_a_whole_store_or_none() {
 }
 
 /// Scenario: a page of the store rots before the backup.
-#[test]
+#[test] // I8
 fn a_damaged_page_is_not_backed_up() {
     let mut source = Source::new(14);
     let repository = Backup::on_medium(common::memory());
@@ -238,7 +238,7 @@ fn a_damaged_page_is_not_backed_up() {
 }
 
 /// Scenario: any one byte of the repository rots.
-#[test]
+#[test] // I8
 fn any_flipped_byte_of_a_repository_is_found_and_refused_or_harmless() {
     let (mut rng, seed) = Rng::from_env();
     let source = Source::new(15);

@@ -86,7 +86,7 @@ impl Backed {
 
 /// Scenario: each operation on the repository fails in turn during a backup. Then another backup is made,
 /// and the power fails.
-#[test]
+#[test] // I3
 fn a_failed_backup_damages_no_other_and_can_be_repeated() {
     let backed = Backed::new(13);
     let failures = each_fails(|rule, seed, why| {
@@ -148,7 +148,7 @@ fn files_that_a_failed_backup_could_not_remove_are_synced_by_the_next() {
 
 /// Scenario: each operation on the repository fails in turn while a backup is deleted. Then a backup is
 /// made, and the power fails.
-#[test]
+#[test] // I3
 fn a_backup_whose_deletion_failed_is_whole() {
     let backed = Backed::new(14);
     let failures = each_fails(|rule, seed, why| {
@@ -197,7 +197,7 @@ fn a_failed_restore_leaves_nothing_and_can_be_repeated() {
 
 /// Scenario: the sync of the store's log fails, and the device drops all, some or none of the unsynced
 /// data, at once or only at a power cut. A backup has the state that readers see, or is refused.
-#[test]
+#[test] // I11
 fn a_backup_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..20 {

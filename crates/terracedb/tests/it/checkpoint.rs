@@ -68,7 +68,7 @@ impl Drop for Stop<'_> {
 }
 
 /// Scenario: writes, flushes, merges, and creation and drops of keyspaces go on while checkpoints are made.
-#[test]
+#[test] // I11
 fn a_checkpoint_during_writes_holds_whole_batches_and_every_acknowledged_write() {
     let (_, seed) = Rng::from_env();
     let medium = common::memory();
@@ -165,7 +165,7 @@ fn open_if_whole(image: MemoryMedium, seed: u64, why: &str) -> Option<Db> {
 }
 
 /// Scenario: the power fails at any sync or any change of a checkpoint.
-#[test]
+#[test] // I3
 fn an_interrupted_checkpoint_is_whole_or_no_store() {
     let (db, model, _medium) = source(7);
     let (device, medium) = faulty(8);
@@ -259,7 +259,7 @@ fn a_checkpoint_on_another_device_is_a_verified_copy() {
 
 /// Scenario: the sync of the store's log fails, and the device drops all, some or none of the unsynced
 /// data. A checkpoint has the state that readers see, or is no store.
-#[test]
+#[test] // I11
 fn a_checkpoint_after_a_failed_log_sync_has_the_visible_state_or_is_refused() {
     let (mut made, mut refused) = (0, 0);
     for seed in 0..20 {

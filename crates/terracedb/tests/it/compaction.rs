@@ -69,7 +69,7 @@ fn stores_that_share_memory_merge_in_turns() {
 
 /// The memory limit shrinks while merges run that were promised more memory: they yield to each other and
 /// restart with less, and their callers see no error.
-#[test]
+#[test] // I10
 fn running_merges_survive_a_lower_memory_number() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..6 {
@@ -147,7 +147,7 @@ fn contents(snapshot: &Snapshot, keyspace: &Keyspace) -> Model {
 }
 
 /// I5: versions that a snapshot reads stay; versions that no snapshot reads are dropped.
-#[test]
+#[test] // I5
 fn merges_keep_versions_that_snapshots_read() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -226,7 +226,7 @@ fn compaction_frees_the_space_of_data_deleted_within_one_table() {
 
 /// A merge that fails at any operation loses nothing, frees its files, and does not stop reads and writes;
 /// the next merge succeeds.
-#[test]
+#[test] // I9
 fn a_failed_merge_is_reported_and_leaves_no_file() {
     let on = |on| Rule::new(on, Fault::Io);
     let rules = [
@@ -391,7 +391,7 @@ fn a_bad_page_makes_only_its_keys_unreadable_and_stops_no_other_merge() {
 }
 
 /// A keyspace is dropped, or the store closed, while a merge runs.
-#[test]
+#[test] // I9
 fn an_interrupted_merge_leaves_no_file() {
     for seed in 0..8 {
         let medium = common::memory();
@@ -451,7 +451,7 @@ fn a_compaction_reports_its_progress_and_can_be_cancelled() {
 }
 
 /// Writers, readers and merges run at the same time on real threads.
-#[test]
+#[test] // I4
 fn merges_run_concurrently_with_writers_and_readers() {
     let medium = common::memory();
     let db = common::threaded(&medium).compaction_options(tiny()).open().unwrap();

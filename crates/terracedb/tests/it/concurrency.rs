@@ -132,7 +132,7 @@ impl Shared {
     }
 }
 
-#[test]
+#[test] // I1, I2
 fn many_threads_see_whole_batches_and_unchanging_snapshots() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

@@ -67,7 +67,7 @@ fn with_seeds(count: u64, mut test: impl FnMut(u64, &mut Rng)) {
     }
 }
 
-#[test]
+#[test] // I3, I11
 fn a_power_cut_at_any_sync_is_recovered() {
     with_seeds(2, |seed, rng| {
         let (syncs, _) = freeze_points(seed);
@@ -82,7 +82,7 @@ fn a_power_cut_at_any_sync_is_recovered() {
     });
 }
 
-#[test]
+#[test] // I2, I3
 fn a_power_cut_at_any_change_is_recovered() {
     with_seeds(18, |seed, rng| {
         let (_, changes) = freeze_points(seed);
@@ -138,7 +138,7 @@ fn a_power_cut_after_process_deaths_is_recovered() {
 /// Recovery writes tables because the replayed records exceed its memory, and is cut off after some of
 /// them. The replayed log was never synced, or its sync failed and the system still shows it: the tables
 /// must not outlive it.
-#[test]
+#[test] // I11
 fn an_interrupted_recovery_that_flushes_is_recovered() {
     with_seeds(16, |seed, rng| {
         let mut script = Script::new(seed);

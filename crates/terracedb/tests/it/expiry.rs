@@ -148,7 +148,7 @@ fn an_expired_long_value_is_not_read() {
     assert!(reads() - before < 64 << 10, "{} bytes were read", reads() - before);
 }
 
-#[test]
+#[test] // I5
 fn a_clock_set_back_revives_nothing() {
     let timed = Timed::new();
     let db = timed.open();
@@ -185,7 +185,7 @@ fn an_iterator_uses_one_time() {
 
 /// A value that a merge dropped as expired never comes back, whatever the clock of the next process says,
 /// even if the last process was killed.
-#[test]
+#[test] // I5
 fn reopening_with_a_clock_set_back_shows_no_older_version() {
     let timed = Timed::new();
     let process = Mortal::over(Arc::clone(&timed.medium));
@@ -220,7 +220,7 @@ fn reopening_with_a_clock_set_back_shows_no_older_version() {
 
 /// The clock jumps back and forth at every opening. A value that expired for a process that ended normally
 /// is gone for all later ones, and a value that is not due by any clock is present.
-#[test]
+#[test] // I5
 fn an_expired_value_stays_gone_whatever_the_clock_says_at_each_opening() {
     let (mut rng, seed) = Rng::from_env();
     let timed = Timed::new();
@@ -357,7 +357,7 @@ fn a_clock_decades_behind_is_reported_and_time_stands_still_until_corrected() {
 
 /// A value that a transaction read expires, and so does a value written in between: the conflict is still
 /// found.
-#[test]
+#[test] // I5
 fn a_write_to_a_value_that_expired_since_is_a_conflict() {
     for compacts in [false, true] {
         for expires in [false, true] {

@@ -165,7 +165,7 @@ fn a_failed_flush_is_reported_leaves_no_file_and_is_repeated() {
 
 /// The contents of the manifest after a failed append are unknown until it is read again: a table that it
 /// may name must be kept.
-#[test]
+#[test] // I3
 fn a_failed_manifest_append_may_have_been_written() {
     for seed in 0..24 {
         let mut world = World::new(seed);
@@ -411,7 +411,7 @@ fn a_full_device_refuses_writes_until_there_is_space() {
 }
 
 /// A refused write reserves memory: it must give the memory back.
-#[test]
+#[test] // I10
 fn refused_writes_leave_no_memory_behind() {
     let world = World::new(2);
     let keyspace = world.keyspace();
@@ -430,7 +430,7 @@ fn refused_writes_leave_no_memory_behind() {
 
 /// Data that a device silently lost, tore or misplaced is damage of the keys of those pages: it is reported
 /// when they are read, and affects nothing else.
-#[test]
+#[test] // I8
 fn silent_faults_of_table_writes_are_reported_when_read() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

@@ -213,13 +213,13 @@ fn the_run_has_operations_of_every_purpose() {
 
 /// Whichever operation fails: no read is wrong, nothing panics, and every acknowledged write is present
 /// once the device works again.
-#[test]
+#[test] // I11
 fn any_operation_can_fail() {
     each_fails(&[OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::Names], &Fault::Io);
 }
 
 /// As above, with a full device.
-#[test]
+#[test] // I11
 fn any_operation_can_find_the_device_full() {
     each_fails(&[OpKind::Write, OpKind::Names], &Fault::NoSpace);
 }

@@ -41,7 +41,7 @@ fn written(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> BTreeMap<String, Ve
     seen
 }
 
-#[test]
+#[test] // I7
 fn a_removed_segment_that_came_back_is_not_read_and_is_removed() {
     let stepped = Stepped::new(1);
     let medium = Arc::new(MemoryMedium::new());
@@ -111,7 +111,7 @@ fn segments_created_ahead_are_freed_when_writes_pause() {
 }
 
 /// A lost segment with successors is neither the end of the log nor a later start of it.
-#[test]
+#[test] // I7
 fn a_lost_first_segment_is_damage() {
     let stepped = Stepped::new(3);
     let medium = Arc::new(MemoryMedium::new());

@@ -20,7 +20,7 @@ fn ingested(keyspace: &Keyspace) -> terracedb::Ingest {
 /// I3. An ingest has created its file when the directory sync of a concurrent flush fails: this may lose
 /// the name of the ingest's file. The ingest fails although its own sync succeeds. So the store goes on,
 /// and everything that it then acknowledges as durable is durable.
-#[test]
+#[test] // I3
 fn no_job_relies_on_a_file_name_that_another_jobs_failed_sync_lost() {
     let mut lost = 0;
     for seed in 0..20 {

@@ -396,7 +396,7 @@ impl World {
     }
 }
 
-#[test]
+#[test] // I4, I5
 fn random_operations_agree_with_the_model() {
     let (mut seeds, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

@@ -116,7 +116,7 @@ fn page_of(device: &Faulty, number: u32) -> (String, u64) {
     panic!("key {number} is in no page");
 }
 
-#[test]
+#[test] // I8
 fn every_read_reports_a_damaged_page_in_the_same_words() {
     let device = filled();
     let (name, page) = page_of(&device, 1234);

@@ -150,7 +150,7 @@ fn repair_changes_nothing_in_an_undamaged_store() {
 
 /// One flipped byte anywhere in a table, dictionary or manifest: only reported keys are lost, and the
 /// damaged file is kept.
-#[test]
+#[test] // I8
 fn a_flipped_byte_loses_only_reported_keys() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -179,7 +179,7 @@ fn a_flipped_byte_loses_only_reported_keys() {
 
 /// A flipped byte of the log loses its record, and the report names it; a damaged Begin or Mark record
 /// loses nothing.
-#[test]
+#[test] // I8
 fn a_flipped_byte_of_the_log_loses_only_its_record() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
@@ -352,7 +352,7 @@ fn a_lost_manifest_is_rebuilt() {
 }
 
 /// Both copies of a manifest record are damaged: the readable rest is used.
-#[test]
+#[test] // I8
 fn the_readable_part_of_a_manifest_with_both_copies_damaged_is_used() {
     let sample = Sample::new(4, Codec::Lz4, false);
     let name = sample.files.named("manifest-")[0];

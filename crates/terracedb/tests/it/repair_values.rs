@@ -113,7 +113,7 @@ impl Sample {
 
 /// One flipped byte anywhere in a value file loses the value on its page, which the report names; in the
 /// footer it loses none.
-#[test]
+#[test] // I8
 fn a_flipped_byte_of_a_value_file_loses_one_reported_value() {
     let (mut rng, seed) = Rng::from_env();
     let sample = Sample::new(seed);

@@ -99,7 +99,7 @@ fn every_kind_of_get_finds_the_row_that_another_cached() {
     }
 }
 
-#[test]
+#[test] // I1
 fn every_kind_of_write_invalidates_the_row() {
     type Write = fn(&Db, &Keyspace);
     let writes: [(&str, Option<&str>, Write); 9] = [
@@ -353,7 +353,7 @@ fn rows_are_packed_if_memory_is_short_and_read_unchanged() {
 
 /// One writer per key counts up, others read: a reader gets the last value acknowledged before its read, or
 /// a newer one, during flushes, merges and range deletes.
-#[test]
+#[test] // I1
 fn no_get_is_older_than_a_write_acknowledged_before_it() {
     const KEYS: usize = 64;
     const WRITES: u64 = 12_000;

@@ -104,7 +104,7 @@ fn damaged_tables(statistics: &Statistics) -> usize {
     statistics.compaction.damaged_tables
 }
 
-#[test]
+#[test] // I8
 fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(1));
     drop(filled(&stepped, &medium));
@@ -213,7 +213,7 @@ fn a_merge_that_meets_damage_quarantines_its_input() {
 
 /// Damage of a value file is found and reported with the value's key. The file stays and is not collected,
 /// before and after a restart, until no pointer into it is left; everything else works.
-#[test]
+#[test] // I8
 fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     const VALUES: u64 = 24;
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(5));

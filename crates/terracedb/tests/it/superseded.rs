@@ -156,7 +156,7 @@ fn versions_kept_for_a_snapshot_are_dropped_after_a_repair_too() {
 }
 
 /// A flush keeps versions for snapshots too, and each snapshot pins only the versions it reads.
-#[test]
+#[test] // I5
 fn dropping_one_of_several_snapshots_frees_only_its_versions() {
     let medium = common::memory();
     let db = open(&medium);

@@ -292,7 +292,7 @@ fn transact_repeats_a_conflict_but_no_other_error() {
     assert_eq!(runs, 100);
 }
 
-#[test]
+#[test] // I10
 fn limits_foreign_and_dropped_keyspaces_are_refused_by_name() {
     let (db, k) = open();
     let (other_db, other) = open();

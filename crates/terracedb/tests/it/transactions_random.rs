@@ -157,7 +157,7 @@ fn twelve(device: &Arc<Faulty>, seed: u64) -> u64 {
 }
 
 /// A transaction over two keyspaces is present as a whole or not at all, wherever the power fails (I11).
-#[test]
+#[test] // I11
 fn a_power_cut_leaves_all_of_a_transaction_or_nothing() {
     let (mut rng, seed) = Rng::from_env();
     let whole = Arc::new(Faulty::new(seed));

@@ -120,7 +120,7 @@ fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str)
     lasts
 }
 
-#[test]
+#[test] // I11
 fn a_killed_process_loses_no_acknowledged_write() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

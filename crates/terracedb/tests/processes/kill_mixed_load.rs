@@ -362,7 +362,7 @@ fn one_life(
     copies
 }
 
-#[test]
+#[test] // I11
 fn a_process_killed_under_mixed_load_loses_and_leaks_nothing() {
     let _alone = alone();
     let (mut rng, seed) = Rng::from_env();

@@ -95,7 +95,7 @@ fn a_row_evicted_from_dram_is_answered_from_scm() {
 
 /// Threads that each put, delete, expire and read their own keys during flushes, merges and range deletes:
 /// each reads its latest write, and a snapshot its own state.
-#[test]
+#[test] // I1
 fn each_thread_reads_its_latest_write() {
     const WRITERS: u64 = 3;
     const TURN: u64 = ASKED / WRITERS;

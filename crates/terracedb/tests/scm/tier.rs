@@ -221,7 +221,7 @@ fn a_merge_carries_over_pages_that_were_read() {
 }
 
 /// I6, I8: no stale page is served, and repeated merges carry over only pages that are still requested.
-#[test]
+#[test] // I6, I8
 fn unread_pages_are_not_carried_over_repeatedly() {
     let paced = Paced::new(mapped(), Placement::DramFirst);
     let (db, keyspace, mut rng) = paced.warmed(60_000);
@@ -320,7 +320,7 @@ fn a_kill_leaves_the_tier_warm() {
     assert!(status.failure.is_none() && status.counts.restored > 1000, "{status:?}");
 }
 
-#[test]
+#[test] // I8
 fn a_diverged_copy_is_not_served_pages_of_the_other_store() {
     let (store, place, copies) = (read(), mapped(), read());
     let copy = copies.path().join("copy");
@@ -356,7 +356,7 @@ impl Drop for SetAtEnd<'_> {
 }
 
 /// I6, I8: a mapped file can be cut at any time, also in the middle of a read.
-#[test]
+#[test] // I6, I8
 fn a_tier_file_cut_under_its_readers_disables_the_tier_and_no_answer_is_wrong() {
     let (store, place) = (read(), mapped());
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
@@ -451,7 +451,7 @@ fn a_tier_file_cut_under_its_readers_disables_the_tier_and_no_answer_is_wrong() 
     get(&keyspace, &mut rng.clone(), 2000, 0);
 }
 
-#[test]
+#[test] // I8
 fn flipped_bytes_in_scm_cost_hits_and_no_answer_is_wrong() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
@@ -473,7 +473,7 @@ fn flipped_bytes_in_scm_cost_hits_and_no_answer_is_wrong() {
 }
 
 /// A page in mapped memory is verified only once while it is in its slot; the scrubber finds later changes.
-#[test]
+#[test] // I6
 fn the_scrubber_drops_changed_pages_in_scm() {
     for place in [mapped(), read()] {
         let paced = Paced::new(place, Placement::DramFirst);
@@ -499,7 +499,7 @@ fn the_scrubber_drops_changed_pages_in_scm() {
     }
 }
 
-#[test]
+#[test] // I6
 fn a_store_opens_and_serves_without_its_tier() {
     let store = read();
     let missing = Scm::new("/no/such/device", SIZE).unwrap();

@@ -22,7 +22,7 @@ fn copy(from: &Arc<dyn Medium>, end: Option<LogEnd>) -> Arc<dyn Medium> {
     to
 }
 
-#[test]
+#[test] // I11
 fn a_copy_up_to_a_point_replays_the_records_before_it() {
     let (mut rng, seed) = Rng::from_env();
     for round in 0..40 {

@@ -57,7 +57,7 @@ fn a_failed_sync_poisons_the_log_and_acknowledges_nothing() {
 
 /// A segment that cannot be made durable costs the callers that need it, until another one can be made.
 /// If its file comes back with a power cut, it is not damage.
-#[test]
+#[test] // I11
 fn a_segment_that_cannot_be_made_fails_only_the_appends_that_need_it() {
     let rules = [(OpKind::Names, "directory"), (OpKind::Sync, "log-"), (OpKind::Write, "log-")];
     for (seed, (on, name)) in (0..20).flat_map(|seed| rules.map(|rule| (seed, rule))) {
@@ -90,7 +90,7 @@ fn a_segment_that_cannot_be_made_fails_only_the_appends_that_need_it() {
 
 /// The removal of an unfinished segment may be deferred by a copy of the log, or be lost with the next
 /// sync of names, which fails. The next segment gets its number, so no remains stand before records.
-#[test]
+#[test] // I11
 fn an_unfinished_segment_with_a_late_removal_is_not_damage() {
     for (seed, is_copied) in (0..200).flat_map(|seed| [(seed, true), (seed, false)]) {
         let device = Arc::new(Faulty::new(seed));
@@ -228,7 +228,7 @@ fn large() -> Options {
 
 /// An open on a full device cuts the last segment for space. The next open finds all records, whether or
 /// not a segment was made in that space (I11), however often, and at any power cut.
-#[test]
+#[test] // I11
 fn a_log_on_a_full_device_survives_repeated_opens() {
     let reopen = |medium: &Arc<dyn Medium>| {
         open_with(medium, large(), &|_| Some(Seqno::ZERO)).unwrap_or_else(|error| panic!("{error}"))
@@ -269,7 +269,7 @@ fn a_log_on_a_full_device_survives_repeated_opens() {
 }
 
 /// After an open fails at any point, the next open finds every durable record.
-#[test]
+#[test] // I11
 fn a_failed_open_can_be_repeated() {
     for on in [OpKind::Names, OpKind::Write, OpKind::Sync] {
         let mut failed = 0;
@@ -350,7 +350,7 @@ fn a_log_over_its_budget_is_refused() {
 
 /// An open stores records again only as verified: a device that returns wrong bytes once costs no
 /// replayed record.
-#[test]
+#[test] // I8
 fn a_transient_read_error_is_not_stored_back() {
     let (device, medium) = faulty();
     let (log, ..) = open_with(&medium, large(), &|_| Some(Seqno::ZERO)).unwrap();

@@ -154,7 +154,7 @@ fn free_from(log: &Log) -> (usize, Start) {
 
 /// Any removed segment may come back, whatever was removed after it. It is not read, and is removed
 /// again.
-#[test]
+#[test] // I7, I11
 fn a_removed_segment_that_came_back_is_not_read() {
     let mut nth = 0;
     loop {
@@ -198,7 +198,7 @@ fn a_removed_segment_that_came_back_is_not_read() {
 /// If the segment at the log's start is lost and later ones exist, that is damage, and the error names
 /// the segment. Recovery past damage replays the later segments. Records appended afterwards are read by
 /// every recovery once the log's new start is recorded.
-#[test]
+#[test] // I7
 fn a_missing_first_segment_is_damage() {
     let device = memory();
     let (log, ..) = open(&device).unwrap();
@@ -239,7 +239,7 @@ fn a_missing_first_segment_is_damage() {
 }
 
 /// If all of the log was lost, segment ids continue after the start: appended records are read again.
-#[test]
+#[test] // I7
 fn a_lost_log_continues_after_its_recorded_start() {
     let device = memory();
     let (log, ..) = open(&device).unwrap();

@@ -97,7 +97,7 @@ fn threads_get_contiguous_seqnos_in_their_own_order() {
 
 /// A log that is synced often writes ahead, in this segment and the next one. A log that is not does
 /// not. If a sync ahead fails, a record may be lost, so the failure poisons the log.
-#[test]
+#[test] // I11
 fn a_log_that_is_synced_often_is_written_ahead() {
     let device = Arc::new(Faulty::new(1));
     let medium: Arc<dyn Medium> = Arc::clone(&device) as _;

@@ -110,7 +110,7 @@ fn records(files: &[(String, Vec<u8>)], name: &str) -> Vec<(&'static str, u64, u
 
 /// Damages every field of every record of a log: a damaged batch costs only itself, a damaged Mark or
 /// Begin costs no batch.
-#[test]
+#[test] // I8
 fn a_damaged_field_costs_only_its_own_record() {
     for synced in [true, false] {
         let (files, expected) = long(3, synced);
@@ -243,7 +243,7 @@ fn memory_of(files: &[(String, Vec<u8>)]) -> MemoryMedium {
 
 /// A body may hold bytes that look like records of this segment: the damaged record's length leads past
 /// them.
-#[test]
+#[test] // I8
 fn bytes_in_a_damaged_body_are_not_taken_for_records() {
     let seed = crate::SegmentHeader {
         store: options().store,

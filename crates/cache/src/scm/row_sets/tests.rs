@@ -209,7 +209,7 @@ fn a_refused_row_leaves_no_older_version_and_the_count_of_rows_is_right() {
     assert_eq!(rows.counters.statistics().rows, fit - 1);
 }
 
-#[test]
+#[test] // I6
 fn a_damaged_row_is_not_returned_and_is_dropped() {
     let (rows, memory, owned) = (RowSets::new(1), memory(1), owner());
     let mut scratch = Scratch::default();
@@ -242,7 +242,7 @@ fn a_damaged_row_is_not_returned_and_is_dropped() {
     assert!(damaged > 100, "{damaged}");
 }
 
-#[test]
+#[test] // I6
 fn any_bytes_in_a_page_are_tolerated() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

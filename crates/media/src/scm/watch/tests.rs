@@ -80,7 +80,7 @@ fn a_store_to_lost_memory_has_no_effect() {
     assert_eq!(file.metadata().unwrap().len(), 0);
 }
 
-#[test]
+#[test] // I6
 fn a_reader_of_zeros_sees_the_loss() {
     for _ in 0..50 {
         let file = file();

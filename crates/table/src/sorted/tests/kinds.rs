@@ -154,7 +154,7 @@ fn a_value_without_the_form_of_its_kind_is_refused() {
 }
 
 /// The range deletes are charged while they are collected, and while the table is open (I10).
-#[test]
+#[test] // I10
 fn range_deletes_are_charged() {
     let budget = base::Budget::new(8 << 20);
     let (medium, account) = (medium(), budget.account("tables"));

@@ -82,7 +82,7 @@ fn each_lost<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-#[test]
+#[test] // I6
 fn a_page_lost_during_a_read_is_requested_again() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");

@@ -124,7 +124,7 @@ fn range_deletes_are_found_without_a_footer() {
 }
 
 /// Any number of damaged pages, without a footer, or with the end cut off.
-#[test]
+#[test] // I8
 fn salvage_returns_every_block_that_verifies() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
