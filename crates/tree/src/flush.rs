@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, EntryKind, Result, Seqno, TableId, broken_invariant, invariant};
+use base::{Codec, EntryKind, KeyRange, Result, Seqno, TableId, broken_invariant, invariant};
 use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, ValueSeparator};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
 use table::{
-    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, Layout, RangeDeletes, Spec, Summary,
-    Table, ValuesSpec, ValuesSummary, Writer,
+    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
+    ValuesSpec, ValuesSummary, Writer,
 };
 
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
@@ -247,7 +247,7 @@ impl Output {
             level: options.zstd_level,
             dictionary,
             filter_bits: FILTER_BITS_DEFAULT,
-            layout: Layout::Sorted,
+            layout: self.tree.layout(self.memtable.filled_bytes(), &KeyRange::all()),
             purpose: Purpose::Flush,
         };
         let values = ValuesSpec {

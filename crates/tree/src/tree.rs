@@ -21,7 +21,7 @@ use base::{Account, Error, KeyForm, KeyRange, KeyspaceId, Owner, Result, RunId, 
 use cache::RowOwner;
 use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
-use table::Table;
+use table::{Layout, Table};
 
 use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version};
 
@@ -148,6 +148,15 @@ impl Tree {
     /// it takes and returns stored keys.
     pub fn key_form(&self) -> &KeyForm {
         &self.key_form
+    }
+
+    /// The layout of a table of this keyspace, given the bytes of entries that it and its neighbours of one
+    /// run will hold within `range`.
+    pub fn layout(&self, bytes: u64, range: &KeyRange) -> Layout {
+        match self.key_form {
+            KeyForm::Plain => Layout::Sorted,
+            KeyForm::Hashed(_) => Layout::bins(bytes, &range.first, range.end.as_deref()),
+        }
     }
 
     /// The owner of the keyspace's rows in the row cache.

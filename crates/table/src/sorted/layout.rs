@@ -5,7 +5,7 @@
 //! hash are the key's bin, and a block ends only where the bin changes. So a few bits per page are enough
 //! to index the blocks ([`bin_index`](super::bin_index)).
 //!
-//! The flushes and merges of hashed keyspaces are to write tables with bins.
+//! The flushes and merges of hashed keyspaces write tables with bins.
 
 use base::{Error, Result};
 

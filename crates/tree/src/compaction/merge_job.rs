@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, Error, KeyRange, Problem, Result, RunId, TableId, invariant};
+use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, invariant};
 use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, Outcome, Run, Verification};
@@ -36,11 +36,17 @@ const SPARE_IDS: u64 = 4;
 
 /// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
 /// with Zstandard.
-pub(super) const fn writer_bytes(codec: Codec) -> usize {
-    match codec {
+pub(super) const fn writer_bytes(codec: Codec, form: &KeyForm) -> usize {
+    let codec = match codec {
         Codec::Zstd => 4 << 20,
         Codec::None | Codec::Lz4 => 3 << 20,
-    }
+    };
+    // A table with bins collects the hashes of more keys before it writes their filter.
+    let bins = match form {
+        KeyForm::Plain => 0,
+        KeyForm::Hashed(_) => 1 << 20,
+    };
+    codec + bins
 }
 
 /// Estimate of the memory of a value file's writer, bytes. It works without Zstandard if memory is short.
@@ -175,7 +181,7 @@ impl MergeJob {
                 zstd_level: options.zstd_level,
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
-                layout: table::Layout::Sorted,
+                layout: tree.layout(rectangle.bytes, &rectangle.range),
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
                 ids: ids.start..values,
             },
@@ -372,13 +378,18 @@ impl MergeJob {
 
     /// The memory of the smallest job, bytes.
     pub(super) const MEMORY_MIN: u64 =
-        (writer_bytes(Codec::None) + 2 * compact::Env::RUN_BYTES_MIN) as u64;
+        (writer_bytes(Codec::None, &KeyForm::Plain) + 2 * compact::Env::RUN_BYTES_MIN) as u64;
 
     /// Estimate of the memory of a job for `merge`, bytes.
-    pub(super) fn memory_for(merge: &Merge, env: &compact::Env, codec: Codec) -> u64 {
+    pub(super) fn memory_for(
+        merge: &Merge,
+        env: &compact::Env,
+        codec: Codec,
+        form: &KeyForm,
+    ) -> u64 {
         let values = if merge.collect.is_empty() { 0 } else { values_writer_bytes(codec) };
         let inputs = merge.inputs.len() * compact::Env::RUN_BYTES_MIN + env.read_bytes;
-        (inputs + writer_bytes(codec) + values) as u64
+        (inputs + writer_bytes(codec, form) + values) as u64
     }
 
     /// Whether the memory of all merges was reduced since the job got its grant: it may succeed with less if

@@ -50,9 +50,9 @@ impl Compactor {
     }
 
     /// The planner's options: a merge has at most as many runs as fit in the memory of one job.
-    pub(super) fn job_options(&self) -> plan::Options {
+    pub(super) fn job_options(&self, tree: &Tree) -> plan::Options {
         let codec = self.env.options.tree_options().codec;
-        let taken = writer_bytes(codec) + self.job_env().read_bytes;
+        let taken = writer_bytes(codec, tree.key_form()) + self.job_env().read_bytes;
         let room = (self.pool.limit() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
         plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
@@ -120,7 +120,7 @@ impl Compactor {
 
     /// Plans one keyspace. Does drops and trivial moves, and returns a merge if one was started.
     fn plan_keyspace(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
-        let options = self.job_options();
+        let options = self.job_options(tree);
         for _ in 0..CHANGES_PER_ROUND {
             let mut guard = tree.version_edit();
             if tree.is_dropped() {
@@ -211,7 +211,8 @@ impl Compactor {
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
-        let bytes = MergeJob::memory_for(merge, &env, self.env.options.tree_options().codec);
+        let codec = self.env.options.tree_options().codec;
+        let bytes = MergeJob::memory_for(merge, &env, codec, tree.key_form());
         let most = self.pool.limit();
         // With many runs, range deletes get an eighth of the memory at least: otherwise a slice would be too
         // small.
