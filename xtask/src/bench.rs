@@ -1,5 +1,7 @@
 //! The benchmarks: a standard set on fresh stores, so that results of two commits are comparable.
 
+mod compare;
+
 use crate::Result;
 use crate::command::{self, cargo};
 
@@ -10,8 +12,12 @@ const READS: &str = "fillrandom readrandom readmissing multireadrandom seekrando
 /// Synced writes. They are few, because each waits for the device.
 const SYNCS: &str = "fillsync --num 10000 --memory 256MiB";
 
-/// Runs `terrace bench` with `arguments`, or the standard set if there are none.
+/// Runs `terrace bench` with `arguments`, or the standard set if there are none. `--compare REV` runs this
+/// tree beside another revision.
 pub(crate) fn run(arguments: &[&str]) -> Result {
+    if let ["--compare", rest @ ..] = arguments {
+        return compare::run(rest);
+    }
     if !arguments.is_empty() {
         return terrace_bench(arguments);
     }

@@ -42,6 +42,8 @@ usage: cargo xtask TASK
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
+  bench --compare REV [--pairs N] [--threshold PERCENT] [-- ARGS]
+                            this tree beside another revision, by turns; fails if a ratio is worse
   peers [ARGS]              the comparison with other engines: --case, --quick, --list; needs a C++ compiler
   generate                  the generated documents anew; check fails if one is stale
   results --history CASE..  charts of our rate by RocksDB's over commits, in target/history

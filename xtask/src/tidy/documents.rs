@@ -1,8 +1,8 @@
 //! Names and links in documents: a named file or item exists, and a relative link leads to a file.
 //!
-//! Names are checked in the documents for contributors ([`NAMING`] and `docs/decisions`): a path in
-//! backquotes is a file or folder of the repository, and `NAME::..::ITEM` is an item of the crate `NAME`.
-//! So the table of invariants cannot name a test that was removed. Links are checked in every document.
+//! Names are checked in the documents for contributors ([`NAMING`], `docs/decisions`, the pages of crates): a
+//! path in backquotes is a file or folder of the repository, `NAME::..::ITEM` is an item of the crate `NAME`,
+//! and in the page of a crate `src/..` is a file of that crate. Links are checked in every document.
 
 use super::rust::has_word;
 use crate::workspace::Text;
@@ -27,10 +27,15 @@ pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
                     complain(&format!("the link to {link} leads nowhere"));
                 }
             }
-            let names_code = document.path.starts_with(DECISIONS);
+            let page = document.path.strip_suffix("README.md");
+            let of_crate = page.filter(|folder| folder.starts_with("crates/"));
+            let names_code = document.path.starts_with(DECISIONS) || of_crate.is_some();
             if names_code || NAMING.contains(&document.path.as_str()) {
                 for word in line.split('`').skip(1).step_by(2) {
-                    if !names_something(texts, word) {
+                    let own = of_crate.filter(|_| word.starts_with("src/"));
+                    let is_lost =
+                        own.is_some_and(|folder| !exists(texts, &format!("{folder}{word}")));
+                    if is_lost || !names_something(texts, word) {
                         complain(&format!("`{word}` does not exist"));
                     }
                 }
@@ -99,6 +104,17 @@ mod tests {
             made_up("crates/base/src/account.rs", "fn a_charge_is_refused() {}"),
         ];
         complaints(&texts).join("\n")
+    }
+
+    #[test]
+    fn files_that_the_page_of_a_crate_names_exist() {
+        let report = |word: &str| {
+            let page = made_up("crates/base/README.md", &format!("See `{word}`."));
+            let source = made_up("crates/base/src/account.rs", "");
+            complaints(&[page, source]).join("\n")
+        };
+        assert_eq!(report("src/account.rs"), "");
+        assert!(report("src/gone.rs").contains("`src/gone.rs` does not exist"));
     }
 
     #[test]
