@@ -77,7 +77,10 @@ impl Cursor {
 
     /// Moves to the first entry.
     pub fn seek_first(&mut self) {
-        let leaf = self.map.first_leaf();
+        let Some(leaf) = self.map.first_leaf() else {
+            self.at = None;
+            return;
+        };
         self.at = loop {
             let version = leaf.begin();
             if let Ok(at) = position_at(leaf, version, 0) {
@@ -88,6 +91,10 @@ impl Cursor {
 
     /// Moves to the last entry.
     pub fn seek_last(&mut self) {
+        if !self.map.has_root() {
+            self.at = None;
+            return;
+        }
         let mut node = self.map.root();
         self.at = loop {
             let version = node.begin();
@@ -113,6 +120,10 @@ impl Cursor {
     /// Moves to the first entry at or after (`key`, `at`): the newest version of `key` with a trailer of at
     /// most `at`, or else the next key.
     pub fn seek(&mut self, key: &[u8], at: Trailer) {
+        if !self.map.has_root() {
+            self.at = None;
+            return;
+        }
         let position = Position { key, trailer: at };
         self.at = loop {
             let (leaf, version) = self.map.descend(position, Bound::Through, 0);
@@ -250,6 +261,9 @@ fn entry_ahead(leaf: Node<'_>, slot: usize) -> Option<EntryRef> {
 
 /// The position of the last entry before `position`.
 fn last_before(map: &OrderedMap, position: Position<'_>) -> Option<CursorPosition> {
+    if !map.has_root() {
+        return None;
+    }
     loop {
         let (leaf, version) = map.descend(position, Bound::Before, 0);
         let slot = leaf.search(position, Bound::Before).checked_sub(1);

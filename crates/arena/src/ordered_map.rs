@@ -18,42 +18,47 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use base::{Account, Result, Trailer, broken_invariant, invariant};
+use base::{Account, Result, Trailer, invariant};
 
 use crate::cursor::Cursor;
 use crate::entry::{EntryRef, Position};
 use crate::node::{Bound, INNER_BYTES, LEAF_BYTES, NewNode, Node, NodeRef, SLOTS, Version};
-use crate::region::Region;
+use crate::region::{FIRST_STEP_BYTES, Region};
 use crate::region_pool::RegionPool;
 use crate::stripe::{STRIPES, own_stripe};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// More levels than the tree of a full region has.
 const LEVELS_MAX: u32 = 32;
 
-/// The bytes that an empty map commits: the first leaf and, for every level, the one node that may be less
-/// than half full.
-const EMPTY_BYTES: u64 = (LEAF_BYTES + LEVELS_MAX as usize * INNER_BYTES) as u64;
+/// The bytes that the first reservation commits besides its own: the first leaf, and the first node of the
+/// level above.
+const EMPTY_BYTES: u64 = (LEAF_BYTES + INNER_BYTES) as u64;
 
 /// The fewest entries, or children, of a node that is not the last one of its level.
 const HALF: usize = SLOTS / 2;
 
 /// The most bytes of an entry besides its key and value: its header, its share of a half full leaf, and its
-/// share of the inner nodes, of which each level has `HALF` times fewer than the one below.
+/// share of the inner nodes, of which each level has `HALF` times fewer than the one below. In each level, one
+/// node may be less than half full. Level *k* has a node only if the level below has two, and so if there are
+/// `2 * HALF.pow(k)` entries; these share it. The node of level 1 is in [`EMPTY_BYTES`].
 const ENTRY_BYTES_MAX: u64 = (EntryRef::OVERHEAD_BYTES
     + LEAF_BYTES.div_ceil(HALF)
-    + INNER_BYTES.div_ceil(HALF * (HALF - 1))) as u64;
+    + INNER_BYTES.div_ceil(HALF * (HALF - 1))
+    + INNER_BYTES.div_ceil(2 * HALF * (HALF - 1))) as u64;
 
 /// A concurrent ordered map from (key, trailer) to value.
 pub struct OrderedMap {
     region: Region,
+    /// 0 before the first insert.
     root: AtomicU32,
-    /// The leftmost leaf. It never changes, because a split adds a node to the right.
-    first_leaf: NodeRef,
+    /// The leftmost leaf; 0 before the first insert. It never changes after, because a split adds a node to the
+    /// right. Stored before `root`.
+    first_leaf: AtomicU32,
     counts: [CachePadded<Count>; STRIPES],
 }
 
@@ -65,10 +70,10 @@ struct Count {
 }
 
 impl OrderedMap {
-    /// An empty map. Charges the first 64 KiB.
+    /// An empty map, which charges nothing.
     ///
     /// # Errors
-    /// `Retry` if the budget has no room for them.
+    /// `Retry` if the address space has no room.
     pub fn new(account: &Account) -> Result<Arc<Self>> {
         Ok(Self::of(Region::new(account, EMPTY_BYTES)?))
     }
@@ -83,8 +88,7 @@ impl OrderedMap {
     }
 
     fn of(region: Region) -> Arc<Self> {
-        let first_leaf = Node::make(&region, 0, None, None);
-        let root = AtomicU32::new(first_leaf.number());
+        let (root, first_leaf) = (AtomicU32::new(0), AtomicU32::new(0));
         Arc::new(Self { region, root, first_leaf, counts: Default::default() })
     }
 
@@ -96,6 +100,12 @@ impl OrderedMap {
     /// `Retry` if the budget has no room; nothing is charged.
     pub fn reserve(&self, entries: usize, bytes: usize) -> Result<()> {
         self.region.commit(Self::reserved_bytes(entries, bytes))
+    }
+
+    /// The bytes that an empty map charges for a first [`OrderedMap::reserve`], up to the size of a step.
+    #[must_use]
+    pub const fn first_reserved_bytes(entries: usize, bytes: usize) -> u64 {
+        Self::reserved_bytes(entries, bytes).saturating_add(EMPTY_BYTES + FIRST_STEP_BYTES)
     }
 
     /// The bytes that [`OrderedMap::reserve`] commits.
@@ -116,7 +126,7 @@ impl OrderedMap {
             let Some(right) = pending else { break };
             invariant!(
                 level < LEVELS_MAX,
-                "an empty map commits memory for every level of its tree"
+                "a tree has fewer levels than the tree of a full region"
             );
             pending = self.put(level, right.low, Some(right.node));
         }
@@ -168,6 +178,9 @@ impl OrderedMap {
     }
 
     fn find(&self, key: &[u8], at: Trailer) -> Option<(Trailer, EntryRef)> {
+        if !self.has_root() {
+            return None;
+        }
         let position = Position { key, trailer: at };
         loop {
             let (leaf, version) = self.descend(position, Bound::Through, 0);
@@ -231,20 +244,35 @@ impl OrderedMap {
         &self.region
     }
 
-    pub(crate) fn first_leaf(&self) -> Node<'_> {
-        self.first_leaf.get(&self.region)
+    /// The leftmost leaf; `None` before the first insert.
+    pub(crate) fn first_leaf(&self) -> Option<Node<'_>> {
+        // Acquire: the leaf is complete.
+        Some(NodeRef::of(self.first_leaf.load(Acquire))?.get(&self.region))
     }
 
-    /// The root. Another thread may have split it and not yet replaced it.
+    /// Whether there was an insert. Readers ask before they search, so that a read of an empty map makes no
+    /// root.
+    pub(crate) fn has_root(&self) -> bool {
+        self.root.load(Relaxed) != 0
+    }
+
+    /// The root. Another thread may have split it and not yet replaced it. The first call makes it.
     pub(crate) fn root(&self) -> Node<'_> {
         // Acquire: the root is complete.
-        match NodeRef::of(self.root.load(Acquire)) {
-            Some(root) => root.get(&self.region),
-            None => {
-                broken_invariant!("a map has a root");
-                self.first_leaf()
-            }
-        }
+        let root = NodeRef::of(self.root.load(Acquire)).unwrap_or_else(|| self.make_first_leaf());
+        root.get(&self.region)
+    }
+
+    /// Makes the first leaf the root. Of several threads that call this at once, one makes the leaf, and the
+    /// memory of the others' is lost until the map is dropped.
+    #[cold]
+    fn make_first_leaf(&self) -> NodeRef {
+        let own = Node::make(&self.region, 0, None, None);
+        let first = self.first_leaf.compare_exchange(0, own.number(), AcqRel, Acquire);
+        let first = first.err().and_then(NodeRef::of).unwrap_or(own);
+        // Fails if another thread stored it, and perhaps split it since.
+        let root = self.root.compare_exchange(0, first.number(), AcqRel, Acquire);
+        root.err().and_then(NodeRef::of).unwrap_or(first)
     }
 
     /// The node of `level` in which the search for `position` ends, and a version at which `position` lay

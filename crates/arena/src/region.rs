@@ -1,7 +1,8 @@
 //! A region: the memory of one ordered map. Allocations fill it from its start; it is freed as a whole.
 //!
-//! A region is 16 GiB of address space. [`Region::commit`] charges memory (I10), in steps of 64 KiB up to 2
-//! MiB and of 2 MiB after that; [`Region::alloc`] takes it. Allocations stay within the committed bytes
+//! A region is 16 GiB of address space, and charges nothing before its first use. [`Region::commit`] charges
+//! memory (I10): in steps of 4 KiB up to 64 KiB, of 64 KiB up to 2 MiB, and of 2 MiB after that;
+//! [`Region::alloc`] takes it. Allocations stay within the committed bytes
 //! unless a caller commits too little. Offsets count units of 8 bytes, so that four bytes name any place.
 //!
 //! A region of a [`RegionPool`] starts with the memory of an earlier one. A background task may *prefault*
@@ -28,6 +29,10 @@ pub(crate) const UNIT_BYTES: usize = 8;
 
 /// The step in which the first 2 MiB of a region are charged, bytes.
 const SMALL_STEP_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 64 << 10 };
+
+/// The step in which the first [`SMALL_STEP_BYTES`] are charged, bytes: a store may have a thousand memtables
+/// with few writes each.
+pub(crate) const FIRST_STEP_BYTES: u64 = PAGE_BYTES as u64;
 
 /// The offset of an allocation from the start of its region, in units. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,12 +86,12 @@ impl Charges {
 }
 
 impl Region {
-    /// An empty region with `bytes` committed.
+    /// An empty region. The first commit charges `bytes` besides its own.
     ///
     /// # Errors
-    /// `Retry` if the budget or the address space has no room.
+    /// `Retry` if the address space has no room.
     pub(crate) fn new(account: &Account, bytes: u64) -> Result<Self> {
-        Self::of(SpareRegion::reserve(account.empty_charge())?, account, None, bytes)
+        Ok(Self::of(SpareRegion::reserve(account.empty_charge())?, account, None, bytes))
     }
 
     /// As [`Region::new`], with memory from `pool` if that has some, and given back to `pool` on drop.
@@ -101,7 +106,7 @@ impl Region {
             Some(spare) => spare,
             None => SpareRegion::reserve(pool.account().empty_charge())?,
         };
-        Self::of(spare, account, Some(Arc::clone(pool)), bytes)
+        Ok(Self::of(spare, account, Some(Arc::clone(pool)), bytes))
     }
 
     fn of(
@@ -109,21 +114,19 @@ impl Region {
         account: &Account,
         pool: Option<Arc<RegionPool>>,
         bytes: u64,
-    ) -> Result<Self> {
+    ) -> Self {
         let SpareRegion { chunk, capacity, prefaulted } = spare;
-        let region = Self {
+        Self {
             chunk,
             capacity,
             // Offset 0 means none.
             used: CachePadded(AtomicU64::new(1)),
-            committed: CachePadded(AtomicU64::new(UNIT_BYTES as u64)),
+            committed: CachePadded(AtomicU64::new(UNIT_BYTES as u64 + bytes)),
             charged: AtomicU64::new(0),
             charges: Mutex::new(Charges { charge: account.empty_charge(), prefaulted }),
             prefaulting: Mutex::new(()),
             pool,
-        };
-        region.commit(bytes)?;
-        Ok(region)
+        }
     }
 
     /// Bytes charged for committed bytes.
@@ -148,7 +151,11 @@ impl Region {
     /// Charges at least the first `bytes` of the region.
     #[cold]
     fn charge_to(&self, bytes: u64) -> Result<()> {
-        let step = if bytes > CHUNK_BYTES as u64 { CHUNK_BYTES as u64 } else { SMALL_STEP_BYTES };
+        let step = match bytes {
+            ..=SMALL_STEP_BYTES => FIRST_STEP_BYTES,
+            _ if bytes <= CHUNK_BYTES as u64 => SMALL_STEP_BYTES,
+            _ => CHUNK_BYTES as u64,
+        };
         if bytes > self.capacity {
             return Err(Error::retry("room in one memtable")
                 .expected(format_args!("at most {} B", self.capacity))

@@ -16,7 +16,11 @@ use crate::{AccountUsage, Budget, Error, Result, format_bytes, invariant};
 
 /// The memory of one component, a part of a budget. Shared; cheap to clone.
 #[derive(Clone)]
-pub struct Account(Arc<AccountState>);
+pub struct Account {
+    state: Arc<AccountState>,
+    /// See [`Account::lending`].
+    is_lending: bool,
+}
 
 pub(crate) struct AccountState {
     name: &'static str,
@@ -38,7 +42,7 @@ impl AccountState {
 
 impl Account {
     pub(crate) fn of(state: AccountState) -> Self {
-        Self(Arc::new(state))
+        Self { state: Arc::new(state), is_lending: false }
     }
 
     /// An account of its own budget, which has no limit; for tools and tests.
@@ -50,29 +54,29 @@ impl Account {
     /// The component's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.0.name
+        self.state.name
     }
 
     /// Bytes charged now.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.0.used.load(Relaxed)
+        self.state.used.load(Relaxed)
     }
 
     /// The most bytes ever charged at once.
     #[must_use]
     pub fn peak(&self) -> u64 {
-        self.0.peak.load(Relaxed)
+        self.state.peak.load(Relaxed)
     }
 
     /// Sets the most bytes that the account may charge. Bytes already charged above it stay charged.
     pub fn set_cap(&self, bytes: u64) {
-        self.0.cap.store(bytes, Relaxed);
+        self.state.cap.store(bytes, Relaxed);
     }
 
     pub(crate) fn usage(&self) -> AccountUsage {
-        let cap = Some(self.0.cap.load(Relaxed)).filter(|cap| *cap < u64::MAX);
-        AccountUsage { name: self.0.name, used: self.used(), peak: self.peak(), cap }
+        let cap = Some(self.state.cap.load(Relaxed)).filter(|cap| *cap < u64::MAX);
+        AccountUsage { name: self.state.name, used: self.used(), peak: self.peak(), cap }
     }
 
     /// Charges `bytes` until the charge is dropped. If the budget has too little left, it first asks
@@ -84,6 +88,14 @@ impl Account {
     pub fn charge(&self, bytes: u64) -> Result<Charge> {
         self.reserve(bytes)?;
         Ok(Charge { account: self.clone(), bytes })
+    }
+
+    /// The same account, for a job that gives back more memory than it takes, such as a flush: if reclaimers do
+    /// not make room, a charge counts above the limit and the cap, and all others are refused until the job has
+    /// ended. Otherwise memory would be needed to free memory. The caller bounds what it takes.
+    #[must_use]
+    pub fn lending(&self) -> Self {
+        Self { state: Arc::clone(&self.state), is_lending: true }
     }
 
     /// A charge of 0 bytes, to be grown.
@@ -103,10 +115,10 @@ impl Account {
     /// Whether a charge of `bytes` fits now without asking reclaimers.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
-        if self.used().saturating_add(bytes) > self.0.cap.load(Relaxed) {
+        if self.used().saturating_add(bytes) > self.state.cap.load(Relaxed) {
             return false;
         }
-        self.0.budget.upgrade().is_none_or(|budget| match self.0.is_spare {
+        self.state.budget.upgrade().is_none_or(|budget| match self.state.is_spare {
             true => budget.has_spare_room(bytes),
             false => budget.has_room(bytes),
         })
@@ -114,22 +126,36 @@ impl Account {
 
     /// Counts `bytes` in the account and in the budget, or in neither.
     fn reserve(&self, bytes: u64) -> Result<()> {
+        if self.is_lending {
+            self.lend(bytes);
+            return Ok(());
+        }
         if !self.reserve_in_cap(bytes) {
-            return Err(self.refuse(bytes, self.0.cap.load(Relaxed), self.used()));
+            return Err(self.refuse(bytes, self.state.cap.load(Relaxed), self.used()));
         }
         if !self.reserve_in_budget(bytes) {
-            let budget = self.0.budget.upgrade();
+            let budget = self.state.budget.upgrade();
             let (limit, used) = budget.map_or((0, 0), |budget| (budget.limit(), budget.used()));
             return Err(self.refuse(bytes, limit, used));
         }
         Ok(())
     }
 
+    fn lend(&self, bytes: u64) {
+        self.state.used.fetch_add(bytes, Relaxed);
+        self.state.peak.fetch_max(self.used(), Relaxed);
+        if let Some(budget) = self.state.budget.upgrade()
+            && !budget.reserve_needed(bytes)
+        {
+            budget.reserve_above_limit(bytes);
+        }
+    }
+
     fn refuse(&self, bytes: u64, limit: u64, used: u64) -> Error {
-        if let Some(budget) = self.0.budget.upgrade() {
+        if let Some(budget) = self.state.budget.upgrade() {
             budget.count_refusal();
         }
-        Error::retry(format!("memory for {}", self.0.name))
+        Error::retry(format!("memory for {}", self.state.name))
             .expected(format_args!("at most {}", format_bytes(limit)))
             .got(format_args!(
                 "{} in use and {} more requested",
@@ -140,20 +166,20 @@ impl Account {
 
     /// Counts `bytes` in the account if its cap allows them.
     fn reserve_in_cap(&self, bytes: u64) -> bool {
-        let cap = self.0.cap.load(Relaxed);
+        let cap = self.state.cap.load(Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
-        self.0.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
+        self.state.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
     /// Counts `bytes`, which the account counts already, in the budget. If the budget refuses them, removes
     /// them from the account again.
     fn reserve_in_budget(&self, bytes: u64) -> bool {
-        let reserved = self.0.budget.upgrade().is_none_or(|budget| match self.0.is_spare {
+        let reserved = self.state.budget.upgrade().is_none_or(|budget| match self.state.is_spare {
             true => budget.reserve_spare(bytes),
             false => budget.reserve_needed(bytes),
         });
         if reserved {
-            self.0.peak.fetch_max(self.used(), Relaxed);
+            self.state.peak.fetch_max(self.used(), Relaxed);
         } else {
             self.remove(bytes);
         }
@@ -162,20 +188,20 @@ impl Account {
 
     fn give_back(&self, bytes: u64) {
         self.remove(bytes);
-        if let Some(budget) = self.0.budget.upgrade() {
-            budget.give_back(bytes, self.0.is_spare);
+        if let Some(budget) = self.state.budget.upgrade() {
+            budget.give_back(bytes, self.state.is_spare);
         }
     }
 
     fn remove(&self, bytes: u64) {
-        let before = self.0.used.fetch_sub(bytes, Relaxed);
+        let before = self.state.used.fetch_sub(bytes, Relaxed);
         invariant!(before >= bytes, "an account gives back no more than it charged");
     }
 }
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Account({}: {})", self.0.name, format_bytes(self.used()))
+        write!(f, "Account({}: {})", self.state.name, format_bytes(self.used()))
     }
 }
 

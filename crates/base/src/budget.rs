@@ -230,6 +230,11 @@ impl BudgetState {
         false
     }
 
+    /// Counts `bytes` of a needed account, whatever the limit.
+    pub(crate) fn reserve_above_limit(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
     /// Counts `bytes` of a spare account; false if they do not fit.
     pub(crate) fn reserve_spare(&self, bytes: u64) -> bool {
         let reserved = self.has_spare_room(bytes) && self.reserve(bytes);

@@ -122,6 +122,7 @@ fn main() -> Result<()> {
         account: account.clone(),
         tables: account.clone(),
         read_bytes: 8 << 20,
+        value_bytes_max: base::limits::VALUE_BYTES_MAX,
     };
     for _ in 0..5 {
         let start = now();

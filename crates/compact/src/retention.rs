@@ -11,7 +11,7 @@
 //!   So it is held back until the older versions of its key have passed.
 //! - Merge operands that the same reads see are merged into one value with the put, the tombstone or the
 //!   absence of a value below them. If the version below is unknown, they become one operand if the operator
-//!   can combine them. Operands that the operator refuses, or that find no memory, are kept as they are. An
+//!   can combine them, or a few short ones if one would be too long. Operands that the operator refuses, or that find no memory, are kept as they are. An
 //!   expiring value is never merged with operands: the result would differ before and after its expiry.
 //!
 //! Pure except for the calls of the user's operator. Memory: the current key, and pending operands up to a
@@ -39,6 +39,8 @@ pub struct RetentionRules {
     pub now_ms: u64,
     /// Key ranges that older tables may hold.
     pub older: OlderRanges,
+    /// Operands are not merged to a longer value: it could not be read with this memory limit.
+    pub value_bytes_max: usize,
     /// The keyspace's merge operator, if it has one and this process knows it.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
@@ -84,6 +86,7 @@ impl Retention {
     /// # Errors
     /// `Retry` if memory is short.
     pub fn new(rules: RetentionRules, account: &Account) -> Result<Self> {
+        let value_bytes_max = rules.value_bytes_max;
         Ok(Self {
             rules,
             key: Vec::new(),
@@ -92,7 +95,7 @@ impl Retention {
             superseder: None,
             superseder_is_range: false,
             tombstones: Vec::new(),
-            operands: Operands::new(account)?,
+            operands: Operands::new(account, value_bytes_max)?,
             counts: VersionCounts::default(),
         })
     }
@@ -342,6 +345,8 @@ impl Retention {
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let Some(newest) = self.operands.newest() else { return Ok(false) };
+        // They are newer than the operands.
+        self.emit_tombstones(emit)?;
         let Some(operator) = self.rules.operator.as_deref() else {
             return Err(broken_invariant!("operands are held only if there is an operator"));
         };
@@ -358,7 +363,6 @@ impl Retention {
                 combined.map(|operand| (EntryKind::Merge, operand))
             }
         };
-        self.emit_tombstones(emit)?;
         let (key, superseded_by) = (&*self.key, self.superseder);
         match made {
             Some((kind, value)) => {
@@ -369,9 +373,10 @@ impl Retention {
                 emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
             }
             None => {
-                self.counts.kept += self.operands.count() as u64;
-                for (trailer, value) in self.operands.iter() {
-                    emit(RetainedVersion { key, trailer, value, superseded_by })?;
+                for (trailer, value, count) in self.operands.combined_parts(operator, key) {
+                    self.counts.merged += count as u64 - 1;
+                    self.counts.kept += 1;
+                    emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
                 }
             }
         }

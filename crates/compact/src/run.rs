@@ -90,6 +90,7 @@ impl Run {
             horizon: job.horizon.clone(),
             now_ms: job.now_ms,
             older: OlderRanges::new(job.older.clone()),
+            value_bytes_max: env.value_bytes_max,
             operator,
         };
         let reading = Reading {

@@ -32,6 +32,7 @@ fn expected(
         horizon: job.horizon.clone(),
         now_ms: job.now_ms,
         older: OlderRanges::new(job.older.clone()),
+        value_bytes_max: env.value_bytes_max,
         operator: job.operator.as_ref().and_then(|name| env.operators.get(name).cloned()),
     };
     let bounds = Bounds::from(&job.bounds);

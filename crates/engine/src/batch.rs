@@ -28,6 +28,12 @@ pub struct BatchPart {
 }
 
 impl EncodedBatch {
+    /// An empty batch with memory for `bytes` of encoded operations.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { body: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Appends an operation. The caller has checked key and value.
     ///
     /// # Errors

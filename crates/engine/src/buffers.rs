@@ -60,9 +60,9 @@ const FLUSHES_AWAITED_MAX: u32 = 64;
 /// Memory of a store's memtables, bytes.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
-    /// Filled by active memtables, and taken by sealed ones.
+    /// Charged by active and sealed memtables.
     used: u64,
-    /// Filled by active memtables.
+    /// Charged by active memtables.
     active: u64,
     /// The most that `used` may be; above zero.
     quota: u64,
@@ -306,7 +306,7 @@ impl Buffers {
         }
         self.release_prefaulted();
         let bytes_min = self.resources.memtable_bytes() / 4;
-        match self.largest_active().filter(|tree| filled_bytes(tree) >= bytes_min) {
+        match self.largest_active().filter(|tree| active_bytes(tree) >= bytes_min) {
             Some(tree) => self.seal(&tree).map(drop),
             None => Ok(()),
         }
@@ -314,25 +314,20 @@ impl Buffers {
 
     /// The tree with the largest active memtable.
     fn largest_active(&self) -> Option<Arc<Tree>> {
-        self.trees.all().into_iter().max_by_key(filled_bytes)
+        self.trees.all().into_iter().max_by_key(active_bytes)
     }
 
-    /// The memory of all memtables that flushes give back, and its quota.
-    ///
-    /// Empty memtables, one per keyspace, are never given back, so the quota is smaller by their memory.
-    /// A quarter of the quota is always left, however many keyspaces there are.
+    /// The memory of all memtables, which flushes give back, and its quota.
     fn usage(&self) -> Usage {
-        let (mut sealed, mut active, mut empty) = (0, 0, 0);
+        let (mut sealed, mut active) = (0, 0);
         for tree in self.trees.all() {
             let view = tree.view();
-            let filled = view.active.filled_bytes();
-            active += filled;
-            empty += view.active.bytes().saturating_sub(filled);
+            active += view.active.bytes();
             sealed += view.sealed.iter().map(|memtable| memtable.bytes()).sum::<u64>();
         }
         let quota = self.resources.write_buffer_bytes();
-        invariant!(quota >= 4, "a store has a share of the write buffers");
-        Usage { used: sealed + active, active, quota: quota.saturating_sub(empty).max(quota / 4) }
+        invariant!(quota > 0, "a store has a share of the write buffers");
+        Usage { used: sealed + active, active, quota }
     }
 
     /// Seals the largest memtable if active memtables fill more than half the quota. Waits for flushes
@@ -457,9 +452,9 @@ impl Buffers {
     }
 }
 
-/// Bytes that entries take in the active memtable.
-fn filled_bytes(tree: &Arc<Tree>) -> u64 {
-    tree.view().active.filled_bytes()
+/// Bytes that the active memtable charges.
+fn active_bytes(tree: &Arc<Tree>) -> u64 {
+    tree.view().active.bytes()
 }
 
 impl Reclaim for Buffers {

@@ -24,6 +24,10 @@ impl CompactionHost for StoreHost {
         self.resources.memtable_bytes()
     }
 
+    fn value_bytes_max(&self) -> usize {
+        self.resources.value_bytes_max() as usize
+    }
+
     fn debt_changed(&self, runs: f64, space: f64) {
         self.pace.set_trees(runs, space);
     }

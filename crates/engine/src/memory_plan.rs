@@ -1,5 +1,20 @@
 //! The shares of the memory limit: the most that each consumer may take. A pure function.
 //!
+//! The rule: background work can carry what a write was given. No sequence of accepted writes makes a store
+//! that cannot flush, merge, drop or open with the memory limit under which it was written.
+//!
+//! - What cannot be carried is refused at the write with `Invalid`, which names the limit: values
+//!   (`value_max`), batches and write sets (`write_buffers`).
+//! - A memtable charges nothing before its first write, so sealing needs no memory. All memtables stay within
+//!   `write_buffers`, and replay keeps within half of that and one batch, so opening needs no more than running
+//!   did.
+//! - A flush has [`FLUSH_BYTES`] of its own. What its table keeps is lent ([`base::Account::lending`]): it is
+//!   less than the memtable that is given back right after. The same holds for the outputs of a merge.
+//! - A merge needs little, because long values are separated from their keys, also ingested ones, and operands
+//!   are combined to short ones only. Two tables with the longest operands fit `compaction_cap`; a merge of more
+//!   of them that finds too little memory is planned again with fewer runs.
+//! - `Retry` means that other work holds the memory and gives it back when it ends.
+//!
 //! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the
 //! budget, so that none ever waits for another's share. The page cache takes the memory that they do not use,
 //! as long as they do not use it. The rest beside the caps is for memory that grows with the data and has no
@@ -21,8 +36,11 @@ pub(crate) struct MemoryPlan {
     pub memtable: u64,
     /// The most for iterators, read queues and long values in flight.
     pub reads: u64,
-    /// The most for all compaction jobs together.
+    /// The memory of all compaction jobs together.
     pub compaction: u64,
+    /// The most that compaction jobs may charge. More than `compaction`: two tables may have operands of
+    /// `value_max` where they are merged, as pages and joined.
+    pub compaction_cap: u64,
     /// A longer value is refused.
     pub value_max: u64,
 }
@@ -56,14 +74,17 @@ impl MemoryPlan {
         }
         let budget = memory - FIXED_BYTES;
         let write_buffers = budget / 4;
+        let compaction = (budget / 8).clamp(COMPACTION_BYTES_MIN, COMPACTION_BYTES_MAX);
+        let value_max = (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64);
         let plan = Self {
             memory,
             budget,
             write_buffers,
             memtable: (write_buffers / 4).min(MEMTABLE_BYTES_MAX),
             reads: budget / 8 * 3,
-            compaction: (budget / 8).clamp(COMPACTION_BYTES_MIN, COMPACTION_BYTES_MAX),
-            value_max: (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64),
+            compaction,
+            compaction_cap: compaction + 3 * value_max,
+            value_max,
         };
         invariant!(plan.capped() < budget, "the caps leave memory for metadata");
         Ok(plan)

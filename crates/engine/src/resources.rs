@@ -81,7 +81,7 @@ fn kept_region_bytes(plan: &MemoryPlan) -> u64 {
 /// Puts the plan's caps in force.
 fn apply_caps(plan: &MemoryPlan, budget: &Budget) {
     budget.account(READS).set_cap(plan.reads);
-    budget.account(COMPACTION).set_cap(plan.compaction);
+    budget.account(COMPACTION).set_cap(plan.compaction_cap);
 }
 
 impl Resources {

@@ -125,7 +125,7 @@ pub struct KeyspaceStatistics {
     pub memtables: usize,
     /// See `memtables`.
     pub memtable_bytes: u64,
-    /// Unflushed bytes: the part of `memtable_bytes` that entries take.
+    /// As `memtable_bytes`: an empty memtable takes no memory.
     pub unflushed_bytes: u64,
     /// Table files, their bytes, and the entries (versions) in them.
     pub tables: usize,
@@ -251,7 +251,7 @@ impl KeyspaceStatistics {
             kind: tree.kind().to_string(),
             memtables: view.memtables().count(),
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
-            unflushed_bytes: view.memtables().map(|memtable| memtable.filled_bytes()).sum(),
+            unflushed_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             tables: files.len(),
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),

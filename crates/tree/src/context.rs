@@ -58,10 +58,17 @@ pub struct TreeContext {
 }
 
 impl TreeContext {
+    /// As `accounts`, for the tables that a flush or merge writes. Their metadata takes less memory than the
+    /// memtable or the tables that they replace, which is given back right after.
+    pub fn output_accounts(&self) -> Accounts {
+        let Accounts { pinned, values } = &self.accounts;
+        Accounts { pinned: pinned.lending(), values: values.clone() }
+    }
+
     /// The shared file of a table of this store, given the opened table or the error of opening it.
     pub fn table_file(&self, table: Result<Arc<Table>>, entry: Arc<TableEntry>) -> Arc<TableFile> {
         let values = entry.values.iter().map(|(id, _)| self.values.get(*id)).collect();
-        TableFile::new(table, entry, values, Arc::clone(&self.obsolete))
+        TableFile::new(table, entry, values, Arc::clone(&self.obsolete), &self.accounts.pinned)
     }
 
     /// Appends a record to the manifest. If the record contains the clock's time, the timekeeper learns that

@@ -85,6 +85,7 @@ impl FlushJob {
             horizon,
             now_ms,
             older: OlderRanges::new(older),
+            value_bytes_max: view.read_context.operand_bytes_max() as usize,
             operator: view.read_context.operator().ok().cloned(),
         };
         drop(view);
@@ -165,7 +166,8 @@ impl FlushJob {
         let open = || {
             let (medium, bytes) = (&*env.medium, Some(summary.file_bytes));
             let dictionaries = Arc::clone(&env.dictionaries) as Arc<dyn Dictionaries>;
-            Table::open(medium, env.store, id, bytes, None, dictionaries, &env.accounts)?.whole()
+            let accounts = env.output_accounts();
+            Table::open(medium, env.store, id, bytes, None, dictionaries, accounts)?.whole()
         };
         let values_name = values.as_ref().map(|values| table::values_file_name(values.file));
         let table_name = table::file_name(id);
@@ -263,7 +265,7 @@ impl Output {
         let table = Writer::create(&env.medium, spec, account)?;
         // The flush's own memory does not grow with the memtable. Metadata of the table is charged as it
         // would be for the open table.
-        Ok((table.growing_on(&env.accounts.pinned), separator))
+        Ok((table.growing_on(&env.output_accounts().pinned), separator))
     }
 
     /// The keyspace's dictionary: the current one, or a new one if that compresses this memtable clearly

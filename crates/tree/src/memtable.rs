@@ -16,22 +16,20 @@ pub struct Memtable {
     /// The range deletes. The map has no entry for them.
     deleted: DeletedRanges,
     first: Seqno,
-    /// Memory that the map charges while it is empty and nothing is reserved, bytes.
-    empty_bytes: u64,
 }
 
 impl Memtable {
     /// A memtable in `map`, which is empty, for writes at `first` and later.
     pub fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
         invariant!(map.is_empty(), "a new memtable is empty");
-        let empty_bytes = map.bytes();
-        Arc::new(Self { map, deleted: DeletedRanges::new(account), first, empty_bytes })
+        Arc::new(Self { map, deleted: DeletedRanges::new(account), first })
     }
 
-    /// An empty memtable for writes at `first` and later.
+    /// An empty memtable for writes at `first` and later. It charges nothing before the first reservation, so
+    /// that sealing the memtable before it needs no memory.
     ///
     /// # Errors
-    /// `Retry` if there is no memory for it.
+    /// `Retry` if the process has no address space for it.
     pub fn new(account: &Account, first: Seqno) -> Result<Arc<Self>> {
         Ok(Self::with(OrderedMap::new(account)?, account, first))
     }
@@ -48,13 +46,16 @@ impl Memtable {
         self.map.reserve(size.entries, size.bytes)
     }
 
-    /// The memory that [`Memtable::reserve`] charges for writes of `size`, bytes.
+    /// The memory that an empty memtable charges for writes of `size`, bytes.
     pub const fn reserved_bytes(size: WriteSize) -> u64 {
         let ranges = DeletedRanges::reserved_bytes(size.ranges, size.range_bytes);
-        OrderedMap::reserved_bytes(size.entries, size.bytes) + ranges
+        match size.entries {
+            0 => ranges,
+            entries => OrderedMap::first_reserved_bytes(entries, size.bytes) + ranges,
+        }
     }
 
-    /// Memory that the memtable charges, bytes.
+    /// Memory that the memtable charges, bytes: a flush gives it back.
     pub fn bytes(&self) -> u64 {
         self.map.bytes() + self.deleted.bytes()
     }
@@ -90,20 +91,15 @@ impl Memtable {
         &self.map
     }
 
-    /// Memory that it charges beyond that of an empty one, bytes: a flush gives it back.
-    pub fn filled_bytes(&self) -> u64 {
-        self.bytes().saturating_sub(self.empty_bytes)
-    }
-
     /// Whether to seal it, if a full memtable has `bytes`. Range deletes have a bound of their own.
     pub fn is_full(&self, bytes: u64) -> bool {
-        self.filled_bytes() >= bytes || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
+        self.bytes() >= bytes || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
     }
 
     /// Whether sealing it would free nothing: it has no entries, and no memory that was reserved for writes
     /// that then failed.
     pub fn is_blank(&self) -> bool {
-        self.is_empty() && self.filled_bytes() == 0
+        self.is_empty() && self.bytes() == 0
     }
 
     /// Whether it has a version of `key`, or a range delete that covers it, with a seqno above `seqno`,

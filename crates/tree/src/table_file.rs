@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{Error, Result, invariant};
+use base::{Account, Charge, Error, Result, invariant};
 use cache::LiveFile;
 use compact::plan::FileSummary;
 use manifest::TableEntry;
@@ -23,18 +23,25 @@ pub struct TableFile {
     obsolete_files: Arc<ObsoleteFiles>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
-    summary: OnceLock<Arc<FileSummary>>,
+    /// With the charge for its keys, which may be long.
+    summary: OnceLock<(Arc<FileSummary>, Result<Charge>)>,
+    /// Lends the memory of the summary: planning frees more.
+    account: Account,
+    /// The keys of the manifest's entry.
+    _charge: Result<Charge>,
     /// Keeps the page cache from treating the file as dead.
     _live: Option<LiveFile>,
 }
 
 impl TableFile {
-    /// The shared file of `table`, with the value files of `entry` in any order.
+    /// The shared file of `table`, with the value files of `entry` in any order. The keys that it holds are
+    /// charged to `account`, if need be above the limit.
     pub fn new(
         table: Result<Arc<Table>>,
         entry: Arc<TableEntry>,
         mut values: Vec<Arc<ValueFile>>,
         obsolete_files: Arc<ObsoleteFiles>,
+        account: &Account,
     ) -> Arc<Self> {
         values.sort_unstable_by_key(|file| file.id());
         invariant!(
@@ -44,9 +51,22 @@ impl TableFile {
         let damaged = AtomicBool::new(table.is_err());
         let obsolete = AtomicBool::new(false);
         let summary = OnceLock::new();
+        let account = account.lending();
+        let _charge = account.charge(entry.range.key_bytes() as u64);
         let _live =
             table.as_ref().ok().map(|table| obsolete_files.register_live(table.footer().digest));
-        Arc::new(Self { table, entry, values, obsolete_files, obsolete, damaged, summary, _live })
+        Arc::new(Self {
+            table,
+            entry,
+            values,
+            obsolete_files,
+            obsolete,
+            damaged,
+            summary,
+            account,
+            _charge,
+            _live,
+        })
     }
 
     /// The table.
@@ -84,7 +104,12 @@ impl TableFile {
 
     /// The planner's summary of the file. Computed on first use.
     pub fn summary(&self) -> &Arc<FileSummary> {
-        self.summary.get_or_init(|| Arc::new(crate::compaction::file_summary(self)))
+        let (summary, _) = self.summary.get_or_init(|| {
+            let summary = crate::compaction::file_summary(self);
+            let charge = self.account.charge(summary.memory_bytes() as u64);
+            (Arc::new(summary), charge)
+        });
+        summary
     }
 
     /// Marks the table as obsolete: no manifest names it any more. Its file is removed after the last reader

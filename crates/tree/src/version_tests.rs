@@ -18,7 +18,13 @@ fn file(id: u64, run: u64, keys: (&str, &str)) -> Arc<TableFile> {
     let (id, run, range) = (TableId(id), RunId(run), range(keys.0, keys.1));
     let entry = Arc::new(TableEntry { id, run, range, ..TableEntry::default() });
     let obsolete = ObsoleteFiles::new(medium, cache);
-    TableFile::new(Err(Error::corrupt("no table")), entry, Vec::new(), obsolete)
+    TableFile::new(
+        Err(Error::corrupt("no table")),
+        entry,
+        Vec::new(),
+        obsolete,
+        &Account::unlimited("test"),
+    )
 }
 
 fn version(tables: &[(u64, u64, (&str, &str))]) -> Version {

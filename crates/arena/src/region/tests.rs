@@ -36,6 +36,8 @@ fn prefaulted_memory_stays_within_the_budget_and_is_released_if_a_charge_fails()
     let budget = base::Budget::new(8 * CHUNK);
     let (maps, pool) = pool_of(&budget, 8 * CHUNK);
     let region = Region::pooled(&pool, &maps, 0, CHUNK).unwrap();
+    assert_eq!(budget.used(), 0, "nothing is charged before the first commit");
+    region.commit(8).unwrap();
     let other = budget.account("other").charge(4 * CHUNK).unwrap();
     region.prefault(100 * CHUNK, u64::MAX);
     assert_eq!(budget.used(), 8 * CHUNK);

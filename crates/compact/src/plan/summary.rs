@@ -57,6 +57,13 @@ impl Superseded {
 }
 
 impl FileSummary {
+    /// Memory of the summary, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let splits = self.splits.iter().map(|(key, _)| key.len() + size_of::<(Bytes, u64)>());
+        size_of::<Self>() + splits.sum::<usize>() + self.values.len() * size_of::<(TableId, u64)>()
+    }
+
     /// Bytes of separated values that the table points at.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {

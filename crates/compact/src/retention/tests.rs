@@ -1,6 +1,7 @@
 //! Retention against a model that keeps every version.
 
 use base::Rng;
+use base::limits::VALUE_BYTES_MAX;
 
 use super::*;
 use crate::KeyRange;
@@ -208,7 +209,13 @@ fn every_read_finds_the_same_result_after_a_merge() {
         let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
         readers.extend(present..=118);
         let known = if rng.one_in(6) { None } else { Some(Arc::clone(&operator)) };
-        let rules = RetentionRules { horizon, now_ms: NOW, older: below, operator: known };
+        let rules = RetentionRules {
+            horizon,
+            now_ms: NOW,
+            older: below,
+            value_bytes_max: VALUE_BYTES_MAX,
+            operator: known,
+        };
         let (kept, superseded, counts) = survivors(&input, rules.clone());
         assert!(counts.is_balanced(), "seed {seed} round {round}: {counts:?}");
         assert_eq!(counts.kept, kept.versions.len() as u64);
@@ -266,7 +273,9 @@ fn version(seqno: u64, kind: EntryKind, value: &[u8]) -> Version {
 
 fn rules(readers: &[u64], below: OlderRanges) -> RetentionRules {
     let horizon = Horizon::new(readers.iter().map(|seqno| Seqno::new(*seqno)).collect());
-    RetentionRules { horizon, now_ms: NOW, older: below, operator: Some(Arc::new(Sum)) }
+    let operator: Option<Arc<dyn MergeOperator>> = Some(Arc::new(Sum));
+    let value_bytes_max = VALUE_BYTES_MAX;
+    RetentionRules { horizon, now_ms: NOW, older: below, value_bytes_max, operator }
 }
 
 fn kept(versions: &[Version], rules: RetentionRules) -> Vec<(u64, EntryKind, Vec<u8>)> {

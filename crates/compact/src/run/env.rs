@@ -24,6 +24,8 @@ pub struct Env {
     pub tables: Account,
     /// Bytes for read buffers, approximately. More memory makes reads longer, up to 256 KiB.
     pub read_bytes: usize,
+    /// Operands are merged to values of at most this many bytes.
+    pub value_bytes_max: usize,
 }
 
 /// Most pages per read: every device reaches its full rate with reads of this length.

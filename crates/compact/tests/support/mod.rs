@@ -61,6 +61,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
         tables: account.clone(),
         account,
         read_bytes: 8 << 20,
+        value_bytes_max: base::limits::VALUE_BYTES_MAX,
     }
 }
 

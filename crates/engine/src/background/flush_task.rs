@@ -134,9 +134,9 @@ impl FlushTask {
         if is_held_up {
             return Progress::IdleFor(PUBLISH_POLL_INTERVAL);
         }
-        self.buffers.flush_began(memtable.filled_bytes());
+        self.buffers.flush_began(memtable.bytes());
         self.began = self.compactor.now();
-        let (keyspace, bytes) = (tree.name().to_owned(), memtable.filled_bytes());
+        let (keyspace, bytes) = (tree.name().to_owned(), memtable.bytes());
         let name = keyspace.clone();
         self.context.events.tell(|| Event::FlushBegan { keyspace, bytes });
         let horizon = self.context.snapshots.horizon(&self.ring);

@@ -1,8 +1,8 @@
 //! Flush outcomes, and the threads that wait for them.
 //!
 //! The flush task reports every flush here. Writers without memory and callers of `flush` wait until one
-//! ends. Waiting polls once a millisecond: it runs background work if the executor is stepped
-//! ([`Executor::help`]), and it notices a dropped keyspace, whose memtables are never flushed.
+//! ends. Waiting polls once a millisecond, or after each step of background work if the executor is stepped
+//! ([`Executor::help`]), and notices a dropped keyspace, whose memtables are never flushed.
 //! Concurrency: `outcomes` is a leaf lock; nothing else is locked while it is held.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,8 +155,9 @@ impl FlushWaits {
     pub(super) fn pause(&self, waiter: Waiter) {
         let clock = self.resources.executor().clock();
         let start = clock.monotonic();
-        self.resources.executor().help();
-        self.ended.wait_for(&mut self.outcomes.lock(), Duration::from_millis(1));
+        if !self.resources.executor().help() {
+            self.ended.wait_for(&mut self.outcomes.lock(), Duration::from_millis(1));
+        }
         self.waiters(waiter).count(clock.monotonic().saturating_sub(start));
     }
 
@@ -210,7 +211,6 @@ impl FlushWait<'_> {
             if let Some(ended) = self.poll(&no_room) {
                 break ended;
             }
-            self.executor.help();
             // Polls are counted instead of timed: the flush task of a clock that stands still would never
             // try again.
             if self.shortages > 0 && self.shortages.is_multiple_of(WAKE_EVERY) {
@@ -225,12 +225,14 @@ impl FlushWait<'_> {
         self.executor.clock().monotonic().saturating_sub(self.start)
     }
 
-    /// The end of the wait if it has come. Otherwise sleeps for at most a millisecond.
+    /// The end of the wait if it has come. Otherwise runs a step of background work, or sleeps for at most a
+    /// millisecond if there is none to run here.
     fn poll(&mut self, no_room: &impl Fn() -> Error) -> Option<Result<()>> {
         let waits = self.waits;
         // The memtables of a dropped keyspace are discarded without a flush.
         let is_any_sealed = waits.is_any_sealed();
-        let mut outcomes = waits.outcomes.lock();
+        let outcomes = waits.outcomes.lock();
+        let seen = (outcomes.succeeded, outcomes.failed);
         invariant!(
             outcomes.succeeded >= self.succeeded && outcomes.failed >= self.failed,
             "flush outcomes are only added"
@@ -255,7 +257,14 @@ impl FlushWait<'_> {
         if self.waited() > STALL_MAX {
             return Some(Err(no_room().got(format_args!("none in {STALL_MAX:?}"))));
         }
-        waits.ended.wait_for(&mut outcomes, Duration::from_millis(1));
+        drop(outcomes);
+        if !self.executor.help() {
+            let mut outcomes = waits.outcomes.lock();
+            let is_same = (outcomes.succeeded, outcomes.failed) == seen;
+            if is_same && !outcomes.is_closed {
+                waits.ended.wait_for(&mut outcomes, Duration::from_millis(1));
+            }
+        }
         None
     }
 }

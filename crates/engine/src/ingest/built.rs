@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use base::{KeyRange, Result, broken_invariant, invariant};
 use media::Medium;
-use table::{Summary, Table, file_name};
+use table::{Summary, Table, ValuesSummary, file_name, values_file_name};
 
 /// Written tables that no manifest names yet. Dropping them removes their files.
 pub(super) struct Built {
     medium: Arc<dyn Medium>,
     summaries: Vec<Summary>,
     tables: Vec<Arc<Table>>,
+    /// The file of the tables' long values.
+    values: Option<ValuesSummary>,
 }
 
 impl Built {
     pub(super) fn new(medium: Arc<dyn Medium>) -> Self {
-        let (summaries, tables) = Default::default();
-        Self { medium, summaries, tables }
+        let (summaries, tables, values) = Default::default();
+        Self { medium, summaries, tables, values }
     }
 
     /// Adds a finished table, to be opened next.
@@ -35,6 +37,15 @@ impl Built {
         invariant!(self.tables.len() == self.summaries.len(), "every table is opened once");
     }
 
+    /// Adds the finished file of long values.
+    pub(super) fn set_values(&mut self, values: Option<ValuesSummary>) {
+        self.values = values;
+    }
+
+    pub(super) fn values(&self) -> Option<ValuesSummary> {
+        self.values
+    }
+
     pub(super) fn len(&self) -> usize {
         self.summaries.len()
     }
@@ -44,13 +55,19 @@ impl Built {
     }
 
     pub(super) fn file_bytes(&self) -> u64 {
-        self.summaries.iter().map(|summary| summary.file_bytes).sum()
+        let tables: u64 = self.summaries.iter().map(|summary| summary.file_bytes).sum();
+        tables + self.values.map_or(0, |values| values.file_bytes)
     }
 
     /// Makes the names of the files durable (I3).
     pub(super) fn sync_names(&self) -> Result<()> {
-        let names: Vec<String> = self.summaries.iter().map(|it| file_name(it.table)).collect();
+        let names: Vec<String> = self.names().collect();
         self.medium.sync_names(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        let tables = self.summaries.iter().map(|it| file_name(it.table));
+        tables.chain(self.values.map(|values| values_file_name(values.file)))
     }
 
     /// The range from the first key to the last.
@@ -73,14 +90,15 @@ impl Built {
     pub(super) fn keep_files(&mut self) {
         self.summaries.clear();
         self.tables.clear();
+        self.values = None;
     }
 }
 
 impl Drop for Built {
     fn drop(&mut self) {
-        for summary in &self.summaries {
+        for name in self.names() {
             // A file that cannot be removed is an orphan, which the next open removes.
-            let _ = self.medium.remove(&file_name(summary.table));
+            let _ = self.medium.remove(&name);
         }
     }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use arena::PublishRing;
 use base::{Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, broken_invariant, invariant};
-use manifest::{Edit, TableEntry};
+use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 use tree::{TableFile, Tree, VersionEditGuard};
 use wal::Batch;
@@ -115,7 +115,11 @@ fn name_tables(
         keyspace: tree.id(),
         table: Arc::clone(entry),
     };
-    let named = store.manifest.append(entries.iter().map(added).collect());
+    // The value file first: the tables point into it.
+    let values = built.values().map(ValuesEntry::from);
+    let values = values.map(|values| Edit::ValuesAdded { keyspace: tree.id(), values });
+    let named =
+        store.manifest.append(values.into_iter().chain(entries.iter().map(added)).collect());
     if named.is_ok() || store.manifest.poisoned().is_some() {
         // A manifest that was poisoned by this append may name the files (I3).
         built.keep_files();

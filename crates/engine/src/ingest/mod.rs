@@ -5,7 +5,7 @@
 //! gives all entries one seqno and makes them visible together ([`mod@commit`]). Every byte is written
 //! once.
 //!
-//! Memory: one table writer, whatever the size, and the pinned metadata of the open tables. Charged (I10).
+//! Memory: one table writer and one value file writer, whatever the size, and the pinned metadata of the open tables. Charged (I10).
 
 mod built;
 mod commit;
@@ -13,12 +13,13 @@ mod commit;
 use std::fmt;
 use std::sync::Arc;
 
-use base::limits::KEY_BYTES_MAX;
+use base::limits::{KEY_BYTES_MAX, VALUE_APART_BYTES};
 use base::{
     Account, Codec, EntryKind, Error, Key, Result, Seqno, Trailer, Write, expiry, invariant,
 };
+use compact::{RetainedVersion, ValueSeparator};
 use media::Purpose;
-use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Spec, Table, Writer};
+use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Spec, Table, ValuesSpec, Writer};
 use tree::Tree;
 
 use crate::EntryOptions;
@@ -52,6 +53,8 @@ pub struct Ingest {
     account: Account,
     tables: Built,
     writer: Option<Writer>,
+    /// Moves long values to a value file, so that no merge meets one in a table. Made for the first key.
+    separator: Option<ValueSeparator>,
     last_key: Vec<u8>,
     /// Buffer for an expiring value as stored.
     stored: Vec<u8>,
@@ -73,7 +76,7 @@ pub struct Ingested {
     pub entries: u64,
     /// Tables written.
     pub tables: usize,
-    /// Length of all tables, bytes.
+    /// Length of all tables and of the file of their long values, bytes.
     pub file_bytes: u64,
 }
 
@@ -104,6 +107,7 @@ impl Ingest {
             store: Arc::clone(store),
             tree: Arc::clone(tree),
             writer: None,
+            separator: None,
             stored: Vec::new(),
             last_key: Vec::with_capacity(KEY_BYTES_MAX.min(256)),
             entries: 0,
@@ -173,11 +177,18 @@ impl Ingest {
 
     /// Writes an entry to the open table, and finishes the table if it is long enough.
     fn write(&mut self, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<()> {
+        let (store, tree, account) = (&self.store, &self.tree, &self.account);
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert(create_table(&self.store, &self.tree, &self.account)?),
+            none => none.insert(create_table(store, tree, account)?),
         };
-        writer.add(key, Trailer::new(Seqno::ZERO, kind), value)?;
+        let separator = match &mut self.separator {
+            Some(separator) => separator,
+            none => none.insert(create_separator(store, tree, account)?),
+        };
+        let trailer = Trailer::new(Seqno::ZERO, kind);
+        let placed = separator.separate(key, trailer, value)?;
+        RetainedVersion { key, trailer, value, superseded_by: None }.add_to(writer, placed)?;
         if writer.file_bytes() >= self.table_bytes {
             self.finish_table()?;
         }
@@ -257,6 +268,8 @@ impl Ingest {
             return Ok(Ingested::default());
         }
         invariant!(self.tables.len() > 0, "an ingest with a key has a table");
+        let values = self.separator.take().map(|mut it| it.finish()).transpose()?.flatten();
+        self.tables.set_values(values);
         let store = &self.store;
         let (tables, file_bytes) = (self.tables.len(), self.tables.file_bytes());
         self.tables.sync_names()?;
@@ -265,6 +278,21 @@ impl Ingest {
         store.committer.ops.add(self.entries);
         Ok(Ingested { entries: self.entries, tables, file_bytes })
     }
+}
+
+/// Moves long values to a new value file, which is created with the first of them.
+fn create_separator(store: &Store, tree: &Tree, account: &Account) -> Result<ValueSeparator> {
+    let settings = store.settings.load();
+    let spec = ValuesSpec {
+        store: store.id,
+        file: store.manifest.next_table()?,
+        keyspace: tree.id(),
+        codec: settings.codec,
+        level: settings.zstd_level,
+        purpose: Purpose::Ingest,
+    };
+    let least = VALUE_APART_BYTES as u64;
+    Ok(ValueSeparator::new(&store.medium, Some(spec), least, Vec::new(), account))
 }
 
 /// Creates the next table.

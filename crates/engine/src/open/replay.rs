@@ -259,7 +259,7 @@ impl Apply<'_> {
     /// the last applied write.
     fn flush_if_large(&mut self, next: Seqno) -> Result<()> {
         let Replay { resources, trees, .. } = *self.replay;
-        let filled: u64 = trees.all().iter().map(|tree| tree.view().active.filled_bytes()).sum();
+        let filled: u64 = trees.all().iter().map(|tree| tree.view().active.bytes()).sum();
         if self.is_device_full || filled <= resources.write_buffer_bytes() / 2 {
             return Ok(());
         }

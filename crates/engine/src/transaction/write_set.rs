@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base::{Account, Charge, Error, Result, Write, broken_invariant, format_bytes, invariant};
 use bytes::Bytes;
-use tree::Tree;
+use tree::{DeletedRanges, Tree};
 
 use super::key_set::{KeySet, KeySpan};
 use crate::EncodedBatch;
@@ -149,7 +149,11 @@ impl WriteSet {
     /// `Invalid` if the set would exceed the memory limit of a batch, `Retry` if memory is short. The set is
     /// unchanged then.
     pub fn write(&mut self, tree: &Arc<Tree>, key: &[u8], write: Write<'_>) -> Result<()> {
-        let bytes = KEY_BYTES + OPERAND_BYTES + (key.len() + write.stored_bytes()) as u64;
+        let mut bytes = KEY_BYTES + OPERAND_BYTES + (key.len() + write.stored_bytes()) as u64;
+        if let Write::DeleteRange { .. } = write {
+            // The commit's memtable needs it: a set that is accepted fits there.
+            bytes += DeletedRanges::reserved_bytes(1, 0);
+        }
         let taken = self.charge.bytes() + bytes;
         if taken > self.bytes_max {
             return Err(Error::invalid("transaction's write set")
@@ -219,15 +223,21 @@ impl WriteSet {
         Some(self.writes(tree)?.keys.range::<[u8], _>((Bound::Included(range.start), end)))
     }
 
-    /// The batch of all writes, and the charge for its memory.
+    /// The most bytes of the batch of all writes.
+    fn encoded_bytes_max(&self) -> usize {
+        self.keyspaces.iter().map(|(_, writes)| writes.encoded_bytes_max()).sum()
+    }
+
+    /// The batch of all writes, and the charge for its memory. A caller drops the set before it commits the
+    /// batch, so that memtables have room for it.
     ///
     /// # Errors
     /// `Retry` if memory is short; those of [`EncodedBatch::push`].
     pub fn to_batch(&self) -> Result<(EncodedBatch, Charge)> {
-        // Twice, because an operation takes a few bytes beyond key and value, and the vector may be half
-        // empty.
-        let charge = self.account.charge(2 * self.charge.bytes())?;
-        let mut batch = EncodedBatch::default();
+        let bytes = self.encoded_bytes_max();
+        invariant!(bytes as u64 <= self.charge.bytes(), "a write is encoded within its charge");
+        let charge = self.account.charge(bytes as u64)?;
+        let mut batch = EncodedBatch::with_capacity(bytes);
         for (tree, writes) in &self.keyspaces {
             for KeySpan { start, end } in writes.deleted.iter() {
                 batch.push(tree, start, Write::DeleteRange { end: end.unwrap_or_default() })?;
@@ -241,6 +251,17 @@ impl WriteSet {
 }
 
 impl Writes {
+    /// The most bytes of these writes in a batch.
+    fn encoded_bytes_max(&self) -> usize {
+        let ranges = self.deleted.iter().map(|KeySpan { start, end }| {
+            Write::DeleteRange { end: end.unwrap_or_default() }.encoded_bytes_max(start.len())
+        });
+        let of_key = |(key, pending): (&Bytes, &Pending)| {
+            pending.ops().map(|write| write.encoded_bytes_max(key.len())).sum::<usize>()
+        };
+        ranges.sum::<usize>() + self.keys.iter().map(of_key).sum::<usize>()
+    }
+
     /// Adds a write that was charged in full. Returns the bytes of all charges that are no longer needed.
     fn add(&mut self, key: &[u8], write: Write<'_>) -> Result<u64> {
         let base = match write {

@@ -45,6 +45,7 @@ pub use meta::MetaPage;
 pub use point::{FoundVersion, PointRead};
 pub use properties::{CodecField, Properties};
 pub use raw_block::RawBlock;
+pub use read::CHARGED_BYTES_MIN;
 pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
 pub use step::{Pages, Span, Step};
 pub use table::Table;

@@ -15,7 +15,7 @@ use crate::page::{HEADER_BYTES, Header, PageKind, payload, verify_page};
 
 /// A longer block is charged while a reader holds a part of it. Shorter ones are bounded by the number
 /// of reads in flight, and covered by the fixed overhead.
-const CHARGED_BYTES_MIN: usize = 64 << 10;
+pub const CHARGED_BYTES_MIN: usize = 64 << 10;
 
 /// The bytes of a block, and their charge.
 struct ChargedBytes {

@@ -339,12 +339,14 @@ impl Transaction {
     }
 
     /// As [`Transaction::commit_opt`]; returns its sequence number in the serial order of transactions.
-    pub(crate) fn commit_at(self, durability: Durability) -> Result<Seqno> {
+    pub(crate) fn commit_at(mut self, durability: Durability) -> Result<Seqno> {
         if self.is_empty() {
             return Ok(self.snapshot.read_seqno());
         }
         self.store.owner.check()?;
         let (batch, _charge) = self.writes.to_batch()?;
+        // The set, the batch and the memtable together may exceed the memory limit.
+        self.writes = Arc::new(WriteSet::new(&self.store.transactions.account, 0));
         let mut reads = self.reads.lock();
         let reads = reads.finish()?;
         let since = self.snapshot.read_seqno();

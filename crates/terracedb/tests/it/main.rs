@@ -18,6 +18,7 @@ mod common;
 mod api;
 mod backup;
 mod backup_faults;
+mod carried;
 mod checkpoint;
 mod closing;
 mod compaction;

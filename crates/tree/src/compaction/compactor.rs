@@ -143,10 +143,15 @@ impl Compactor {
     }
 
     /// Records that `job` failed and changed nothing. If it failed because memory was taken away while it
-    /// ran, it is planned again for the memory that is left.
+    /// ran, it is planned again for the memory that is left. If it found too little memory, because several of
+    /// its inputs had long entries at once, it is planned again with fewer runs.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
+            return self.cancelled(job);
+        }
+        let id = tree.id();
+        if error.is_retryable() && self.state.lock().keyspaces.entry(id).or_default().narrow() {
             return self.cancelled(job);
         }
         let error = error.at(job.describe());

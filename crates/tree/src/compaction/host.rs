@@ -12,6 +12,9 @@ pub trait CompactionHost: Send + Sync + fmt::Debug {
     /// The size at which a memtable is sealed now, bytes: the unit in which runs are planned.
     fn memtable_bytes(&self) -> u64;
 
+    /// The longest value that the memory limit allows, bytes.
+    fn value_bytes_max(&self) -> usize;
+
     /// The compaction debt changed. `runs` is the fullness of the fullest level of any tree, `space` the
     /// stored bytes over the most that is allowed; writers are delayed above 1.
     fn debt_changed(&self, runs: f64, space: f64);

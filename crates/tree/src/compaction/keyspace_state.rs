@@ -12,6 +12,9 @@ use crate::Version;
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
+/// A merge of many runs is halved this often at most: then it has two.
+const NARROWED_MAX: u32 = 4;
+
 /// Planning that finds nothing to do takes at most 1/40 of a thread's time per keyspace.
 const PLANNING_SHARE: u32 = 40;
 
@@ -44,6 +47,8 @@ pub(super) struct KeyspaceCompactionState {
     pub(super) job_bytes: u64,
     /// Consecutive failures.
     failures: u32,
+    /// How often the number of runs of a merge is halved, because merges of more runs found too little memory.
+    narrowed: u32,
     /// After a failure, no merge starts before this time.
     not_before: Duration,
     /// After planning found nothing, no planning before this time.
@@ -157,9 +162,22 @@ impl KeyspaceCompactionState {
         self.not_before = Duration::ZERO;
     }
 
+    /// Halves the runs of the next merges, after one that found too little memory. False if that was tried.
+    pub(super) fn narrow(&mut self) -> bool {
+        let narrows = self.narrowed < NARROWED_MAX;
+        self.narrowed += u32::from(narrows);
+        narrows
+    }
+
+    /// The most runs of a merge, if the options allow `runs`.
+    pub(super) fn runs_max(&self, runs: usize) -> usize {
+        (runs >> self.narrowed).max(2)
+    }
+
     /// Forgets earlier failures.
     pub(super) fn succeeded(&mut self) {
         (self.failure, self.failures) = (None, 0);
+        self.narrowed = self.narrowed.saturating_sub(1);
     }
 
     /// Records a failed merge. If later merges leave the damaged table out, they need no pause.

@@ -254,7 +254,7 @@ impl MergeJob {
                     Some(outcome) => {
                         let (job, compact) = (&self.job, &self.compact);
                         let started =
-                            Verification::new(job, outcome.clone(), compact, &env.accounts);
+                            Verification::new(job, outcome.clone(), compact, env.output_accounts());
                         let started = started.inspect_err(|_| self.discard(env))?;
                         Stage::Verifying(Box::new(started), outcome)
                     }

@@ -46,6 +46,7 @@ impl Compactor {
             account: self.pool.account(),
             tables: self.env.accounts.pinned.clone(),
             read_bytes: read_bytes.min(READ_BYTES_MAX),
+            value_bytes_max: self.host.value_bytes_max(),
         }
     }
 
@@ -120,7 +121,10 @@ impl Compactor {
 
     /// Plans one keyspace. Does drops and trivial moves, and returns a merge if one was started.
     fn plan_keyspace(&self, tree: &Arc<Tree>) -> Result<Option<MergeJob>> {
-        let options = self.job_options(tree);
+        let mut options = self.job_options(tree);
+        if let Some(keyspace) = self.state.lock().keyspaces.get(&tree.id()) {
+            options.runs_max = keyspace.runs_max(options.runs_max);
+        }
         for _ in 0..CHANGES_PER_ROUND {
             let mut guard = tree.version_edit();
             if tree.is_dropped() {

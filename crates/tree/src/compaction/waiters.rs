@@ -118,7 +118,7 @@ impl Compactor {
     ) -> Result<()> {
         loop {
             {
-                let mut state = self.state.lock();
+                let state = self.state.lock();
                 if let Some(result) = is_done(&state) {
                     return result;
                 }
@@ -129,11 +129,11 @@ impl Compactor {
                 if tasks.is_some_and(|tasks| tasks.iter().all(TaskHandle::is_finished)) {
                     return Err(Error::new(ErrorKind::Poisoned, "merges").got("a panic"));
                 }
-                self.changed.wait_for(&mut state, Duration::from_millis(1));
             }
             if !self.host.executor().help() {
                 // No task could run on this thread: a sleeping one may have to.
                 self.wake();
+                self.changed.wait_for(&mut self.state.lock(), Duration::from_millis(1));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base::{Charge, EntryKind, Error, Result, Trailer, broken_invariant, expiry};
 use bytes::Bytes;
-use table::{Pointer, ValueRead};
+use table::{CHARGED_BYTES_MIN, Pointer, ValueRead};
 
 use crate::{ReadContext, TableFile};
 
@@ -70,6 +70,8 @@ struct Operands {
     list: VecDeque<Bytes>,
     /// Memory of the operands, bytes.
     bytes: u64,
+    /// The part of `bytes` that `charge` covers.
+    short_bytes: u64,
     charge: Option<Charge>,
 }
 
@@ -251,7 +253,11 @@ impl Operands {
                 .expected(format_args!("at most {max}, as the longest value may have"))
                 .got(bytes));
         }
-        let steps = bytes / CHARGE_STEP * CHARGE_STEP;
+        // A long one in a table has the charge of its block, and one in a memtable that of the memtable.
+        if operand.len() <= CHARGED_BYTES_MIN {
+            self.short_bytes += OPERAND_BYTES + operand.len() as u64;
+        }
+        let steps = self.short_bytes / CHARGE_STEP * CHARGE_STEP;
         match &mut self.charge {
             None if steps > 0 => self.charge = Some(read_context.account().charge(steps)?),
             Some(charge) if charge.bytes() < steps => charge.grow(steps - charge.bytes())?,
