@@ -249,7 +249,7 @@ impl Output {
             level: options.zstd_level,
             dictionary,
             filter_bits: FILTER_BITS_DEFAULT,
-            layout: self.tree.layout(self.memtable.filled_bytes(), &KeyRange::all()),
+            layout: self.tree.layout(self.memtable.bytes(), &KeyRange::all()),
             purpose: Purpose::Flush,
         };
         let values = ValuesSpec {
