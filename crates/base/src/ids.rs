@@ -64,11 +64,43 @@ impl StoreId {
     /// # Errors
     /// `Retry` if the operating system returns no random bytes.
     pub fn random() -> crate::Result<Self> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|e| crate::Error::retry("operating system randomness").got(e))?;
-        Ok(Self(u128::from_le_bytes(bytes)))
+        random_u128().map(Self)
     }
+}
+
+/// A line of successive states of one store. A copy of a store (a restored backup, a checkpoint) keeps the
+/// [`StoreId`], because it seeds the checksums of the copied pages, and goes its own way from there: it gets a
+/// lineage of its own. A created store has the lineage with the number of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineageId(pub u128);
+
+impl LineageId {
+    /// The lineage of a copy that begins now: random, from the operating system.
+    ///
+    /// # Errors
+    /// `Retry` if the operating system returns no random bytes.
+    pub fn random() -> crate::Result<Self> {
+        random_u128().map(Self)
+    }
+
+    /// The lineage of a store that is no copy.
+    #[must_use]
+    pub const fn of_origin(store: StoreId) -> Self {
+        Self(store.0)
+    }
+}
+
+impl fmt::Display for LineageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+fn random_u128() -> crate::Result<u128> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| crate::Error::retry("operating system randomness").got(e))?;
+    Ok(u128::from_le_bytes(bytes))
 }
 
 impl fmt::Debug for StoreId {

@@ -43,7 +43,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
 pub use hash_key::HashKey;
 pub use hashed_policy::{Discard, HashedPolicy};
-pub use ids::{DictionaryId, KeyspaceId, LaneId, RunId, SegmentId, StoreId, TableId};
+pub use ids::{DictionaryId, KeyspaceId, LaneId, LineageId, RunId, SegmentId, StoreId, TableId};
 pub use invariant::{note_broken, unbroken};
 pub use key::{AFTER_EVERY_KEY, Key};
 pub use key_form::{HASHED_KEY_BYTES_MAX, KEY_HASH_BYTES, KeyForm, StoredKey, StoredKeys};

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::tools::{Backup, BackupInfo, CheckpointOptions, DeleteReport};
+use terracedb::tools::{Backup, BackupInfo, CheckpointOptions, DeleteReport, PruneOptions};
 use terracedb::{Error, Result};
 
+use crate::new_store::NewDirectory;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
 use crate::parsers::size;
@@ -18,7 +19,7 @@ use crate::{check, time};
 pub(crate) struct CheckpointArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// The new store's directory, which must be missing or empty
+    /// The new store's directory, which must be missing or empty; it may be a mount point
     place: PathBuf,
     /// Flush first, so that there is little log to copy
     #[arg(long)]
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Delete a backup, and the files that no other backup has
     Delete(DeleteArgs),
-    /// Delete all but the newest backups of each store
+    /// Delete all but the newest backups of each store, and of each copy of a store
     Prune(PruneArgs),
 }
 
@@ -57,6 +58,20 @@ struct BackupArgs {
     id: u64,
 }
 
+/// Whether a command that deletes backups only reports.
+#[derive(Debug, clap::Args)]
+struct DryRunArgs {
+    /// Print what would be deleted, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl DryRunArgs {
+    const fn access(&self) -> Access {
+        if self.dry_run { Access::Read } else { Access::Remove }
+    }
+}
+
 /// A limit on the bytes per second that a command reads.
 #[derive(Debug, clap::Args)]
 struct ReadRateArgs {
@@ -69,7 +84,7 @@ struct ReadRateArgs {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// The directory of backups, created if it is missing
+    /// The directory of backups, created if it is missing; it must be empty or have backups, and be no store
     repository: PathBuf,
     /// A label for the backup
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -103,6 +118,8 @@ pub(crate) struct DeleteArgs {
     #[command(flatten)]
     backup: BackupArgs,
     #[command(flatten)]
+    dry_run: DryRunArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -110,9 +127,14 @@ pub(crate) struct DeleteArgs {
 pub(crate) struct PruneArgs {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// Number of backups to keep of each store
+    /// Number of backups to keep of each store, and of each copy of a store (a restored backup, a checkpoint)
     #[arg(long, value_name = "N")]
     keep: usize,
+    /// Allow `--keep 0`, which deletes every backup
+    #[arg(long)]
+    delete_all: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -121,7 +143,7 @@ pub(crate) struct PruneArgs {
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     backup: BackupArgs,
-    /// The store's directory, which must be missing or empty
+    /// The store's directory, which must be missing or empty; it may be a mount point
     place: PathBuf,
     #[command(flatten)]
     rate: ReadRateArgs,
@@ -188,21 +210,37 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
         Command::Verify(args) => verify(args),
         Command::Delete(args) => {
             let BackupArgs { repository, id } = &args.backup;
-            let backups = open(&repository.repository, Access::Remove, None, "delete")?;
-            print_deleted(&backups.delete(*id)?, args.output.json)
+            let backups = open(&repository.repository, args.dry_run.access(), None, "delete")?;
+            let report = match args.dry_run.dry_run {
+                true => backups.would_delete(*id)?,
+                false => backups.delete(*id)?,
+            };
+            print_deleted(&report, args.dry_run.dry_run, args.output.json)
         }
-        Command::Prune(args) => {
-            let backups = open(&args.repository.repository, Access::Remove, None, "prune")?;
-            print_deleted(&backups.prune(args.keep)?, args.output.json)
-        }
+        Command::Prune(args) => prune(args),
     }
+}
+
+fn prune(args: &PruneArgs) -> Result<Outcome> {
+    if args.keep == 0 && !args.delete_all {
+        return Err(Error::invalid("--keep")
+            .expected("at least 1, or --delete-all to delete every backup")
+            .got(0));
+    }
+    let backups = open(&args.repository.repository, args.dry_run.access(), None, "prune")?;
+    let options = PruneOptions::keep(args.keep).delete_all(args.delete_all);
+    let report = backups.prune_opt(&options.dry_run(args.dry_run.dry_run))?;
+    print_deleted(&report, args.dry_run.dry_run, args.output.json)
 }
 
 fn create(args: &CreateArgs) -> Result<Outcome> {
     let db = args.store.open()?;
-    let backups = open(&args.repository, Access::Create, args.rate.rate, "backup")?;
-    let report = backups.create(&db, &args.label)?;
-    drop(backups);
+    let directory = NewDirectory::before(&args.repository);
+    let create = || {
+        let backups = open(&args.repository, Access::Create, args.rate.rate, "backup")?;
+        backups.create(&db, &args.label)
+    };
+    let report = create().inspect_err(|_| directory.remove_if_unused())?;
     let json = json!({
         "id": report.id,
         "files": report.files,
@@ -247,20 +285,26 @@ fn list(args: &ListArgs) -> Result<Outcome> {
 }
 
 fn print_backup(backup: &BackupInfo, json: bool, out: &mut Output) -> Result<()> {
-    let BackupInfo { id, label, created_unix_ms, store, files, bytes, unique_bytes, .. } = backup;
+    let BackupInfo { id, label, created_unix_ms, store, lineage, files, bytes, .. } = backup;
+    let unique_bytes = &backup.unique_bytes;
     if json {
         return out.line(json!({
             "id": id,
             "label": label,
             "created_unix_ms": created_unix_ms,
             "store": store.to_string(),
+            "lineage": lineage.to_string(),
             "files": files,
             "bytes": bytes,
             "unique_bytes": unique_bytes,
         }));
     }
+    let copy = match lineage.to_string() == store.to_string() {
+        true => String::new(),
+        false => format!(", copy {lineage}"),
+    };
     out.line(format_args!(
-        "{id}\t{}\t{} in {}, {} unique\tstore {store}\t{}",
+        "{id}\t{}\t{} in {}, {} unique\tstore {store}{copy}\t{}",
         time::format_utc(created_unix_ms / 1000),
         format_bytes(*bytes),
         format_count(*files, "file"),
@@ -277,17 +321,23 @@ fn verify(args: &VerifyArgs) -> Result<Outcome> {
     check::print_report(&report, args.output.json)
 }
 
-fn print_deleted(report: &DeleteReport, json: bool) -> Result<Outcome> {
+fn print_deleted(report: &DeleteReport, dry_run: bool, json: bool) -> Result<Outcome> {
     let DeleteReport { backups, files, bytes, .. } = report;
     let mut out = Output::new();
     if json {
-        out.line(json!({ "backups": backups, "files": files, "bytes": bytes }))?;
+        out.line(json!({
+            "backups": backups,
+            "files": files,
+            "bytes": bytes,
+            "dry_run": dry_run,
+        }))?;
     } else {
+        let would = if dry_run { "would be " } else { "" };
         for id in backups {
-            out.line(format_args!("backup {id} deleted"))?;
+            out.line(format_args!("backup {id} {would}deleted"))?;
         }
         let files = format_count(*files, "file");
-        out.line(format_args!("{files} of {} removed", format_bytes(*bytes)))?;
+        out.line(format_args!("{files} of {} {would}removed", format_bytes(*bytes)))?;
     }
     out.flush()?;
     Ok(Outcome::Done)

@@ -3,15 +3,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::format_bytes;
+use base::{format_bytes, format_count};
 use serde_json::json;
 use terracedb::{Db, Result};
 
-use crate::hex::decode_optional;
 use crate::outcome::Outcome;
-use crate::output::print_result;
+use crate::output::{print_result, report_to_stderr};
 use crate::progress::Progress;
-use crate::shared_args::{OutputArgs, StoreArgs, existing_keyspace, must_ascend};
+use crate::shared_args::{
+    OutputArgs, StoreArgs, decode_optional_key, existing_keyspace, must_ascend,
+};
 
 /// Time between two updates of the progress bar.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
@@ -37,8 +38,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let from = decode_optional(args.from.as_ref(), args.hex)?;
-    let to = decode_optional(args.to.as_ref(), args.hex)?;
+    let from = decode_optional_key(args.from.as_ref(), args.hex)?;
+    let to = decode_optional_key(args.to.as_ref(), args.hex)?;
     must_ascend(from.as_ref(), to.as_ref())?;
     let db = args.store.open()?;
     let start = Instant::now();
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     compaction.wait()?;
     drop(bar);
-    report(&db, bytes_before, start.elapsed(), args.output.json)
+    report(&db, args, bytes_before, start.elapsed())
 }
 
 /// Bytes of all tables.
@@ -75,14 +76,19 @@ fn table_bytes(db: &Db) -> u64 {
     db.statistics().keyspaces.iter().map(|keyspace| keyspace.table_bytes).sum()
 }
 
-fn report(db: &Db, bytes_before: u64, elapsed: Duration, json: bool) -> Result<Outcome> {
-    let (bytes_after, compaction) = (table_bytes(db), db.statistics().compaction);
+fn report(db: &Db, args: &Args, bytes_before: u64, elapsed: Duration) -> Result<Outcome> {
+    let (bytes_after, statistics) = (table_bytes(db), db.statistics());
+    let is_chosen = |name: &String| args.keyspace.as_ref().is_none_or(|chosen| chosen == name);
+    let keyspaces = statistics.keyspaces.iter().filter(|keyspace| is_chosen(&keyspace.name));
+    let damaged: usize = keyspaces.map(|keyspace| keyspace.damaged_tables).sum();
+    let compaction = statistics.compaction;
     let object = json!({
         "table_bytes_before": bytes_before,
         "table_bytes": bytes_after,
         "bytes_read": compaction.bytes_read(),
         "bytes_written": compaction.bytes_written(),
         "seconds": elapsed.as_secs_f64(),
+        "damaged_tables": damaged,
     });
     let text = format_args!(
         "tables of {} compacted to {}: {} read, {} written, in {:.3} s",
@@ -92,6 +98,12 @@ fn report(db: &Db, bytes_before: u64, elapsed: Duration, json: bool) -> Result<O
         format_bytes(compaction.bytes_written()),
         elapsed.as_secs_f64()
     );
-    print_result(json, &object, text)?;
-    Ok(Outcome::Done)
+    print_result(args.output.json, &object, text)?;
+    if damaged > 0 {
+        report_to_stderr(format_args!(
+            "{} left out: `terrace check DIR` names it, and `terrace repair DIR` replaces it",
+            format_count(damaged, "damaged table")
+        ));
+    }
+    Ok(Outcome::good_if(damaged == 0))
 }

@@ -32,8 +32,17 @@ pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
     refused("none")
 }
 
-fn is_store_file(name: &str) -> bool {
+/// The names of the manifests in `dir`, sorted; none if it cannot be read.
+pub(crate) fn manifests(dir: &Path) -> Vec<String> {
+    let listed = open_read_only(dir).and_then(|medium| medium.list()).unwrap_or_default();
+    let names = listed.into_iter().map(|file| file.name);
+    names.filter(|name| name.starts_with("manifest-")).collect()
+}
+
+/// Whether `name` is that of a file of a store.
+pub(crate) fn is_store_file(name: &str) -> bool {
     name.starts_with("manifest-")
+        || table::Dictionary::parse_file_name(name).is_some()
         || table::parse_file_name(name).is_some()
         || table::parse_values_file_name(name).is_some()
         || wal::parse_segment_name(name).is_some()

@@ -3,14 +3,18 @@
 use std::io::{Read, stdin};
 use std::time::Duration;
 
+use base::format_count;
 use serde_json::json;
-use terracedb::{EntryOptions, Error, Result};
+use terracedb::{EntryOptions, Error, KeyEntry, Result};
 
-use crate::hex::decode_optional;
+use crate::hex;
 use crate::outcome::Outcome;
-use crate::output::Output;
+use crate::output::{Output, report_to_stderr};
 use crate::parsers::seconds;
-use crate::shared_args::{KeyRangeArgs, KeyspaceArgs, OutputArgs};
+use crate::shared_args::{KeyRangeArgs, KeyspaceArgs, OutputArgs, decode_optional_key};
+
+/// Most errors of keys that a scan prints; the others are counted.
+const ERRORS_SHOWN_MAX: u64 = 100;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct GetArgs {
@@ -19,7 +23,7 @@ pub(crate) struct GetArgs {
     /// The key
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// Print the value without a newline after it
+    /// Print exactly the bytes of the value, without a newline after them
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
 }
@@ -31,7 +35,7 @@ pub(crate) struct PutArgs {
     /// The key
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// The value; `-` reads all bytes of standard input as the value
+    /// The value, taken as it is, without escapes; `-` reads all bytes of standard input as the value
     #[arg(allow_negative_numbers = true)]
     value: String,
     /// Expire the entry after this time, as in 90s, 12h or 7d
@@ -63,6 +67,10 @@ pub(crate) struct ScanArgs {
     /// Print keys without their values
     #[arg(long, conflicts_with = "json")]
     keys_only: bool,
+    /// Print the other entries if a key cannot be merged or its long value is damaged; the errors go to
+    /// standard error, and the exit status is 1
+    #[arg(long)]
+    skip_errors: bool,
     /// Print only the number of entries
     #[arg(long, conflicts_with = "json")]
     count: bool,
@@ -71,13 +79,17 @@ pub(crate) struct ScanArgs {
 }
 
 pub(crate) fn get(args: &GetArgs) -> Result<Outcome> {
-    let key = args.keyspace.decode(&args.key)?;
+    let key = args.keyspace.key(&args.key)?;
     let db = args.keyspace.store.open()?;
     let Some(value) = args.keyspace.existing(&db)?.get(key)? else {
         return Ok(Outcome::Negative);
     };
     let mut out = Output::new();
-    out.bytes(&args.keyspace.encode(&value))?;
+    if args.keyspace.hex {
+        out.bytes(&hex::encode(&value))?;
+    } else {
+        out.bytes(&value)?;
+    }
     if !args.raw {
         out.bytes(b"\n")?;
     }
@@ -86,17 +98,14 @@ pub(crate) fn get(args: &GetArgs) -> Result<Outcome> {
 }
 
 pub(crate) fn put(args: &PutArgs) -> Result<Outcome> {
-    let key = args.keyspace.decode(&args.key)?;
+    let key = args.keyspace.key(&args.key)?;
     let value = if args.value == "-" {
         value_of_stdin(&args.keyspace)?
     } else {
-        args.keyspace.decode(&args.value)?
+        args.keyspace.value(&args.value)?
     };
-    let db = args.keyspace.store.open_or_create()?;
-    let keyspace = db.open_or_create_keyspace(&args.keyspace.keyspace)?;
     let options = args.ttl.map_or(EntryOptions::new(), |ttl| EntryOptions::new().ttl(ttl));
-    keyspace.put_opt(key, value, &options)?;
-    db.close()?;
+    args.keyspace.with_keyspace(|keyspace| keyspace.put_opt(key, value, &options))?;
     Ok(Outcome::Done)
 }
 
@@ -112,11 +121,11 @@ fn value_of_stdin(keyspace: &KeyspaceArgs) -> Result<Vec<u8>> {
     }
     let mut digits = String::new();
     stdin().lock().take(2 * limit).read_to_string(&mut digits).map_err(failed)?;
-    keyspace.decode(digits.trim_end_matches(['\r', '\n']))
+    keyspace.value(digits.trim_end_matches(['\r', '\n']))
 }
 
 pub(crate) fn delete(args: &DeleteArgs) -> Result<Outcome> {
-    let key = args.keyspace.decode(&args.key)?;
+    let key = args.keyspace.key(&args.key)?;
     let db = args.keyspace.store.open()?;
     args.keyspace.existing(&db)?.delete(key)?;
     db.close()?;
@@ -127,10 +136,10 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
     let ScanArgs { keyspace: keyspace_args, range, .. } = args;
     let db = keyspace_args.store.open()?;
     let keyspace = keyspace_args.existing(&db)?;
-    let from = decode_optional(range.from.as_ref(), keyspace_args.hex)?;
-    let to = decode_optional(range.to.as_ref(), keyspace_args.hex)?;
+    let from = decode_optional_key(range.from.as_ref(), keyspace_args.hex)?;
+    let to = decode_optional_key(range.to.as_ref(), keyspace_args.hex)?;
     let iter = match (&range.prefix, from, to) {
-        (Some(prefix), ..) => Some(keyspace.prefix(keyspace_args.decode(prefix)?)?),
+        (Some(prefix), ..) => Some(keyspace.prefix(keyspace_args.key(prefix)?)?),
         (None, Some(from), Some(to)) => Some(keyspace.range(from..to)?),
         (None, Some(from), None) => Some(keyspace.range(from..)?),
         (None, None, Some(to)) => Some(keyspace.range(..to)?),
@@ -138,15 +147,29 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
         (None, None, None) if keyspace.hashed_policy().is_some() && !args.reverse => None,
         (None, None, None) => Some(keyspace.iter()?),
     };
-    let entries: Box<dyn Iterator<Item = _>> = match iter {
-        Some(iter) if args.reverse => Box::new(iter.rev()),
-        Some(iter) => Box::new(iter),
-        None => Box::new(keyspace.entries()?),
+    let mut next: Box<dyn FnMut() -> Result<Option<KeyEntry>>> = match iter {
+        Some(mut iter) if args.reverse => Box::new(move || iter.next_key_back()),
+        Some(mut iter) => Box::new(move || iter.next_key()),
+        None => {
+            let mut entries = keyspace.entries()?;
+            Box::new(move || entries.next_key())
+        }
     };
     let mut out = Output::new();
-    let mut count = 0u64;
-    for entry in entries.take(args.limit) {
-        let (key, value) = entry?;
+    let (mut count, mut skipped) = (0, 0u64);
+    while count < args.limit {
+        let (key, value) = match next()? {
+            None => break,
+            Some((key, Ok(value))) => (key, value),
+            Some((_, Err(error))) if args.skip_errors => {
+                skipped += 1;
+                if skipped <= ERRORS_SHOWN_MAX {
+                    report_to_stderr(&error);
+                }
+                continue;
+            }
+            Some((_, Err(error))) => return Err(error),
+        };
         count += 1;
         if args.count {
             continue;
@@ -160,26 +183,31 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
         out.line(count)?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    if skipped > 0 {
+        report_to_stderr(format_args!("{} skipped", format_count(skipped, "key")));
+    }
+    Ok(Outcome::good_if(skipped == 0))
 }
 
 fn print_entry(args: &ScanArgs, key: &[u8], value: &[u8], out: &mut Output) -> Result<()> {
-    let key = args.keyspace.encode(key);
     if args.output.json {
-        let value = args.keyspace.encode(value);
-        return out.line(json!({ "key": json_text(&key)?, "value": json_text(&value)? }));
+        let text = |bytes: &[u8]| match args.keyspace.hex {
+            true => json_text(&hex::encode(bytes)),
+            false => json_text(bytes),
+        };
+        return out.line(json!({ "key": text(key)?, "value": text(value)? }));
     }
-    out.bytes(&key)?;
+    out.bytes(&args.keyspace.line(key))?;
     if !args.keys_only {
         out.bytes(b"\t")?;
-        out.bytes(&args.keyspace.encode(value))?;
+        out.bytes(&args.keyspace.line(value))?;
     }
     out.bytes(b"\n")
 }
 
 /// The text of `bytes` for JSON, which holds only UTF-8.
-fn json_text(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| {
+fn json_text(bytes: &[u8]) -> Result<String> {
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| {
         Error::invalid("--json")
             .expected("UTF-8 keys and values, or --hex")
             .got(format_args!("`{}`", bytes.escape_ascii()))

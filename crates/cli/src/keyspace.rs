@@ -4,7 +4,7 @@ use base::{format_bytes, format_count};
 use serde_json::json;
 use terracedb::hashed::HashedPolicy;
 use terracedb::stats::KeyspaceStatistics;
-use terracedb::{Error, KeyspaceOptions, Result};
+use terracedb::{Db, Error, KeyspaceOptions, Result};
 
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
@@ -35,8 +35,8 @@ pub(crate) struct CreateArgs {
     store: StoreArgs,
     /// The keyspace's name
     name: String,
-    /// The merge operator, which cannot be changed later: terrace.i64-add.1, terrace.append.1,
-    /// terrace.u64-max.1 or terrace.u64-min.1
+    /// The merge operator, which cannot be changed later: terrace.i64-add.1, terrace.i64-add-saturating.1,
+    /// terrace.append.1, terrace.u64-max.1 or terrace.u64-min.1
     #[arg(long, value_name = "NAME")]
     merge_operator: Option<String>,
     /// Store the keys in the order of a keyed hash: less memory a key, point reads only. The policy is
@@ -105,7 +105,20 @@ fn other_data(keyspace: &KeyspaceStatistics) -> String {
 }
 
 fn create(args: &CreateArgs) -> Result<Outcome> {
-    let db = args.store.open_or_create()?;
+    args.store.with_store(|db| create_in(db, args))?;
+    if args.output.json {
+        let mut out = Output::new();
+        out.line(json!({
+            "name": args.name,
+            "merge_operator": args.merge_operator,
+            "hashed": args.hashed.as_ref().map(ToString::to_string),
+        }))?;
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn create_in(db: &Db, args: &CreateArgs) -> Result<()> {
     if db.keyspace(&args.name).is_ok() {
         return Err(Error::invalid("keyspace")
             .expected("a name that no keyspace has")
@@ -119,18 +132,7 @@ fn create(args: &CreateArgs) -> Result<Outcome> {
         Some(policy) => options.hashed(policy.clone()),
         None => options,
     };
-    db.create_keyspace_opt(&args.name, &options)?;
-    db.close()?;
-    if args.output.json {
-        let mut out = Output::new();
-        out.line(json!({
-            "name": args.name,
-            "merge_operator": args.merge_operator,
-            "hashed": args.hashed.as_ref().map(ToString::to_string),
-        }))?;
-        out.flush()?;
-    }
-    Ok(Outcome::Done)
+    db.create_keyspace_opt(&args.name, &options).map(drop)
 }
 
 fn drop_keyspace(args: &DropArgs) -> Result<Outcome> {

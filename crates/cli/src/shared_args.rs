@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use terracedb::{Db, Error, Keyspace, Result};
 
 use crate::config::{Config, Flags, store_path};
-use crate::{directory, hex};
+use crate::{directory, escape, hex, new_store};
 
 /// `--json`.
 #[derive(Debug, clap::Args)]
@@ -33,12 +33,12 @@ impl StoreArgs {
         Config::of_store(&self.store, &self.flags)?.open(false)
     }
 
-    /// Opens the store and creates it if it is missing.
+    /// Opens the store, or creates it if it is missing, and runs `work` on it; as [`new_store::with_store`].
     ///
     /// # Errors
-    /// As [`Config::open`]; `Invalid` for wrong settings.
-    pub(crate) fn open_or_create(&self) -> Result<Db> {
-        Config::of_store(&self.store, &self.flags)?.open(true)
+    /// As [`Config::open`]; `Invalid` for wrong settings; those of `work`.
+    pub(crate) fn with_store<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
+        new_store::with_store(&Config::of_store(&self.store, &self.flags)?, work)
     }
 }
 
@@ -69,7 +69,8 @@ pub(crate) struct KeyspaceArgs {
     /// The keyspace
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) keyspace: String,
-    /// Read and print keys and values as hexadecimal digits
+    /// Read and print keys and values as hexadecimal digits, instead of keys with escapes (\t, \n, \r,
+    /// \\ and \xHH)
     #[arg(long)]
     pub(crate) hex: bool,
 }
@@ -83,18 +84,50 @@ impl KeyspaceArgs {
         existing_keyspace(db, "--keyspace", &self.keyspace)
     }
 
-    /// The bytes of a key or value argument.
+    /// Runs `work` on the keyspace; it and the store are created if they are missing.
+    ///
+    /// # Errors
+    /// As [`StoreArgs::with_store`].
+    pub(crate) fn with_keyspace<T>(&self, work: impl FnOnce(&Keyspace) -> Result<T>) -> Result<T> {
+        self.store.with_store(|db| new_store::with_keyspace(db, &self.keyspace, work))
+    }
+
+    /// The bytes of a key argument.
+    ///
+    /// # Errors
+    /// As [`decode_key`].
+    pub(crate) fn key(&self, text: &str) -> Result<Vec<u8>> {
+        decode_key(text, self.hex)
+    }
+
+    /// The bytes of a value argument: those of the text itself, or hexadecimal digits.
     ///
     /// # Errors
     /// As [`hex::decode`].
-    pub(crate) fn decode(&self, text: &str) -> Result<Vec<u8>> {
-        hex::decode(text, self.hex)
+    pub(crate) fn value(&self, text: &str) -> Result<Vec<u8>> {
+        if self.hex { hex::decode(text) } else { Ok(text.as_bytes().to_vec()) }
     }
 
-    /// The text to print for a key or value.
-    pub(crate) fn encode(&self, bytes: &[u8]) -> Vec<u8> {
-        hex::encode(bytes, self.hex)
+    /// A key or value as text on one line.
+    pub(crate) fn line(&self, bytes: &[u8]) -> Vec<u8> {
+        if self.hex { hex::encode(bytes) } else { escape::escape(bytes) }
     }
+}
+
+/// The bytes of a key argument: text with escapes, or hexadecimal digits.
+///
+/// # Errors
+/// As [`escape::unescape`] and [`hex::decode`].
+pub(crate) fn decode_key(text: &str, is_hex: bool) -> Result<Vec<u8>> {
+    if is_hex { hex::decode(text) } else { escape::unescape(text.as_bytes()) }
+}
+
+/// [`decode_key`] of an optional argument.
+///
+/// # Errors
+/// As [`decode_key`].
+pub(crate) fn decode_optional_key(text: Option<&String>, is_hex: bool) -> Result<Option<Vec<u8>>> {
+    text.map(|text| decode_key(text, is_hex)).transpose()
 }
 
 /// A range of keys: `--from` and `--to`, or `--prefix`.
@@ -124,7 +157,7 @@ pub(crate) fn existing_keyspace(db: &Db, argument: &'static str, name: &str) -> 
     db.keyspace(name).map_err(|_| {
         let names: Vec<_> = db.keyspaces().iter().map(|ks| ks.name().to_owned()).collect();
         Error::invalid(argument)
-            .expected(format_args!("one of [{}]", names.join(", ")))
+            .expected(format_args!("one of [{}]", names.join(", ").escape_debug()))
             .got(format_args!("`{name}`"))
     })
 }

@@ -246,6 +246,7 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "name": keyspace.name,
         "kind": keyspace.kind,
         "tables": keyspace.tables,
+        "damaged_tables": keyspace.damaged_tables,
         "table_bytes": keyspace.table_bytes,
         "table_entries": keyspace.table_entries,
         "runs": keyspace.runs,

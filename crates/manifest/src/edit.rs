@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, OPERATOR_NAME_BYTES_MAX};
 use base::{
-    Cursor, DictionaryId, Error, KeyRange, KeyspaceId, LaneId, Result, RunId, SegmentId, Seqno,
-    TableId, put_bytes, put_u64, put_varint,
+    Cursor, DictionaryId, Error, KeyRange, KeyspaceId, LaneId, LineageId, Result, RunId, SegmentId,
+    Seqno, TableId, put_bytes, put_u64, put_u128, put_varint,
 };
 use bytes::Bytes;
 
@@ -59,6 +59,8 @@ pub enum Edit {
     Scrubbed(ScrubPosition),
     /// Segments of the lane before `segment` are not needed: they are removed, and ignored if they reappear.
     LogBegins { lane: LaneId, segment: SegmentId },
+    /// The store is a copy that began this lineage. Only in the first record of a manifest of version 2.
+    LineageBegan { lineage: LineageId },
 }
 
 /// Position of a scrub pass. A pass visits tables in the order of their ids, up to the last id that existed
@@ -92,6 +94,7 @@ const VALUES_ADDED: u8 = 16;
 const TABLE_DAMAGED: u8 = 20;
 const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
+const LINEAGE_BEGAN: u8 = 23;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
@@ -122,13 +125,15 @@ impl Edit {
             Self::TableDamaged { .. } => TABLE_DAMAGED,
             Self::Scrubbed(_) => SCRUBBED,
             Self::LogBegins { .. } => LOG_BEGINS,
+            Self::LineageBegan { .. } => LINEAGE_BEGAN,
         }
     }
 
     /// The least format version of a manifest that may hold the edit.
     pub(crate) const fn format_version(&self) -> u32 {
         match self {
-            Self::KeyspaceCreated { kind: KeyspaceKind::Hashed { .. }, .. } => 2,
+            Self::KeyspaceCreated { kind: KeyspaceKind::Hashed { .. }, .. }
+            | Self::LineageBegan { .. } => 2,
             _ => 1,
         }
     }
@@ -152,7 +157,8 @@ impl Edit {
             | Self::DictionaryIdsUsed { .. }
             | Self::ClockReached { .. }
             | Self::Scrubbed(_)
-            | Self::LogBegins { .. } => None,
+            | Self::LogBegins { .. }
+            | Self::LineageBegan { .. } => None,
         }
     }
 
@@ -204,6 +210,7 @@ impl Edit {
                 put_varint(out, u64::from(lane.0));
                 put_u64(out, segment.0);
             }
+            Self::LineageBegan { lineage } => put_u128(out, lineage.0),
         }
     }
 
@@ -239,6 +246,7 @@ impl Edit {
                 lane: LaneId(cursor.length(usize::from(u16::MAX))? as u16),
                 segment: SegmentId(cursor.u64()?),
             },
+            LINEAGE_BEGAN => Self::LineageBegan { lineage: LineageId(cursor.u128()?) },
             other => {
                 return Err(Error::corrupt("manifest edit")
                     .at(format_args!("byte {at} of the record"))

@@ -7,7 +7,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"TERRMANI";
 /// The newest format version that this code reads. It writes the least one that has the edits of the file, so
 /// that older versions of the code read every store that has nothing new to them.
 pub(crate) const VERSION: u32 = 2;
-/// The version of a manifest without hashed keyspaces.
+/// The version of a manifest without hashed keyspaces, of a store that is no copy.
 pub(crate) const VERSION_FIRST: u32 = 1;
 /// Two copies of a 40-byte header, each in its own sector.
 pub(crate) const HEADERS_BYTES: usize = 1024;

@@ -68,6 +68,7 @@ impl fmt::Display for Edit {
             Self::LogBegins { lane, segment } => {
                 write!(f, "lane {lane} of the log begins with segment {segment}")
             }
+            Self::LineageBegan { lineage } => write!(f, "a copy, of lineage {lineage}"),
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
             }

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
-use base::{DictionaryId, KeyspaceId, LaneId, Result, SegmentId, Seqno, TableId};
+use base::{
+    DictionaryId, KeyspaceId, LaneId, LineageId, Result, SegmentId, Seqno, StoreId, TableId,
+};
 use table::{Dictionary, file_name, values_file_name};
 
 use crate::keyspace::{KeyspaceEntry, LiveTable, LiveValues, check_run, contradiction};
@@ -30,6 +32,8 @@ pub struct ManifestState {
     pub scrub: ScrubPosition,
     /// The first needed segment of each lane of the log.
     pub log_start: wal::Start,
+    /// The lineage that the store began as a copy of another; `None` if it was created.
+    pub lineage: Option<LineageId>,
 }
 
 impl ManifestState {
@@ -70,6 +74,10 @@ impl ManifestState {
             Edit::DictionaryIdsUsed { last } => self.use_dictionary_ids(last),
             Edit::TableIdsReserved { below } => self.reserve_table_ids(below),
             Edit::LogBegins { lane, segment } => self.begin_log(lane, segment),
+            Edit::LineageBegan { lineage } => {
+                self.lineage = Some(lineage);
+                Ok(())
+            }
             Edit::Scrubbed(position) => {
                 self.scrub = position;
                 Ok(())
@@ -203,6 +211,11 @@ impl ManifestState {
             .ok_or_else(|| contradiction("a keyspace that exists", format_args!("{keyspace}")))
     }
 
+    /// Returns the lineage of `store`, whose state this is.
+    pub fn lineage_of(&self, store: StoreId) -> LineageId {
+        self.lineage.unwrap_or(LineageId::of_origin(store))
+    }
+
     /// Returns the highest sequence number that the tables account for. The log must reach it.
     pub fn floor(&self) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
@@ -259,6 +272,7 @@ impl ManifestState {
             edits.push(Edit::Scrubbed(self.scrub));
         }
         edits.extend(Edit::log_begins(&self.log_start));
+        edits.extend(self.lineage.map(|lineage| Edit::LineageBegan { lineage }));
         for (id, entry) in &self.keyspaces {
             entry.push_edits(*id, &mut edits);
         }

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{DictionaryId, ErrorKind, KeyRange, KeyspaceId, RunId, Seqno, StoreId, TableId};
+use base::{
+    DictionaryId, ErrorKind, KeyRange, KeyspaceId, LineageId, RunId, Seqno, StoreId, TableId,
+};
 use base::{put_u32, put_u64, put_u128};
 use media::{Access, Buf, Fault, Faulty, Holding, Medium, MemoryMedium, OpKind, Purpose, Rule};
 
@@ -389,4 +391,32 @@ fn a_newer_format_version_is_refused() {
     let error = recover(&*medium_of(1, &header), true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("newer"), "{error}");
+}
+
+/// A copy's manifest has version 2 and its lineage, which outlives a rewrite and a salvage; that of any other store
+/// is one that older builds read.
+#[test]
+fn only_a_copy_is_written_in_the_version_that_states_a_lineage() {
+    let (medium, store) = (medium(), StoreId(7));
+    let mut body = Vec::new();
+    let began =
+        Edit::LineageBegan { lineage: LineageId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100) };
+    began.encode(&mut body);
+    assert_eq!(body, golden(include_str!("../golden/manifest_lineage.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), std::slice::from_ref(&began));
+
+    let version = |bytes: &[u8]| u32::from_le_bytes(bytes[8..12].try_into().unwrap());
+    let mut state = state();
+    assert_eq!(version(&encode(store, &state, 1).unwrap().0), 1);
+    assert_eq!(state.lineage_of(store), LineageId::of_origin(store));
+    state.apply(began).unwrap();
+    assert_eq!(version(&encode(store, &state, 1).unwrap().0), 2);
+    let manifest = Manifest::start(Arc::clone(&medium), store, state.clone(), 1).unwrap();
+    manifest.append(vec![created(9, "nine")]).unwrap();
+    let lineage = state.lineage;
+    let found = recover(&*medium, false).unwrap().unwrap();
+    assert_eq!((found.state.lineage, found.state.keyspaces.len()), (lineage, 2));
+    let next = Manifest::start(Arc::clone(&medium), store, found.state, 2).unwrap();
+    assert_eq!(next.state().lineage, lineage);
+    assert_eq!(salvage_state(&*medium, store).unwrap(), (2, next.state()));
 }

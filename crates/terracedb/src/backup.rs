@@ -7,7 +7,9 @@ use base::Result;
 use media::Medium;
 
 use crate::Db;
-use crate::tools::{BackupList, BackupReport, CheckReport, DeleteReport, RestoreReport};
+use crate::tools::{
+    BackupList, BackupReport, CheckReport, DeleteReport, PruneOptions, RestoreReport,
+};
 
 /// A repository of backups.
 ///
@@ -41,7 +43,7 @@ impl Backup {
     /// Opens the repository in the directory `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Those of creating or opening a directory.
+    /// `Invalid` if the directory has other files and no backups; those of creating or opening a directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         tools::Backup::open(path).map(Self)
     }
@@ -81,8 +83,9 @@ impl Backup {
     /// # Errors
     /// `Corrupt` if a file of the store is damaged, naming its pages and keys: damaged data is never backed
     /// up, and older backups stay as they are. `Poisoned` if a failed sync lost writes of the log. `NoSpace`.
-    /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
-    /// progress. The next backup uses the files that were copied.
+    /// `Invalid` if the label is longer than 255 bytes, if the directory is that of a store or has other
+    /// files and no backups, or if another operation on the repository is in progress. The next backup uses
+    /// the files that were copied.
     pub fn create(&self, db: &Db, label: &str) -> Result<BackupReport> {
         self.0.create(db.store(), label)
     }
@@ -105,13 +108,15 @@ impl Backup {
         self.0.verify(id)
     }
 
-    /// Restores the store of backup `id` to the directory `path`.
+    /// Restores the store of backup `id` to the directory `path`. The restored store goes its own way: it has
+    /// a lineage of its own ([`BackupInfo::lineage`](crate::BackupInfo)), so that its backups never replace
+    /// those of its origin.
     ///
     /// # Errors
     /// `Invalid` if there is no such backup, or if `path` exists and is not an empty directory; `Corrupt` if
     /// a file of the backup is damaged or missing, naming it, its pages and keys; `NoSpace`. After an error
-    /// nothing is left at `path`. A process that dies leaves `<path>.terrace-unfinished`, which the next
-    /// restore to `path` removes.
+    /// nothing is left at `path`. A process that dies leaves `<path>.terrace-unfinished`, or
+    /// `.terrace-unfinished` in an empty directory that existed; the next restore to `path` removes it.
     pub fn restore(&self, id: u64, path: impl AsRef<Path>) -> Result<RestoreReport> {
         self.0.restore(id, path)
     }
@@ -133,12 +138,28 @@ impl Backup {
         self.0.delete(id)
     }
 
-    /// Deletes all but the newest `keep` backups of each store. A backup with a damaged index does not count,
-    /// and stays.
+    /// Reports what [`Backup::delete`] would remove, and removes nothing.
     ///
     /// # Errors
-    /// The device's.
+    /// As [`Backup::delete`].
+    pub fn would_delete(&self, id: u64) -> Result<DeleteReport> {
+        self.0.would_delete(id)
+    }
+
+    /// Deletes all but the newest `keep` backups of each lineage: of each store, and of each copy of a store
+    /// (a restored backup, a checkpoint). A backup with a damaged index does not count, and stays.
+    ///
+    /// # Errors
+    /// `Invalid` if `keep` is 0; the device's.
     pub fn prune(&self, keep: usize) -> Result<DeleteReport> {
         self.0.prune(keep)
+    }
+
+    /// As [`Backup::prune`], with options.
+    ///
+    /// # Errors
+    /// As [`Backup::prune`]; 0 backups are kept if the options allow to delete all.
+    pub fn prune_opt(&self, options: &PruneOptions) -> Result<DeleteReport> {
+        self.0.prune_opt(options)
     }
 }

@@ -10,7 +10,7 @@ use crate::Db;
 use crate::tools::{CheckpointOptions, CheckpointReport};
 
 impl Db {
-    /// Copies the store to the new directory `path`, which is then a store of its own.
+    /// Copies the store to the directory `path`, which is missing or empty, and then a store of its own.
     ///
     /// The copy holds every write that was acknowledged before the call, and each batch as a whole or
     /// not at all. Files are hard-linked if the file system allows it. Writes go on meanwhile.
@@ -18,9 +18,9 @@ impl Db {
     /// # Errors
     /// `Invalid` if `path` exists and is not an empty directory; `Corrupt` if a file of the store is
     /// missing, or is damaged and must be copied; `Poisoned` if a sync of the log failed and the device
-    /// dropped the data; `NoSpace` if the device is full. `path` does not exist after an error. A process
-    /// that dies during the call leaves `<path>.terrace-unfinished`, which the next checkpoint to `path`
-    /// removes.
+    /// dropped the data; `NoSpace` if the device is full. `path` is as before after an error. A process
+    /// that dies during the call leaves `<path>.terrace-unfinished`, or `.terrace-unfinished` in an empty
+    /// directory that existed; the next checkpoint to `path` removes it.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.checkpoint_opt(path, &CheckpointOptions::default())
     }

@@ -1,12 +1,13 @@
 //! [`Entries`]: every entry of a keyspace, for exports, in no promised order.
 
 use base::{KeyForm, Result};
-use tree::reads::{CursorSource, Entry, Iter};
+use tree::reads::{CursorSource, Entry, Iter, KeyEntry};
 
 use crate::{Keyspace, Snapshot};
 
 /// The entries of a keyspace at one sequence number, in the order in which they are stored: that of the keys
-/// in an ordered keyspace, that of a keyed hash in a hashed one. An error ends the iteration.
+/// in an ordered keyspace, that of a keyed hash in a hashed one. An error ends the iteration, unless it is that
+/// of one key and [`Entries::continue_after_key_errors`] was called.
 #[derive(Debug)]
 pub struct Entries {
     stored: Iter,
@@ -16,6 +17,23 @@ pub struct Entries {
 impl Entries {
     fn new(source: CursorSource, form: KeyForm) -> Self {
         Self { stored: Iter::new::<&[u8]>(source, ..), form }
+    }
+
+    /// As [`Iter::continue_after_key_errors`].
+    #[must_use]
+    pub fn continue_after_key_errors(self) -> Self {
+        Self { stored: self.stored.continue_after_key_errors(), ..self }
+    }
+
+    /// As [`Iter::next_key`].
+    ///
+    /// # Errors
+    /// As [`Iter::next_key`].
+    pub fn next_key(&mut self) -> Result<Option<KeyEntry>> {
+        let Some((key, value)) = self.stored.next_key()? else { return Ok(None) };
+        // The hash is checked on the way, so that an export never invents a key.
+        let user = self.form.user(&key)?;
+        Ok(Some((key.slice_ref(user), value)))
     }
 }
 

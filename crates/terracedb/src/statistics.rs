@@ -133,6 +133,8 @@ pub struct KeyspaceStatistics {
     pub table_bytes: u64,
     /// See `tables`.
     pub table_entries: u64,
+    /// Tables in quarantine: they are read, and merges leave them out because they are damaged.
+    pub damaged_tables: usize,
     /// Value files, their bytes, and the bytes of the values in them that tables still point to.
     pub value_files: usize,
     /// See `value_files`.
@@ -253,6 +255,7 @@ impl KeyspaceStatistics {
             memtable_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             unflushed_bytes: view.memtables().map(|memtable| memtable.bytes()).sum(),
             tables: files.len(),
+            damaged_tables: files.iter().filter(|file| file.is_damaged()).count(),
             table_bytes: sum(&|file| file.entry().file_bytes),
             table_entries: sum(&|file| file.entry().entries),
             value_files: values.len(),

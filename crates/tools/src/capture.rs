@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Error, ErrorKind, Result, Seqno, StoreId};
+use base::{Error, ErrorKind, LineageId, Result, Seqno, StoreId};
 use engine::Store;
 use manifest::ManifestState;
 use media::{Access, Hold, Medium, Purpose};
@@ -27,6 +27,8 @@ const MANIFEST_NUMBER: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub store: StoreId,
+    /// The lineage of the captured store.
+    pub lineage: LineageId,
     /// The medium that has the files.
     pub medium: Arc<dyn Medium>,
     /// Every file that the manifest names.
@@ -65,11 +67,12 @@ fn state_and_log_end<E>(
 }
 
 impl Capture {
-    /// Captures `store` as it is now.
+    /// Captures `store` as it is now. The captured manifest states the lineage `began` if there is one: the
+    /// copy then goes its own way.
     ///
     /// # Errors
     /// The device's, when it lists the log.
-    pub(crate) fn take(store: &Store) -> Result<Self> {
+    pub(crate) fn take(store: &Store, began: Option<LineageId>) -> Result<Self> {
         // If a keyspace were created meanwhile, a batch over it and others would be restored in part.
         let keyspaces = store.keyspaces.lock();
         let hold = store.holding.hold();
@@ -78,12 +81,23 @@ impl Capture {
         state.clock_ms = state.clock_ms.max(store.timekeeper.trusted_now());
         let log = extents(&*store.medium, &state.log_start, end)?;
         drop(keyspaces);
-        let (mut manifest, _) = manifest::encode(store.id, &state, MANIFEST_NUMBER)?;
-        manifest.resize(manifest.len().next_multiple_of(PAGE_BYTES), 0);
+        let lineage = state.lineage_of(store.id);
+        state.lineage = began.or(state.lineage);
+        let manifest = encode_manifest(store.id, &state)?;
         let medium = Arc::clone(&store.medium);
         let (files, log_start) = (state.files(), state.log_start);
         let log_last = end.map_or(Seqno::ZERO, |end| end.last);
-        Ok(Self { store: store.id, medium, files, log, log_start, log_last, manifest, hold })
+        Ok(Self {
+            store: store.id,
+            lineage,
+            medium,
+            files,
+            log,
+            log_start,
+            log_last,
+            manifest,
+            hold,
+        })
     }
 
     /// The file name of the copied manifest.
@@ -138,16 +152,24 @@ impl Capture {
     /// Writes the manifest to `to` and syncs it. This makes `to` a store, so everything else must exist there
     /// and be durable (I3).
     pub(crate) fn write_manifest(&self, to: &dyn Medium) -> Result<()> {
-        base::invariant!(
-            self.manifest.len().is_multiple_of(PAGE_BYTES),
-            "a copied manifest is whole pages"
-        );
-        let len = self.manifest.len() as u64;
-        let file = to.create(&Self::manifest_name(), Access::Bytes, len)?;
-        file.store(0, &self.manifest, Purpose::Manifest)?;
-        file.sync(Purpose::Manifest)?;
+        write_manifest(to, &self.manifest)?;
         to.sync_names(&[])
     }
+}
+
+/// Encodes the manifest of a copy of `store`, in whole pages.
+pub(crate) fn encode_manifest(store: StoreId, state: &ManifestState) -> Result<Vec<u8>> {
+    let (mut manifest, _) = manifest::encode(store, state, MANIFEST_NUMBER)?;
+    manifest.resize(manifest.len().next_multiple_of(PAGE_BYTES), 0);
+    Ok(manifest)
+}
+
+/// Writes the encoded manifest of a copy to `to` and syncs it. The caller syncs its name.
+pub(crate) fn write_manifest(to: &dyn Medium, manifest: &[u8]) -> Result<()> {
+    base::invariant!(manifest.len().is_multiple_of(PAGE_BYTES), "a copied manifest is whole pages");
+    let file = to.create(&Capture::manifest_name(), Access::Bytes, manifest.len() as u64)?;
+    file.store(0, manifest, Purpose::Manifest)?;
+    file.sync(Purpose::Manifest)
 }
 
 #[cfg(test)]

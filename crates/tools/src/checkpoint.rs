@@ -7,19 +7,20 @@
 //! name.
 //!
 //! Both stores then go on independently. They have the same store id, because it seeds the checksums of the
-//! pages that they share. A cache tells them apart by the number that each store gets when it is opened.
+//! pages that they share; the copy begins a lineage of its own, by which a repository tells their backups apart. A cache tells them apart by the number that each store gets when it is opened.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Error, Result};
+use base::{Error, LineageId, Result};
 use engine::Store;
 use media::{Medium, Staging};
 use tree::events::Event;
 
 use crate::capture::Capture;
 use crate::copier::{Content, Copier, Part};
+use crate::store_file::is_manifest;
 
 /// Options of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +67,7 @@ pub fn checkpoint(
     store.owner.check()?;
     let staging = Staging::begin(path)?;
     let report = write(store, options, &staging.medium())?;
-    staging.finish()?;
+    staging.finish(is_manifest)?;
     Ok(report)
 }
 
@@ -100,7 +101,7 @@ fn write(
     if options.flush {
         store.flush_for_copy()?;
     }
-    let capture = Capture::take(store)?;
+    let capture = Capture::take(store, Some(LineageId::random()?))?;
     let mut report = CheckpointReport::default();
     for extent in &capture.log {
         let part = Part { bytes: extent.bytes, len: extent.len };

@@ -12,7 +12,9 @@ mod repair;
 mod scrub;
 mod store_file;
 
-pub use backup::{Backup, BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
+pub use backup::{
+    Backup, BackupInfo, BackupList, BackupReport, DeleteReport, PruneOptions, RestoreReport,
+};
 pub use check::{CheckReport, check, is_ours};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, checkpoint, checkpoint_on};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};

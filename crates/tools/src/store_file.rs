@@ -34,3 +34,8 @@ impl StoreFile {
         }
     }
 }
+
+/// Whether `name` is that of a manifest: a copy is a store once it has one.
+pub(crate) fn is_manifest(name: &str) -> bool {
+    StoreFile::of(name) == Some(StoreFile::Manifest)
+}

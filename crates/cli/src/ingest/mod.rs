@@ -55,16 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             &format!("{} can be added", format_count(count, "key")),
         );
     }
-    let db = args.keyspace.store.open_or_create()?;
-    let name = &args.keyspace.keyspace;
-    let is_new = db.keyspace(name).is_err();
-    let keyspace = db.open_or_create_keyspace(name)?;
-    let added = add(&keyspace, &mut records, length, args.ttl);
-    if added.is_err() && is_new {
-        db.drop_keyspace(name)?;
-    }
-    let added = added?;
-    db.close()?;
+    let added =
+        args.keyspace.with_keyspace(|keyspace| add(keyspace, &mut records, length, args.ttl))?;
     report(
         args,
         json!({

@@ -6,10 +6,10 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Deserialize;
 use terracedb::{Error, Result};
 
-use crate::hex;
+use crate::{escape, hex};
 
 /// The longest record as text, bytes: the longest key and value, with every byte as two digits or as a JSON
 /// escape of six characters.
@@ -17,7 +17,7 @@ const RECORD_BYTES_MAX: u64 = 6 * (base::limits::VALUE_BYTES_MAX as u64 + (64 <<
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// The key up to the first tab, then the value, as `scan` prints
+    /// The key up to the first tab, then the value, with escapes such as \\t and \\\\, as `scan` prints
     Tsv,
     /// Two fields, quoted if needed, as spreadsheets write (RFC 4180)
     Csv,
@@ -34,6 +34,13 @@ impl Format {
             _ => Self::Tsv,
         }
     }
+}
+
+/// The end of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnd {
+    Lf,
+    CrLf,
 }
 
 /// A record and the line on which it begins.
@@ -63,6 +70,8 @@ pub(super) struct Records<R> {
     value: Vec<u8>,
     /// Whether a record has been read, so that `key` is the previous key.
     has_previous: bool,
+    /// How the first record ended, which is how all lines end; `None` before it.
+    line_end: Option<LineEnd>,
     /// Bytes of text read.
     bytes: u64,
     /// Lines read.
@@ -72,7 +81,8 @@ pub(super) struct Records<R> {
 impl<R: BufRead> Records<R> {
     pub(super) fn new(input: R, name: String, format: Format, hex: bool) -> Self {
         let (text, key, value) = (Vec::new(), Vec::new(), Vec::new());
-        Self { input, name, format, hex, text, key, value, has_previous: false, bytes: 0, lines: 0 }
+        let (has_previous, line_end, bytes, lines) = (false, None, 0, 0);
+        Self { input, name, format, hex, text, key, value, has_previous, line_end, bytes, lines }
     }
 
     /// Bytes of text read so far.
@@ -91,7 +101,7 @@ impl<R: BufRead> Records<R> {
             if !self.read_line()? {
                 return Ok(None);
             }
-            if !trimmed(&self.text).is_empty() {
+            if !matches!(&*self.text, b"\n" | b"\r\n") {
                 break line;
             }
         };
@@ -130,21 +140,62 @@ impl<R: BufRead> Records<R> {
     fn record(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
         let (key, value) = match self.format {
             Format::Tsv => {
-                let text = trimmed(&self.text);
-                let tab = text.iter().position(|byte| *byte == b'\t');
-                let parts = tab.and_then(|tab| text.split_at_checked(tab));
+                self.end_record()?;
+                let tab = self.text.iter().position(|byte| *byte == b'\t');
+                let parts = tab.and_then(|tab| self.text.split_at_checked(tab));
                 let (key, value) = parts
                     .ok_or_else(|| Error::invalid("record").expected("a tab after the key"))?;
-                (key.to_vec(), value.get(1..).unwrap_or_default().to_vec())
+                let value = value.get(1..).unwrap_or_default();
+                if self.hex {
+                    (key.to_vec(), value.to_vec())
+                } else {
+                    (escape::unescape(key)?, escape::unescape(value)?)
+                }
             }
             Format::Csv => self.csv()?,
-            Format::Jsonl => json(trimmed(&self.text))?,
+            Format::Jsonl => {
+                self.end_record()?;
+                json(&self.text)?
+            }
         };
         if !self.hex {
             return Ok((key, value));
         }
-        let digits = |text: Vec<u8>| hex::decode(&String::from_utf8_lossy(&text), true);
+        let digits = |text: Vec<u8>| hex::decode(&String::from_utf8_lossy(&text));
         Ok((digits(key)?, digits(value)?))
+    }
+
+    /// Removes the line end from the text of the current record. A carriage return before a newline may also
+    /// be the last byte of the value, so every line must end as the first one.
+    fn end_record(&mut self) -> Result<()> {
+        if self.text.last() != Some(&b'\n') {
+            // The last line of the input.
+            if self.line_end == Some(LineEnd::CrLf) && self.text.last() == Some(&b'\r') {
+                return Err(Error::invalid("line end").expected("CR LF, as before").got("CR"));
+            }
+            return Ok(());
+        }
+        self.text.pop();
+        let found = match self.text.last() {
+            Some(b'\r') => LineEnd::CrLf,
+            _ => LineEnd::Lf,
+        };
+        match (*self.line_end.get_or_insert(found), found) {
+            (LineEnd::Lf, LineEnd::CrLf) => {
+                let error = Error::invalid("line end").got("CR LF");
+                return Err(match self.format {
+                    Format::Tsv => error.expected(r"LF, as before; \r is a CR of the value"),
+                    Format::Csv => error.expected("LF, as before; a quoted value may have a CR"),
+                    Format::Jsonl => error.expected("LF, as before"),
+                });
+            }
+            (LineEnd::CrLf, LineEnd::Lf) => {
+                return Err(Error::invalid("line end").expected("CR LF, as before").got("LF"));
+            }
+            (LineEnd::CrLf, LineEnd::CrLf) => drop(self.text.pop()),
+            (LineEnd::Lf, LineEnd::Lf) => {}
+        }
+        Ok(())
     }
 
     /// Parses two fields (RFC 4180). A quoted field may span several lines.
@@ -159,8 +210,8 @@ impl<R: BufRead> Records<R> {
             }
             is_open ^= has_odd_quotes(self.text.get(counted..).unwrap_or_default());
         }
-        let text = trimmed(&self.text);
-        let (key, rest) = field(text)?;
+        self.end_record()?;
+        let (key, rest) = field(&self.text)?;
         let (value, rest) = match rest.strip_prefix(b",") {
             Some(rest) => field(rest)?,
             None => return Err(Error::invalid("record").expected("two fields").got("one")),
@@ -172,12 +223,6 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// `text` without the newline at its end.
-fn trimmed(text: &[u8]) -> &[u8] {
-    let text = text.strip_suffix(b"\n").unwrap_or(text);
-    text.strip_suffix(b"\r").unwrap_or(text)
-}
-
 fn has_odd_quotes(text: &[u8]) -> bool {
     text.iter().filter(|byte| **byte == b'"').count() % 2 == 1
 }
@@ -187,6 +232,9 @@ fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     let Some(mut rest) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| *byte == b',').unwrap_or(text.len());
         let (field, rest) = text.split_at_checked(end).unwrap_or((text, &[]));
+        if field.contains(&b'"') {
+            return Err(Error::invalid("record").expected("quotes around a field that has quotes"));
+        }
         return Ok((field.to_vec(), rest));
     };
     let mut field = Vec::new();
@@ -209,17 +257,20 @@ fn field(text: &[u8]) -> Result<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Parses an object with the texts `key` and `value` and nothing else.
+/// A record as JSON: an object with these texts, each once, and nothing else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonRecord {
+    key: String,
+    value: String,
+}
+
 fn json(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
-    let refused = || Error::invalid("record").expected(r#"{"key": "...", "value": "..."}"#);
-    let value: Value = serde_json::from_slice(text).map_err(|error| refused().caused_by(error))?;
-    let Value::Object(mut fields) = value else { return Err(refused()) };
-    match (fields.remove("key"), fields.remove("value"), fields.is_empty()) {
-        (Some(Value::String(key)), Some(Value::String(value)), true) => {
-            Ok((key.into_bytes(), value.into_bytes()))
-        }
-        _ => Err(refused()),
-    }
+    let JsonRecord { key, value } = serde_json::from_slice(text).map_err(|error| {
+        let refused = Error::invalid("record").expected(r#"{"key": "...", "value": "..."}"#);
+        refused.caused_by(error)
+    })?;
+    Ok((key.into_bytes(), value.into_bytes()))
 }
 
 #[cfg(test)]
@@ -247,13 +298,32 @@ mod tests {
             read(Format::Tsv, "a\t1\t2\n\nb\t\nc\t3"),
             pairs(&[("a", "1\\t2"), ("b", ""), ("c", "3")])
         );
+        assert_eq!(read(Format::Tsv, "a\\tb\\\\\t\\x00\\r\n"), pairs(&[("a\\tb\\\\", "\\x00\\r")]));
         assert_eq!(
-            read(Format::Csv, "a,1\r\n\"b,\"\"x\"\"\",\"two\nlines\"\nc,\n"),
+            read(Format::Csv, "a,1\r\n\"b,\"\"x\"\"\",\"two\nlines\"\r\nc,\r\n"),
             pairs(&[("a", "1"), ("b,\\\"x\\\"", "two\\nlines"), ("c", "")])
         );
         let lines = "{\"key\":\"a\",\"value\":\"\\u0000\"}\n{\"value\":\"2\",\"key\":\"b\"}\n";
         assert_eq!(read(Format::Jsonl, lines), pairs(&[("a", "\\x00"), ("b", "2")]));
         assert_eq!(all(Format::Tsv, true, "00ff\t0a").unwrap(), pairs(&[("\\x00\\xff", "\\n")]));
+    }
+
+    /// A carriage return is part of the value or of the line end, and never dropped in doubt.
+    #[test]
+    fn all_lines_end_as_the_first_one() {
+        for format in [Format::Tsv, Format::Csv] {
+            let read = |text: &str| match format {
+                Format::Csv => all(format, false, &text.replace('\t', ",")),
+                _ => all(format, false, text),
+            };
+            assert_eq!(read("a\t1\r\n\r\nb\t2\r\n").unwrap(), pairs(&[("a", "1"), ("b", "2")]));
+            assert_eq!(read("a\t1\nb\t2\r").unwrap(), pairs(&[("a", "1"), ("b", "2\\r")]));
+            assert_eq!(read("a\t1\r\nb\t2").unwrap(), pairs(&[("a", "1"), ("b", "2")]));
+            for text in ["a\t1\nb\t2\r\n", "a\t1\r\nb\t2\n", "a\t1\r\nb\t2\r"] {
+                let error = read(text).unwrap_err().to_string();
+                assert!(error.contains("in:2") && error.contains("line end"), "{text:?}: {error}");
+            }
+        }
     }
 
     /// A parser that rescans the field after each line would take hours.
@@ -279,6 +349,9 @@ mod tests {
             (Format::Jsonl, "{\"key\":\"a\"}\n", "in:1", "\"value\""),
             (Format::Jsonl, "{\"key\":\"a\",\"value\":\"b\",\"ttl\":1}\n", "in:1", "\"value\""),
             (Format::Jsonl, "nonsense\n", "in:1", "\"key\""),
+            (Format::Jsonl, "{\"key\":\"a\",\"key\":\"b\",\"value\":\"\"}\n", "in:1", "\"key\""),
+            (Format::Tsv, "a\tC:\\dir\n", "in:1", "for a backslash"),
+            (Format::Csv, "a,5\" disk\nb,6\" disk\n", "in:1", "quotes around"),
         ] {
             let error = all(format, false, text).unwrap_err().to_string();
             assert!(error.contains(place) && error.contains(expected), "{text}: {error}");

@@ -81,8 +81,18 @@ fn delete_and_prune_report_as_json() {
     let deleted = on(&["delete", "2"]).remove(0);
     assert_eq!(deleted["backups"], serde_json::json!([2]));
     assert_eq!(deleted["bytes"], listed[1]["unique_bytes"], "{deleted}");
-    let pruned = on(&["prune", "--keep", "0"]).remove(0);
+    let before = files(&repository);
+    let refused = terrace(&["backup", "prune", &repository, "--keep", "0"]).bad(2);
+    assert!(refused.contains("--delete-all"), "{refused}");
+    let would = on(&["prune", "--keep", "0", "--delete-all", "--dry-run"]).remove(0);
+    let would_delete = on(&["delete", "3", "--dry-run"]).remove(0);
+    assert_eq!(would_delete["backups"], serde_json::json!([3]));
+    assert!(files(&repository) == before, "a dry run changes nothing");
+    let pruned = on(&["prune", "--keep", "0", "--delete-all"]).remove(0);
     assert_eq!(pruned["backups"], serde_json::json!([1, 3]));
+    for field in ["backups", "files", "bytes"] {
+        assert_eq!(pruned[field], would[field]);
+    }
     assert!(pruned["files"].as_u64() > Some(2), "{pruned}");
     assert_eq!(
         fs::read_dir(&repository).unwrap().flatten().count(),
@@ -125,4 +135,102 @@ fn checkpoint_is_a_store() {
     assert_eq!(all(&place), all(&dir));
     assert!(terrace(&["check", &place]).good().ends_with("clean\n"));
     terrace(&["checkpoint", &dir, &place]).bad(2);
+}
+
+/// A restored store has the store id of its origin, so pruning must tell their backups apart.
+#[test]
+fn pruning_keeps_the_only_backup_of_the_origin_of_a_restored_store() {
+    let scratch = Scratch::new();
+    let (dir, restored, repository) =
+        (filled(&scratch), scratch.arg("restored"), scratch.arg("backups"));
+    let create = |dir: &str| {
+        terrace(&["backup", "create", dir, &repository, "--memory", "64MiB"]).good();
+    };
+    create(&dir);
+    terrace(&["restore", &repository, "1", &restored]).good();
+    terrace(&["put", &restored, "new", "value", "--memory", "64MiB"]).good();
+    (0..2).for_each(|_| create(&restored));
+    let listed = json_lines(&terrace(&["backup", "list", &repository, "--json"]).good());
+    assert_eq!(listed[0]["store"], listed[1]["store"]);
+    assert_eq!(listed[0]["lineage"], listed[0]["store"]);
+    assert_ne!(listed[0]["lineage"], listed[1]["lineage"]);
+    assert_eq!(listed[1]["lineage"], listed[2]["lineage"]);
+    let text = terrace(&["backup", "list", &repository]).good();
+    let lines: Vec<_> = text.lines().map(|line| line.contains(", copy ")).collect();
+    assert_eq!(lines, [false, true, true, false], "{text}");
+    let run = terrace(&["backup", "prune", &repository, "--keep", "1"]).good();
+    assert!(run.starts_with("backup 2 deleted\n") && !run.contains("backup 1"), "{run}");
+    let again = scratch.arg("again");
+    terrace(&["restore", &repository, "1", &again]).good();
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    assert_eq!(all(&again), all(&dir));
+}
+
+#[test]
+fn backup_refuses_directories_that_are_not_for_backups() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let other = scratch.arg("other");
+    terrace(&["put", &other, "k", "v", "--memory", "64MiB"]).good();
+    let home = scratch.arg("home");
+    fs::create_dir(&home).unwrap();
+    fs::write(Path::new(&home).join("a letter.txt"), "dear").unwrap();
+    let create = |to: &str| terrace(&["backup", "create", &dir, to, "--memory", "64MiB"]);
+    let content = |dir: &str| {
+        let mut files = files(dir);
+        files.retain(|(name, _)| name != "LOCK");
+        files
+    };
+    for (to, why) in
+        [(&other, "the files of a store"), (&dir, "the files of a store"), (&home, "a letter.txt")]
+    {
+        let before = content(to);
+        let error = create(to).bad(2);
+        assert!(error.contains(why), "{error}");
+        if *to != dir {
+            assert!(content(to) == before, "{to} is not touched");
+        }
+    }
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 1);
+    // Nothing of the store was lost.
+    assert_eq!(terrace(&["get", &other, "k", "--memory", "64MiB"]).good(), "v\n");
+}
+
+/// A mount point, a link to a directory, and the working directory cannot be replaced by another directory.
+#[test]
+fn copies_fill_an_empty_directory_that_exists() {
+    use std::os::unix::fs::symlink;
+    let scratch = Scratch::new();
+    let (dir, repository) = (filled(&scratch), scratch.arg("backups"));
+    terrace(&["backup", "create", &dir, &repository, "--memory", "64MiB"]).good();
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    let expected = all(&dir);
+    let copies: [&[&str]; 2] =
+        [&["restore", &repository, "1"], &["checkpoint", &dir, "--memory", "64MiB"]];
+    for (number, copy) in copies.into_iter().enumerate() {
+        let (here, real, link) = (
+            scratch.arg(&format!("here{number}")),
+            scratch.arg(&format!("real{number}")),
+            scratch.arg(&format!("link{number}")),
+        );
+        fs::create_dir(&here).unwrap();
+        fs::create_dir_all(Path::new(&real).join("lost+found")).unwrap();
+        symlink(&real, &link).unwrap();
+        // The working directory, from within it.
+        let run = command(copy).arg(".").current_dir(&here).output().unwrap();
+        Run::of(run).good();
+        Run::of(command(copy).arg(&link).output().unwrap()).good();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        for copy in [&here, &real] {
+            assert!(all(copy) == expected);
+            assert!(terrace(&["check", copy]).good().ends_with("clean\n"));
+        }
+        let dangling = scratch.arg(&format!("dangling{number}"));
+        symlink(scratch.arg("nowhere"), &dangling).unwrap();
+        let run = Run::of(command(copy).arg(&dangling).output().unwrap());
+        assert!(run.bad(2).contains("a link to nothing"));
+    }
+    let left = fs::read_dir(scratch.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_str().unwrap().contains("unfinished")).collect();
+    assert!(left.is_empty(), "{left:?}");
 }

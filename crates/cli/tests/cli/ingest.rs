@@ -20,7 +20,8 @@ fn output_of_scan_is_ingested_again() {
     let said = &json_lines(&said)[0];
     assert_eq!(said["entries"], 3000);
     assert!(said["tables"].as_u64() > Some(0) && said["file_bytes"].as_u64() > Some(0));
-    assert_eq!(scan(&scratch, &[]), lines);
+    let lines = lines.replace("value\t", r"value\t");
+    assert_eq!(scan(&scratch, &[]), lines, "a raw tab in a value is read and printed as an escape");
     for (args, file) in
         [(&["--json"][..], "b.jsonl"), (&["--hex", "--json"], "c.jsonl"), (&["--hex"], "d.txt")]
     {

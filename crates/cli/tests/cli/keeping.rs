@@ -70,7 +70,10 @@ fn keyspaces_are_created_listed_and_dropped() {
     let names: Vec<_> = list.iter().map(|keyspace| keyspace["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["visits", "users"]);
     let made = json_lines(&on(&dir, &["keyspace", "create"], &["carts", "--json"]).good());
-    assert_eq!(made[0], serde_json::json!({ "name": "carts", "merge_operator": null }));
+    assert_eq!(
+        made[0],
+        serde_json::json!({ "name": "carts", "merge_operator": null, "hashed": null })
+    );
     on(&dir, &["keyspace", "drop"], &["users", "--dry-run"]).good();
     assert!(on(&dir, &["keyspace", "drop"], &["users"]).good().contains("dropped"));
     let carts = |args: &[&str]| {

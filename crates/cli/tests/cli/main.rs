@@ -23,6 +23,8 @@ mod inspect;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod lossless;
+#[cfg(test)]
 mod plan;
 #[cfg(test)]
 mod repair;

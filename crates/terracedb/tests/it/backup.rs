@@ -4,12 +4,13 @@
 //! I8: all copied data is verified. I3: a backup exists only when every file that it names is durable.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 
 use base::{ErrorKind, Rng};
 use media::{Faulty, Freeze, Medium, MemoryMedium};
 use terracedb::Db;
-use terracedb::tools::Backup;
+use terracedb::tools::{Backup, CheckpointOptions, PruneOptions};
 
 use crate::common::{
     self, Model, Source, Stepped, assert_restores, assert_same, assert_verifies, faulty, fill, open,
@@ -57,7 +58,12 @@ fn each_backup_restores_the_store_of_its_time() {
         assert_verifies(&repository, id, &why);
         assert_restores(&repository, id, &models[&id], &why);
     }
-    repository.prune(0).unwrap();
+    assert_eq!(repository.prune(0).unwrap_err().kind(), ErrorKind::Invalid, "{why}");
+    let all = PruneOptions::keep(0).delete_all(true);
+    let before = medium.list().unwrap();
+    let would = repository.prune_opt(&all.dry_run(true)).unwrap();
+    assert_eq!(medium.list().unwrap(), before, "{why}: a dry run changes nothing");
+    assert_eq!(repository.prune_opt(&all).unwrap(), would, "{why}");
     assert_eq!(medium.list().unwrap(), [], "{why}");
 }
 
@@ -122,6 +128,74 @@ fn diverged_stores_share_a_repository() {
     let stores: Vec<_> = repository.list().unwrap().backups.iter().map(|b| b.store).collect();
     assert_eq!(stores.len(), 8);
     assert_ne!(stores[0], stores[7]);
+    // Pruning keeps backups of each: the stranger, the first store, and the restored one, reopened or not.
+    let lineages: Vec<_> = repository.list().unwrap().backups.iter().map(|b| b.lineage).collect();
+    assert_eq!([lineages[0]; 3], [lineages[1], lineages[3], lineages[5]]);
+    assert_eq!([lineages[2]; 2], [lineages[4], lineages[6]]);
+    let would = repository.prune_opt(&PruneOptions::keep(1).dry_run(true)).unwrap();
+    let pruned = repository.prune(1).unwrap();
+    assert_eq!((&pruned.backups, &pruned), (&vec![1, 2, 3, 4, 5], &would));
+    assert_restores(&repository, 6, &source.model, "the first store");
+    assert_restores(&repository, 7, &model, "the restored one");
+    assert_restores(&repository, third.id, &stranger.model, "stranger");
+}
+
+/// Every copy has a lineage of its own, and keeps it: a second restore, a checkpoint, a copy of a copy.
+#[test]
+fn every_copy_begins_a_lineage_and_keeps_it() {
+    let source = Source::new(8);
+    let repository = Backup::on_medium(common::memory());
+    repository.create(&source.db, "origin").unwrap();
+    let lineage = |db: &Db| {
+        let id = repository.create(db, "").unwrap().id;
+        let list = repository.list().unwrap();
+        list.backups.iter().find(|backup| backup.id == id).unwrap().lineage
+    };
+    let origin = lineage(&source.db);
+    let mut seen = vec![origin];
+    for turn in 0..3 {
+        let medium = common::memory();
+        let from = match turn {
+            2 => {
+                source.db.checkpoint_on(&medium, &CheckpointOptions::default()).unwrap();
+                None
+            }
+            from => Some(repository.list().unwrap().backups[from].id),
+        };
+        if let Some(id) = from {
+            repository.restore_on(id, &medium).unwrap();
+        }
+        let own = lineage(&open(&medium, 1));
+        assert!(!seen.contains(&own), "turn {turn}");
+        assert_eq!(lineage(&open(&medium, 2)), own, "it outlives a reopening");
+        seen.push(own);
+    }
+    assert_eq!(lineage(&source.db), origin);
+}
+
+#[test]
+fn a_backup_refuses_a_directory_that_is_not_for_backups() {
+    let source = Source::new(9);
+    let medium = common::memory();
+    drop(open(&medium, 1));
+    let before = medium.list().unwrap();
+    let error = Backup::on_medium(Arc::clone(&medium)).create(&source.db, "").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("the files of a store"), "{error}");
+    assert_eq!(medium.list().unwrap(), before);
+
+    let directory = tempfile::tempdir().unwrap();
+    let names = || fs::read_dir(directory.path()).unwrap().count();
+    fs::write(directory.path().join("My notes.txt"), "mine").unwrap();
+    let error = Backup::open(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("`My notes.txt`"), "{error}");
+    assert_eq!(names(), 1, "not even a lock is left");
+    // What an empty file system has is no hindrance, and backups may later have other files beside them.
+    fs::remove_file(directory.path().join("My notes.txt")).unwrap();
+    fs::create_dir(directory.path().join("lost+found")).unwrap();
+    Backup::open(directory.path()).unwrap().create(&source.db, "").unwrap();
+    fs::write(directory.path().join("README"), "backups of the shop").unwrap();
+    Backup::open(directory.path()).unwrap().create(&source.db, "").unwrap();
 }
 
 /// Scenario: the power fails at any sync or any change while a backup is made.

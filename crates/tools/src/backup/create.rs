@@ -4,6 +4,8 @@
 //! manifest names is copied and released; then the manifest is written; then the copy of the log is read as
 //! recovery would read it. Last the index is written, which makes the backup exist.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -31,8 +33,9 @@ impl Backup {
     /// # Errors
     /// `Corrupt` if a file of the store is damaged, naming its pages and keys: damaged data is never backed
     /// up, and older backups stay as they are. `Poisoned` if a failed sync lost writes of the log. `NoSpace`.
-    /// `Invalid` if the label is longer than 255 bytes, or another operation on the repository is in
-    /// progress. The next backup uses the objects that were copied.
+    /// `Invalid` if the label is longer than 255 bytes, if the directory is that of a store or has other
+    /// files and no backups, or if another operation on the repository is in progress. The next backup uses
+    /// the objects that were copied.
     pub fn create(&self, store: &Store, label: &str) -> Result<BackupReport> {
         store.owner.check()?;
         if label.len() > LABEL_BYTES_MAX {
@@ -42,12 +45,15 @@ impl Backup {
         }
         let clock = store.resources.clock();
         let start = clock.monotonic();
+        // Before the lock, which writes a file.
+        self.must_be_repository(&Objects::of(&*self.medium)?)?;
         let _lock = self.medium.lock()?;
         let mut objects = Objects::of(&*self.medium)?;
+        self.must_be_repository(&objects)?;
         objects.remove_unfinished(&*self.medium)?;
         // If the store cannot flush, the backup has more log to copy, and is needed the more.
         let _ = store.flush_for_copy();
-        let capture = Capture::take(store)?;
+        let capture = Capture::take(store, None)?;
         let mut making = Making::new(self, store, &capture, objects)?;
         for extent in &capture.log {
             making.segment(extent)?;
@@ -63,6 +69,7 @@ impl Backup {
         let mut index = Index {
             id: making.objects.next_id()?,
             store: capture.store,
+            lineage: capture.lineage,
             created: clock.unix_millis(),
             label: label.to_owned(),
             files: making.files,
@@ -82,6 +89,27 @@ impl Backup {
         let BackupReport { id, bytes_copied, .. } = report;
         store.events.tell(|| Event::BackupEnded { id, bytes_copied });
         Ok(report)
+    }
+
+    /// Refuses the directory of a store, and one that has other files and no backups, so that nothing is
+    /// written to a mistyped path.
+    pub(super) fn must_be_repository(&self, objects: &Objects) -> Result<()> {
+        let refused = |expected: &str, name: &str| {
+            let error = Error::invalid("directory of backups").expected(expected);
+            Err(error.got(format_args!("`{}` in it", name.escape_debug())))
+        };
+        if let Some(name) = objects.of_store.first() {
+            return refused("a directory without the files of a store", name);
+        }
+        let foreign = match &self.path {
+            _ if objects.is_repository() => None,
+            Some(path) => foreign_entry(path)?,
+            None => objects.foreign.first().cloned(),
+        };
+        match foreign {
+            Some(name) => refused("an empty directory, or one with backups", &name),
+            None => Ok(()),
+        }
     }
 
     /// Makes the names of objects durable. A failed sync of names is final: a later sync succeeds without the
@@ -104,6 +132,19 @@ impl Backup {
     fn collect(&self) {
         let _ = Objects::of(&*self.medium).and_then(|mut objects| objects.collect(&*self.medium));
     }
+}
+
+/// The name of something in the directory `path` that an empty file system does not have either. Hidden files
+/// are allowed.
+fn foreign_entry(path: &Path) -> Result<Option<String>> {
+    let failed = |error| Error::io("list", path.display(), error);
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if !["LOCK", "lost+found"].contains(&&*name) && !name.starts_with('.') {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// A backup in progress.

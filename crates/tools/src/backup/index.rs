@@ -4,7 +4,7 @@
 //! single flipped byte loses a backup.
 
 use base::limits::PAGE_BYTES;
-use base::{Cursor, Error, ErrorKind, Result, StoreId, hash64};
+use base::{Cursor, Error, ErrorKind, LineageId, Result, StoreId, hash64};
 use base::{put_bytes, put_u32, put_u64, put_u128, put_varint};
 use media::{Access, Buf, Medium, Purpose};
 
@@ -12,7 +12,9 @@ use crate::copier::Content;
 use crate::store_file::StoreFile;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRABAK");
-const VERSION: u32 = 1;
+/// The newest version that this code reads. Version 2 states a lineage; the backup of a store that is no copy
+/// is written as version 1, which older builds read.
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 24;
 /// Longest body, bytes: about ten million files.
 const BODY_BYTES_MAX: usize = 512 << 20;
@@ -72,6 +74,8 @@ pub(super) fn is_object(name: &str) -> bool {
 pub(super) struct Index {
     pub(super) id: u64,
     pub(super) store: StoreId,
+    /// Tells backups of the store and of its copies apart.
+    pub(super) lineage: LineageId,
     /// When the backup was created, Unix milliseconds.
     pub(super) created: u64,
     pub(super) label: String,
@@ -111,9 +115,13 @@ impl Index {
             put_varint(&mut body, entry.len);
             put_u64(&mut body, entry.digest);
         }
+        let is_copy = self.lineage != LineageId::of_origin(self.store);
+        if is_copy {
+            put_u128(&mut body, self.lineage.0);
+        }
         let mut out = Vec::new();
         put_u64(&mut out, MAGIC);
-        put_u32(&mut out, VERSION);
+        put_u32(&mut out, if is_copy { 2 } else { 1 });
         put_u32(&mut out, body.len() as u32);
         let checksum = hash64(hash64(0, &out), &body);
         put_u64(&mut out, checksum);
@@ -144,7 +152,7 @@ impl Index {
                 .expected(format_args!("{computed:016x}"))
                 .got(format_args!("{stored:016x}")));
         }
-        if version != VERSION {
+        if version == 0 || version > VERSION {
             return Err(Error::invalid("backup format version: a newer format")
                 .expected(format_args!("at most {VERSION}"))
                 .got(version));
@@ -152,10 +160,10 @@ impl Index {
         if cursor.rest().iter().any(|byte| *byte != 0) {
             return Err(Error::corrupt("backup index").expected("zeros after the content"));
         }
-        Self::decode_body(body)
+        Self::decode_body(body, version)
     }
 
-    fn decode_body(body: &[u8]) -> Result<Self> {
+    fn decode_body(body: &[u8], version: u32) -> Result<Self> {
         let mut cursor = Cursor::new("backup index", body);
         let (id, store, created) = (cursor.u64()?, StoreId(cursor.u128()?), cursor.u64()?);
         let label = text(cursor.bytes(LABEL_BYTES_MAX)?)?;
@@ -179,8 +187,12 @@ impl Index {
             }
             files.push(IndexEntry { name, bytes, len, digest });
         }
+        let lineage = match version {
+            1 => LineageId::of_origin(store),
+            _ => LineageId(cursor.u128()?),
+        };
         cursor.finish()?;
-        Ok(Self { id, store, created, label, files })
+        Ok(Self { id, store, lineage, created, label, files })
     }
 
     /// Writes the index under `name` and syncs it; the caller makes the name durable.
@@ -268,6 +280,7 @@ mod tests {
         Index {
             id: 3,
             store: StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100),
+            lineage: LineageId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100),
             created: 1_700_000_000_000,
             label: "before the upgrade".to_owned(),
             files: vec![
@@ -281,12 +294,18 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let bytes = index().encode();
-        let used = HEADER_BYTES + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-        let hex: String = bytes[..used].iter().map(|byte| format!("{byte:02x}")).collect();
-        let golden = include_str!("../../golden/backup.hex");
-        assert_eq!(hex, golden.split_whitespace().collect::<String>());
-        assert_eq!(Index::decode(&bytes).unwrap(), index());
+        let copy = Index { lineage: LineageId(0x1f1e), ..index() };
+        for (index, golden) in [
+            (index(), include_str!("../../golden/backup.hex")),
+            (copy, include_str!("../../golden/backup-2.hex")),
+        ] {
+            let bytes = index.encode();
+            let used =
+                HEADER_BYTES + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+            let hex: String = bytes[..used].iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, golden.split_whitespace().collect::<String>());
+            assert_eq!(Index::decode(&bytes).unwrap(), index);
+        }
     }
 
     #[test]
@@ -317,7 +336,7 @@ mod tests {
             assert!(Index::decode(&bytes[..cut]).is_err() || cut >= 200, "cut at {cut}");
         }
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let length = u32::from_le_bytes(newer[12..16].try_into().unwrap()) as usize;
         let checksum = hash64(hash64(0, &newer[..16]), &newer[24..24 + length]);
         newer[16..24].copy_from_slice(&checksum.to_le_bytes());

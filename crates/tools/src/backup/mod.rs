@@ -22,17 +22,17 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Account, Result};
+use base::{Account, Error, LineageId, Result};
 use media::{FileMedium, FileOptions, Medium, Pace, Rate, Throttled};
 
 use index::{Index, total};
 use objects::Objects;
 
-pub use report::{BackupInfo, BackupList, BackupReport, DeleteReport, RestoreReport};
+pub use report::{BackupInfo, BackupList, BackupReport, DeleteReport, PruneOptions, RestoreReport};
 
 /// Burst that a limited rate allows.
 const BURST: Duration = Duration::from_millis(100);
@@ -40,6 +40,8 @@ const BURST: Duration = Duration::from_millis(100);
 /// A repository of backups; `terracedb::tools::Backup` has an example.
 pub struct Backup {
     medium: Arc<dyn Medium>,
+    /// The directory, if the medium is one.
+    path: Option<PathBuf>,
     rate: Rate,
     progress: Option<Progress>,
     account: Account,
@@ -51,9 +53,17 @@ impl Backup {
     /// Opens the repository in the directory `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Those of creating or opening a directory.
+    /// `Invalid` if the directory has other files and no backups; those of creating or opening a directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::on_medium(Arc::new(FileMedium::open(path, FileOptions::default())?)))
+        // Opening for writing creates a lock, so the directory is examined first.
+        if path.as_ref().exists() {
+            let backups = Self::open_read_only(&path)?;
+            let objects = Objects::of(&*backups.medium)?;
+            if !objects.is_repository() {
+                backups.must_be_repository(&objects)?;
+            }
+        }
+        Self::in_directory(path.as_ref(), FileOptions::default())
     }
 
     /// Opens the existing repository in the directory `path`, to list, verify and restore only. Nothing is
@@ -63,14 +73,19 @@ impl Backup {
     /// Those of opening a directory.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
-        Ok(Self::on_medium(Arc::new(FileMedium::open(path, options)?)))
+        Self::in_directory(path.as_ref(), options)
+    }
+
+    fn in_directory(path: &Path, options: FileOptions) -> Result<Self> {
+        let backups = Self::on_medium(Arc::new(FileMedium::open(path, options)?));
+        Ok(Self { path: Some(path.to_owned()), ..backups })
     }
 
     /// Opens the repository on a medium of the caller's.
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Self {
         let account = Account::unlimited("backup");
-        Self { medium, rate: Rate::default(), progress: None, account }
+        Self { medium, path: None, rate: Rate::default(), progress: None, account }
     }
 
     /// Limits reads to this many bytes per second, so that the store keeps most of its device's bandwidth. No
@@ -106,6 +121,7 @@ impl Backup {
                     label: index.label.clone(),
                     created_unix_ms: index.created,
                     store: index.store,
+                    lineage: index.lineage,
                     files: index.files.len(),
                     bytes: index.bytes(),
                     unique_bytes: total(objects.only_in(index)),
@@ -125,23 +141,49 @@ impl Backup {
         objects::delete(&*self.medium, &[id])
     }
 
-    /// Deletes all but the newest `keep` backups of each store. A backup with a damaged index does not count,
-    /// and stays.
+    /// Reports what [`Backup::delete`] would remove, and removes nothing.
     ///
     /// # Errors
-    /// The device's.
+    /// As [`Backup::delete`].
+    pub fn would_delete(&self, id: u64) -> Result<DeleteReport> {
+        Objects::of(&*self.medium)?.would_delete(&[id])
+    }
+
+    /// Deletes all but the newest `keep` backups of each lineage: of each store, and of each copy of a store
+    /// (a restored backup, a checkpoint). A backup with a damaged index does not count, and stays.
+    ///
+    /// # Errors
+    /// `Invalid` if `keep` is 0; the device's.
     pub fn prune(&self, keep: usize) -> Result<DeleteReport> {
+        self.prune_opt(&PruneOptions::keep(keep))
+    }
+
+    /// As [`Backup::prune`], with options.
+    ///
+    /// # Errors
+    /// As [`Backup::prune`]; 0 backups are kept if the options allow to delete all.
+    pub fn prune_opt(&self, options: &PruneOptions) -> Result<DeleteReport> {
+        let PruneOptions { keep, dry_run, delete_all } = *options;
+        if keep == 0 && !delete_all {
+            return Err(Error::invalid("number of backups to keep")
+                .expected("at least 1, or a request to delete all")
+                .got(keep));
+        }
         let _lock = self.medium.lock()?;
         let objects = Objects::of(&*self.medium)?;
-        let mut of_stores: BTreeMap<u128, Vec<u64>> = BTreeMap::new();
+        let mut of_lineages: BTreeMap<(u128, LineageId), Vec<u64>> = BTreeMap::new();
         for (id, index) in &objects.indexes {
             if let Ok(index) = index {
-                of_stores.entry(index.store.0).or_default().push(*id);
+                of_lineages.entry((index.store.0, index.lineage)).or_default().push(*id);
             }
         }
         let old = |ids: &Vec<u64>| ids.len().saturating_sub(keep);
-        let old: Vec<u64> =
-            of_stores.values().flat_map(|ids| ids.iter().take(old(ids)).copied()).collect();
+        let mut old: Vec<u64> =
+            of_lineages.values().flat_map(|ids| ids.iter().take(old(ids)).copied()).collect();
+        old.sort_unstable();
+        if dry_run {
+            return objects.would_delete(&old);
+        }
         objects::delete(&*self.medium, &old)
     }
 

@@ -1,6 +1,6 @@
 //! The files of a repository: indexes, objects, and remains of interrupted operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Error, Result};
 use media::Medium;
@@ -25,6 +25,10 @@ pub(super) struct Objects {
     pub(super) objects: BTreeMap<String, u64>,
     /// Incomplete files.
     unfinished: Vec<String>,
+    /// Files of a store under their own names: the directory is a store's.
+    pub(super) of_store: Vec<String>,
+    /// Any other files.
+    pub(super) foreign: Vec<String>,
     /// Number of backups that use each object.
     named: BTreeMap<String, usize>,
 }
@@ -36,6 +40,8 @@ impl Objects {
             indexes: BTreeMap::new(),
             objects: BTreeMap::new(),
             unfinished: Vec::new(),
+            of_store: Vec::new(),
+            foreign: Vec::new(),
             named: BTreeMap::new(),
         };
         for file in medium.list()? {
@@ -51,9 +57,45 @@ impl Objects {
                 && (StoreFile::of(name).is_some() || parse_file_name(name).is_some())
             {
                 found.unfinished.push(file.name);
+            } else if StoreFile::of(&file.name).is_some() {
+                found.of_store.push(file.name);
+            } else {
+                found.foreign.push(file.name);
             }
         }
         Ok(found)
+    }
+
+    /// Whether there is a backup, or a part of an interrupted one.
+    pub(super) fn is_repository(&self) -> bool {
+        !(self.indexes.is_empty() && self.objects.is_empty() && self.unfinished.is_empty())
+    }
+
+    /// What a deletion of the backups `ids` would remove.
+    ///
+    /// # Errors
+    /// `Invalid` if one of the backups does not exist.
+    pub(super) fn would_delete(&self, ids: &[u64]) -> Result<DeleteReport> {
+        self.must_have(ids)?;
+        let mut report = DeleteReport { backups: ids.to_vec(), ..DeleteReport::default() };
+        let mut kept = BTreeSet::new();
+        for (_, index) in self.indexes.iter().filter(|(id, _)| !ids.contains(id)) {
+            // No object is removed while an index that stays cannot be read.
+            let Ok(index) = index else { return Ok(report) };
+            kept.extend(index.files.iter().map(IndexEntry::object));
+        }
+        for (_, bytes) in self.objects.iter().filter(|(name, _)| !kept.contains(*name)) {
+            report.files += 1;
+            report.bytes += bytes;
+        }
+        Ok(report)
+    }
+
+    fn must_have(&self, ids: &[u64]) -> Result<()> {
+        match ids.iter().find(|id| !self.indexes.contains_key(id)) {
+            Some(id) => Err(Error::invalid("backup").expected("one that exists").got(id)),
+            None => Ok(()),
+        }
     }
 
     /// Whether the repository has the object of `entry`, with the right length.
@@ -131,9 +173,7 @@ pub(super) fn add(medium: &dyn Medium, index: &Index) -> Result<()> {
 /// Deletes backups: first their indexes, durably, so that no backup lacks an object; then the objects.
 pub(super) fn delete(medium: &dyn Medium, ids: &[u64]) -> Result<DeleteReport> {
     let objects = Objects::of(medium)?;
-    if let Some(id) = ids.iter().find(|id| !objects.indexes.contains_key(id)) {
-        return Err(Error::invalid("backup").expected("one that exists").got(id));
-    }
+    objects.must_have(ids)?;
     let mut removed = ids.iter().try_for_each(|id| medium.remove(&file_name(*id)));
     removed = removed.and_then(|()| medium.sync_names(&[]));
     removed.inspect_err(|_| {

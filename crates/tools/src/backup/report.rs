@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{Error, StoreId};
+use base::{Error, LineageId, StoreId};
 
 /// A backup of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,11 @@ pub struct BackupInfo {
     pub label: String,
     /// When it was created, Unix milliseconds, by the clock of the creating machine.
     pub created_unix_ms: u64,
-    /// The store that was backed up.
+    /// The store that was backed up. A copy of a store has the same id.
     pub store: StoreId,
+    /// The lineage that was backed up: that of the store, or of one of its copies (a restored backup, a
+    /// checkpoint).
+    pub lineage: LineageId,
     /// Files that make it up.
     pub files: usize,
     /// Their bytes: the space that a restore takes.
@@ -69,6 +72,36 @@ pub struct RestoreReport {
     pub bytes: u64,
     /// How long it took.
     pub elapsed: Duration,
+}
+
+/// What [`Backup::prune_opt`](super::Backup::prune_opt) deletes.
+#[derive(Clone, Copy, Debug)]
+pub struct PruneOptions {
+    pub(super) keep: usize,
+    pub(super) dry_run: bool,
+    pub(super) delete_all: bool,
+}
+
+impl PruneOptions {
+    /// Keeps the newest `keep` backups of each lineage.
+    #[must_use]
+    pub const fn keep(keep: usize) -> Self {
+        Self { keep, dry_run: false, delete_all: false }
+    }
+
+    /// Reports what would be deleted, and deletes nothing. Off by default.
+    #[must_use]
+    pub const fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Allows to keep no backup at all. Off by default.
+    #[must_use]
+    pub const fn delete_all(mut self, delete_all: bool) -> Self {
+        self.delete_all = delete_all;
+        self
+    }
 }
 
 /// Result of the deletion of backups.

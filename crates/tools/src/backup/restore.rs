@@ -1,9 +1,11 @@
-//! Restore: copies the files of a backup under their own names, and verifies them as they are read.
+//! Restore: copies the files of a backup under their own names, and verifies them as they are read. The
+//! manifest is written anew, with a lineage of its own: a repository tells the backups of the restored store
+//! and of its origin apart by it.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{Clock, Error, ErrorKind, Result, StoreId, SystemClock};
+use base::{Clock, Error, ErrorKind, LineageId, Result, StoreId, SystemClock};
 use media::{Medium, Staging};
 
 use super::index::{Index, IndexEntry};
@@ -11,8 +13,9 @@ use super::report::RestoreReport;
 use super::verify::explain;
 use super::view::View;
 use super::{Backup, ProgressMeter};
+use crate::capture::{Capture, encode_manifest, write_manifest};
 use crate::copier::{Copier, Part};
-use crate::store_file::StoreFile;
+use crate::store_file::is_manifest;
 
 impl Backup {
     /// Restores the store of backup `id` to the directory `path`.
@@ -20,15 +23,15 @@ impl Backup {
     /// # Errors
     /// `Invalid` if there is no such backup, or if `path` exists and is not an empty directory; `Corrupt` if
     /// a file of the backup is damaged or missing, naming it, its pages and keys; `NoSpace`. After an error
-    /// nothing is left at `path`. A process that dies leaves `<path>.terrace-unfinished`, which the next
-    /// restore to `path` removes.
+    /// nothing is left at `path`. A process that dies leaves `<path>.terrace-unfinished`, or
+    /// `.terrace-unfinished` in an empty directory that existed; the next restore to `path` removes it.
     pub fn restore(&self, id: u64, path: impl AsRef<Path>) -> Result<RestoreReport> {
         let _lock = self.medium.lock()?;
         // Fails for a missing backup before anything is created.
         self.index(id)?;
         let staging = Staging::begin(path)?;
         let report = self.restore_files(id, &*staging.medium())?;
-        staging.finish()?;
+        staging.finish(is_manifest)?;
         Ok(report)
     }
 
@@ -64,6 +67,7 @@ impl Backup {
         copied.inspect_err(|_| {
             // The manifest is removed first, so that the rest is not a store; a failing device may keep
             // files.
+            let _ = to.remove(&Capture::manifest_name());
             for entry in index.files.iter().rev() {
                 let _ = to.remove(&entry.name);
             }
@@ -98,8 +102,18 @@ impl Backup {
     }
 }
 
-fn is_manifest(name: &str) -> bool {
-    StoreFile::of(name) == Some(StoreFile::Manifest)
+/// Writes the manifest of the backup `from` to `to`, as that of a copy that goes its own way.
+fn begin_lineage(from: &dyn Medium, store: StoreId, to: &dyn Medium) -> Result<()> {
+    let found = manifest::recover(from, false)?.map_err(|_| {
+        Error::corrupt("backup").expected("a manifest").got("none with an intact first record")
+    })?;
+    if found.store != store {
+        let error = Error::corrupt("store of a backup's manifest");
+        return Err(error.expected(store).got(found.store));
+    }
+    let mut state = found.state;
+    state.lineage = Some(LineageId::random()?);
+    write_manifest(to, &encode_manifest(store, &state)?)
 }
 
 fn restore(
@@ -116,6 +130,7 @@ fn restore(
         // durable (I3).
         to.sync_names(&[])?;
         entry.expect(copier.digest(from, entry.bytes, content, &mut |_| ())?)?;
+        return begin_lineage(from.0, store, to);
     }
     let part = Part { bytes: entry.bytes, len: entry.len };
     entry.expect(copier.copy(from, part, content, (to, &entry.name), progress)?)

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
-use base::{Account, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId, TableId};
+use base::{
+    Account, Error, ErrorKind, KeyRange, KeyspaceId, LineageId, Result, Seqno, StoreId, TableId,
+};
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
     range_of, salvage_state,
@@ -36,6 +38,10 @@ pub(super) fn rebuild(
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
+    if state.lineage.is_none() {
+        // The lost records may have stated the lineage of a copy. A new one keeps every backup of either store.
+        state.lineage = Some(LineageId::random()?);
+    }
     for keyspace in state.keyspaces.values_mut() {
         Arc::make_mut(keyspace).tables.clear();
     }

@@ -84,7 +84,7 @@ fn a_forked_child_can_use_nothing_and_drops_all_without_an_effect() {
         done.pop().unwrap().result.unwrap();
         drop((lock, queue));
         medium.lock().unwrap();
-        staging.finish().unwrap();
+        staging.finish(|_| true).unwrap();
     }
 }
 
