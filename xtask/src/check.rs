@@ -9,6 +9,12 @@ pub(crate) fn run() -> Result {
     layering::check()?;
     tidy::check()?;
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    // The library as its users build it: without the features that the programs of the workspace turn on.
+    for features in ["", "tools", "zstd", "tools,zstd"] {
+        let library = ["clippy", "--package", "terracedb", "--lib", "--no-default-features"];
+        let lints = ["--features", features, "--", "--deny", "warnings"];
+        command::run(cargo(library.into_iter().chain(lints)))?;
+    }
     reference::check()?;
     let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");

@@ -51,7 +51,7 @@ impl Scm {
 
     /// A tier on an already `opened` device, for the first resources that use it. `id` is the tier's id
     /// if the device holds no tier yet. For simulations, whose seed must decide everything.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn given(id: u64, opened: Result<media::scm::Scm>) -> Self {
         let (placement, write_budget) = Default::default();
@@ -142,6 +142,10 @@ enum Source {
     /// A location, and the size of the tier there.
     Location { location: ScmLocation, bytes: u64 },
     /// An already opened device, until its first use, and the id of a new tier on it.
+    #[cfg_attr(
+        not(feature = "testing"),
+        expect(dead_code, reason = "only the hooks of tests open a device themselves")
+    )]
     Opened { id: u64, opened: Arc<Mutex<Option<Result<media::scm::Scm>>>> },
 }
 

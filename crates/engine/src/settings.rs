@@ -24,7 +24,8 @@ pub struct Settings {
     /// The most that all merges together may read and write, bytes per second; 0: no limit. Writers are
     /// delayed (`terracedb::stats::Delays`) if merges cannot keep up at this rate.
     pub compaction_rate: u64,
-    /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub.
+    /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub. A build
+    /// without the feature `tools` has no scrub.
     pub scrub_rate: u64,
     /// The interval in which the scrub verifies every table once.
     pub scrub_interval: Duration,
@@ -34,8 +35,11 @@ pub struct Settings {
     /// `terracedb::recovery::Recovery` lists the loss. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
     /// The shape that merges give the tree. Cannot be changed while the store is open.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub compaction: compact::plan::Options,
+    /// As above.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) compaction: compact::plan::Options,
 }
 
 impl Default for Settings {
@@ -61,6 +65,7 @@ impl Settings {
     /// # Errors
     /// `Invalid`, naming the setting and its range.
     pub fn validate(&self) -> Result<()> {
+        table::check_codec(self.codec).map_err(|error| error.at("setting codec"))?;
         if !(-7..=22).contains(&self.zstd_level) {
             return Err(Error::invalid("setting zstd_level")
                 .expected("-7..=22")

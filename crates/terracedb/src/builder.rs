@@ -8,7 +8,6 @@ use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, Operators};
 use engine::{Settings, open};
 use media::{FileMedium, FileOptions, Medium};
-use tools::Scrubber;
 use tree::events::{Events, Listener};
 
 use crate::{Db, Resources, ResourcesBuilder};
@@ -61,7 +60,7 @@ impl Builder {
 
     /// The id of a store that is created, for simulations: the positions of pages in an SCM tier depend
     /// on it. No two stores may have the same id.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn identity(mut self, id: StoreId) -> Self {
         self.identity = Some(id);
@@ -93,7 +92,7 @@ impl Builder {
     }
 
     /// Turns the row cache off, for measurements.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn without_rows(mut self) -> Self {
         self.own = self.own.without_rows();
@@ -151,6 +150,7 @@ impl Builder {
 
     /// The rate of the background scrub, which reads and verifies tables, bytes per second; 4 MiB by
     /// default, 0 turns it off.
+    #[cfg(feature = "tools")]
     #[must_use]
     pub fn scrub_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.scrub_rate = bytes_per_second;
@@ -158,6 +158,7 @@ impl Builder {
     }
 
     /// The interval in which the background scrub visits every table; seven days by default.
+    #[cfg(feature = "tools")]
     #[must_use]
     pub fn scrub_interval(mut self, interval: Duration) -> Self {
         self.settings.scrub_interval = interval;
@@ -197,7 +198,7 @@ impl Builder {
     }
 
     /// Options of the compaction planner, for tests and measurements.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn compaction_options(mut self, options: compact::plan::Options) -> Self {
         self.settings.compaction = options;
@@ -250,7 +251,6 @@ impl Builder {
             (true, None) => Some(StoreId::random()?),
         };
         let store = Arc::new(open(medium, resources, self.settings, operators, events, create)?);
-        let scrubber = Scrubber::start(&store);
-        Ok(Db::new(store, scrubber))
+        Ok(Db::new(store))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{KeyRange, Result};
 use engine::{Recovery, Settings, Store};
 use media::Medium;
+#[cfg(feature = "tools")]
 use tools::{ScrubReport, Scrubber};
 use tree::Tree;
 use tree::compaction::Compaction;
@@ -42,15 +43,22 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Db {
     // Dropped first: it refers to parts of the store, which gives up the directory lock last.
+    #[cfg(feature = "tools")]
     scrubber: Arc<Scrubber>,
     store: Arc<Store>,
 }
 
 impl Db {
-    pub(crate) const fn new(store: Arc<Store>, scrubber: Arc<Scrubber>) -> Self {
-        Self { store, scrubber }
+    /// The handle of an opened store, whose background scrub begins now.
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            #[cfg(feature = "tools")]
+            scrubber: Scrubber::start(&store),
+            store,
+        }
     }
 
+    #[cfg(any(test, feature = "tools"))]
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -345,6 +353,7 @@ impl Db {
     ///
     /// # Errors
     /// `Retry` if memory is short. Damage is not an error: the report lists it.
+    #[cfg(feature = "tools")]
     pub fn scrub(&self) -> Result<ScrubReport> {
         self.store.owner.check()?;
         self.scrubber.scrub_now()
@@ -353,7 +362,10 @@ impl Db {
     /// A copy of the store's counters and sizes.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics::of(&self.store, &self.scrubber)
+        let statistics = Statistics::of(&self.store);
+        #[cfg(feature = "tools")]
+        let statistics = Statistics { scrub: self.scrubber.statistics(), ..statistics };
+        statistics
     }
 
     /// The report of the recovery that opened the store.

@@ -32,12 +32,18 @@
 //! The API is synchronous, and every handle may be used from any thread. [`Keyspace::multi_get`] and
 //! [`ReadQueue`] keep many device reads in flight from one thread.
 //!
+//! Features: `tools` (check, repair, scrub, checkpoints and backups; on by default), `zstd` (tables
+//! compressed with Zstandard, the only C in the build; on by default), and `testing` (hooks of tests and
+//! measurements, which change without notice). A build without `zstd` refuses a store with such tables.
+//!
 //! This crate is the facade: it turns calls into operations of the crates `engine` (write path and
 //! recovery), `tree` (lookups, iterators, compaction) and `tools` (check, repair, scrub, backup).
 
+#[cfg(feature = "tools")]
 mod backup;
 mod batch;
 mod builder;
+#[cfg(feature = "tools")]
 mod checkpoint;
 mod db;
 mod entries;
@@ -109,12 +115,15 @@ pub mod stats {
     pub use cache::curve::{MissCurve, Point as MissPoint};
     pub use cache::{Refusals, RowSetStatistics, ScmStatistics};
     pub use engine::{Delays, Memory, ScmStatus};
+    #[cfg(feature = "tools")]
     pub use tools::ScrubStatistics;
     pub use tree::ClockStatistics;
     pub use tree::compaction::{CompactionStatistics, DroppedEntries};
 }
 
-/// Check, repair, scrub, checkpoints and backups of stores.
+/// Check, repair, scrub, checkpoints and backups of stores. Part of the feature `tools`, which is on by
+/// default.
+#[cfg(feature = "tools")]
 pub mod tools {
     pub use crate::backup::Backup;
     pub use ::tools::{

@@ -8,12 +8,13 @@ use cache::curve::MissCurve;
 use cache::{CacheStatistics, RowStatistics};
 use engine::{Delays, Memory, Store};
 use media::{Space, Usage};
-use tools::Scrubber;
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
 use crate::recovery::Problem;
-use crate::stats::{ClockStatistics, ScrubStatistics};
+use crate::stats::ClockStatistics;
+#[cfg(feature = "tools")]
+use crate::stats::ScrubStatistics;
 
 /// Counters and sizes of a store. Counters start at 0 when the store is opened; sizes are of now.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ pub struct Statistics {
     /// Compaction.
     pub compaction: CompactionStatistics,
     /// The scrub: tables read and verified in the background.
+    #[cfg(feature = "tools")]
     pub scrub: ScrubStatistics,
     /// Damages that merges and scrubs found since the store was opened.
     pub damages: u64,
@@ -184,7 +186,8 @@ impl Statistics {
         written as f64 / self.user_bytes as f64
     }
 
-    pub(crate) fn of(store: &Store, scrubber: &Scrubber) -> Self {
+    /// The statistics of `store` without those of the scrub.
+    pub(crate) fn of(store: &Store) -> Self {
         let reads = &store.reader.pages.counters;
         let background = &store.background.counters;
         let poisoned = store.log.poisoned().or_else(|| store.manifest.poisoned());
@@ -224,7 +227,8 @@ impl Statistics {
             flush_failures: background.flush_failures.get(),
             flush_failing: store.buffers.failure().map(|error| error.to_string()),
             compaction: store.compactor.statistics(),
-            scrub: scrubber.statistics(),
+            #[cfg(feature = "tools")]
+            scrub: ScrubStatistics::default(),
             damages,
             damaged,
             listener_panics: store.events.panics(),

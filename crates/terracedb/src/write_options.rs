@@ -39,7 +39,8 @@ use engine::{EntryOptions, Store};
 /// # Ok(()) }
 /// ```
 ///
-/// Nor does an operation of a batch, which becomes durable as a whole ([`Db::write_opt`](crate::Db::write_opt)):
+/// Nor does an operation of a batch, which becomes durable as a whole
+/// ([`Db::write_opt`](crate::Db::write_opt)):
 ///
 /// ```compile_fail,E0308
 /// # fn main() -> terracedb::Result<()> {

@@ -89,10 +89,13 @@ const DELAYED_BYTES: usize = 64 << 10;
 /// Approximate length of a table, bytes: that of merge outputs.
 const TABLE_BYTES: u64 = 64 << 20;
 
+/// How often an ingest makes way for writers to its range before it makes them wait.
+const ROUNDS_MAX: usize = 4;
+
 impl Ingest {
     /// How often an ingest makes way for writers to its range before it makes them wait.
-    #[doc(hidden)]
-    pub const ROUNDS_MAX: usize = 4;
+    #[cfg(feature = "testing")]
+    pub const ROUNDS_MAX: usize = ROUNDS_MAX;
 
     /// An empty ingest into `tree`.
     ///
@@ -119,7 +122,7 @@ impl Ingest {
     }
 
     /// Sets the approximate length of tables, for tests.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub fn set_table_bytes(&mut self, bytes: u64) {
         self.table_bytes = bytes;
     }
@@ -255,12 +258,16 @@ impl Ingest {
     /// of the log or the manifest. Nothing was added then, except that after `Poisoned` by the log or the
     /// manifest all keys may be there at the next open.
     pub fn finish(self) -> Result<Ingested> {
-        self.finish_after(Self::ROUNDS_MAX)
+        self.finish_within(ROUNDS_MAX)
     }
 
     /// As [`Ingest::finish`], but makes way for other writers at most `rounds` times, for tests.
-    #[doc(hidden)]
-    pub fn finish_after(mut self, rounds: usize) -> Result<Ingested> {
+    #[cfg(feature = "testing")]
+    pub fn finish_after(self, rounds: usize) -> Result<Ingested> {
+        self.finish_within(rounds)
+    }
+
+    fn finish_within(mut self, rounds: usize) -> Result<Ingested> {
         self.usable()?;
         self.store.buffers.check_open()?;
         self.finish_table()?;

@@ -63,7 +63,7 @@ impl ResourcesBuilder {
     }
 
     /// Turns the row cache off, for measurements.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn without_rows(mut self) -> Self {
         self.no_rows = true;
@@ -71,7 +71,7 @@ impl ResourcesBuilder {
     }
 
     /// Limits the page cache to `bytes`, whatever the memory limit, for simulations.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn page_cache_max(mut self, bytes: u64) -> Self {
         self.page_cache_max = Some(bytes);

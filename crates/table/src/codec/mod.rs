@@ -16,6 +16,21 @@ pub use short::{pack_value, unpack_value};
 
 use crate::dictionary::Dictionary;
 
+/// Refuses a codec that this build does not have.
+///
+/// # Errors
+/// `Invalid`, naming the feature.
+pub fn check_codec(codec: Codec) -> Result<()> {
+    match codec {
+        Codec::Zstd if !cfg!(feature = "zstd") => zstd_is_absent(),
+        _ => Ok(()),
+    }
+}
+
+fn zstd_is_absent<T>() -> Result<T> {
+    Err(Error::invalid("zstd").expected("a build with the feature `zstd`").got("one without"))
+}
+
 /// Decompresses `payload` into exactly `raw_bytes` bytes. The caller bounded `raw_bytes`.
 ///
 /// # Errors
@@ -38,4 +53,22 @@ pub(crate) fn decompress(
             .got(raw.len()));
     }
     Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_codec_that_the_build_lacks_is_refused_by_the_name_of_its_feature() {
+        assert!([Codec::None, Codec::Lz4].map(check_codec).iter().all(Result::is_ok));
+        match check_codec(Codec::Zstd) {
+            Ok(()) => assert!(cfg!(feature = "zstd")),
+            Err(error) => {
+                assert!(!cfg!(feature = "zstd"));
+                assert_eq!(error.kind(), base::ErrorKind::Invalid);
+                assert!(error.to_string().contains("the feature `zstd`"), "{error}");
+            }
+        }
+    }
 }

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use base::{Account, DictionaryId, Error, Result};
+use base::{Account, DictionaryId, Result};
 
+use super::zstd_is_absent;
 use crate::dictionary::Dictionary;
-
-fn absent<T>() -> Result<T> {
-    Err(Error::invalid("zstd").expected("a build with the `zstd` feature").got("one without"))
-}
 
 /// Has no values in this build.
 pub(crate) enum Compressor {}
@@ -17,7 +14,7 @@ impl Compressor {
     pub(crate) fn new(_: i32, dictionary: Option<Arc<Dictionary>>, _: &Account) -> Result<Self> {
         match dictionary {
             Some(dictionary) => match *dictionary.digested() {},
-            None => absent(),
+            None => zstd_is_absent(),
         }
     }
 
@@ -35,17 +32,17 @@ pub(crate) enum Digested {}
 
 impl Digested {
     pub(crate) fn new(_: Arc<[u8]>, _: &Account) -> Result<Self> {
-        absent()
+        zstd_is_absent()
     }
 }
 
 pub(crate) fn decompress(dictionary: Option<&Dictionary>, _: &[u8], _: usize) -> Result<Vec<u8>> {
     match dictionary {
         Some(dictionary) => match *dictionary.digested() {},
-        None => absent(),
+        None => zstd_is_absent(),
     }
 }
 
 pub(crate) fn train(_: &[&[u8]], _: usize) -> Result<Vec<u8>> {
-    absent()
+    zstd_is_absent()
 }

@@ -33,6 +33,7 @@ use super::step::{Pages, Span};
 use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
 use crate::Accounts;
+use crate::codec::check_codec;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{Header, PageKind};
@@ -93,6 +94,7 @@ impl Table {
         let tail_damage = tail.lost.take().map(|(_, error)| locate(error));
         let Sections { top, properties, range_deletes, charge } =
             tail.sections().map_err(locate)?;
+        check_codec(properties.codec.0).map_err(locate)?;
         let mut table = Self {
             seed: PageSeed::new(store, table),
             file,

@@ -238,7 +238,8 @@ fn a_flush_handles_any_number_of_operands() {
     }
 }
 
-/// A batch, a transaction and a single write refuse an operand that the operator refuses, so it is never stored.
+/// A batch, a transaction and a single write refuse an operand that the operator refuses, so it is never
+/// stored.
 #[test]
 fn a_malformed_operand_is_refused_by_every_kind_of_write() {
     let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
