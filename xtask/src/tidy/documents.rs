@@ -23,7 +23,7 @@ pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
                 complaints.push(format!("{}:{}: {complaint}", document.path, number + 1));
             };
             for link in links(line) {
-                if !exists(texts, &from(&document.path, link)) {
+                if !leads_somewhere(texts, document, link) {
                     complain(&format!("the link to {link} leads nowhere"));
                 }
             }
@@ -45,12 +45,36 @@ pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     complaints
 }
 
-/// The targets of the relative links in `line`, without their anchors.
+/// The targets of the relative links in `line`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|after| after.split(')').next());
     let relative =
         targets.filter(|target| !target.contains("://") && !target.starts_with("mailto"));
-    relative.filter_map(|target| target.split('#').next()).filter(|path| !path.is_empty())
+    relative.filter(|target| !target.is_empty())
+}
+
+/// Whether the file that `link` of `document` names exists and, if it is a document, has the heading.
+fn leads_somewhere(texts: &[Text], document: &Text, link: &str) -> bool {
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let path = match path {
+        "" => document.path.clone(),
+        path => from(&document.path, path),
+    };
+    let target = texts.iter().find(|text| text.path == path && path.ends_with(".md"));
+    match target.filter(|_| !anchor.is_empty()) {
+        Some(target) => headings(&target.content).any(|heading| heading == anchor),
+        None => exists(texts, &path),
+    }
+}
+
+/// The anchors of the headings of a document: lower case, hyphens for spaces, no punctuation.
+fn headings(content: &str) -> impl Iterator<Item = String> {
+    let headings = content.lines().filter(|line| line.starts_with('#'));
+    headings.map(|heading| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 /// The path from the root of `target`, named in the document at `path`.
@@ -99,7 +123,7 @@ mod tests {
     fn report(document: &str) -> String {
         let texts = [
             made_up("docs/ARCHITECTURE.md", document),
-            made_up("docs/media.md", ""),
+            made_up("docs/media.md", "# Media\n## What it costs, in us\n"),
             made_up("README.md", ""),
             made_up("crates/base/src/account.rs", "fn a_charge_is_refused() {}"),
         ];
@@ -119,12 +143,14 @@ mod tests {
 
     #[test]
     fn links_paths_and_items_in_documents_exist() {
-        let good = "See [media](media.md#cost), [readme](../README.md), [site](https://x.y), \
+        let good = "See [media](media.md#what-it-costs-in-us), [readme](../README.md), [site](https://x.y), \
                     `crates/base/src`, `docs/media.md`, `base::account::a_charge_is_refused`, \
                     `std::sync::Arc`, `crates/*/src`, `a::b c`.";
         assert_eq!(report(good), "");
         for (bad, complaint) in [
             ("\n[media](gone.md)", ":2: the link to gone.md leads nowhere"),
+            ("[media](media.md#what)", ":1: the link to media.md#what leads nowhere"),
+            ("[here](#gone)", ":1: the link to #gone leads nowhere"),
             ("[media](../media.md)", ":1: the link to ../media.md leads nowhere"),
             ("`crates/base/src/gone.rs`", "`crates/base/src/gone.rs` does not exist"),
             ("`base::account::a_charge`", "`base::account::a_charge` does not exist"),
