@@ -45,6 +45,7 @@ mod columns;
 mod cut_files;
 mod debt;
 mod demand;
+pub mod hashed;
 mod options;
 mod pick;
 mod placed;

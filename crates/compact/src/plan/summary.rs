@@ -29,6 +29,10 @@ pub struct FileSummary {
     pub latest_expiry: u64,
     /// The newest sequence number in the file.
     pub seqno_max: Seqno,
+    /// The first key and the last key of the file; empty if they are not known.
+    pub first_key: Bytes,
+    /// See `first_key`.
+    pub last_key: Bytes,
     /// Keys at which the file may be cut, with the file's bytes before each; both ascend.
     pub splits: Vec<(Bytes, u64)>,
     /// Value files that the table points into, with the bytes it uses of each.

@@ -6,7 +6,7 @@ use base::KeyRange;
 use bytes::Bytes;
 use compact::{Horizon, plan};
 use manifest::TableEntry;
-use table::Table;
+use table::{Properties, Table};
 
 use crate::{Piece, Rectangle, Run, TableFile, ValueFile, Version};
 
@@ -57,8 +57,14 @@ pub fn file_summary(file: &TableFile) -> plan::FileSummary {
     let entry = file.entry();
     let splits = file.table().map_or_else(|_| Vec::new(), |table| table.splits());
     let superseded = file.table().map_or_else(|_| Default::default(), |it| superseded(entry, it));
+    let key = |of: fn(&Properties) -> &Vec<u8>| {
+        let key = file.table().map(|table| of(table.properties()));
+        key.map_or_else(|_| Bytes::new(), |key| Bytes::copy_from_slice(key))
+    };
     plan::FileSummary {
         id: entry.id,
+        first_key: key(|properties| &properties.first_key),
+        last_key: key(|properties| &properties.last_key),
         bytes: entry.file_bytes,
         entries: entry.entries,
         deletes: entry.deletes,
