@@ -8,10 +8,10 @@
 //! - each byte written is merged 1 / *d* times: write amplification is that plus the flush;
 //! - (*d* / 2) / (bytes of a flush / bytes of the base) runs lie above a key.
 //!
-//! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together hold
-//! more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves, and the
-//! peak is hardly above the mean. Slices that cannot be merged, because a job works there or a table is damaged,
-//! do not count: others are not merged early in their place.
+//! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
+//! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves, and
+//! the peak is hardly above the mean. Slices that cannot be merged, because a job works there or a table is
+//! damaged, do not count: others are not merged early in their place.
 
 use base::invariant;
 

@@ -1,5 +1,5 @@
-//! Trees of hashed keyspaces under their planners: a simulation of the schedule of `keep` against its formulas,
-//! and random trees against models.
+//! Trees of hashed keyspaces under their planners: a simulation of the schedule of `keep` against its
+//! formulas, and random trees against models.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -295,8 +295,8 @@ fn holds(piece: &Piece, key: u16) -> bool {
     meets(piece, &key.to_be_bytes(), Some(&[&key.to_be_bytes()[..], &[0]].concat()))
 }
 
-/// Random trees with concurrent jobs, damaged tables and manual compactions: merges take whole rectangles, the
-/// newest version is always found first, planning ends, and it depends on nothing but the summary.
+/// Random trees with concurrent jobs, damaged tables and manual compactions: merges take whole rectangles,
+/// the newest version is always found first, planning ends, and it depends on nothing but the summary.
 #[test]
 fn random_trees_of_keep_hold_their_order_and_settle() {
     let (mut rng, seed) = Rng::from_env();

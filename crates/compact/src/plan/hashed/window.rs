@@ -1,11 +1,11 @@
 //! The planner that keeps a window: the newest entries, up to a number of bytes.
 //!
 //! Each entry is written once. When the runs together are longer than the window, the oldest goes: dropped
-//! unread, or, with a *partial discard*, rewritten without most of its entries. The rewrite merges it with the
-//! run that earlier partial discards left, and its output takes the place of that run. So the kept entries stay
-//! older than every other run (I4), and a newer version of a key always hides them. An entry is kept only if it
-//! is the newest of the two runs for its key and no tombstone: an older version must not outlive the discarded
-//! newer one.
+//! unread, or, with a *partial discard*, rewritten without most of its entries. The rewrite merges it with
+//! the run that earlier partial discards left, and its output takes the place of that run. So the kept
+//! entries stay older than every other run (I4), and a newer version of a key always hides them. An entry is
+//! kept only if it is the newest of the two runs for its key and no tombstone: an older version must not
+//! outlive the discarded newer one.
 //!
 //! The kept entries take at most a quarter of the window, or the discard would write more than it frees.
 
