@@ -8,6 +8,7 @@ mod log_limits;
 mod log_task;
 mod segment_task;
 mod sync_task;
+mod waiting_deletes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ pub(crate) use log_limits::LogLimits;
 pub(crate) use log_task::LogTask;
 pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;
+pub(crate) use waiting_deletes::WaitingDeletes;
 
 /// The running tasks of a store, and their counters.
 #[derive(Debug)]

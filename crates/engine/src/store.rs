@@ -356,13 +356,18 @@ impl Store {
         Ok(trees.iter().map(|tree| self.compactor.request(tree, range)).collect())
     }
 
-    /// Waits until there is nothing to flush and nothing to merge.
+    /// Waits until there is nothing to flush and nothing to merge. Range deletes are flushed, so that the space
+    /// of the keys that they cover is free afterwards.
     ///
     /// # Errors
     /// The error of a flush or merge that fails.
     pub fn wait_until_settled(&self) -> Result<()> {
         self.owner.check()?;
-        self.buffers.wait_until_flushed(&self.trees.all())?;
+        let trees = self.trees.all();
+        for tree in trees.iter().filter(|tree| tree.has_waiting_range_deletes()) {
+            self.buffers.seal(tree)?;
+        }
+        self.buffers.wait_until_flushed(&trees)?;
         self.compactor.wait_until_settled()
     }
 

@@ -287,6 +287,12 @@ impl Tree {
         Some((Arc::clone(oldest), newer.first()))
     }
 
+    /// Whether the active memtable has range deletes: the space of the keys that they cover comes back after its
+    /// flush.
+    pub fn has_waiting_range_deletes(&self) -> bool {
+        !self.view().active.deleted().is_empty()
+    }
+
     /// Whether a reader still uses a memtable that was flushed: its memory is not free yet.
     pub fn is_flushed_memtable_held(&self) -> bool {
         let mut flushed = self.flushed.lock();

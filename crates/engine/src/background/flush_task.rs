@@ -1,7 +1,7 @@
 //! The flush task: writes sealed memtables to tables, oldest first, and keeps the log short.
 //!
 //! One runs per store, so flushes of a store go one after the other. It seals nothing by itself except
-//! under memory pressure and if the log is over its limits.
+//! under memory pressure, if the log is over its limits, and if range deletes wait for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use wal::Log;
 
 use super::counters::BackgroundCounters;
 use super::log_limits::LogLimits;
+use super::waiting_deletes::WaitingDeletes;
 use crate::buffers::Buffers;
 
 /// Wait after a failed flush, in which the device may recover or get space.
@@ -37,6 +38,7 @@ pub(crate) struct FlushTask {
     pub counters: Arc<BackgroundCounters>,
     pub stop: Arc<AtomicBool>,
     pub job: Option<FlushJob>,
+    pub waiting_deletes: WaitingDeletes,
     /// When the job began, by the compactor's clock.
     pub began: Duration,
 }
@@ -119,7 +121,12 @@ impl FlushTask {
         }
         // An error means that there is no memory for the next memtable: the next shortage tries again.
         let _ = self.buffers.relieve_pressure();
-        let sealed = self.trees.all().into_iter().filter_map(|tree| {
+        let trees = self.trees.all();
+        for tree in self.waiting_deletes.due(&trees, self.compactor.now()) {
+            // An error means that the next memtable got no address space: the next poll tries again.
+            let _ = self.buffers.seal(&tree);
+        }
+        let sealed = trees.into_iter().filter_map(|tree| {
             let (memtable, below) = tree.oldest_sealed()?;
             Some((tree, memtable, below))
         });

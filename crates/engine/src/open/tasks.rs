@@ -14,6 +14,7 @@ use wal::Log;
 use crate::Resources;
 use crate::background::{
     Background, BackgroundCounters, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask,
+    WaitingDeletes,
 };
 use crate::buffers::Buffers;
 use crate::event_watch::{EventWatchTask, Reported};
@@ -68,6 +69,7 @@ impl Tasks<'_> {
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(&self.stop),
             job: None,
+            waiting_deletes: WaitingDeletes::default(),
             began: Duration::ZERO,
         };
         let flusher = executor.spawn("flush", Box::new(task));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::{ErrorKind, Rng};
 use compact::plan::Options;
 use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
+use terracedb::Db;
 use terracedb::events::{Event, Listener};
 
 use crate::common::{self, Model, Stepped, assert_same};
@@ -218,4 +219,42 @@ fn a_store_opens_with_all_writes_for_which_no_flush_had_space() {
 fn manifest(medium: &dyn Medium) -> String {
     let mut listed = medium.list().unwrap().into_iter().map(|file| file.name);
     listed.find(|name| name.starts_with("manifest")).unwrap()
+}
+
+/// The bytes of all files.
+fn stored(medium: &Arc<dyn Medium>) -> u64 {
+    medium.list().unwrap().iter().map(|file| file.len).sum()
+}
+
+/// A store of 500 values of 100 KB, all of them deleted by one range delete that is not flushed yet.
+fn all_deleted(medium: &Arc<dyn Medium>, stepped: &Stepped) -> Db {
+    let db = stepped.on(Arc::clone(medium)).open().unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    for number in 0..500u32 {
+        keyspace.put(number.to_be_bytes(), common::noise(100_000)).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_until_settled().unwrap();
+    assert!(stored(medium) > 48 << 20);
+    keyspace.delete_range::<&str>(..).unwrap();
+    db
+}
+
+#[test]
+fn a_settled_store_has_freed_the_space_of_range_deletes() {
+    let (medium, stepped) = (common::memory(), Stepped::new(3));
+    let db = all_deleted(&medium, &stepped);
+    db.wait_until_settled().unwrap();
+    assert!(stored(&medium) < 8 << 20, "{} B", stored(&medium));
+}
+
+#[test]
+fn the_space_of_a_range_delete_comes_back_without_a_flush_that_anyone_asks_for() {
+    let (medium, stepped) = (common::memory(), Stepped::new(4));
+    let _db = all_deleted(&medium, &stepped);
+    // A minute, stepped: the memtable is flushed after half of it.
+    for _ in 0..60 {
+        stepped.pass(Duration::from_secs(1));
+    }
+    assert!(stored(&medium) < 8 << 20, "{} B", stored(&medium));
 }

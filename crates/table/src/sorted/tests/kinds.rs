@@ -338,6 +338,26 @@ fn a_long_list_of_value_files_is_charged_while_the_table_is_open() {
 }
 
 #[test]
+fn splits_of_long_keys_take_little_memory() {
+    for (key_bytes, most) in [(60_000, 0), (3000, 5)] {
+        let mut model = Model::new();
+        for number in 0..300u64 {
+            let mut key = vec![b'k'; key_bytes];
+            key.extend_from_slice(&number.to_be_bytes());
+            model.insert((key, Reverse(put(1))), vec![0; 10_000]);
+        }
+        let medium = medium();
+        write(&medium, spec(Codec::None), &model, &Account::unlimited("test")).unwrap();
+        let table = open(&medium).unwrap();
+        assert!(table.partition_after(0).is_some(), "several partitions");
+        let splits = table.splits();
+        let bytes: usize = splits.iter().map(|(key, _)| key.len()).sum();
+        assert!(bytes <= 16 << 10, "{bytes} bytes of {} keys", splits.len());
+        assert!(splits.len() <= most && (most == 0 || !splits.is_empty()), "{}", splits.len());
+    }
+}
+
+#[test]
 fn splits_cut_a_table_into_parts_of_similar_size() {
     let mut rng = Rng::new(3);
     let mut model = Model::new();
