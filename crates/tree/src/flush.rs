@@ -262,7 +262,8 @@ impl Output {
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
         let separator = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
-        let table = Writer::create(&env.medium, spec, account)?;
+        let mut table = Writer::create(&env.medium, spec, account)?;
+        table.keys_are(self.tree.key_form());
         // The flush's own memory does not grow with the memtable. Metadata of the table is charged as it
         // would be for the open table.
         Ok((table.growing_on(&env.output_accounts().pinned), separator))

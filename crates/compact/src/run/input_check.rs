@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use base::{Charge, Error, Result, TableId, invariant};
+use base::{Charge, Error, KeyForm, Result, TableId, invariant};
 use bytes::Bytes;
 use table::{Bounds, Properties, RangeDelete, RangeDeletes};
 
@@ -27,6 +27,7 @@ pub(super) struct InputCheck {
     /// Memory of `range_deletes`, bytes.
     bytes: u64,
     horizon: Horizon,
+    key_form: KeyForm,
 }
 
 impl InputCheck {
@@ -44,6 +45,7 @@ impl InputCheck {
             range_deletes: Vec::new(),
             bytes: 0,
             horizon: job.horizon.clone(),
+            key_form: KeyForm::Plain,
         }
     }
 
@@ -70,6 +72,7 @@ impl InputCheck {
             *first = Some(opened.clone());
         }
         let (table, bounds) = opened;
+        self.key_form = table.properties().key_form();
         let Properties { first_key, last_key, entries, .. } = table.properties();
         let first = (&*bounds.first).max(first_key);
         let end_key = table.properties().end_key();
@@ -106,6 +109,11 @@ impl InputCheck {
                 }
             }
         }
+    }
+
+    /// How the keyspace of the inputs stores its keys.
+    pub(super) const fn key_form(&self) -> &KeyForm {
+        &self.key_form
     }
 
     /// Length of the common prefix of all keys, bytes.

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Account, Result, TableId, broken_invariant, invariant};
+use base::{Account, KeyForm, Result, TableId, broken_invariant, invariant};
 use bytes::Bytes;
 use media::Medium;
 use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
@@ -19,6 +19,8 @@ pub(super) struct Outputs {
     account: Account,
     /// The form of every table; the id is replaced.
     spec: Spec,
+    /// How the keyspace stores its keys: as the inputs state it.
+    key_form: KeyForm,
     ids: Range<TableId>,
     table_bytes_max: u64,
     writer: Option<Writer>,
@@ -50,6 +52,7 @@ impl Outputs {
             medium: Arc::clone(medium),
             account: account.clone(),
             spec,
+            key_form: KeyForm::Plain,
             ids,
             table_bytes_max,
             writer: None,
@@ -74,6 +77,11 @@ impl Outputs {
     pub(super) fn set_hot(&mut self, ranges: Arc<[Bounds]>) {
         invariant!(self.writer.is_none(), "hot ranges are set before the first version");
         self.hot = ranges;
+    }
+
+    /// States how the keyspace stores its keys. Call it before the first version.
+    pub(super) const fn set_key_form(&mut self, form: KeyForm) {
+        self.key_form = form;
     }
 
     /// Sets the surviving range deletes. Call it before the first version.
@@ -117,14 +125,12 @@ impl Outputs {
         if self.full_at.as_ref().is_some_and(|last| **last != *key) {
             self.cut(key)?;
         }
-        Ok(match &mut self.writer {
-            Some(writer) => writer,
-            none => {
-                let mut writer = create(&self.medium, &mut self.ids, &self.spec, &self.account)?;
-                writer.set_hot(Arc::clone(&self.hot));
-                none.insert(writer)
-            }
-        })
+        if self.writer.is_none() {
+            let mut writer = self.create()?;
+            writer.set_hot(Arc::clone(&self.hot));
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().ok_or_else(|| broken_invariant!("a writer that was created is there"))
     }
 
     /// Records that the current table reached its maximum length with `key`.
@@ -176,7 +182,7 @@ impl Outputs {
     /// Finishes the last table and syncs the names of all files (I3). The caller owns the files from then on.
     pub(super) fn finish(&mut self) -> Result<(Vec<Summary>, Option<ValuesSummary>)> {
         if self.writer.is_none() && self.fragments_done < self.range_deletes.len() {
-            self.writer = Some(create(&self.medium, &mut self.ids, &self.spec, &self.account)?);
+            self.writer = Some(self.create()?);
         }
         self.end_table(None)?;
         invariant!(
@@ -193,6 +199,19 @@ impl Outputs {
         Ok((std::mem::take(&mut self.done), self.values.take()))
     }
 
+    /// A writer for the table with the next id.
+    fn create(&mut self) -> Result<Writer> {
+        if self.ids.is_empty() {
+            return Err(broken_invariant!("every output has a reserved id"));
+        }
+        let table = self.ids.start;
+        self.ids.start = TableId(table.0.saturating_add(1));
+        let spec = Spec { table, ..self.spec.clone() };
+        let mut writer = Writer::create(&self.medium, spec, &self.account)?;
+        writer.keys_are(&self.key_form);
+        Ok(writer)
+    }
+
     /// Removes all files that were not handed over.
     pub(super) fn remove(&mut self) {
         // A dropped writer removes its file. A file that cannot be removed now is an orphan, which opening
@@ -206,21 +225,6 @@ impl Outputs {
             let _ = self.medium.remove(&table::file_name(table.table));
         }
     }
-}
-
-/// A writer for the table with the next id.
-fn create(
-    medium: &Arc<dyn Medium>,
-    ids: &mut Range<TableId>,
-    spec: &Spec,
-    account: &Account,
-) -> Result<Writer> {
-    if ids.is_empty() {
-        return Err(broken_invariant!("every output has a reserved id"));
-    }
-    let table = ids.start;
-    ids.start = TableId(table.0.saturating_add(1));
-    Writer::create(medium, Spec { table, ..spec.clone() }, account)
 }
 
 impl Drop for Outputs {

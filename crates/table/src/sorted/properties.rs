@@ -4,7 +4,8 @@
 //! append-only: a reader skips unknown fields, and a missing field has its default.
 
 use base::{
-    Codec, Cursor, DictionaryId, Error, KeyspaceId, Result, Seqno, TableId, put_bytes, put_varint,
+    Codec, Cursor, DictionaryId, Error, HashKey, KeyForm, KeyspaceId, Result, Seqno, TableId,
+    put_bytes, put_varint,
 };
 
 use super::layout::Layout;
@@ -157,6 +158,8 @@ fields! {
     35 written_after: Seqno,
     /// In a table with bins, the bits of its bins; 0 in a sorted table.
     36 bin_bits: u64,
+    /// The hash key of a hashed keyspace, 16 bytes; empty in an ordered one.
+    37 hash_key: HashKeyField,
 }
 
 impl Properties {
@@ -166,6 +169,15 @@ impl Properties {
     /// `Corrupt` if the bin bits are out of range.
     pub fn layout(&self) -> Result<Layout> {
         Layout::decode(u8::try_from(self.bin_bits).unwrap_or(u8::MAX))
+    }
+
+    /// How the keyspace of the table stores its keys.
+    #[must_use]
+    pub const fn key_form(&self) -> KeyForm {
+        match self.hash_key.0 {
+            None => KeyForm::Plain,
+            Some(key) => KeyForm::Hashed(key),
+        }
     }
 
     /// The smallest key after every entry and every range delete.
@@ -197,6 +209,10 @@ impl Default for CodecField {
         Self(Codec::None)
     }
 }
+
+/// An optional [`HashKey`], for [`Properties`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HashKeyField(pub Option<HashKey>);
 
 trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
@@ -273,6 +289,24 @@ impl Field for CodecField {
 
     fn show(&self) -> String {
         format!("{:?}", self.0).to_lowercase()
+    }
+}
+
+impl Field for HashKeyField {
+    fn put(&self, out: &mut Vec<u8>) {
+        if let Some(key) = &self.0 {
+            out.extend_from_slice(key.bytes());
+        }
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let bytes = cursor.take(HashKey::BYTES)?;
+        Ok(Self(HashKey::from_slice(bytes)))
+    }
+
+    /// Does not show the secret.
+    fn show(&self) -> String {
+        if self.0.is_some() { "set" } else { "none" }.to_owned()
     }
 }
 
@@ -382,6 +416,7 @@ mod tests {
             range_end: b"b".to_vec(),
             earliest_expiry: 9,
             values: vec![(TableId(3), 100), (TableId(9), u64::MAX)],
+            hash_key: HashKeyField(Some(HashKey::new([7; HashKey::BYTES]))),
             ..Properties::default()
         }
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
-    Account, Codec, DictionaryId, EntryKind, Error, KeyspaceId, PageSeed, Result, Seqno, StoreId,
-    TableId, Trailer, invariant,
+    Account, Codec, DictionaryId, EntryKind, Error, KeyForm, KeyspaceId, PageSeed, Result, Seqno,
+    StoreId, TableId, Trailer, invariant,
 };
 use media::{Medium, Purpose};
 
@@ -26,7 +26,7 @@ use super::layout::{HASH_BYTES, Layout};
 use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
 use super::pack::Packer;
 use super::partitions::Partitions;
-use super::properties::{CodecField, Properties};
+use super::properties::{CodecField, HashKeyField, Properties};
 use super::raw_block::RawBlock;
 use crate::Bounds;
 use crate::codec::zstd;
@@ -407,6 +407,14 @@ impl Writer {
     /// Records that all writes up to `seqno` precede the entries, which have no seqnos.
     pub fn written_after(&mut self, seqno: Seqno) {
         self.partitions.properties.written_after = seqno;
+    }
+
+    /// States how the keyspace stores its keys, for a repair without a manifest.
+    pub fn keys_are(&mut self, form: &KeyForm) {
+        self.partitions.properties.hash_key = match form {
+            KeyForm::Plain => HashKeyField(None),
+            KeyForm::Hashed(key) => HashKeyField(Some(*key)),
+        };
     }
 
     /// Abandons the table and removes its file.

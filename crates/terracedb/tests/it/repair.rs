@@ -5,16 +5,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{ErrorKind, PageSeed, Rng, StoreId};
+use base::{ErrorKind, HashKey, KeyForm, PageSeed, Rng, StoreId};
 use media::{Faulty, Medium, MemoryMedium};
-use terracedb::Codec;
 use terracedb::tools::{RepairOptions, RepairReport, check, repair};
+use terracedb::{Codec, KeyspaceOptions};
 
 use crate::common::{self, Image, Model, Stepped, show, used};
 
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// The files of a store, and its contents.
+/// The hash key of `two`.
+const HASH_KEY: [u8; HashKey::BYTES] = [9; HashKey::BYTES];
+
+/// The stored form of `key`, by which a report names lost keys.
+fn stored(name: &str, key: &[u8]) -> Vec<u8> {
+    let form = match name {
+        "two" | "recovered-2" => KeyForm::Hashed(HashKey::new(HASH_KEY)),
+        _ => KeyForm::Plain,
+    };
+    form.stored(key).unwrap().bytes().to_vec()
+}
+
+/// The files of a store with an ordered and a hashed keyspace, and its contents.
 struct Sample {
     files: Image,
     models: BTreeMap<&'static str, Model>,
@@ -32,7 +44,11 @@ impl Sample {
         let mut rng = Rng::new(seed);
         for round in 0..4u64 {
             for name in NAMES {
-                let keyspace = db.open_or_create_keyspace(name).unwrap();
+                let options = match name {
+                    "two" => common::cells::hashed_options().hash_key(HASH_KEY),
+                    _ => KeyspaceOptions::new(),
+                };
+                let keyspace = db.open_or_create_keyspace_opt(name, &options).unwrap();
                 let model = models.get_mut(name).unwrap();
                 for number in 0..if round == 0 { 600 } else { 100 } {
                     let key = common::key(if round == 0 { number } else { rng.below(600) });
@@ -48,7 +64,12 @@ impl Sample {
                 }
                 if round == 1 {
                     let (from, to) = (common::key(100), common::key(120));
-                    keyspace.delete_range(from.clone()..to.clone()).unwrap();
+                    match keyspace.hashed_policy() {
+                        None => keyspace.delete_range(from.clone()..to.clone()).unwrap(),
+                        Some(_) => {
+                            (100..120).for_each(|n| keyspace.delete(common::key(n)).unwrap())
+                        }
+                    }
                     model.retain(|key, _| *key < from || *key >= to);
                 }
             }
@@ -85,6 +106,7 @@ impl Sample {
     /// report names.
     fn ask(&self, medium: &Arc<MemoryMedium>, report: &RepairReport, why: &str) -> usize {
         self.ask_all(medium, report, why, &mut |name, key| {
+            let key = &stored(name, key);
             report.lost.iter().any(|lost| {
                 let (from, to) = lost.keys.as_ref().expect("keys that are known");
                 lost.keyspace.as_deref() == Some(name) && from <= key && key <= to

@@ -35,7 +35,7 @@ impl Walk<'_> {
     ) -> Result<()> {
         let runs = runs(keyspace);
         for (entry, error) in overlaps(&runs) {
-            self.report.note(Owner { keyspace: &keyspace.name, entry }.problem(error));
+            self.report.note(Owner::of(keyspace, entry).problem(error));
         }
         for (run, pieces) in &runs {
             for upper in pieces {
@@ -50,7 +50,7 @@ impl Walk<'_> {
                     match misplaced(above, &below, &range) {
                         Ok(None) => {}
                         Ok(Some((key, error))) => {
-                            let owner = Owner { keyspace: &keyspace.name, entry: upper.1 };
+                            let owner = Owner::of(keyspace, upper.1);
                             let mut problem = owner.problem(error);
                             problem.keys = Some((key.clone(), key));
                             self.report.note(problem);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{DictionaryId, Error, Problem, Result, Seqno, StoreId, TableId};
+use base::{DictionaryId, Error, KeyForm, Problem, Result, Seqno, StoreId, TableId};
 use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 use media::Listing;
 use table::{
@@ -18,10 +18,15 @@ use super::Walk;
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub(super) keyspace: &'a str,
+    pub(super) form: KeyForm,
     pub(super) entry: &'a TableEntry,
 }
 
-impl Owner<'_> {
+impl<'a> Owner<'a> {
+    pub(super) fn of(keyspace: &'a KeyspaceEntry, entry: &'a TableEntry) -> Self {
+        Self { keyspace: &keyspace.name, form: keyspace.kind.key_form(), entry }
+    }
+
     pub(super) fn problem(self, error: Error) -> Problem {
         let problem = Problem::of(&file_name(self.entry.id), error).in_keyspace(self.keyspace);
         problem.of_keys(Some(self.entry.range.shown()))
@@ -40,11 +45,11 @@ impl Walk<'_> {
                 self.dictionary(&*dictionaries, &keyspace.name, *id)?;
             }
             for (entry, error) in unflushed(keyspace) {
-                self.report.note(Owner { keyspace: &keyspace.name, entry }.problem(error));
+                self.report.note(Owner::of(keyspace, entry).problem(error));
             }
             self.order(store, keyspace, &dictionaries)?;
             for entry in keyspace.tables.values().map(|table| &*table.entry) {
-                let owner = Owner { keyspace: &keyspace.name, entry };
+                let owner = Owner::of(keyspace, entry);
                 if self.listed(&file_name(entry.id)).is_none() {
                     let error = Error::corrupt("table").expected("its file").got("none");
                     self.report.note(owner.problem(error));
@@ -147,7 +152,7 @@ impl Walk<'_> {
             Err(error) => self.report.note(of(error)),
             Ok(table) => {
                 if let Some(owner) = owner {
-                    for error in contradictions(owner.entry, table.properties()) {
+                    for error in contradictions(owner, table.properties()) {
                         self.report.note(of(error));
                     }
                 }
@@ -172,8 +177,12 @@ impl Walk<'_> {
 }
 
 /// Differences between a table's properties and its manifest entry.
-fn contradictions(entry: &TableEntry, properties: &Properties) -> Vec<Error> {
+fn contradictions(owner: Owner<'_>, properties: &Properties) -> Vec<Error> {
+    let Owner { entry, form, .. } = owner;
     let mut errors = Vec::new();
+    if properties.key_form() != form {
+        errors.push(Error::corrupt("hash key of a table").expected("that of its keyspace"));
+    }
     let mut compare = |property: &'static str, expected: String, got: String| {
         if expected != got {
             errors.push(Error::corrupt(property).expected(expected).got(got));

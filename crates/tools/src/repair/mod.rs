@@ -22,7 +22,7 @@ mod values;
 
 use std::sync::Arc;
 
-use base::{Account, Codec, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
+use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
 use engine::{LostRecords, Resources, Settings, missing_log};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
@@ -331,9 +331,10 @@ impl Repair<'_> {
     ) -> Result<()> {
         let file = file_name(live.entry.id);
         let write = (!self.dry_run).then_some(new);
+        let form = keyspace.kind.key_form();
         let keep_all = &mut |_: &[u8], _, _: &[u8]| Ok(Verdict::Keep);
         let remains = match self.medium.list()?.iter().any(|listed| listed.name == file) {
-            true => Some(salvager.salvage(&live.entry, id, Codec::Lz4, write, keep_all)?),
+            true => Some(salvager.salvage(&live.entry, id, form, write, keep_all)?),
             false => None,
         };
         keyspace.tables.remove(&live.entry.id);

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{
-    Account, Error, ErrorKind, KeyRange, KeyspaceId, LineageId, Result, Seqno, StoreId, TableId,
+    Account, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId, Result, Seqno,
+    StoreId, TableId,
 };
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
@@ -55,7 +56,7 @@ pub(super) fn rebuild(
         if known.is_none() && (is_merged || is_of_unknown_age(&table.properties)) {
             merged.push(keyspace);
         }
-        let entry = keyspace_entry(&mut state, keyspace);
+        let entry = keyspace_entry(&mut state, keyspace, kind_of(&table.properties));
         let live = match known {
             Some(live) => LiveTable { damaged: false, ..LiveTable::clone(live) },
             None => whole(*id, table, seqno_of(&intact, *id, &table.properties)),
@@ -70,7 +71,9 @@ pub(super) fn rebuild(
         match owner.and_then(|(keyspace, entry)| Some((keyspace, entry.tables.get(&id)?))) {
             // The table is salvaged later, like any damaged table.
             Some((keyspace, live)) => {
-                place(keyspace_entry(&mut state, *keyspace), (**live).clone())
+                let kind = state.keyspaces.get(keyspace).map(|entry| entry.kind.clone());
+                let kind = kind.unwrap_or(KeyspaceKind::Ordered);
+                place(keyspace_entry(&mut state, *keyspace, kind), (**live).clone())
             }
             None => report_unowned(id, error, report),
         }
@@ -208,13 +211,27 @@ fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
     keyspace.tables.insert(live.entry.id, Arc::new(live));
 }
 
-/// Returns the keyspace `id`, created with the name `recovered-<id>` if the name is lost.
-fn keyspace_entry(state: &mut ManifestState, id: KeyspaceId) -> &mut KeyspaceEntry {
+/// The kind of a keyspace that only tables state: they have the hash key, and not the policy. Keeping every
+/// entry loses none.
+fn kind_of(properties: &Properties) -> KeyspaceKind {
+    match properties.key_form() {
+        KeyForm::Plain => KeyspaceKind::Ordered,
+        KeyForm::Hashed(hash_key) => KeyspaceKind::Hashed { hash_key, policy: HashedPolicy::Keep },
+    }
+}
+
+/// Returns the keyspace `id`, created with the kind `kind` and the name `recovered-<id>` if the manifest does
+/// not have it.
+fn keyspace_entry(
+    state: &mut ManifestState,
+    id: KeyspaceId,
+    kind: KeyspaceKind,
+) -> &mut KeyspaceEntry {
     state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
     let new = || {
         Arc::new(KeyspaceEntry {
             name: recovered_name(id),
-            kind: KeyspaceKind::Ordered,
+            kind,
             flushed_below: Seqno::ZERO,
             ingested: Seqno::ZERO,
             tables: BTreeMap::new(),
@@ -273,7 +290,7 @@ fn add_keyspace(state: &mut ManifestState, id: KeyspaceId) -> bool {
     let name = recovered_name(id);
     let is_free = state.keyspaces.values().all(|entry| entry.name != name);
     if is_free {
-        keyspace_entry(state, id);
+        keyspace_entry(state, id, KeyspaceKind::Ordered);
     }
     is_free
 }
@@ -311,7 +328,8 @@ fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, f
     for Intact { properties, .. } in intact.values() {
         for id in &properties.dictionaries {
             if !state.has_dictionary(*id) {
-                keyspace_entry(state, properties.keyspace).dictionaries.push(*id);
+                let kind = kind_of(properties);
+                keyspace_entry(state, properties.keyspace, kind).dictionaries.push(*id);
             }
         }
     }

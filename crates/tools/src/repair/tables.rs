@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::{
-    Account, Codec, EntryKind, Error, ErrorKind, KeyRange, KeyspaceId, Result, Seqno, StoreId,
-    TableId, Trailer,
+    Account, Codec, EntryKind, Error, ErrorKind, KeyForm, KeyRange, KeyspaceId, Result, Seqno,
+    StoreId, TableId, Trailer,
 };
 use bytes::Bytes;
 use compact::RetainedVersion;
@@ -117,7 +117,7 @@ impl Salvager {
         &self,
         table: &TableEntry,
         keyspace: KeyspaceId,
-        codec: Codec,
+        form: KeyForm,
         new: Option<TableId>,
         judge: &mut Judge<'_>,
     ) -> Result<Remains> {
@@ -136,7 +136,7 @@ impl Salvager {
             let Some(new) = new.filter(|_| !matches!(fate, Verdict::Drop)) else { return Ok(()) };
             let writer = match &mut writer {
                 Some(writer) => writer,
-                none => none.insert(self.writer(new, keyspace, codec, table.seqno)?),
+                none => none.insert(self.writer(new, keyspace, form, table)?),
             };
             match found {
                 Salvaged::Version { key, trailer, value } => {
@@ -157,28 +157,35 @@ impl Salvager {
         Ok(Remains { versions: found.versions, summary, lost, ranges: found.range_deletes })
     }
 
-    /// Creates the writer of a replacement, for a table that was ingested at `ingested` if it is given.
+    /// Creates the writer of the table `new`, a replacement of `old`.
     fn writer(
         &self,
-        table: TableId,
+        new: TableId,
         keyspace: KeyspaceId,
-        codec: Codec,
-        ingested: Option<Seqno>,
+        form: KeyForm,
+        old: &TableEntry,
     ) -> Result<Writer> {
+        let layout = match form {
+            KeyForm::Plain => Layout::Sorted,
+            KeyForm::Hashed(_) => {
+                Layout::bins(old.file_bytes, &old.range.first, old.range.end.as_deref())
+            }
+        };
         // Without a dictionary, because that may be damaged.
         let spec = Spec {
             store: self.store,
-            table,
+            table: new,
             keyspace,
-            codec,
+            codec: Codec::Lz4,
             level: 0,
             dictionary: None,
             filter_bits: FILTER_BITS_DEFAULT,
-            layout: Layout::Sorted,
+            layout,
             purpose: Purpose::Scrub,
         };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
-        if let Some(seqno) = ingested {
+        writer.keys_are(&form);
+        if let Some(seqno) = old.seqno {
             // Gives the table's place by age, in case the manifest is lost later.
             writer.written_after(seqno.before());
         }

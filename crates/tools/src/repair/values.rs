@@ -55,6 +55,7 @@ impl Repair<'_> {
         changes: &mut Changes,
     ) -> Result<Vec<String>> {
         let (salvager, id, file) = (rescue.salvager, rescue.keyspace, rescue.file);
+        let form = keyspace.kind.key_form();
         let mut replaced = Vec::new();
         let tables = keyspace.tables.values().filter(|live| live.entry.points_into(file));
         for live in tables.cloned().collect::<Vec<_>>() {
@@ -63,7 +64,7 @@ impl Repair<'_> {
             let write = (!self.dry_run).then_some(new);
             let mut judge =
                 |key: &[u8], trailer, stored: &[u8]| rescue.judge(&live, key, trailer, stored);
-            let remains = salvager.salvage(&live.entry, id, Codec::Lz4, write, &mut judge)?;
+            let remains = salvager.salvage(&live.entry, id, form, write, &mut judge)?;
             self.report.lost.extend(remains.lost_of(&live, &keyspace.name));
             if self.dry_run {
                 continue;
