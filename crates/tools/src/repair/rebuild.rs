@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{
-    Account, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId, Result, Seqno,
-    StoreId, TableId,
+    Account, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId, Result,
+    Seqno, StoreId, TableId,
 };
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
