@@ -69,8 +69,8 @@ impl StoreId {
 }
 
 /// A line of successive states of one store. A copy of a store (a restored backup, a checkpoint) keeps the
-/// [`StoreId`], because it seeds the checksums of the copied pages, and goes its own way from there: it gets a
-/// lineage of its own. A created store has the lineage with the number of its id.
+/// [`StoreId`], because it seeds the checksums of the copied pages, and goes its own way from there: it gets
+/// a lineage of its own. A created store has the lineage with the number of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineageId(pub u128);
 

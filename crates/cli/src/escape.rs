@@ -1,16 +1,17 @@
 //! Keys and values as text on one line: bytes that a line cannot hold are escaped with a backslash.
 //!
-//! `scan` prints this form, `ingest` reads it, and every key argument is read as it. It holds any byte string:
+//! `scan` prints this form, `ingest` reads it, and every key argument is read as it. It holds any byte
+//! string:
 //!
 //! | text | byte |
 //! |---|---|
-//! | `\\\\` | a backslash |
-//! | `\\t`, `\\n`, `\\r` | tab, newline, carriage return |
-//! | `\\xHH` | the byte with these two hexadecimal digits |
+//! | `\\` | a backslash |
+//! | `\t`, `\n`, `\r` | tab, newline, carriage return |
+//! | `\xHH` | the byte with these two hexadecimal digits |
 //! | anything else | itself |
 //!
-//! Control characters and bytes that are not UTF-8 are printed as `\\xHH`, so that the output is text, and does
-//! not control a terminal; they are also read as they are.
+//! Control characters and bytes that are not UTF-8 are printed as `\xHH`, so that the output is text, and
+//! does not control a terminal; they are also read as they are.
 
 use terracedb::{Error, Result};
 

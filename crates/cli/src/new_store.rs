@@ -1,5 +1,5 @@
-//! A command that fails before its first write leaves nothing behind that it created: neither a keyspace nor a
-//! store, nor directories.
+//! A command that fails before its first write leaves nothing behind that it created: neither a keyspace nor
+//! a store, nor directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ pub(crate) fn with_store<T>(config: &Config, work: impl FnOnce(&Db) -> Result<T>
     Ok(value)
 }
 
-/// Runs `work` on the keyspace `name`, which is created if it is missing. If `work` fails, a keyspace that was
-/// created for it is dropped.
+/// Runs `work` on the keyspace `name`, which is created if it is missing. If `work` fails, a keyspace that
+/// was created for it is dropped.
 ///
 /// # Errors
 /// Those of the creation and of `work`.

@@ -15,8 +15,8 @@ pub trait MergeOperator: Send + Sync + Debug {
     fn name(&self) -> &str;
 
     /// The value that `operands`, oldest first, make of `base` (`None`: the key has no value). `None` if the
-    /// operands or the base are malformed for this operator, or have no result: then the operands are kept, and
-    /// reads of the key fail, with an error that names the key.
+    /// operands or the base are malformed for this operator, or have no result: then the operands are kept,
+    /// and reads of the key fail, with an error that names the key.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// Checks an operand before it is written; the error says what is expected. A write of a refused operand

@@ -1,10 +1,10 @@
 //! The saturating counter: a merge operator that stops at the ends of the range instead of failing.
 //!
 //! Each operand moves the value, and the value stops at either end, operand by operand. So the order of the
-//! operands matters, and several operands are not equal to their sum: after an end was reached, later operands
-//! count from there. A combination of operands is therefore a shift and the bounds that the result is clamped
-//! to; such shifts are closed under combination. A combined operand has 32 bytes, all little-endian: the shift
-//! (i128), the least and the greatest result (i64 each).
+//! operands matters, and several operands are not equal to their sum: after an end was reached, later
+//! operands count from there. A combination of operands is therefore a shift and the bounds that the result
+//! is clamped to; such shifts are closed under combination. A combined operand has 32 bytes, all
+//! little-endian: the shift (i128), the least and the greatest result (i64 each).
 
 use crate::builtin::eight_bytes;
 use crate::operator::MergeOperator;

@@ -11,8 +11,8 @@ use crate::{Edit, ManifestState, frame};
 /// Rebuilds a state from the readable records of the manifests of `store`, and returns it with the highest
 /// number that a manifest has. Records that contradict the state are skipped.
 ///
-/// The header follows from version, store id and file number, so a damaged header loses nothing. A manifest with a
-/// readable first record holds everything that older ones held; without it, the older ones count too.
+/// The header follows from version, store id and file number, so a damaged header loses nothing. A manifest
+/// with a readable first record holds everything that older ones held; without it, the older ones count too.
 ///
 /// # Errors
 /// The device's, when it lists the files.

@@ -211,7 +211,7 @@ impl ManifestState {
             .ok_or_else(|| contradiction("a keyspace that exists", format_args!("{keyspace}")))
     }
 
-    /// Returns the lineage of `store`, whose state this is.
+    /// Returns the lineage of the store with this state and the id `store`.
     pub fn lineage_of(&self, store: StoreId) -> LineageId {
         self.lineage.unwrap_or(LineageId::of_origin(store))
     }

@@ -393,8 +393,8 @@ fn a_newer_format_version_is_refused() {
     assert!(error.to_string().contains("newer"), "{error}");
 }
 
-/// A copy's manifest has version 2 and its lineage, which outlives a rewrite and a salvage; that of any other store
-/// is one that older builds read.
+/// A copy's manifest has version 2 and its lineage, which outlives a rewrite and a salvage; that of any other
+/// store is one that older builds read.
 #[test]
 fn only_a_copy_is_written_in_the_version_that_states_a_lineage() {
     let (medium, store) = (medium(), StoreId(7));

@@ -6,8 +6,8 @@ use tree::reads::{CursorSource, Entry, Iter, KeyEntry};
 use crate::{Keyspace, Snapshot};
 
 /// The entries of a keyspace at one sequence number, in the order in which they are stored: that of the keys
-/// in an ordered keyspace, that of a keyed hash in a hashed one. An error ends the iteration, unless it is that
-/// of one key and [`Entries::continue_after_key_errors`] was called.
+/// in an ordered keyspace, that of a keyed hash in a hashed one. An error ends the iteration, unless it is
+/// that of one key and [`Entries::continue_after_key_errors`] was called.
 #[derive(Debug)]
 pub struct Entries {
     stored: Iter,

@@ -7,7 +7,8 @@
 //! name.
 //!
 //! Both stores then go on independently. They have the same store id, because it seeds the checksums of the
-//! pages that they share; the copy begins a lineage of its own, by which a repository tells their backups apart. A cache tells them apart by the number that each store gets when it is opened.
+//! pages that they share; the copy begins a lineage of its own, by which a repository tells their backups
+//! apart. A cache tells them apart by the number that each store gets when it is opened.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ const RECORD_BYTES_MAX: u64 = 6 * (base::limits::VALUE_BYTES_MAX as u64 + (64 <<
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// The key up to the first tab, then the value, with escapes such as \\t and \\\\, as `scan` prints
+    /// The key up to the first tab, then the value, with escapes such as \t and \\, as `scan` prints
     Tsv,
     /// Two fields, quoted if needed, as spreadsheets write (RFC 4180)
     Csv,

@@ -1,4 +1,5 @@
-//! The shell neither changes nor loses data: any bytes survive it, and a command that fails leaves nothing behind.
+//! The shell neither changes nor loses data: any bytes survive it, and a command that fails leaves nothing
+//! behind.
 
 use std::process::Stdio;
 

@@ -3,7 +3,8 @@
 //! It is filled under another name, synced, and only then becomes what its path shows. If there is nothing at
 //! the path, the unfinished directory lies beside it and is renamed. If there is an empty directory, it stays
 //! the same directory, because it may be a mount point, a working directory, or one whose parent may not be
-//! written: the unfinished directory lies in it, and its files are moved up, those last that make it complete.
+//! written: the unfinished directory lies in it, and its files are moved up, those last that make it
+//! complete.
 //!
 //! If the process dies meanwhile, the unfinished directory stays; the next attempt for the same path clears
 //! it, and it is never opened as a store. A lock distinguishes a living owner from a dead one: in the
@@ -234,7 +235,8 @@ fn remove(directory: &DirectoryHandle, name: &str) -> Result<()> {
     }
 }
 
-/// The files of an unfinished directory, except its lock and the list of names. Fails if it holds anything else.
+/// The files of an unfinished directory, except its lock and the list of names. Fails if it holds anything
+/// else.
 fn files(directory: &DirectoryHandle) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for name in directory.names()? {

@@ -40,7 +40,8 @@ pub(super) fn rebuild(
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
     if state.lineage.is_none() {
-        // The lost records may have stated the lineage of a copy. A new one keeps every backup of either store.
+        // The lost records may have stated the lineage of a copy. A new one keeps every backup of either
+        // store.
         state.lineage = Some(LineageId::random()?);
     }
     for keyspace in state.keyspaces.values_mut() {

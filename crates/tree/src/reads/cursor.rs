@@ -172,9 +172,9 @@ impl Cursor {
         };
     }
 
-    /// The key whose own error ended the last move: its merge operands cannot be merged, or its long value
-    /// is damaged. A seek behind it goes on with the keys after it. `None` if the last move did not fail,
-    /// or failed for a reason that is not that of one key.
+    /// The key with the error that ended the last move: its merge operands cannot be merged, or its long
+    /// value is damaged. A seek behind it goes on with the keys after it. `None` if the last move did not
+    /// fail, or failed for a reason that is not that of one key.
     #[must_use]
     pub fn failed_key(&self) -> Option<&[u8]> {
         self.merge.failed_key()

@@ -76,7 +76,7 @@ pub struct MergingIter {
     resolver: Resolver,
     /// The read of the separated value of the key that is being resolved. It ends the move.
     fetch: Option<Box<ValueRead>>,
-    /// The key whose own error ended the last move.
+    /// The key with the error that ended the last move.
     failed: Option<Vec<u8>>,
     current: Current,
     /// A key buffer for reuse.
