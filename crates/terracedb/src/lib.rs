@@ -79,6 +79,18 @@ pub mod compaction {
     pub use tree::compaction::{Compaction, CompactionProgress};
 }
 
+/// The environment of a store, for callers that replace a part of it: the storage device
+/// ([`Db::on_medium`]), and the threads and the clock ([`ResourcesBuilder::executor`]).
+pub mod env {
+    pub use base::{
+        Clock, Executor, ManualClock, Progress, Stepper, SystemClock, Task, TaskHandle, Threads,
+    };
+    pub use media::{
+        Access, Buf, Capabilities, Completion, File, FileMedium, FileOptions, Listing, Medium,
+        MemoryMedium, Op, Purpose, Queue, Refused, Request, Space, Staging,
+    };
+}
+
 /// Events, for listeners ([`Builder::listener`]).
 pub mod events {
     pub use base::TableId;
@@ -113,12 +125,16 @@ pub mod stats {
     pub use crate::statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
     pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
     pub use cache::curve::{MissCurve, Point as MissPoint};
-    pub use cache::{Refusals, RowSetStatistics, ScmStatistics};
+    pub use cache::{
+        CacheStatistics, KindStatistics, Refusals, RowSetStatistics, RowStatistics, ScmStatistics,
+    };
     pub use engine::{Delays, Memory, ScmStatus};
+    pub use media::{Counts, Purpose, Usage};
     #[cfg(feature = "tools")]
     pub use tools::ScrubStatistics;
     pub use tree::ClockStatistics;
     pub use tree::compaction::{CompactionStatistics, DroppedEntries};
+    pub use wal::Statistics as LogStatistics;
 }
 
 /// Check, repair, scrub, checkpoints and backups of stores. Part of the feature `tools`, which is on by

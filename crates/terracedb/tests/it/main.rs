@@ -39,6 +39,7 @@ mod lost_file_names;
 mod memory_pressure;
 mod merging;
 mod model;
+mod names;
 mod range_deletes;
 mod read_path;
 mod reopening;
