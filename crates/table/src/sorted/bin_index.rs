@@ -3,7 +3,7 @@
 //! Bins are stored as differences to the partition's first bin, and never descend. Each is split: its
 //! lowest bits are stored as they are, and its highest bits in unary, as the number of zeros before its
 //! one. That takes about two bits per page besides the lowest bits: eight bits with 64 bins a page. A
-//! page whose bin is that of the page before continues the block of that page.
+//! page with the bin of the page before continues the block of that page.
 //!
 //! A search counts zeros eight bytes at a time, so it costs less than the checksum of a page.
 //! docs/format/bins.md has the byte table.
@@ -177,7 +177,7 @@ impl<'a> BinIndex<'a> {
         Ok(first..end)
     }
 
-    /// The bin number `index`, whose one is at `at`.
+    /// The bin number `index`, with its one at `at`.
     fn join(&self, index: usize, at: usize) -> Option<u64> {
         let high = at.checked_sub(index)? as u64;
         let shifted = high.checked_mul(1 << self.low_bits)?;

@@ -134,10 +134,7 @@ impl BlockEntry {
 }
 
 impl<'a> Block<'a> {
-    /// Views a decompressed block.
-    ///
-    /// # Errors
-    /// `Corrupt` if its parts do not fit in it.
+    /// Views a decompressed block. `Corrupt` if its parts do not fit in it.
     pub(crate) fn parse(raw: &'a [u8]) -> Result<Self> {
         let damaged = || Error::corrupt("block").got(format_args!("{} bytes", raw.len()));
         let (rest, tail) = raw.split_last_chunk::<TRAILER_BYTES>().ok_or_else(damaged)?;

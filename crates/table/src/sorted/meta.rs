@@ -4,7 +4,7 @@
 //! index in which block. The index is separators or, in a table with bins, the bins of the pages
 //! ([`Layout`](super::Layout)). docs/format/table.md and docs/format/bins.md have the byte tables.
 //!
-//! A block's *number* counts the blocks of the partition, or, in a table with bins whose first pages are
+//! A block's *number* counts the blocks of the partition, or, in a table with bins if first pages are
 //! not listed, the pages. So numbers ascend, but not always by one: [`MetaPage::after`].
 
 use base::{Cursor, Error, Result, Trailer};
@@ -308,7 +308,7 @@ impl<'a> MetaPage<'a> {
         .map(Some)
     }
 
-    /// Checks that block `block`, whose first key is `first_key`, is the one that the index describes.
+    /// Checks that block `block`, with the first key `first_key`, is the one that the index describes.
     ///
     /// # Errors
     /// `Corrupt` if its first bin is not that of the index.

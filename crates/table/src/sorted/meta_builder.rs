@@ -13,7 +13,7 @@ use super::meta::{BIN_BITS_SHIFT, FIXED_BYTES, HAS_RUNS, HAS_SPLITS, WIDTH_SHIFT
 use super::separator::{Separator, SeparatorsBuilder, Width};
 use crate::page::PAYLOAD_BYTES;
 
-/// The longest block of a table with bins whose pages are listed by repeating its bin, pages. In a
+/// The longest block of a table with bins that is listed by repeating its bin, pages. In a
 /// partition with a longer block the first page of each block is listed instead, so that the longest
 /// block takes no more of its metadata page than others.
 const REPEATED_PAGES_MAX: usize = 16;
@@ -115,7 +115,7 @@ impl MetaBuilder {
     }
 
     /// Whether a block with the first key `first_key` may follow: in a table with bins its bin either
-    /// begins there, or fills the last block, whose last key is `last_key`.
+    /// begins there, or fills the last block, which ends with `last_key`.
     pub(crate) fn may_follow(&self, last_key: &[u8], first_key: &[u8]) -> bool {
         self.bins.as_ref().filter(|bins| !bins.first.is_empty()).is_none_or(|bins| {
             let bin = bins.bits.bin_of(first_key);
@@ -234,7 +234,7 @@ impl MetaBuilder {
     }
 }
 
-/// Appends the index of blocks whose first pages are `blocks`, of `pages` pages in all.
+/// Appends the index of blocks with the first pages `blocks`, of `pages` pages in all.
 fn encode_bins(
     bins: &Bins,
     blocks: &[u32],

@@ -20,7 +20,6 @@ use base::{
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
-use super::layout::BinBits;
 use super::pieces::Pieces;
 use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};
@@ -141,12 +140,6 @@ impl Packer {
         };
         packer.clear();
         packer
-    }
-
-    /// Makes blocks end only between bins of `bits` bits. Must be called before anything is added.
-    pub(crate) fn cut_between_bins(&mut self, bits: BinBits) {
-        invariant!(self.block.count() == 0, "a packer learns its bins before its first entry");
-        self.bins = Some(Bins::new(bits));
     }
 
     /// Padding of the blocks emitted so far.

@@ -90,7 +90,7 @@ fn sound_page(
     })
 }
 
-/// The payload of a metadata page whose content was checked.
+/// The payload of a metadata page, after a check of its content.
 fn checked(table: &Table, partition: Partition, page: &[u8]) -> Result<Vec<u8>> {
     let meta = MetaPage::parse(page)?;
     meta.check(table.layout())?;

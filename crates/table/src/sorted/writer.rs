@@ -38,7 +38,7 @@ use crate::pointer::Pointer;
 const PARTS_BYTES: u64 = 512 << 10;
 
 /// As [`PARTS_BYTES`], in addition for a table with bins: a small index leaves room on a metadata page
-/// for the filter of many keys, whose hashes are collected.
+/// for the filter of many keys, and their hashes are collected.
 const BINS_PARTS_BYTES: u64 = 1 << 20;
 
 /// Specification of a table.

@@ -48,6 +48,12 @@ impl Bins {
 }
 
 impl Packer {
+    /// Makes blocks end only between bins of `bits` bits. Must be called before anything is added.
+    pub(crate) fn cut_between_bins(&mut self, bits: BinBits) {
+        invariant!(self.block.count() == 0, "a packer learns its bins before its first entry");
+        self.bins = Some(Bins::new(bits));
+    }
+
     /// The number of entries before the current block's last bin, if `key` is in that bin and it is not
     /// the only one: the block then ends before that bin.
     pub(super) fn bin_begins_at(&self, key: &[u8]) -> Option<usize> {

@@ -153,7 +153,7 @@ fn wrong_bin_bits_are_found_at_open_and_by_a_check() {
     assert!(error.contains("layout of a partition"), "{error}");
     is_whole(&table, &model, 1);
     assert_eq!(damages(&table), [table.partition(1).unwrap().meta_page]);
-    // A table whose properties lie about its bins.
+    // A table with properties that lie about its bins.
     let mut content = content;
     let footer = *table.footer();
     for page in [footer.properties, footer.properties + footer.copy.unwrap() - footer.range_deletes]
