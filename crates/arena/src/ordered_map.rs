@@ -43,9 +43,9 @@ const EMPTY_BYTES: u64 = (LEAF_BYTES + INNER_BYTES) as u64;
 const HALF: usize = SLOTS / 2;
 
 /// The most bytes of an entry besides its key and value: its header, its share of a half full leaf, and its
-/// share of the inner nodes, of which each level has `HALF` times fewer than the one below. In each level, one
-/// node may be less than half full. Level *k* has a node only if the level below has two, and so if there are
-/// `2 * HALF.pow(k)` entries; these share it. The node of level 1 is in [`EMPTY_BYTES`].
+/// share of the inner nodes, of which each level has `HALF` times fewer than the one below. In each level,
+/// one node may be less than half full. Level *k* has a node only if the level below has two, and so if there
+/// are `2 * HALF.pow(k)` entries; these share it. The node of level 1 is in [`EMPTY_BYTES`].
 const ENTRY_BYTES_MAX: u64 = (EntryRef::OVERHEAD_BYTES
     + LEAF_BYTES.div_ceil(HALF)
     + INNER_BYTES.div_ceil(HALF * (HALF - 1))
@@ -56,8 +56,8 @@ pub struct OrderedMap {
     region: Region,
     /// 0 before the first insert.
     root: AtomicU32,
-    /// The leftmost leaf; 0 before the first insert. It never changes after, because a split adds a node to the
-    /// right. Stored before `root`.
+    /// The leftmost leaf; 0 before the first insert. It never changes after, because a split adds a node to
+    /// the right. Stored before `root`.
     first_leaf: AtomicU32,
     counts: [CachePadded<Count>; STRIPES],
 }

@@ -98,8 +98,8 @@ impl Operands {
         })
     }
 
-    /// The operator's value for `base` and all operands; `None` if the operator refuses them, the value is too
-    /// long, or memory for a long one is short.
+    /// The operator's value for `base` and all operands; `None` if the operator refuses them, the value is
+    /// too long, or memory for a long one is short.
     pub(super) fn merge(
         &self,
         operator: &dyn MergeOperator,
@@ -156,8 +156,9 @@ impl Operands {
         })
     }
 
-    /// Calls the user's operator with `operands`, given newest first. A panic counts as a refusal, and so does a
-    /// result of more than `most` bytes: the operands are kept unmerged, and neither the job nor the store fails.
+    /// Calls the user's operator with `operands`, given newest first. A panic counts as a refusal, and so
+    /// does a result of more than `most` bytes: the operands are kept unmerged, and neither the job nor the
+    /// store fails.
     fn call<'a>(
         operands: impl Iterator<Item = &'a [u8]>,
         most: usize,

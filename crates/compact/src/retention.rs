@@ -11,8 +11,9 @@
 //!   So it is held back until the older versions of its key have passed.
 //! - Merge operands that the same reads see are merged into one value with the put, the tombstone or the
 //!   absence of a value below them. If the version below is unknown, they become one operand if the operator
-//!   can combine them, or a few short ones if one would be too long. Operands that the operator refuses, or that find no memory, are kept as they are. An
-//!   expiring value is never merged with operands: the result would differ before and after its expiry.
+//!   can combine them, or a few short ones if one would be too long. Operands that the operator refuses, or
+//!   that find no memory, are kept as they are. An expiring value is never merged with operands: the result
+//!   would differ before and after its expiry.
 //!
 //! Pure except for the calls of the user's operator. Memory: the current key, and pending operands up to a
 //! bound. Cost: one comparison per version and a copy per key, about 10 ns per version.

@@ -6,13 +6,15 @@
 //! - What cannot be carried is refused at the write with `Invalid`, which names the limit: values
 //!   (`value_max`), batches and write sets (`write_buffers`).
 //! - A memtable charges nothing before its first write, so sealing needs no memory. All memtables stay within
-//!   `write_buffers`, and replay keeps within half of that and one batch, so opening needs no more than running
-//!   did.
+//!   `write_buffers`, and replay keeps within half of that and one batch, so opening needs no more than
+//!   running did.
 //! - A flush has [`FLUSH_BYTES`] of its own. What its table keeps is lent ([`base::Account::lending`]): it is
 //!   less than the memtable that is given back right after. The same holds for the outputs of a merge.
-//! - A merge needs little, because long values are separated from their keys, also ingested ones, and operands
-//!   are combined to short ones only. Two tables with the longest operands fit `compaction_cap`; a merge of more
-//!   of them that finds too little memory is planned again with fewer runs.
+//! - A merge needs little, because long values are separated from their keys, also ingested ones, and
+//!   operands are combined to short ones only. Two tables with the longest operands fit `compaction_cap`; a
+//!   merge of more of them that finds too little memory is planned again with fewer runs.
+//! - Known limit: the metadata of open tables has no cap. Tables with many range deletes pin them (about 0.1
+//!   KiB and two keys each), so a hundred thousand of them at 64 MiB leave merges too little memory.
 //! - `Retry` means that other work holds the memory and gives it back when it ends.
 //!
 //! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the

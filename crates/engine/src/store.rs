@@ -356,8 +356,8 @@ impl Store {
         Ok(trees.iter().map(|tree| self.compactor.request(tree, range)).collect())
     }
 
-    /// Waits until there is nothing to flush and nothing to merge. Range deletes are flushed, so that the space
-    /// of the keys that they cover is free afterwards.
+    /// Waits until there is nothing to flush and nothing to merge. Range deletes are flushed, so that the
+    /// space of the keys that they cover is free afterwards.
     ///
     /// # Errors
     /// The error of a flush or merge that fails.
@@ -382,9 +382,9 @@ impl Store {
         self.log.free(&|start| self.manifest.begin_log(start)).map(drop)
     }
 
-    /// Drops the store in a forked child: no thread is joined, nothing is written, and no lock is taken, because
-    /// a thread of the parent may have held it at the fork. The components stay in memory, which is a copy of the
-    /// parent's; their files were closed at the fork.
+    /// Drops the store in a forked child: no thread is joined, nothing is written, and no lock is taken,
+    /// because a thread of the parent may have held it at the fork. The components stay in memory, which is a
+    /// copy of the parent's; their files were closed at the fork.
     fn leave_to_parent(&mut self) {
         let tasks = std::mem::take(self.background.tasks.get_mut());
         let parts = (

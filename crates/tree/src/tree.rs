@@ -287,8 +287,8 @@ impl Tree {
         Some((Arc::clone(oldest), newer.first()))
     }
 
-    /// Whether the active memtable has range deletes: the space of the keys that they cover comes back after its
-    /// flush.
+    /// Whether the active memtable has range deletes: the space of the keys that they cover comes back after
+    /// its flush.
     pub fn has_waiting_range_deletes(&self) -> bool {
         !self.view().active.deleted().is_empty()
     }

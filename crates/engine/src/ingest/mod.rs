@@ -5,7 +5,8 @@
 //! gives all entries one seqno and makes them visible together ([`mod@commit`]). Every byte is written
 //! once.
 //!
-//! Memory: one table writer and one value file writer, whatever the size, and the pinned metadata of the open tables. Charged (I10).
+//! Memory: one table writer and one value file writer, whatever the size, and the pinned metadata of the open
+//! tables. Charged (I10).
 
 mod built;
 mod commit;

@@ -143,8 +143,8 @@ impl Compactor {
     }
 
     /// Records that `job` failed and changed nothing. If it failed because memory was taken away while it
-    /// ran, it is planned again for the memory that is left. If it found too little memory, because several of
-    /// its inputs had long entries at once, it is planned again with fewer runs.
+    /// ran, it is planned again for the memory that is left. If it found too little memory, because several
+    /// of its inputs had long entries at once, it is planned again with fewer runs.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {

@@ -47,7 +47,8 @@ pub(super) struct KeyspaceCompactionState {
     pub(super) job_bytes: u64,
     /// Consecutive failures.
     failures: u32,
-    /// How often the number of runs of a merge is halved, because merges of more runs found too little memory.
+    /// How often the number of runs of a merge is halved, because merges of more runs found too little
+    /// memory.
     narrowed: u32,
     /// After a failure, no merge starts before this time.
     not_before: Duration,
