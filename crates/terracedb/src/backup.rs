@@ -109,7 +109,7 @@ impl Backup {
     }
 
     /// Restores the store of backup `id` to the directory `path`. The restored store goes its own way: it has
-    /// a lineage of its own ([`BackupInfo::lineage`](crate::BackupInfo)), so that its backups never replace
+    /// a lineage of its own ([`BackupInfo::lineage`](crate::tools::BackupInfo)), so that its backups never replace
     /// those of its origin.
     ///
     /// # Errors
