@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
     let check = |recover| {
         let account = Account::unlimited("fuzz");
-        wal::check(&medium, store, &wal::Start::new(), recover, &account)
+        wal::check(&medium, store, &wal::Known::default(), recover, &account)
     };
     let strict = check(Recover::Strict);
     let past = check(Recover::PastDamage);

@@ -12,6 +12,7 @@ use terracedb::tools::CheckReport;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::repair::{lost_range_to_json, lost_records_to_json};
 use crate::shared_args::{OfflineStoreArgs, OutputArgs};
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +82,47 @@ fn print_text(report: &CheckReport, out: &mut Output) -> Result<()> {
         out.line(format_args!("note: {name} is no file of a store"))?;
     }
     print_problems(&report.problems, report.damages, out)?;
+    print_lost(report, out)?;
     print_count(report.damages, out)
+}
+
+/// Prints which keys the damage cost.
+fn print_lost(report: &CheckReport, out: &mut Output) -> Result<()> {
+    let lost = &report.lost;
+    if report.is_clean() {
+        return Ok(());
+    }
+    if lost.is_empty() {
+        return out.line("no key lost");
+    }
+    for range in &lost.ranges {
+        out.line(range)?;
+    }
+    for records in &lost.log {
+        out.line(format_args!("log: {records}"))?;
+    }
+    let count = match lost.entries {
+        Some(entries) => format!("up to {} lost", format_count(entries, "key")),
+        None => "keys lost, their number is unknown".to_owned(),
+    };
+    if lost.ranges.is_empty() {
+        return out.line(count);
+    }
+    for (keyspace, span) in lost.spans() {
+        let keyspace = keyspace.map_or_else(
+            || "an unknown keyspace".to_owned(),
+            |name| format!("keyspace `{}`", name.escape_debug()),
+        );
+        match span {
+            Some((from, to)) => out.line(format_args!(
+                "{count}: from `{}` to `{}` of {keyspace}",
+                from.escape_ascii(),
+                to.escape_ascii()
+            ))?,
+            None => out.line(format_args!("{count}: of {keyspace}"))?,
+        }
+    }
+    Ok(())
 }
 
 /// Prints the listed problems, and how many of the `damages` found are not listed.
@@ -123,6 +164,9 @@ fn to_json(report: &CheckReport) -> Value {
         "manifest_repairs": report.manifest_repairs,
         "unowned": report.unowned,
         "damages": report.damages,
+        "keys_lost": report.lost.entries,
+        "lost": report.lost.ranges.iter().map(lost_range_to_json).collect::<Vec<_>>(),
+        "log_lost": report.lost.log.iter().map(lost_records_to_json).collect::<Vec<_>>(),
         "problems": report.problems.iter().map(problem_to_json).collect::<Vec<_>>(),
     })
 }

@@ -44,7 +44,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     out.flush()?;
     // Good: there is nothing to repair, or everything was repaired without loss.
     let lost_writes = report.log.as_ref().is_some_and(LostLog::costs_writes);
-    let is_lossless = report.lost.is_empty() && !lost_writes && report.uncertain.is_empty();
+    let is_lossless = report.lost.is_empty()
+        && !lost_writes
+        && report.uncertain.is_empty()
+        && report.operators.is_empty();
     Ok(Outcome::good_if(is_lossless && (report.is_clean() || !report.dry_run)))
 }
 
@@ -78,6 +81,13 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
             keyspace.escape_debug()
         ))?;
     }
+    for keyspace in &report.operators {
+        out.line(format_args!(
+            "keyspace `{}`: its merge operator is lost, and its name: reads of keys with operands fail until \
+             the keyspace is opened with the operator that it had",
+            keyspace.escape_debug()
+        ))?;
+    }
     for lost in &report.lost {
         out.line(lost)?;
     }
@@ -101,6 +111,7 @@ fn to_json(report: &RepairReport) -> Value {
         "bytes": report.bytes,
         "manifest": report.manifest.as_ref().map(ToString::to_string),
         "uncertain": report.uncertain,
+        "operators_lost": report.operators,
         "repaired": report.repaired.iter().map(repaired_to_json).collect::<Vec<_>>(),
         "dictionaries": report.dictionaries,
         "log": report.log.as_ref().map(|log| json!({
@@ -123,7 +134,7 @@ fn repaired_to_json(table: &RepairedFile) -> Value {
     })
 }
 
-fn lost_records_to_json(lost: &LostRecords) -> Value {
+pub(crate) fn lost_records_to_json(lost: &LostRecords) -> Value {
     let position = |place: &LogPlace| {
         json!({
             "file": place.file,
@@ -141,7 +152,7 @@ fn lost_records_to_json(lost: &LostRecords) -> Value {
     })
 }
 
-fn lost_range_to_json(lost: &LostRange) -> Value {
+pub(crate) fn lost_range_to_json(lost: &LostRange) -> Value {
     let text = |key: &Vec<u8>| key.escape_ascii().to_string();
     json!({
         "file": lost.file,

@@ -39,7 +39,7 @@ pub use ingest::{Ingest, Ingested};
 pub use keyspace_options::KeyspaceOptions;
 pub use lost_records::{LogPlace, LostRecords};
 pub use memory::Memory;
-pub use open::{missing_log, open};
+pub use open::open;
 pub use pace::{Delays, Pace};
 pub use recovery::Recovery;
 pub use resources::{Resources, ResourcesBuilder};

@@ -42,7 +42,6 @@ use crate::transaction::Transactions;
 use crate::watchdog::Watchdog;
 use files::StoreFiles;
 use replay::Replay;
-pub use replay::missing_log;
 use tasks::Tasks;
 use trees::open_trees;
 

@@ -32,7 +32,7 @@ pub use keyspace_kind::KeyspaceKind;
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};
 pub use reader::{ManifestRecord, Recovered, inspect, recover};
-pub use salvage::salvage_state;
+pub use salvage::{Salvage, salvage_state};
 pub use state::ManifestState;
 pub use table_entry::{TableEntry, range_of};
 pub use values_entry::ValuesEntry;

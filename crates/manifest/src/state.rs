@@ -225,6 +225,12 @@ impl ManifestState {
         highest.max().unwrap_or(Seqno::ZERO)
     }
 
+    /// What the manifest knows of the log.
+    pub fn known_log(&self) -> wal::Known {
+        let (start, floor) = (self.log_start.clone(), self.floor());
+        wal::Known { start, floor, has_keyspaces: self.keyspaces_below > KeyspaceId::default() }
+    }
+
     /// Returns the sequence number below which every write to an existing keyspace is in tables.
     pub fn flushed_below(&self) -> Seqno {
         let below = self.keyspaces.values().map(|entry| entry.flushed_below);

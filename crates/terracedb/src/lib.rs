@@ -144,8 +144,8 @@ pub mod tools {
     pub use crate::backup::Backup;
     pub use ::tools::{
         BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
-        DeleteReport, Lost, LostLog, LostRange, PruneOptions, RepairOptions, RepairReport,
-        RepairedFile, RestoreReport, ScrubReport, check, repair,
+        DeleteReport, Lost, LostKeys, LostLog, LostRange, PruneOptions, RepairOptions,
+        RepairReport, RepairedFile, RestoreReport, ScrubReport, check, repair,
     };
     pub use base::StoreId;
     pub use manifest::{ManifestRecord, inspect as inspect_manifest};

@@ -119,7 +119,8 @@ impl Capture {
     pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
         let account = store.resources.account("copies");
         let (id, strict) = (Some(self.store), wal::Recover::Strict);
-        let copied = wal::check(copy, id, &self.log_start, strict, &account)?.last;
+        let known = wal::Known { start: self.log_start.clone(), ..Default::default() };
+        let copied = wal::check(copy, id, &known, strict, &account)?.last;
         if copied >= self.log_last {
             return Ok(());
         }

@@ -14,6 +14,7 @@
 //! Threads: the caller's, one. Memory: the two largest entries, and a fixed part.
 
 mod log_walk;
+mod loss;
 mod order_walk;
 mod report;
 mod table_walk;
@@ -26,6 +27,7 @@ use manifest::ManifestState;
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
+pub use loss::LostKeys;
 pub use report::CheckReport;
 
 /// Checks the store on `medium`. `progress` gets the bytes done and their total.
@@ -42,7 +44,7 @@ pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Re
     let files = medium.list()?;
     let total = files.iter().map(|file| file.len).sum();
     let account = Account::unlimited("check");
-    let report = CheckReport::default();
+    let report = CheckReport::new();
     let mut walk = Walk { medium, files, account, report, done: 0, total, progress };
     let state = walk.manifest()?;
     walk.tables(state.as_ref())?;

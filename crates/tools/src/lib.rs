@@ -15,7 +15,7 @@ mod store_file;
 pub use backup::{
     Backup, BackupInfo, BackupList, BackupReport, DeleteReport, PruneOptions, RestoreReport,
 };
-pub use check::{CheckReport, check, is_ours};
+pub use check::{CheckReport, LostKeys, check, is_ours};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, checkpoint, checkpoint_on};
 pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
 pub use scrub::{ScrubReport, ScrubStatistics, Scrubber};

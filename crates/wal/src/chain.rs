@@ -16,7 +16,7 @@ use crate::options::Recover;
 use crate::position::Cut;
 use crate::reader::{LocatedContent, LocatedRecord, SegmentReader, Survey, Wanted};
 use crate::record::SEQUENCE_BELOW;
-use crate::scan::{First, SegmentScan, SegmentState, missing_start, open, scan_all};
+use crate::scan::{First, SegmentScan, SegmentState, open, scan_all};
 use crate::source::Source;
 
 /// Distance in lane sequences that a lane skips after damage: more than a lane ever has.
@@ -70,7 +70,8 @@ impl Chain {
     /// Opens the chain of `lane` over the segments `ids`, which are in order.
     pub(crate) fn open(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Result<Self> {
         let segments = scan_all(source, lane, ids)?;
-        let (mut live, mut broken) = (Vec::new(), missing_start(source, lane, ids));
+        let mut live = Vec::new();
+        let mut broken = source.known.missing_start(lane, &segments);
         let is_strict = source.recover == Recover::Strict;
         for (index, found) in segments.iter().enumerate() {
             if broken.is_some() && is_strict {
@@ -120,11 +121,14 @@ impl Chain {
         }
         let Some(error) = self.broken.take() else { return };
         let oldest = self.segments.first().map_or(found, |oldest| oldest.id);
-        let start = self.source.start.of(self.lane);
+        let start = self.source.known.start.of(self.lane);
         let segment = if start == SegmentId::default() { oldest } else { start };
         let is_alone = segment == found && first.limit() < first.sequence;
         let (records, seqno) = match first.begin {
-            Some(_) if segment == found => (Some(0), first.seqno),
+            // Without a recorded start, a log whose first segment is there begins with record 0.
+            Some(_) if segment == found && (start == segment || first.sequence == 0) => {
+                (Some(0), first.seqno)
+            }
             None if is_alone => (Some(1), first.seqno),
             _ => (None, 0),
         };
@@ -324,7 +328,12 @@ impl Chain {
         let (Some(index), Some(reader)) = (self.live.get(self.at), self.reader.as_mut()) else {
             return Ok(Survey::default());
         };
-        let shortened = reader.shortened().filter(|_| index + 1 == self.segments.len());
+        let behind = self.segments.get(index + 1..).unwrap_or_default();
+        let is_unused = |found: &SegmentScan| {
+            matches!(found.state, SegmentState::Blank | SegmentState::Unmade(_))
+        };
+        // A segment is cut only after the next one was begun durably.
+        let shortened = reader.shortened().filter(|_| behind.iter().all(is_unused));
         if shortened.is_some() && self.source.recover == Recover::Strict {
             return Ok(Survey { unreadable: shortened, ..Survey::default() });
         }
@@ -471,7 +480,7 @@ impl Chain {
         let found = found.or_else(|| self.segments.first());
         Cut {
             lane: self.lane,
-            segment: found.map_or_else(|| self.source.start.of(self.lane), |found| found.id),
+            segment: found.map_or_else(|| self.source.known.start.of(self.lane), |found| found.id),
             offset: self.reader.as_ref().map_or(0, SegmentReader::at),
             sequence: self.sequence,
         }

@@ -6,6 +6,7 @@ use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, Purpose};
 
 use crate::header::SegmentHeader;
+use crate::known::Known;
 use crate::name::parse_segment_name;
 use crate::options::Recover;
 use crate::position::LANE;
@@ -14,7 +15,6 @@ use crate::record::Begin;
 use crate::recover::{self, Recovery, ReplaySink};
 use crate::retention::Retention;
 use crate::source::Source;
-use crate::start::Start;
 
 /// One entry of a segment as [`inspect`] reports it, in file order.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
     })
 }
 
-/// Reads the log from `start` as recovery does, and verifies every checksum. A torn tail is part of the
+/// Reads the log as recovery does, given what is `known` of it, and verifies every checksum. A torn tail is part of the
 /// report, not an error. So is damage if `recover` allows it.
 ///
 /// # Errors
@@ -118,7 +118,7 @@ fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
 pub fn check(
     medium: &Arc<dyn Medium>,
     store: Option<StoreId>,
-    start: &Start,
+    known: &Known,
     recover: Recover,
     account: &Account,
 ) -> Result<Recovery> {
@@ -128,7 +128,7 @@ pub fn check(
         purpose: Purpose::Scrub,
         account: account.clone(),
         recover,
-        start: start.clone(),
+        known: known.clone(),
     };
     let mut replay = ReplaySink {
         from: &|_| Some(Seqno::ZERO),

@@ -5,6 +5,7 @@ use std::fmt;
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
 use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
 
+use crate::known::Known;
 use crate::start::Start;
 
 /// The smallest segment, bytes: a header page and a few groups.
@@ -28,15 +29,31 @@ pub struct Options {
     pub leave_bytes: u64,
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
+    /// The store has keyspaces, or had some: the log has begun, and reaches the floor.
+    pub has_keyspaces: bool,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded.
+    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded, no keyspaces.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
         let start = Start::new();
-        Self { store, segment_bytes: 64 << 20, floor, recover, leave_bytes: 0, start }
+        Self {
+            store,
+            segment_bytes: 64 << 20,
+            floor,
+            recover,
+            leave_bytes: 0,
+            start,
+            has_keyspaces: false,
+        }
+    }
+
+    /// What recovery is told of the log.
+    pub(crate) fn known(&self) -> Known {
+        let Self { start, floor, has_keyspaces, .. } = self;
+        Known { start: start.clone(), floor: *floor, has_keyspaces: *has_keyspaces }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -153,6 +153,11 @@ impl SegmentReader {
         self.checked
     }
 
+    /// Whether the file has `bytes` bytes.
+    pub(crate) fn reaches(&self, bytes: u64) -> Result<bool> {
+        Ok(self.file.size()? >= bytes)
+    }
+
     /// Offset at which the next record is expected.
     pub(crate) const fn at(&self) -> u64 {
         self.at

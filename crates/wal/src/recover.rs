@@ -52,7 +52,7 @@ fn list_segments(source: &Source) -> Result<BTreeMap<LaneId, Vec<SegmentId>>> {
     let mut lanes = BTreeMap::<LaneId, Vec<SegmentId>>::new();
     for file in source.medium.list()? {
         if let Some((lane, segment)) = parse_segment_name(&file.name)
-            && segment >= source.start.of(lane)
+            && segment >= source.known.start.of(lane)
         {
             lanes.entry(lane).or_default().push(segment);
         }
@@ -90,6 +90,9 @@ impl ReplaySink<'_> {
 
 /// Replays every lane on the medium, and `lane` even if it has no segment yet. Returns the chains, the
 /// result, and the next seqno.
+///
+/// # Errors
+/// `Corrupt` if recovery is strict and records are damaged, or missing according to [`crate::Known`].
 pub(crate) fn replay(
     source: &Source,
     lane: LaneId,
@@ -101,7 +104,16 @@ pub(crate) fn replay(
     for (lane, ids) in &lanes {
         chains.push(Chain::open(source, *lane, ids)?);
     }
-    let (recovery, next) = merge(&mut chains, source.recover, replay)?;
+    let (mut recovery, next) = merge(&mut chains, source.recover, replay)?;
+    let has_begun = chains.iter().any(|chain| chain.begin().is_some());
+    let last = Seqno::try_from(next.saturating_sub(1))?;
+    match (source.known.hidden_damage(has_begun, last), source.recover) {
+        (None, _) => {}
+        (Some(error), Recover::Strict) => return Err(error),
+        (Some(error), Recover::PastDamage) => {
+            recovery.damage.get_or_insert(error);
+        }
+    }
     Ok((chains, recovery, next))
 }
 
@@ -198,7 +210,7 @@ fn replay_record(
 pub(crate) fn remove_freed(source: &Source) -> Result<()> {
     for file in source.medium.list()? {
         if parse_segment_name(&file.name)
-            .is_some_and(|(lane, segment)| segment < source.start.of(lane))
+            .is_some_and(|(lane, segment)| segment < source.known.start.of(lane))
         {
             let _ = source.medium.remove(&file.name);
         }

@@ -7,7 +7,6 @@ use base::{Error, ErrorKind, LaneId, Result, SegmentId, invariant};
 use crate::name::segment_name;
 use crate::options::Recover;
 use crate::pins::Pins;
-use crate::position::LANE;
 use crate::reader::{LocatedContent, SegmentReader, Wanted};
 use crate::record::{BEGIN_BYTES, Begin};
 use crate::source::Source;
@@ -37,7 +36,8 @@ pub(crate) struct SegmentScan {
 pub(crate) enum SegmentState {
     /// No record was ever appended.
     Blank,
-    /// The file is all zeros: a power cut came before the header was durable.
+    /// Nothing is stored after the header, which is damaged or states a greater length: a power cut came before the
+    /// header was durable, or a segment made ahead of need was cut or zeroed.
     Unmade(Error),
     /// The header and the Begin are sound.
     Begun,
@@ -120,20 +120,6 @@ fn opened_after(segments: &[SegmentScan], index: usize) -> bool {
     behind.find_map(|found| found.first?.begin).is_none_or(|begin| begin.opened)
 }
 
-/// The damage if the segment that the lane begins with is missing. That segment is begun durably before
-/// it is recorded as the start, and stays until a later one is recorded. A lane without appends may end
-/// before its start. If no segment exists at all, only the caller knows whether there was a log.
-pub(crate) fn missing_start(source: &Source, lane: LaneId, ids: &[SegmentId]) -> Option<Error> {
-    let (_, start) = source.start.iter().find(|(of, _)| *of == lane && lane == LANE)?;
-    let first = ids.first().filter(|first| **first != start)?;
-    Some(
-        Error::corrupt("commit log")
-            .at(segment_name(lane, start))
-            .expected("the segment that it begins with")
-            .got(format_args!("`{}`", segment_name(lane, *first))),
-    )
-}
-
 /// A reader of a scanned segment; with [`Recover::PastDamage`] also of one whose header is damaged.
 pub(crate) fn open(source: &Source, lane: LaneId, id: SegmentId) -> Result<SegmentReader> {
     let (mut reader, header) = open_any(source, lane, id)?;
@@ -177,7 +163,13 @@ fn scan(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
         Ok(None) | Err(_) => {}
     }
     if let Some(error) = reader.shortened() {
-        return Ok((SegmentState::Damaged(error), None));
+        // A segment that was made ahead of need has nothing to lose. A Begin would be the first record.
+        reader.seek(PAGE);
+        let is_unused = reader.reaches(PAGE + BEGIN_BYTES as u64)? && reader.survey().is_clean();
+        return Ok(match is_unused {
+            true => (SegmentState::Unmade(error), None),
+            false => (SegmentState::Damaged(error), None),
+        });
     }
     // A Begin that a power cut tore has nothing after it.
     let error = Error::corrupt("first record of a log segment")

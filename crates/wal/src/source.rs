@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{Account, StoreId};
 use media::{Medium, Purpose};
 
+use crate::known::Known;
 use crate::options::Recover;
-use crate::start::Start;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -19,5 +19,5 @@ pub(crate) struct Source {
     pub(crate) account: Account,
     pub(crate) recover: Recover,
     /// Segments before the start are not read.
-    pub(crate) start: Start,
+    pub(crate) known: Known,
 }

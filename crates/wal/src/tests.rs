@@ -18,7 +18,7 @@ use std::sync::Arc;
 use base::{Account, ErrorKind, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, MemoryMedium};
 
-use crate::{Batch, Log, Options, Recover, Recovery, SEGMENT_BYTES_MIN, Start};
+use crate::{Batch, Known, Log, Options, Recover, Recovery, SEGMENT_BYTES_MIN, Start};
 
 /// Small segments, so that short scripts cross many.
 fn options() -> Options {
@@ -244,7 +244,7 @@ fn check_and_inspect_report_every_record_and_write_nothing() {
     let recovery = crate::check(
         &medium,
         Some(options().store),
-        &Start::new(),
+        &Known::default(),
         Recover::Strict,
         &Account::unlimited("check"),
     )

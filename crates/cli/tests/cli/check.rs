@@ -73,6 +73,19 @@ fn damaged_page_is_named_and_loses_only_its_keys() {
     let line = format!("{name}, page 1, keyspace `default`, keys `{first}` to `{end}`: corrupt");
     assert!(run.out.contains(&line) && run.out.ends_with("1 problem\n"), "{}", run.out);
 
+    // The keys that are lost are those that cannot be read.
+    let keys = (0..500).map(|number| format!("key{number:04}"));
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    let lost: Vec<_> = keys.filter(|key| keyspace.get(key).is_err()).collect();
+    drop((keyspace, db));
+    let range = &report["lost"][0];
+    assert_eq!(report["keys_lost"], lost.len(), "{report}");
+    assert!(range["first_key"].as_str().unwrap() <= &*lost[0], "{report}");
+    assert!(range["last_key"].as_str().unwrap() >= &**lost.last().unwrap(), "{report}");
+    let line = format!("up to {} keys lost: from `", lost.len());
+    assert!(run.out.contains(&line) && !run.out.contains("no key lost"), "{}", run.out);
+
     let get = |key: &str| terrace(&[&["get", &dir, key][..], &MEMORY].concat());
     let error = get(first).bad(1);
     assert!(error.contains("corrupt") && error.contains("terrace check"), "{error}");
@@ -80,6 +93,43 @@ fn damaged_page_is_named_and_loses_only_its_keys() {
     assert_eq!(get("key0499").good().len(), 101);
     let after = if end < "key0499" { end } else { "key0499" };
     assert_eq!(get(after).code, 0);
+}
+
+/// A damaged page of an index costs no key, and the check says so.
+#[test]
+fn a_damaged_page_that_costs_no_key_is_told_apart() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let table = file(&dir, ".table");
+    let whole = fs::read(&table).unwrap();
+    let (mut costly, mut harmless) = (0, 0);
+    for page in 0..whole.len() / PAGE {
+        flip(&table, page * PAGE + 100);
+        let found = report(&dir, 1);
+        let run = check(&dir);
+        let is_lost = found["keys_lost"] != 0;
+        assert_eq!(
+            is_lost,
+            found["lost"].as_array().unwrap().iter().any(|it| it["what"] == "versions")
+        );
+        assert_eq!(run.out.contains("no key lost"), !is_lost, "{}", run.out);
+        assert_eq!(run.out.contains("lost: from"), is_lost, "{}", run.out);
+        // An open store may rewrite damaged files.
+        let copy = scratch.path("copy");
+        fs::create_dir(&copy).unwrap();
+        files(&dir)
+            .into_iter()
+            .for_each(|(name, bytes)| fs::write(copy.join(name), bytes).unwrap());
+        let db = terracedb::Db::builder(&copy).memory(64 << 20).open().unwrap();
+        let keyspace = db.keyspace("default").unwrap();
+        let errors = keyspace.iter().unwrap().filter(|entry| entry.is_err()).count();
+        assert_eq!(errors > 0, is_lost, "page {page}: {found}");
+        drop((keyspace, db));
+        fs::remove_dir_all(&copy).unwrap();
+        fs::write(&table, &whole).unwrap();
+        if is_lost { costly += 1 } else { harmless += 1 }
+    }
+    assert!(costly > 10 && harmless >= 2, "{costly} {harmless}");
 }
 
 #[test]
@@ -92,6 +142,7 @@ fn damage_in_the_log_and_a_missing_table_are_found() {
     fs::rename(&table, &away).unwrap();
     let missing = report(&dir, 1);
     assert_eq!((&missing["damages"], &missing["problems"][0]["file"]), (&1.into(), &name.into()));
+    assert_eq!(missing["keys_lost"], 1000, "{missing}");
     fs::rename(&away, &table).unwrap();
     assert_eq!(report(&dir, 0)["clean"], true);
 

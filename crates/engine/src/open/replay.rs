@@ -12,7 +12,6 @@ use std::sync::Arc;
 use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_ops, invariant};
 use compact::Horizon;
 use manifest::{Edit, KeyspaceKind, ManifestState};
-use media::Medium;
 use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
 use wal::Log;
 
@@ -21,25 +20,6 @@ use crate::background::LogLimits;
 use crate::lost_records::LostRecords;
 use crate::recovery::Recovery;
 use crate::settings::Settings;
-
-/// The damage of a store that has keyspaces and no log. `None` if the log has a segment or need not.
-///
-/// The log gets its first segment before the first keyspace is created, and has one ever after.
-///
-/// # Errors
-/// Those of listing the directory.
-pub fn missing_log(medium: &dyn Medium, state: &ManifestState) -> Result<Option<Error>> {
-    let is_live_segment = |name: &str| {
-        let parsed = wal::parse_segment_name(name);
-        parsed.is_some_and(|(lane, segment)| segment >= state.log_start.of(lane))
-    };
-    if state.keyspaces_below == KeyspaceId::default()
-        || medium.list()?.iter().any(|listing| is_live_segment(&listing.name))
-    {
-        return Ok(None);
-    }
-    Ok(Some(Error::corrupt("commit log").expected("a segment").got("none")))
-}
 
 /// The components that replay uses.
 pub(super) struct Replay<'a> {
@@ -76,10 +56,6 @@ impl Replay<'_> {
     /// Opens the log and applies its records. Returns the log and the seqno below which each keyspace's
     /// writes are in tables.
     fn open_log(&self, recovery: &mut Recovery) -> Result<(Arc<Log>, FlushedBelow)> {
-        let missing = missing_log(&*self.context.medium, self.state)?;
-        if let Some(error) = missing.clone().filter(|_| !self.settings.recover_damaged_log) {
-            return Err(error);
-        }
         let flushed_at_open: FlushedBelow =
             self.state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
         let mut apply = Apply {
@@ -109,7 +85,7 @@ impl Replay<'_> {
         let Apply { flushed, unknown, .. } = apply;
         self.give_up(&log, &unknown)?;
         let unknown = unknown.first().map(|keyspace| self.unknown_keyspace(*keyspace));
-        recovery.log_damage = missing.or(found.damage).or(unknown);
+        recovery.log_damage = found.damage.or(unknown);
         let flushed_below = self.state.flushed_below();
         let losses = found.losses.iter();
         recovery.log_lost = losses.map(|loss| LostRecords::of(loss, flushed_below)).collect();
@@ -147,13 +123,15 @@ impl Replay<'_> {
             true => wal::Recover::PastDamage,
             false => wal::Recover::Strict,
         };
+        let known = self.state.known_log();
         wal::Options {
             segment_bytes: LogLimits::of(self.resources).segment_bytes,
             recover,
-            floor: self.state.floor(),
+            floor: known.floor,
             // Two memtables: the active one and the sealed one that is being flushed.
             leave_bytes: 2 * self.resources.memtable_bytes(),
-            start: self.state.log_start.clone(),
+            start: known.start,
+            has_keyspaces: known.has_keyspaces,
             ..wal::Options::new(self.context.store)
         }
     }

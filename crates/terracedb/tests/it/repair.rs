@@ -373,6 +373,40 @@ fn a_lost_manifest_is_rebuilt() {
     }
 }
 
+/// A rebuilt manifest has no merge operator: the report names the keyspace, whose keys answer errors until it is opened
+/// with the operator.
+#[test]
+fn a_lost_merge_operator_is_reported() {
+    use terracedb::KeyspaceOptions;
+    use terracedb::operators::I64Add;
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let stepped = Stepped::new(5);
+    let db = stepped.on(Arc::clone(&medium)).open().unwrap();
+    let options = KeyspaceOptions::new().merge_operator(I64Add::NAME);
+    let sums = db.open_or_create_keyspace_opt("sums", &options).unwrap();
+    // An operand over an older table stays an operand.
+    sums.put("a", 1i64.to_le_bytes()).unwrap();
+    db.flush().unwrap();
+    sums.merge("a", 7i64.to_le_bytes()).unwrap();
+    let plain = db.open_or_create_keyspace("plain").unwrap();
+    plain.put("a", "b").unwrap();
+    db.flush().unwrap();
+    drop((sums, plain, db));
+    for name in medium.list().unwrap().into_iter().map(|file| file.name) {
+        if name.starts_with("manifest-") {
+            medium.remove(&name).unwrap();
+        }
+    }
+    let report = repair(&medium, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    assert_eq!(report.operators, ["recovered-1"], "{report:?}");
+    let db = stepped.on(Arc::clone(&medium)).open().unwrap();
+    let sums = db.keyspace("recovered-1").unwrap();
+    sums.get("a").unwrap_err();
+    let sums = db.open_or_create_keyspace_opt("recovered-1", &options).unwrap();
+    assert_eq!(sums.get("a").unwrap().unwrap(), 8i64.to_le_bytes()[..]);
+    assert_eq!(db.keyspace("recovered-2").unwrap().get("a").unwrap().unwrap(), "b");
+}
+
 /// Both copies of a manifest record are damaged: the readable rest is used.
 #[test] // I8
 fn the_readable_part_of_a_manifest_with_both_copies_damaged_is_used() {

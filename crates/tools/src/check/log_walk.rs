@@ -9,7 +9,8 @@ use super::Walk;
 impl Walk<'_> {
     /// Checks the log.
     pub(super) fn log(&mut self, state: Option<&ManifestState>) -> Result<()> {
-        let start = state.map(|state| state.log_start.clone()).unwrap_or_default();
+        let known = state.map(ManifestState::known_log).unwrap_or_default();
+        let start = &known.start;
         let is_needed = |(lane, segment)| segment >= start.of(lane);
         let listed = self.files.iter();
         let listed =
@@ -19,23 +20,17 @@ impl Walk<'_> {
         self.report.log_segments = segments.len();
         let newest = segments.last().map_or_else(|| "log".to_owned(), |(name, _)| name.clone());
         let (store, strict) = (self.report.store, wal::Recover::Strict);
-        let damaged = match wal::check(self.medium, store, &start, strict, &self.account) {
+        let damaged = match wal::check(self.medium, store, &known, strict, &self.account) {
             Ok(found) => {
                 self.report.log_records = found.records;
                 self.report.log_torn = found.torn.map(|cut| {
                     format!("{}, byte {}", segment_name(cut.lane, cut.segment), cut.offset)
                 });
-                let floor = state.map_or(base::Seqno::ZERO, ManifestState::floor);
-                if found.last < floor {
-                    let error = Error::corrupt("end of the log (I11)")
-                        .expected(format_args!("sequence number {floor}, which tables hold"))
-                        .got(found.last);
-                    self.report.note(Problem::of(&newest, error));
-                }
                 None
             }
             Err(error) if error.kind() == ErrorKind::Retry => return Err(error),
             Err(error) => {
+                self.lost_of_log(state, &error)?;
                 let text = error.to_string();
                 // The first needed segment may be missing from the directory.
                 let begins = start.iter().map(|(lane, segment)| segment_name(lane, segment));

@@ -2,11 +2,13 @@
 
 use base::{Problem, StoreId};
 
+use super::LostKeys;
+
 /// Most problems that are listed; further ones are only counted.
 const LISTED_MAX: usize = 10_000;
 
 /// Result of [`check()`](crate::check()).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// The store; `None` if its manifest is lost.
@@ -43,9 +45,34 @@ pub struct CheckReport {
     pub damages: u64,
     /// The first ten thousand problems.
     pub problems: Vec<Problem>,
+    /// The keys that the problems cost.
+    pub lost: LostKeys,
 }
 
 impl CheckReport {
+    /// Nothing found yet.
+    pub(super) fn new() -> Self {
+        Self {
+            store: None,
+            keyspaces: 0,
+            files: 0,
+            bytes: 0,
+            dictionaries: 0,
+            tables: 0,
+            pages: 0,
+            entries: 0,
+            values: 0,
+            log_segments: 0,
+            log_records: 0,
+            log_torn: None,
+            manifest_repairs: 0,
+            unowned: Vec::new(),
+            damages: 0,
+            problems: Vec::new(),
+            lost: LostKeys::none(),
+        }
+    }
+
     /// True if nothing is damaged or missing.
     #[must_use]
     pub const fn is_clean(&self) -> bool {

@@ -40,7 +40,7 @@ impl Walk<'_> {
             return self.tables_without_manifest();
         };
         let dictionaries = self.dictionaries(store);
-        for keyspace in state.keyspaces.values() {
+        for (keyspace_id, keyspace) in &state.keyspaces {
             for id in &keyspace.dictionaries {
                 self.dictionary(&*dictionaries, &keyspace.name, *id)?;
             }
@@ -48,14 +48,18 @@ impl Walk<'_> {
                 self.report.note(Owner::of(keyspace, entry).problem(error));
             }
             self.order(store, keyspace, &dictionaries)?;
-            for entry in keyspace.tables.values().map(|table| &*table.entry) {
+            for live in keyspace.tables.values() {
+                let (entry, damages) = (&*live.entry, self.report.damages);
                 let owner = Owner::of(keyspace, entry);
                 if self.listed(&file_name(entry.id)).is_none() {
                     let error = Error::corrupt("table").expected("its file").got("none");
                     self.report.note(owner.problem(error));
-                    continue;
+                } else {
+                    self.table(store, entry.id, Some(owner), &dictionaries)?;
                 }
-                self.table(store, entry.id, Some(owner), &dictionaries)?;
+                if self.report.damages > damages {
+                    self.lost_of_table(store, (*keyspace_id, keyspace), live, &dictionaries)?;
+                }
             }
         }
         Ok(())
@@ -104,6 +108,8 @@ impl Walk<'_> {
 
     /// Checks each table under the identity that it claims.
     fn tables_without_manifest(&mut self) -> Result<()> {
+        // Which keys the tables should have, only the manifest says.
+        self.report.lost.add_unknown();
         let names: Vec<_> = self.files.iter().map(|file| file.name.clone()).collect();
         for name in names {
             let Some(table) = parse_file_name(&name) else { continue };

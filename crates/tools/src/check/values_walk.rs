@@ -15,16 +15,34 @@ impl Walk<'_> {
             return self.values_without_manifest();
         };
         for (&keyspace_id, keyspace) in &state.keyspaces {
-            for LiveValues { entry, .. } in keyspace.values.values() {
+            for live in keyspace.values.values() {
+                let (LiveValues { entry, .. }, damages) = (live, self.report.damages);
                 let name = values_file_name(entry.id);
                 let owner = Some(&*keyspace.name);
                 if self.listed(&name).is_none() {
                     let error = Error::corrupt("value file").expected("its file").got("none");
                     self.note_values(owner, &name, None, error);
+                    self.lost_of_values(&keyspace.name, live, None);
                     continue;
                 }
                 let expected = entry.footer(store, keyspace_id);
+                let listed = self.report.problems.len();
                 self.value_file(store, entry.id, owner, Some(expected))?;
+                if self.report.damages > damages {
+                    let of_file = self.report.problems.get(listed..).unwrap_or_default().iter();
+                    let found: Vec<_> = of_file
+                        .filter_map(|it| {
+                            Some((it.pages?, it.keys.as_ref().map(|(key, _)| key.clone())))
+                        })
+                        .collect();
+                    let unlisted = self.report.damages - damages > found.len() as u64;
+                    for ((page, pages), key) in found {
+                        self.lost_of_values(&keyspace.name, live, Some((page, pages, key)));
+                    }
+                    if unlisted {
+                        self.report.lost.add_unknown();
+                    }
+                }
             }
         }
         Ok(())

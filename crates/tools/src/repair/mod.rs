@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
-use engine::{LostRecords, Resources, Settings, missing_log};
+use engine::{LostRecords, Resources, Settings};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Dictionary, file_name};
@@ -35,7 +35,7 @@ use crate::check::{is_ours, no_store};
 use changes::{Changes, undo_interrupted};
 use rebuild::{rebuild, table_ids_end};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
-use tables::{Salvager, Verdict};
+pub(crate) use tables::{Salvager, Verdict};
 
 /// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
@@ -385,25 +385,18 @@ impl Repair<'_> {
 
     /// Whether the log is damaged, missing, or ends before the newest write in a table. Reports why.
     fn log(&mut self, found: &FoundManifest) -> Result<bool> {
-        let ManifestState { log_start: start, .. } = &found.state;
+        let known = found.state.known_log();
         let read =
-            |recover| wal::check(self.medium, Some(found.store), start, recover, &self.account);
+            |recover| wal::check(self.medium, Some(found.store), &known, recover, &self.account);
         let (read, error) = match read(wal::Recover::Strict) {
-            Ok(whole) => (whole, missing_log(&**self.medium, &found.state)?),
+            Ok(_) => return Ok(false),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
-                (read(wal::Recover::PastDamage)?, Some(error))
+                (read(wal::Recover::PastDamage)?, error)
             }
             Err(error) => return Err(error),
         };
-        let floor = found.state.floor();
-        let is_short = read.last < floor && found.state.keyspaces_below.0 > 0;
-        let short = is_short.then(|| {
-            Error::corrupt("end of the log (I11)")
-                .expected(format_args!("sequence number {floor}, which tables hold"))
-                .got(read.last)
-        });
-        let is_missing = error.is_some() && read.losses.is_empty();
-        let Some(error) = error.or(short) else { return Ok(false) };
+        let is_short = read.last < known.floor && known.has_keyspaces;
+        let is_missing = read.losses.is_empty();
         let flushed = found.state.flushed_below();
         let lost = read.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect();
         let ends = (is_short || is_missing).then(|| after(read.last).get());

@@ -15,8 +15,8 @@ use base::{
     Seqno, StoreId, TableId,
 };
 use manifest::{
-    KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, TableEntry, ValuesEntry,
-    range_of, salvage_state,
+    KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, Salvage, TableEntry,
+    ValuesEntry, range_of, salvage_state,
 };
 use media::{Listing, Medium};
 use table::{
@@ -35,7 +35,7 @@ pub(super) fn rebuild(
 ) -> Result<FoundManifest> {
     let files = medium.list()?;
     let store = store_of(&**medium, &files, account)?;
-    let (number, old) = salvage_state(&**medium, store)?;
+    let Salvage { highest: number, state: old, operators } = salvage_state(&**medium, store)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
@@ -87,7 +87,28 @@ pub(super) fn rebuild(
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
     report.uncertain = merged.iter().filter_map(name).collect();
     dictionaries(&mut state, &intact, &files);
+    report.operators = lost_operators(&mut state, &intact, &operators);
     Ok(FoundManifest { store, state, number })
+}
+
+/// Gives keyspaces the merge operators that `known` names. Returns the names of the keyspaces that have operands and
+/// lost their operator: reads of those keys fail until the keyspace is opened with it.
+fn lost_operators(
+    state: &mut ManifestState,
+    intact: &BTreeMap<TableId, Intact>,
+    known: &BTreeMap<KeyspaceId, String>,
+) -> Vec<String> {
+    let operands = intact.values().map(|table| &table.properties).filter(|it| it.merges > 0);
+    let with_operands: BTreeSet<_> = operands.map(|it| it.keyspace).collect();
+    let mut lost = Vec::new();
+    for (id, keyspace) in state.keyspaces.iter_mut().filter(|(_, it)| it.operator.is_none()) {
+        if let Some(name) = known.get(id) {
+            Arc::make_mut(keyspace).operator = Some(name.clone());
+        } else if with_operands.contains(id) {
+            lost.push(keyspace.name.clone());
+        }
+    }
+    lost
 }
 
 /// A table that can be opened.

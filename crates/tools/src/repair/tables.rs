@@ -18,15 +18,15 @@ use table::{
 use super::{Lost, LostRange};
 
 /// Reads damaged files of one store and writes their replacements.
-pub(super) struct Salvager {
-    pub(super) medium: Arc<dyn Medium>,
-    pub(super) store: StoreId,
-    pub(super) dictionaries: Arc<dyn Dictionaries>,
-    pub(super) account: Account,
+pub(crate) struct Salvager {
+    pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) store: StoreId,
+    pub(crate) dictionaries: Arc<dyn Dictionaries>,
+    pub(crate) account: Account,
 }
 
 /// Decision about a salvaged version.
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The version is kept unchanged.
     Keep,
     /// The version is a pointer, and its value was copied to this place.
@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 }
 
 /// Decides about a version, given its key, trailer and stored value.
-pub(super) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Verdict> + 'a;
+pub(crate) type Judge<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<Verdict> + 'a;
 
 /// Tracks which version supersedes the following versions of its key, so that the new table counts garbage as
 /// the output of a merge does. Range deletes come after all versions and are not considered.
@@ -64,11 +64,11 @@ impl Superseding {
 }
 
 /// The readable content of a damaged table.
-pub(super) struct Remains {
+pub(crate) struct Remains {
     /// Number of versions that could be read.
-    pub(super) versions: u64,
+    pub(crate) versions: u64,
     /// The replacement table, if it was written and is not empty.
-    pub(super) summary: Option<Summary>,
+    summary: Option<Summary>,
     lost: Vec<LostKeys>,
     ranges: RangeDeletesFound,
 }
@@ -113,7 +113,7 @@ impl Salvager {
     ///
     /// # Errors
     /// `Retry` without memory, and the device's when the new table is written.
-    pub(super) fn salvage(
+    pub(crate) fn salvage(
         &self,
         table: &TableEntry,
         keyspace: KeyspaceId,
@@ -195,7 +195,7 @@ impl Salvager {
 
 impl Remains {
     /// The keys of the valid pieces of `old` that are lost.
-    pub(super) fn lost_of(&self, old: &LiveTable, keyspace: &str) -> Vec<LostRange> {
+    pub(crate) fn lost_of(&self, old: &LiveTable, keyspace: &str) -> Vec<LostRange> {
         let entry = &old.entry;
         let file = file_name(entry.id);
         let in_pieces = |range: &KeyRange, pages, what| {

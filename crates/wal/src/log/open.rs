@@ -61,7 +61,7 @@ impl Log {
             purpose: Purpose::Replay,
             account: account.clone(),
             recover: options.recover,
-            start: options.start.clone(),
+            known: options.known(),
         };
         recover::remove_freed(&source)?;
         recover::make_durable(&source, LANE)?;
@@ -159,7 +159,7 @@ impl Opening {
                 .expected(format_args!("one below {SEGMENT_MAX}"))
                 .got(newest)
         })?;
-        let id = id.max(self.source.start.of(chain.lane).0);
+        let id = id.max(self.source.known.start.of(chain.lane).0);
         invariant!(
             chain.segments.iter().all(|scan| scan.id.0 < id),
             "a new segment's id is above those of its lane"

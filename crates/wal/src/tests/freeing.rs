@@ -180,9 +180,17 @@ fn a_removed_segment_that_came_back_is_not_read() {
         let from = |_| Some(below);
         let account = Account::unlimited("check");
         // Without the start, records are missing after it, unless it is the one removed last.
-        let without_start = crate::check(&device, None, &Start::new(), Recover::Strict, &account);
+        let without_start =
+            crate::check(&device, None, &Known::default(), Recover::Strict, &account);
         assert_eq!(without_start.is_err(), nth + 1 < freed, "{name}");
-        let checked = crate::check(&device, None, &start, Recover::Strict, &account).unwrap();
+        let checked = crate::check(
+            &device,
+            None,
+            &Known { start: start.clone(), ..Known::default() },
+            Recover::Strict,
+            &account,
+        )
+        .unwrap();
         let (log, recovery, replayed) =
             open_with(&device, Options { start, ..options() }, &from).unwrap();
         assert_eq!(replayed, [(below.get(), b"alive".to_vec())]);
@@ -217,7 +225,15 @@ fn a_missing_first_segment_is_damage() {
     let account = Account::unlimited("check");
     for error in [
         open_with(&device, with(&start), &all).map(drop).unwrap_err(),
-        crate::check(&device, None, &start, Recover::Strict, &account).map(drop).unwrap_err(),
+        crate::check(
+            &device,
+            None,
+            &Known { start: start.clone(), ..Known::default() },
+            Recover::Strict,
+            &account,
+        )
+        .map(drop)
+        .unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains(&lost), "{error}");

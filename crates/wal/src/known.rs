@@ -1,0 +1,78 @@
+//! What is known of a log from outside it, and the damage that only this shows.
+//!
+//! A segment that was cut to nothing, zeroed or removed is no different from a segment that was made ahead of need,
+//! or never made, if nothing in the log follows it. The manifest and the tables know more: where the log begins,
+//! that it has begun, and a sequence number that it reaches. This is the one place with these rules: an open, a check
+//! and a repair all apply them through [`crate::recover`], before anything is written.
+
+use base::{Error, LaneId, Seqno};
+
+use crate::name::segment_name;
+use crate::position::LANE;
+use crate::scan::{SegmentScan, SegmentState};
+use crate::start::Start;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The start of the log, as it was last recorded ([`crate::Log::free`]).
+    pub start: Start,
+    /// The largest seqno in tables. The log is synced up to a write before a table has it.
+    pub floor: Seqno,
+    /// The store has keyspaces, or had some. The log has a segment, begun durably, before there is one.
+    pub has_keyspaces: bool,
+}
+
+impl Known {
+    /// The damage at the beginning of `lane`, whose segments from the start on are these.
+    ///
+    /// The segment that a log starts with is begun durably before it is recorded as the start, and stays until a later
+    /// one is recorded. From a log without a recorded start, no segment was removed. Other lanes may end before
+    /// their start, because nothing is appended to them.
+    pub(crate) fn missing_start(&self, lane: LaneId, segments: &[SegmentScan]) -> Option<Error> {
+        let first = segments.first().filter(|_| lane == LANE)?;
+        let error = |segment| Error::corrupt("commit log").at(segment_name(lane, segment));
+        let name = segment_name(lane, first.id);
+        match self.start.iter().find(|(of, _)| *of == lane) {
+            Some((_, start)) if first.id != start => Some(
+                error(start)
+                    .expected("the segment that it begins with")
+                    .got(format_args!("`{name}`")),
+            ),
+            Some((_, start)) if is_empty(first) => {
+                Some(error(start).expected("the records that the log begins with").got("none"))
+            }
+            Some(_) => None,
+            None => {
+                let (begun, begin) = segments.iter().find_map(|it| Some((it.id, it.first?)))?;
+                let is_later = self.has_keyspaces && begin.begin.is_some() && begin.sequence > 0;
+                is_later.then(|| {
+                    error(begun)
+                        .expected("an earlier segment, with the first records")
+                        .got(format_args!("records from {} on", begin.sequence))
+                })
+            }
+        }
+    }
+
+    /// The damage of a log without a trace in it: `has_begun` says whether any segment has a Begin, `last` is the
+    /// last seqno that could be read.
+    pub(crate) fn hidden_damage(&self, has_begun: bool, last: Seqno) -> Option<Error> {
+        if !self.has_keyspaces {
+            return None;
+        }
+        if !has_begun {
+            return Some(Error::corrupt("commit log").expected("a segment").got("none"));
+        }
+        (last < self.floor).then(|| {
+            Error::corrupt("end of the log (I11)")
+                .expected(format_args!("sequence number {}, which tables hold", self.floor))
+                .got(last)
+        })
+    }
+}
+
+/// Whether no record of the segment is left, and none may have been there.
+const fn is_empty(found: &SegmentScan) -> bool {
+    matches!(found.state, SegmentState::Blank | SegmentState::Unmade(_))
+}
