@@ -15,8 +15,8 @@ use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, 
 use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
 use table::{
-    Dictionaries, Dictionary, FILTER_BITS_DEFAULT, Fragment, RangeDeletes, Spec, Summary, Table,
-    ValuesSpec, ValuesSummary, Writer,
+    Dictionaries, Dictionary, Fragment, RangeDeletes, Spec, Summary, Table, ValuesSpec,
+    ValuesSummary, Writer,
 };
 
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
@@ -248,7 +248,7 @@ impl Output {
             codec: options.codec,
             level: options.zstd_level,
             dictionary,
-            filter_bits: FILTER_BITS_DEFAULT,
+            filter_bits: self.tree.flush_filter_bits(self.memtable.bytes()),
             layout: self.tree.layout(self.memtable.bytes(), &KeyRange::all()),
             purpose: Purpose::Flush,
         };

@@ -19,9 +19,10 @@ use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
 use base::{Account, Error, KeyForm, KeyRange, KeyspaceId, Owner, Result, RunId, Seqno, invariant};
 use cache::RowOwner;
+use compact::plan::hashed::keep;
 use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
-use table::{Layout, Table};
+use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
 use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version};
 
@@ -157,6 +158,18 @@ impl Tree {
             KeyForm::Plain => Layout::Sorted,
             KeyForm::Hashed(_) => Layout::bins(bytes, &range.first, range.end.as_deref()),
         }
+    }
+
+    /// Filter bits of a flushed table of about `bytes` bytes: those of a hashed keyspace follow from the
+    /// number of such tables that its base will have above it.
+    pub fn flush_filter_bits(&self, bytes: u64) -> u8 {
+        if self.key_form == KeyForm::Plain {
+            return FILTER_BITS_DEFAULT;
+        }
+        let view = self.view();
+        let base = view.version.pieces().filter(|piece| piece.level() >= keep::BASE_LEVEL);
+        let base_bytes = base.map(|piece| piece.entry().file_bytes).sum();
+        keep::Options::default().flush_filter_bits(bytes, base_bytes)
     }
 
     /// The owner of the keyspace's rows in the row cache.

@@ -30,7 +30,11 @@ impl Compactor {
         let start = self.now();
         let horizon = self.env.snapshots.horizon(&self.env.ring);
         let summary = self.planner_input(tree, &guard, horizon, quiet, None);
-        let debt = plan::debt(&summary, &self.job_options(tree));
+        let options = self.job_options(tree);
+        let debt = match tree.kind().policy() {
+            None => plan::debt(&summary, &options),
+            Some(_) => plan::hashed::debt_keep(&summary, &options),
+        };
         let took = self.now().saturating_sub(start);
         let mut state = self.state.lock();
         let keyspace = state.keyspaces.entry(tree.id()).or_default();

@@ -134,8 +134,13 @@ impl Compactor {
                 return Ok(None);
             };
             let start = self.now();
-            let planned = plan::TreeLayout::new(&summary, &options);
-            let (plan, debt) = (planned.plan(), planned.debt());
+            let (plan, debt) = match tree.kind().policy() {
+                None => {
+                    let planned = plan::TreeLayout::new(&summary, &options);
+                    (planned.plan(), planned.debt())
+                }
+                Some(_) => plan::hashed::plan_keep(&summary, &options),
+            };
             let took = self.now().saturating_sub(start);
             let is_busy = !guard.reserved().is_empty();
             let mut job = None;

@@ -72,7 +72,7 @@ const RUNS_MIN: u64 = 4;
 const OVERDUE: f64 = 1.5;
 
 /// The level of the base.
-const BASE_LEVEL: u8 = 1;
+pub const BASE_LEVEL: u8 = 1;
 
 /// The content of one slice.
 #[derive(Clone, Debug, Default)]

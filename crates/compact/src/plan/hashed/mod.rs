@@ -11,8 +11,9 @@
 //! Both are pure functions of a [`Summary`](super::Summary), as [`plan`](fn@super::plan) is. Hashes spread
 //! evenly, so the bytes of a table in a range of hashes are in proportion to the range.
 //!
-//! The compactions of hashed keyspaces are to call them; until then only tests do.
+//! The compactor calls [`plan_keep`]; windows are planned by tests only, until keyspaces can be windows.
 
+mod combined;
 mod filters;
 pub mod keep;
 mod slices;
@@ -27,4 +28,5 @@ pub mod window;
 )]
 mod tests;
 
+pub use combined::{debt_keep, plan_keep};
 pub use filters::run_filter_bits;
