@@ -49,7 +49,8 @@ impl fmt::Display for HashedPolicy {
     }
 }
 
-/// Parses the form that is displayed: `keep`, `window=8GiB`, `window=8GiB,clock`, `window=8GiB,priority:NAME`.
+/// Parses the form that is displayed: `keep`, `window=8GiB`, `window=8GiB,clock`,
+/// `window=8GiB,priority:NAME`.
 impl FromStr for HashedPolicy {
     type Err = Error;
 

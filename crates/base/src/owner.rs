@@ -5,9 +5,10 @@
 //! write into the parent's files. So whatever a store opens keeps its [`Owner`]: in another process its calls
 //! fail, and dropping it neither waits nor writes.
 //!
-//! Level 0 has no `unsafe`, so `media` installs the handler that the system calls in each child, and announces
-//! it here. The check is then one load of a counter. Before that, and where there is no handler, it asks the
-//! system for the process id. A child made by a bare system call `clone` runs no handler and is not noticed.
+//! Level 0 has no `unsafe`, so `media` installs the handler that the system calls in each child, and
+//! announces it here. The check is then one load of a counter. Before that, and where there is no handler,
+//! it asks the system for the process id. A child made by a bare system call `clone` runs no handler and is
+//! not noticed.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

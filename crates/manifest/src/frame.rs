@@ -101,7 +101,7 @@ pub(crate) struct Records<'a> {
     pub bodies: Vec<&'a [u8]>,
     /// End of the last intact record, bytes.
     pub end: usize,
-    /// Damaged frames whose twin is intact.
+    /// Damaged frames with an intact twin.
     pub repaired: usize,
 }
 

@@ -22,7 +22,7 @@ pub struct Recovered {
     /// The highest number that a manifest has, unfinished ones included; the next manifest must have a higher
     /// one.
     pub number: u64,
-    /// Damaged headers and frames whose twin is intact.
+    /// Damaged headers and frames with an intact twin.
     pub repaired: usize,
     /// The manifest in force, so that it can be continued if there is no space for a new one.
     pub(crate) in_force: InForce,

@@ -17,11 +17,12 @@ pub struct Salvage {
     pub highest: u64,
     /// The state that the readable records make.
     pub state: ManifestState,
-    /// The merge operators that readable records name, also of keyspaces whose own record is lost.
+    /// The merge operators that readable records name, also of keyspaces that lost their own record.
     pub operators: BTreeMap<KeyspaceId, String>,
 }
 
-/// Rebuilds a state from the readable records of the manifests of `store`. Records that contradict the state are skipped.
+/// Rebuilds a state from the readable records of the manifests of `store`. Records that contradict the
+/// state are skipped.
 ///
 /// The header follows from version, store id and file number, so a damaged header loses nothing. A manifest
 /// with a readable first record holds everything that older ones held; without it, the older ones count too.

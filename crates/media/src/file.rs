@@ -4,10 +4,10 @@
 //! ([`FileMedium::notice`] reports that once). Direct I/O bypasses the page cache of the operating system if
 //! the file system supports it.
 //!
-//! Invariants: the directory is the one that was opened, whatever its path means later; a name is checked before
-//! it is used; a process forked from the one that opened a file neither uses it nor waits for it; space is allocated before it is mapped; a
-//! buffer belongs to the kernel from submission to completion. Concurrency: files and queues share only the
-//! counters of [`permits`]. Cost: docs/media.md.
+//! Invariants: the directory is the one that was opened, whatever its path means later; a name is checked
+//! before it is used; a process forked from the one that opened a file neither uses it nor waits for it;
+//! space is allocated before it is mapped; a buffer belongs to the kernel from submission to completion.
+//! Concurrency: files and queues share only the counters of [`permits`]. Cost: docs/media.md.
 
 mod backend;
 mod directory;

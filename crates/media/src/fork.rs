@@ -2,8 +2,8 @@
 //!
 //! A child shares the open files of its parent: it would keep the parent's locks after the parent died, and
 //! unlocking a file in the child would unlock it for the parent. So the child closes the descriptors of all
-//! stores before `fork` returns in it, and leaves its [`Descriptor`]s alone from then on, because their numbers
-//! may be other files by then. Every use of one checks the process first.
+//! stores before `fork` returns in it, and leaves its [`Descriptor`]s alone from then on, because their
+//! numbers may be other files by then. Every use of one checks the process first.
 //!
 //! The handler of `fork` takes no lock and allocates nothing: it reads a list that only grows. Cost: one scan
 //! of the list for an opened file, one load for a use.
@@ -110,7 +110,8 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         // Out of the list first, so that no child closes the number after another file took it.
         if self.slot.swap(NONE, AcqRel) != NONE {
-            // SAFETY: dropped here only, once. If a child's handler closed the descriptor, the slot was `NONE`.
+            // SAFETY: dropped here only, once. If a child's handler closed the descriptor, the slot was
+            // `NONE`.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }

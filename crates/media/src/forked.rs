@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 /// A child that runs for longer hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Runs `work` in a forked child of this process and waits for its end. Returns what `work` wrote to the pipe.
-/// Only the calling thread exists in the child, so `work` must not take a lock that another thread may hold.
+/// Runs `work` in a forked child of this process and waits for its end. Returns what `work` wrote to the
+/// pipe. Only the calling thread exists in the child, so `work` must not take a lock that another thread
+/// may hold.
 ///
 /// # Errors
 /// Why there is no child, or why it did not end well: it panicked, or hangs.

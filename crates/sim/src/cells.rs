@@ -80,8 +80,8 @@ impl Change {
         }
     }
 
-    /// The change itself, or in a hashed keyspace, which has neither operands nor ranges, one to the same key.
-    /// A range without a start becomes all keys.
+    /// The change itself, or in a hashed keyspace, which has neither operands nor ranges, one to the same
+    /// key. A range without a start becomes all keys.
     pub(crate) fn fit(self, is_hashed: bool) -> Self {
         match self {
             Self::Merge(key, operand) if is_hashed => Self::Put(key, operand),

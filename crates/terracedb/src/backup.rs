@@ -108,9 +108,9 @@ impl Backup {
         self.0.verify(id)
     }
 
-    /// Restores the store of backup `id` to the directory `path`. The restored store goes its own way: it has
-    /// a lineage of its own ([`BackupInfo::lineage`](crate::tools::BackupInfo)), so that its backups never replace
-    /// those of its origin.
+    /// Restores the store of backup `id` to the directory `path`. The restored store goes its own way: it
+    /// has a lineage of its own ([`BackupInfo::lineage`](crate::tools::BackupInfo)), so that its backups
+    /// never replace those of its origin.
     ///
     /// # Errors
     /// `Invalid` if there is no such backup, or if `path` exists and is not an empty directory; `Corrupt` if

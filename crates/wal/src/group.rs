@@ -38,7 +38,7 @@ fn head_bytes(batch: &Batch<'_>) -> usize {
 }
 
 impl Group {
-    /// Adds a batch whose body has the CRC-32C `body_crc`. Returns the number of operations before it.
+    /// Adds a batch; `body_crc` is the CRC-32C of its body. Returns the number of operations before it.
     pub(crate) fn push(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
         let before = self.push_head(batch, body_crc);
         self.image.extend_from_slice(batch.body);

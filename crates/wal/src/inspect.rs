@@ -110,8 +110,8 @@ fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
     })
 }
 
-/// Reads the log as recovery does, given what is `known` of it, and verifies every checksum. A torn tail is part of the
-/// report, not an error. So is damage if `recover` allows it.
+/// Reads the log as recovery does, given what is `known` of it, and verifies every checksum. A torn tail is
+/// part of the report, not an error. So is damage if `recover` allows it.
 ///
 /// # Errors
 /// As [`crate::Log::open`].

@@ -1,9 +1,10 @@
 //! What is known of a log from outside it, and the damage that only this shows.
 //!
-//! A segment that was cut to nothing, zeroed or removed is no different from a segment that was made ahead of need,
-//! or never made, if nothing in the log follows it. The manifest and the tables know more: where the log begins,
-//! that it has begun, and a sequence number that it reaches. This is the one place with these rules: an open, a check
-//! and a repair all apply them through [`crate::recover`], before anything is written.
+//! A segment that was cut to nothing, zeroed or removed is no different from a segment that was made ahead
+//! of need, or never made, if nothing in the log follows it. The manifest and the tables know more: where
+//! the log begins, that it has begun, and a sequence number that it reaches. This is the one place with
+//! these rules: an open, a check and a repair all apply them through [`crate::recover`], before anything is
+//! written.
 
 use base::{Error, LaneId, Seqno};
 
@@ -24,11 +25,11 @@ pub struct Known {
 }
 
 impl Known {
-    /// The damage at the beginning of `lane`, whose segments from the start on are these.
+    /// The damage at the beginning of `lane`, given its segments from the start on.
     ///
-    /// The segment that a log starts with is begun durably before it is recorded as the start, and stays until a later
-    /// one is recorded. From a log without a recorded start, no segment was removed. Other lanes may end before
-    /// their start, because nothing is appended to them.
+    /// The segment that a log starts with is begun durably before it is recorded as the start, and stays
+    /// until a later one is recorded. From a log without a recorded start, no segment was removed. Other
+    /// lanes may end before their start, because nothing is appended to them.
     pub(crate) fn missing_start(&self, lane: LaneId, segments: &[SegmentScan]) -> Option<Error> {
         let first = segments.first().filter(|_| lane == LANE)?;
         let error = |segment| Error::corrupt("commit log").at(segment_name(lane, segment));
@@ -55,8 +56,8 @@ impl Known {
         }
     }
 
-    /// The damage of a log without a trace in it: `has_begun` says whether any segment has a Begin, `last` is the
-    /// last seqno that could be read.
+    /// The damage of a log without a trace in it: `has_begun` says whether any segment has a Begin, `last`
+    /// is the last seqno that could be read.
     pub(crate) fn hidden_damage(&self, has_begun: bool, last: Seqno) -> Option<Error> {
         if !self.has_keyspaces {
             return None;

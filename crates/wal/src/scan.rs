@@ -36,8 +36,8 @@ pub(crate) struct SegmentScan {
 pub(crate) enum SegmentState {
     /// No record was ever appended.
     Blank,
-    /// Nothing is stored after the header, which is damaged or states a greater length: a power cut came before the
-    /// header was durable, or a segment made ahead of need was cut or zeroed.
+    /// Nothing is stored after the header, which is damaged or states a greater length: a power cut came
+    /// before the header was durable, or a segment made ahead of need was cut or zeroed.
     Unmade(Error),
     /// The header and the Begin are sound.
     Begun,

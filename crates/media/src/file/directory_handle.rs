@@ -1,9 +1,10 @@
 //! An open directory: every operation on its names goes through its descriptor.
 //!
-//! The directory is found by its path once. From then on it is the same directory, wherever it is moved, and
-//! whatever is at its path, or at a relative path seen from another working directory. No name is followed if
-//! it is a symbolic link. A removed directory takes no file any more, and [`DirectoryHandle::must_exist`] says
-//! so: the file system itself lets a file without a name be written and synced.
+//! The directory is found by its path once. From then on it is the same directory, wherever it is moved,
+//! and whatever is at its path, or at a relative path seen from another working directory. No name is
+//! followed if it is a symbolic link. A removed directory takes no file any more, and
+//! [`DirectoryHandle::must_exist`] says so: the file system itself lets a file without a name be written
+//! and synced.
 
 use std::ffi::CStr;
 use std::fs;
@@ -146,8 +147,8 @@ impl DirectoryHandle {
             .got(name_of(kind)))
     }
 
-    /// Removes `name` if it is a symbolic link, pipe, socket or device: nothing that a store made, and nothing
-    /// that holds data by itself. Returns whether there is no such name any more.
+    /// Removes `name` if it is a symbolic link, pipe, socket or device: nothing that a store made, and
+    /// nothing that holds data by itself. Returns whether there is no such name any more.
     ///
     /// # Errors
     /// `Invalid` if a directory has the name.

@@ -83,8 +83,8 @@ impl StoreState {
         Self { allocated, stored: 0, written_ahead: 0..0, mapped, prepared: 0..0, checked }
     }
 
-    /// Whether to look for the file's name before a store. Once in a tick of the coarse clock, some milliseconds:
-    /// reading that clock costs a store nanoseconds, and a look a microsecond.
+    /// Whether to look for the file's name before a store. Once in a tick of the coarse clock, some
+    /// milliseconds: reading that clock costs a store nanoseconds, and a look a microsecond.
     fn is_check_due(&mut self) -> bool {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         let now = (now.tv_sec, now.tv_nsec);

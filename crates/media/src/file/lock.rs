@@ -1,9 +1,9 @@
 //! The lock of a directory: a lock of the system on its file `LOCK`.
 //!
-//! It belongs to the open file: it ends with its guard, with the process, and in a forked child, and two opens
-//! of one process exclude each other as two processes do. Opens for reading only share it; if there is no lock
-//! file, no store was ever open and there is nothing to lock. Only a regular file that holds at most a process
-//! id is ever written.
+//! It belongs to the open file: it ends with its guard, with the process, and in a forked child, and two
+//! opens of one process exclude each other as two processes do. Opens for reading only share it; if there
+//! is no lock file, no store was ever open and there is nothing to lock. Only a regular file that holds at
+//! most a process id is ever written.
 
 use std::any::Any;
 use std::fs::{File, TryLockError};

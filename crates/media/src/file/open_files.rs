@@ -1,9 +1,9 @@
 //! The open files of a directory, by inode: a file that lost its name is told apart from one that the store
 //! removed itself.
 //!
-//! The system writes and syncs a file without a name as any other, and forgets it when it is closed. So a sync
-//! of a file that another program removed would promise what does not hold. The store itself removes files
-//! that are open, and their last syncs are harmless.
+//! The system writes and syncs a file without a name as any other, and forgets it when it is closed. So a
+//! sync of a file that another program removed would promise what does not hold. The store itself removes
+//! files that are open, and their last syncs are harmless.
 //!
 //! Concurrency: one short lock for a file that is opened, closed or removed; none for a sync.
 

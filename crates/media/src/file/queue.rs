@@ -40,7 +40,8 @@ pub(super) struct Operation {
 
 impl Operation {
     /// # Errors
-    /// The failed completion, if the file is not a directory's or another process's, or the range is not aligned.
+    /// The failed completion, if the file is not one of a directory, is another process's, or the range is not
+    /// aligned.
     pub(super) fn new(request: Request) -> std::result::Result<Self, Completion> {
         let Request { file, op, purpose, token } = request;
         let transfer = match own(&*file).and_then(|own| Ok((own, own.file()?.as_raw_fd()))) {

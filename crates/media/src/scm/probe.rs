@@ -107,7 +107,8 @@ impl Opened {
     }
 }
 
-/// Opens what `path` names: a file or device, or the file in that directory, which is created if it is missing.
+/// Opens what `path` names: a file or device, or the file in that directory, which is created if it is
+/// missing.
 fn open_at(path: &Path) -> Result<Opened> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => open_in(path),

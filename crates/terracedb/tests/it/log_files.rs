@@ -1,5 +1,5 @@
-//! Every file of the log, cut to nothing, cut in half, zeroed or removed, while tables hold later writes: an open, a
-//! check and a repair agree, and no synced key is gone without a word.
+//! Every file of the log, cut to nothing, cut in half, zeroed or removed, while tables hold later writes:
+//! an open, a check and a repair agree, and no synced key is gone without a word.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,8 +34,9 @@ fn repaired(path: &Path) -> RepairReport {
 /// Keys of the keyspace `log`, which is never flushed, and their values.
 type Synced = BTreeMap<String, String>;
 
-/// Makes a store whose log has a segment for each of `lives`, and maybe more. In each life synced keys are written
-/// that only the log holds, and later ones that are flushed: tables hold a later number than every key.
+/// Makes a store whose log has a segment for each of `lives`, and maybe more. In each life synced keys are
+/// written that only the log holds, and later ones that are flushed: tables hold a later number than every
+/// key.
 fn make(path: &Path, lives: usize) -> Synced {
     let mut synced = Synced::new();
     for life in 0..lives {
@@ -145,8 +146,8 @@ fn a_damaged_log_file_is_refused_by_open_and_check_and_repair_names_the_loss() {
     assert!(refused >= 20 && prepared >= 8, "{refused} refused, {prepared} unused");
 }
 
-/// The store at `place` is damaged, as `before` lists and `error` of an open says: nothing changes until it is
-/// repaired, and then every key is there, or its loss is reported.
+/// The store at `place` is damaged, as `before` lists and `error` of an open says: nothing changes until it
+/// is repaired, and then every key is there, or its loss is reported.
 fn must_be_repairable(
     place: &Path,
     synced: &Synced,

@@ -373,8 +373,8 @@ fn a_lost_manifest_is_rebuilt() {
     }
 }
 
-/// A rebuilt manifest has no merge operator: the report names the keyspace, whose keys answer errors until it is opened
-/// with the operator.
+/// A rebuilt manifest has no merge operator: the report names the keyspace, whose keys answer errors until
+/// it is opened with the operator.
 #[test]
 fn a_lost_merge_operator_is_reported() {
     use terracedb::KeyspaceOptions;

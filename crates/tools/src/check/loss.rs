@@ -1,5 +1,5 @@
-//! The cost of damage: which keys of a damaged file are lost. A damaged page of an index or a filter costs no key,
-//! because it is rebuilt from the blocks, or there is a copy.
+//! The cost of damage: which keys of a damaged file are lost. A damaged page of an index or a filter costs
+//! no key, because it is rebuilt from the blocks, or there is a copy.
 //!
 //! A damaged table is read once more, as a repair reads it.
 
@@ -25,10 +25,11 @@ type KeySpan<'a> = Option<(&'a [u8], &'a [u8])>;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LostKeys {
-    /// Number of entries of these keys: a key with several versions counts once for each. `None` if damaged parts do
-    /// not say how many they held.
+    /// Number of entries of these keys: a key with several versions counts once for each. `None` if damaged
+    /// parts do not say how many they held.
     pub entries: Option<u64>,
-    /// The ranges in which they lie, the first ten thousand. In a range of a damaged table other keys are intact.
+    /// The ranges in which they lie, the first ten thousand. In a range of a damaged table other keys are
+    /// intact.
     pub ranges: Vec<LostRange>,
     /// Lost records of the log.
     pub log: Vec<LostRecords>,

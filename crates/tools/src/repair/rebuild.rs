@@ -91,8 +91,8 @@ pub(super) fn rebuild(
     Ok(FoundManifest { store, state, number })
 }
 
-/// Gives keyspaces the merge operators that `known` names. Returns the names of the keyspaces that have operands and
-/// lost their operator: reads of those keys fail until the keyspace is opened with it.
+/// Gives keyspaces the merge operators that `known` names. Returns the names of the keyspaces that have
+/// operands and lost their operator: reads of those keys fail until the keyspace is opened with it.
 fn lost_operators(
     state: &mut ManifestState,
     intact: &BTreeMap<TableId, Intact>,

@@ -94,7 +94,7 @@ pub enum Event {
     /// A caller waits and nothing has moved for seconds: a writer, a caller that asked for a flush, or a
     /// caller that waits for the device.
     BlockBegan {
-        /// Who waits for what, for how long, and why, as far as it is known.
+        /// The waiting thread, its cause and its duration, as far as they are known.
         what: String,
     },
     /// Nobody waits any more, or the work moves again.

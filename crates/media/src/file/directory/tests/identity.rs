@@ -187,7 +187,8 @@ fn a_lock_that_is_no_lock_file_is_refused_and_left_alone() {
     assert!(fs::read(&precious).unwrap().starts_with(b"a diary"));
 }
 
-/// What stands at the name of a new file must not stop every open; no link is followed, to be read or written.
+/// What stands at the name of a new file must not stop every open; no link is followed, to be read or
+/// written.
 #[test]
 fn a_link_at_the_name_of_a_new_file_gives_way_and_is_never_followed() {
     let root = tempfile::tempdir().unwrap();
