@@ -277,7 +277,8 @@ impl Manifest {
     }
 }
 
-/// Encodes a manifest file with one record, which holds `state`. Returns its bytes and the seed of its checksums.
+/// Encodes a manifest file with one record, which holds `state`. Returns its bytes and the seed of its
+/// checksums.
 ///
 /// # Errors
 /// `Invalid` if the state is longer than a record may be.
