@@ -40,8 +40,7 @@ pub(super) struct Operation {
 
 impl Operation {
     /// # Errors
-    /// The failed completion, if the file is not one of a directory, is another process's, or the range is not
-    /// aligned.
+    /// The failed completion: of a file outside a directory, a file of another process, an unaligned range.
     pub(super) fn new(request: Request) -> std::result::Result<Self, Completion> {
         let Request { file, op, purpose, token } = request;
         let transfer = match own(&*file).and_then(|own| Ok((own, own.file()?.as_raw_fd()))) {
