@@ -1,4 +1,4 @@
-//! The whole planner of a `keep` keyspace: slices by [`keep`](super::keep), garbage by the planner of ordered
+//! The whole planner of a `keep` keyspace: slices by [`keep`], garbage by the planner of ordered
 //! trees.
 //!
 //! The schedule of slices bounds runs, and with them the memory of filters. Garbage is no different from that
