@@ -114,7 +114,7 @@ fn inspect_manifest_prints_its_edits() {
     let records = of(&found, "record");
     assert_eq!(of(&found, "manifest")[0]["records"].as_u64().unwrap(), records.len() as u64);
     let out = inspect("manifest", &manifest, &[]).good();
-    for said in ["keyspace 1 created: Ordered, `default`", "gains table 0", "1000 entries"] {
+    for said in ["keyspace 1 created: ordered, `default`", "gains table 0", "1000 entries"] {
         assert!(out.contains(said), "{said} in {out}");
     }
 }

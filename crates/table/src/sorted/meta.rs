@@ -2,7 +2,7 @@
 //!
 //! A point read uses both in place on the cached page: the filter says whether to continue, and the
 //! index in which block. The index is separators or, in a table with bins, the bins of the pages
-//! ([`Layout`](super::Layout)). docs/format/table.md and docs/format/bins.md have the byte tables.
+//! ([`Layout`]). docs/format/table.md and docs/format/bins.md have the byte tables.
 //!
 //! A block's *number* counts the blocks of the partition, or, in a table with bins if first pages are
 //! not listed, the pages. So numbers ascend, but not always by one: [`MetaPage::after`].

@@ -61,7 +61,7 @@ pub struct Spec {
     /// [`FILTER_BITS_DEFAULT`](super::FILTER_BITS_DEFAULT) suits most tables.
     pub filter_bits: u8,
     /// How data pages are cut and indexed. With bins, every key begins with a uniform hash of
-    /// [`HASH_BYTES`](super::HASH_BYTES) bytes.
+    /// [`HASH_BYTES`] bytes.
     pub layout: Layout,
     /// The purpose of the writes.
     pub purpose: Purpose,
