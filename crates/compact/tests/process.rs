@@ -211,6 +211,6 @@ fn a_worker_refuses_a_job_that_it_cannot_run() {
     refused(&dictionary.encode(), "dictionary");
     let mut newer = job.encode();
     newer[8] = 9;
-    refused(&newer, "job: unknown version: expected 1 to 2, got 9");
+    refused(&newer, "job: unknown version: expected 1 to 3, got 9");
     refused(&job.encode()[1..], "job");
 }

@@ -72,6 +72,15 @@ impl FileMedium {
         Self::of(DirectoryHandle::open(path.as_ref(), create)?, options)
     }
 
+    /// The names of everything in the directory, also of entries that are no files of a medium; unsorted.
+    ///
+    /// # Errors
+    /// Those of the system; `Invalid` if the directory was removed.
+    pub fn entries(&self) -> Result<Vec<String>> {
+        let names = self.directory.names()?.into_iter();
+        Ok(names.map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
+    }
+
     /// The files of an open directory.
     pub(super) fn of(directory: DirectoryHandle, options: FileOptions) -> Result<Self> {
         let mut notices = Vec::new();

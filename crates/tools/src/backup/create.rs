@@ -4,14 +4,12 @@
 //! manifest names is copied and released; then the manifest is written; then the copy of the log is read as
 //! recovery would read it. Last the index is written, which makes the backup exist.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
 use engine::Store;
-use media::{Access, Buf, Medium, Purpose};
+use media::{Access, Buf, FileMedium, Medium, Purpose};
 use table::Dictionary;
 use tree::events::Event;
 use wal::Extent;
@@ -101,9 +99,9 @@ impl Backup {
         if let Some(name) = objects.of_store.first() {
             return refused("a directory without the files of a store", name);
         }
-        let foreign = match &self.path {
+        let foreign = match &self.directory {
             _ if objects.is_repository() => None,
-            Some(path) => foreign_entry(path)?,
+            Some(directory) => foreign_entry(directory)?,
             None => objects.foreign.first().cloned(),
         };
         match foreign {
@@ -134,17 +132,12 @@ impl Backup {
     }
 }
 
-/// The name of something in the directory `path` that an empty file system does not have either. Hidden files
-/// are allowed.
-fn foreign_entry(path: &Path) -> Result<Option<String>> {
-    let failed = |error| Error::io("list", path.display(), error);
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if !["LOCK", "lost+found"].contains(&&*name) && !name.starts_with('.') {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
+/// The name of something in `directory` that an empty file system does not have either. Hidden files are
+/// allowed.
+fn foreign_entry(directory: &FileMedium) -> Result<Option<String>> {
+    let allowed =
+        |name: &String| ["LOCK", "lost+found"].contains(&&**name) || name.starts_with('.');
+    Ok(directory.entries()?.into_iter().find(|name| !allowed(name)))
 }
 
 /// A backup in progress.

@@ -22,7 +22,7 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ const BURST: Duration = Duration::from_millis(100);
 pub struct Backup {
     medium: Arc<dyn Medium>,
     /// The directory, if the medium is one.
-    path: Option<PathBuf>,
+    directory: Option<Arc<FileMedium>>,
     rate: Rate,
     progress: Option<Progress>,
     account: Account,
@@ -77,15 +77,16 @@ impl Backup {
     }
 
     fn in_directory(path: &Path, options: FileOptions) -> Result<Self> {
-        let backups = Self::on_medium(Arc::new(FileMedium::open(path, options)?));
-        Ok(Self { path: Some(path.to_owned()), ..backups })
+        let directory = Arc::new(FileMedium::open(path, options)?);
+        let backups = Self::on_medium(Arc::clone(&directory) as _);
+        Ok(Self { directory: Some(directory), ..backups })
     }
 
     /// Opens the repository on a medium of the caller's.
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Self {
         let account = Account::unlimited("backup");
-        Self { medium, path: None, rate: Rate::default(), progress: None, account }
+        Self { medium, directory: None, rate: Rate::default(), progress: None, account }
     }
 
     /// Limits reads to this many bytes per second, so that the store keeps most of its device's bandwidth. No
