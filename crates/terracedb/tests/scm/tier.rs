@@ -511,7 +511,8 @@ fn a_store_opens_and_serves_without_its_tier() {
     drop((db, keyspace));
     // The tier is in use by another store of this process.
     let place = mapped();
-    let (other, first) = open(read().path(), scm(place.path(), Placement::DramFirst));
+    let second = read();
+    let (other, first) = open(second.path(), scm(place.path(), Placement::DramFirst));
     first.put("c", "d").unwrap();
     let (db, keyspace) = open(store.path(), scm(place.path(), Placement::DramFirst));
     assert_eq!(keyspace.get("a").unwrap().unwrap(), "b");
