@@ -61,6 +61,7 @@ impl KeyspaceOptions {
     }
 
     /// Sets the secret of a hashed keyspace's hash, for tests that must repeat. By default it is random.
+    #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
     pub fn hash_key(mut self, bytes: [u8; HashKey::BYTES]) -> Self {

@@ -24,27 +24,25 @@ fn slices(options: &Options) -> keep::Options {
 pub fn plan_keep(summary: &Summary, options: &Options) -> (Option<Plan>, Debt) {
     let keep_options = slices(options);
     let layout = TreeLayout::new(summary, options);
-    let (ordered, of_ordered) = (layout.plan(), layout.debt());
-    let of_slices = keep::debt(summary, &keep_options);
-    let plan = match ordered {
+    let plan = match layout.plan() {
         // It reads nothing.
         Some(Plan::Drop(pieces)) => Some(Plan::Drop(pieces)),
         ordered => keep::plan(summary, &keep_options)
             .or_else(|| garbage(ordered?, &keep_options).map(Plan::Merge)),
     };
-    let debt = Debt {
-        manual_bytes: of_ordered.manual_bytes,
-        space: of_ordered.space,
-        space_fullness: of_ordered.space_fullness,
-        ..of_slices
-    };
-    (plan, debt)
+    (plan, debt_of(&layout, &keep_options))
 }
 
 /// The debt of a `keep` keyspace.
 #[must_use]
 pub fn debt_keep(summary: &Summary, options: &Options) -> Debt {
-    plan_keep(summary, options).1
+    debt_of(&TreeLayout::new(summary, options), &slices(options))
+}
+
+/// The slices' debt of merges, with the space and the manual compactions of the ordered planner.
+fn debt_of(layout: &TreeLayout<'_>, options: &keep::Options) -> Debt {
+    let Debt { manual_bytes, space, space_fullness, .. } = layout.debt();
+    Debt { manual_bytes, space, space_fullness, ..keep::debt(layout.summary, options) }
 }
 
 /// The merge of `plan` if it is for garbage, in the form of a merge of slices.
