@@ -2,7 +2,7 @@
 //! files.
 //!
 //! Exit status: 0 success; 1 failure, missing key, or damage found; 2 wrong usage, missing store, or a store
-//! that another process has open. docs/operations.md documents them for users.
+//! that another process has open. docs/commands.md documents them for users.
 
 mod args;
 mod backup;

@@ -35,7 +35,7 @@ pub struct Scm {
 
 impl Scm {
     /// A tier of `size` bytes on `path`: a directory or file, a DAX or block device, `numa:N`, or
-    /// `emulated:PROFILE` (docs/media.md). A file with other content is refused; a block device is
+    /// `emulated:PROFILE` (docs/scm-tier.md). A file with other content is refused; a block device is
     /// overwritten.
     ///
     /// # Errors

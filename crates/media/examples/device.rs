@@ -3,7 +3,7 @@
 //! `cargo run --release -p terrace-media --example device -- DIRECTORY [MIB] [SECONDS] [DEPTH]`
 //!
 //! With a DEPTH, only reads through the medium's own queue at that depth. Keeps its file, `device.read`, for
-//! a run of `fio` on the same file; see docs/media.md.
+//! a run of `fio` on the same file; see docs/decisions/013.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

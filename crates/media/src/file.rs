@@ -7,7 +7,7 @@
 //! Invariants: the directory is the one that was opened, whatever its path means later; a name is checked
 //! before it is used; a process forked from the one that opened a file neither uses it nor waits for it;
 //! space is allocated before it is mapped; a buffer belongs to the kernel from submission to completion.
-//! Concurrency: files and queues share only the counters of [`permits`]. Cost: docs/media.md.
+//! Concurrency: files and queues share only the counters of [`permits`]. Cost: docs/decisions/013.
 
 mod backend;
 mod directory;

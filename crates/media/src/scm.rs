@@ -1,6 +1,6 @@
 //! Storage-class memory (SCM): the medium of the lower cache tier.
 //!
-//! A location is one string (docs/media.md): a directory or file, a device, `numa:N`, `emulated:PROFILE`. If
+//! A location is one string (docs/scm-tier.md): a directory, file or device, `numa:N`, `emulated:PROFILE`. If
 //! it can be mapped it becomes a [`Region`], and its [`Slots`] are read in place; otherwise it is [`Blocks`],
 //! read through the queues of `file`. The properties of a location, its persistence among them, are probed
 //! and reported as [`Facts`]; nothing is inferred from a name.

@@ -1,7 +1,7 @@
 //! An open file of a directory.
 //!
 //! Blocking reads and writes are `pread` and `pwrite` on the calling thread. A ring at depth one needs the
-//! same one system call a read and adds its own work (figures: docs/media.md).
+//! same one system call a read and adds its own work (figures: docs/decisions/013).
 //!
 //! Byte stores go through a mapping ([`Mapped`]) where the file's space is known to be allocated, and by
 //! `pwrite` elsewhere and where zeros were written ahead. Both reach the page cache of the operating system,

@@ -1,7 +1,7 @@
 //! Operations in flight through io_uring: one ring for each queue, one system call for each `complete`.
 //!
 //! Files and buffers are not registered with the ring: buffers change with every operation, and registering
-//! saved too little to justify a fixed set of them (figures: docs/media.md). The ring is not bound to the
+//! saved too little to justify a fixed set of them (docs/decisions/013). The ring is not bound to the
 //! thread that created it, because a task moves between threads.
 //!
 //! If the device has poll queues, and polling pays ([`super::strategy`]), direct reads go through a second
@@ -36,7 +36,7 @@ const INTERRUPTS_MAX: u32 = 100_000;
 
 /// One `reap` returns at most the depth divided by this, unless the caller asks for more: if a caller gets
 /// all completions at once, the device runs idle before it is refilled (about a tenth fewer reads at depth
-/// 32, docs/media.md).
+/// 32, docs/decisions/013).
 const BATCH_PART: usize = 4;
 
 /// A ring and its operations in flight.
