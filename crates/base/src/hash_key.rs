@@ -46,7 +46,30 @@ impl HashKey {
     /// The hash of `key`. About 15 ns for a key of 16 bytes.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        SipHasher13::new_with_key(&self.0).hash(key)
+        let hash = SipHasher13::new_with_key(&self.0).hash(key);
+        #[cfg(any(test, feature = "testing"))]
+        return hash & self.kept_bits();
+        #[cfg(not(any(test, feature = "testing")))]
+        hash
+    }
+
+    /// A key whose hashes have only `bits` bits, at most 63, so that many keys share one. For tests: only
+    /// builds with the feature `testing` know such keys.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub const fn weak(bits: u8) -> Self {
+        let mut bytes = *b"a weak hash key\0";
+        bytes[Self::BYTES - 1] = bits;
+        Self(bytes)
+    }
+
+    /// The bits of a hash that differ among keys.
+    #[cfg(any(test, feature = "testing"))]
+    fn kept_bits(&self) -> u64 {
+        match self.0.strip_prefix(b"a weak hash key") {
+            Some([bits]) => !(u64::MAX >> (bits % 64)),
+            _ => u64::MAX,
+        }
     }
 }
 
@@ -75,6 +98,15 @@ mod tests {
             other.write(&message[..length]);
             assert_eq!(HashKey::new([0; 16]).hash(&message[..length]), other.finish());
         }
+    }
+
+    #[test]
+    fn weak_keys_have_the_bits_that_they_state() {
+        let hashes = |bits| -> std::collections::BTreeSet<u64> {
+            (0..4000u32).map(|number| HashKey::weak(bits).hash(&number.to_le_bytes())).collect()
+        };
+        assert_eq!((hashes(0).len(), hashes(8).len(), hashes(63).len()), (1, 256, 4000));
+        assert!(hashes(8).iter().all(|hash| hash << 8 == 0));
     }
 
     #[test]

@@ -10,12 +10,21 @@
 //!
 //! Cost: 5 to 7 bytes per entry besides suffix and value. A search takes 0.1 to 0.3 us, nearly a
 //! microsecond less than the decompression of the block (docs/ledger.md).
+//!
+//! A table of a hashed keyspace has *compact* blocks instead ([`compact`]).
+
+mod compact;
+mod position;
 
 use std::cmp::Ordering;
 
 use base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use base::{Cursor, EntryKind, Error, Result, Seqno, Trailer};
+use base::{Cursor, EntryKind, Error, HashKey, Result, Seqno, Trailer};
 
+pub(super) use compact::{COMPACT_INTERVAL, put_compact_head};
+pub(crate) use position::BlockPosition;
+
+use super::layout::{HASH_BYTES, head_of};
 use super::separator::common_prefix;
 
 /// The longest block of several entries, bytes. It bounds the bytes that a point read decompresses.
@@ -43,6 +52,9 @@ const AHEAD_BYTES: usize = 512;
 /// Most groups whose first entries are prefetched at once.
 const GROUPS_ASKED_MAX: usize = 8;
 
+/// The bit of the entry count that marks a compact block.
+pub(super) const IS_COMPACT: u16 = 1 << 15;
+
 /// Bits of the kind, below the seqno difference.
 pub(super) const KIND_BITS: u32 = 3;
 
@@ -52,10 +64,6 @@ const KNOWN_KINDS: u64 = 1 << EntryKind::Delete as u8
     | 1 << EntryKind::PutPointer as u8
     | 1 << EntryKind::Merge as u8
     | 1 << EntryKind::PutExpiring as u8;
-
-/// Key suffixes up to this length are copied as this many bytes, whatever their length: two instructions
-/// instead of a call.
-const SUFFIX_STEP: usize = 16;
 
 /// Most bytes that an entry takes besides key and value.
 pub(crate) const ENTRY_OVERHEAD_MAX: usize = 1 + 3 + 3 + 10 + 5;
@@ -98,6 +106,15 @@ fn known_kind(kind: u8) -> Result<EntryKind> {
     }
 }
 
+/// The trailer of an entry with the seqno difference and kind `word`; the difference is to `from`.
+fn trailer_of(word: u64, from: Seqno) -> Result<Trailer> {
+    let kind = known_kind((word & ((1 << KIND_BITS) - 1)) as u8)?;
+    let seqno = from.get().cast_signed().checked_add(unzigzag(word >> KIND_BITS));
+    let seqno = seqno.and_then(|seqno| Seqno::checked(seqno.cast_unsigned()));
+    let seqno = seqno.ok_or_else(|| Error::corrupt("sequence number").expected("56 bits"))?;
+    Ok(Trailer::new(seqno, kind))
+}
+
 /// The positions of the parts of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
@@ -105,6 +122,8 @@ pub(crate) struct Layout {
     count: usize,
     interval: usize,
     base: Seqno,
+    /// The key of the hash that begins each key, in a compact block.
+    hash_key: Option<HashKey>,
 }
 
 /// A view of a block.
@@ -134,20 +153,27 @@ impl BlockEntry {
 }
 
 impl<'a> Block<'a> {
-    /// Views a decompressed block. `Corrupt` if its parts do not fit in it.
-    pub(crate) fn parse(raw: &'a [u8]) -> Result<Self> {
+    /// Views a decompressed block. A compact one can be read only with the hash key of its keyspace.
+    /// `Corrupt` if its parts do not fit in it.
+    pub(crate) fn parse(raw: &'a [u8], hash_key: Option<HashKey>) -> Result<Self> {
         let damaged = || Error::corrupt("block").got(format_args!("{} bytes", raw.len()));
         let (rest, tail) = raw.split_last_chunk::<TRAILER_BYTES>().ok_or_else(damaged)?;
         let mut tail = Cursor::new("block", tail);
-        let (base, count) = (tail.u64()?, usize::from(tail.u16()?));
-        let interval = (base >> 56) as usize;
+        let (base, stored) = (tail.u64()?, tail.u16()?);
+        let (count, interval) = (usize::from(stored & !IS_COMPACT), (base >> 56) as usize);
         if count == 0 || interval == 0 {
             return Err(damaged().expected("entries, and a restart interval"));
         }
+        let is_compact = stored & IS_COMPACT != 0;
+        if is_compact && hash_key.is_none() {
+            return Err(damaged().expected("the hash key of its keyspace").got("none"));
+        }
+        let tags = if is_compact { count } else { 0 };
         let restarts = (count - 1) / interval * size_of::<u16>();
-        let entries_end = rest.len().checked_sub(restarts).ok_or_else(damaged)?;
+        let entries_end = rest.len().checked_sub(tags + restarts).ok_or_else(damaged)?;
         let base = Seqno::try_from(base & Seqno::MAX.get())?;
-        Ok(Self { raw, layout: Layout { entries_end, count, interval, base } })
+        let hash_key = hash_key.filter(|_| is_compact);
+        Ok(Self { raw, layout: Layout { entries_end, count, interval, base, hash_key } })
     }
 
     /// A block with a layout from an earlier parse.
@@ -171,7 +197,8 @@ impl<'a> Block<'a> {
     /// The offset of the entries of group `group`.
     fn group_at(&self, group: usize) -> Result<usize> {
         let Some(index) = group.checked_sub(1) else { return Ok(0) };
-        let at = self.layout.entries_end + index * size_of::<u16>();
+        let tags = self.layout.hash_key.map_or(0, |_| self.layout.count);
+        let at = self.layout.entries_end + tags + index * size_of::<u16>();
         match self.raw.get(at..).and_then(<[u8]>::first_chunk) {
             Some(offset) => Ok(u16::from_le_bytes(*offset).into()),
             None => Err(Error::corrupt("restart of a block").got(group)),
@@ -234,11 +261,7 @@ impl<'a> Block<'a> {
         let (shared, suffix) = (length(lengths >> 4)?, length(lengths & 0xf)?);
         let word = cursor.varint()?;
         let value = cursor.length(VALUE_BYTES_MAX)?;
-        let difference = unzigzag(word >> KIND_BITS);
-        let seqno = from.get().cast_signed().checked_add(difference);
-        let seqno = seqno.and_then(|seqno| Seqno::checked(seqno.cast_unsigned()));
-        let kind = known_kind((word & ((1 << KIND_BITS) - 1)) as u8)?;
-        let seqno = seqno.ok_or_else(|| Error::corrupt("sequence number").expected("56 bits"))?;
+        let trailer = trailer_of(word, from)?;
         let suffix_at = at + cursor.position();
         let (value_at, end) = (suffix_at + suffix, suffix_at + suffix + value);
         if end > entries.len() || shared + suffix > KEY_BYTES_MAX {
@@ -247,12 +270,16 @@ impl<'a> Block<'a> {
                 .expected(format_args!("its end by byte {}", entries.len()))
                 .got(end));
         }
-        Ok(BlockEntry { shared, suffix_at, value_at, end, trailer: Trailer::new(seqno, kind) })
+        Ok(BlockEntry { shared, suffix_at, value_at, end, trailer })
     }
 
-    /// The key of the first entry.
-    pub(crate) fn first_key(&self) -> Result<&'a [u8]> {
-        self.entry(0, self.layout.base).map(|entry| self.suffix(&entry))
+    /// The first eight bytes of the first entry's key, padded with zeros.
+    pub(crate) fn first_head(&self) -> Result<[u8; HASH_BYTES]> {
+        if let Some(hash_key) = &self.layout.hash_key {
+            return self.compact_entry(0).and_then(|entry| self.hash_of(0, &entry, hash_key));
+        }
+        let first = self.entry(0, self.layout.base)?;
+        Ok(head_of(self.suffix(&first)).to_be_bytes())
     }
 
     fn suffix(&self, entry: &BlockEntry) -> &'a [u8] {
@@ -268,6 +295,9 @@ impl<'a> Block<'a> {
 
     /// The last group whose first entry is at or before (`key`, `at`); the first group if there is none.
     fn group_of(&self, key: &[u8], at: Trailer) -> Result<usize> {
+        if let Some(hash_key) = &self.layout.hash_key {
+            return self.compact_group_of(key, at, hash_key);
+        }
         let (mut low, mut high) = (0, self.groups());
         debug_assert!(high > 0, "a block has an entry");
         // Prefetches all entries that the search may read, so that their cache misses overlap.
@@ -302,6 +332,9 @@ impl<'a> Block<'a> {
 
     /// The newest version of `key` with a trailer of at most `at`.
     pub(crate) fn get(&self, key: &[u8], at: Trailer) -> Result<Option<BlockEntry>> {
+        if let Some(hash_key) = &self.layout.hash_key {
+            return self.compact_get(key, at, hash_key);
+        }
         let group = self.group_of(key, at)?;
         let (mut offset, mut from) = (self.group_at(group)?, self.layout.base);
         // An uncompressed block is in no processor cache yet.
@@ -337,12 +370,16 @@ impl<'a> Block<'a> {
 }
 
 /// Passes each entry of a decompressed block to `visit`, in order: key, trailer, value. For tools, and
-/// for fuzzing the parser.
+/// for fuzzing the parser. A compact block needs the hash key of its keyspace.
 ///
 /// # Errors
 /// `Corrupt` if the block is damaged, `Invalid` if an entry has a kind of a newer format.
-pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> Result<()> {
-    let block = Block::parse(raw)?;
+pub fn visit_block(
+    raw: &[u8],
+    hash_key: Option<HashKey>,
+    mut visit: impl FnMut(&[u8], Trailer, &[u8]),
+) -> Result<()> {
+    let block = Block::parse(raw, hash_key)?;
     let mut position = BlockPosition::new();
     position.first(block)?;
     while let Some(entry) = position.entry() {
@@ -350,149 +387,6 @@ pub fn visit_block(raw: &[u8], mut visit: impl FnMut(&[u8], Trailer, &[u8])) -> 
         position.next(block)?;
     }
     Ok(())
-}
-
-/// A position in a block: on an entry, or past the last one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BlockPosition {
-    /// The number of the entry; the block's entry count if past the last.
-    index: usize,
-    /// The key, followed by spare bytes.
-    key: Vec<u8>,
-    key_bytes: usize,
-    entry: Option<BlockEntry>,
-}
-
-impl BlockPosition {
-    /// A position in no block.
-    pub(crate) const fn new() -> Self {
-        Self { index: 0, key: Vec::new(), key_bytes: 0, entry: None }
-    }
-
-    #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        debug_assert!(self.key_bytes <= self.key.len(), "the key is within its buffer");
-        self.key.get(..self.key_bytes).unwrap_or_default()
-    }
-
-    /// The entry; `None` past the last.
-    pub(crate) const fn entry(&self) -> Option<&BlockEntry> {
-        self.entry.as_ref()
-    }
-
-    /// The number of the entry.
-    pub(crate) const fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Leaves the block.
-    pub(crate) fn clear(&mut self) {
-        self.entry = None;
-    }
-
-    /// Moves to the first entry.
-    pub(crate) fn first(&mut self, block: Block<'_>) -> Result<()> {
-        self.restart(block, 0)
-    }
-
-    /// Moves to the last entry.
-    pub(crate) fn last(&mut self, block: Block<'_>) -> Result<()> {
-        self.move_to(block, block.count() - 1)
-    }
-
-    /// Moves to the first entry at or after (`key`, `at`). False if there is none.
-    pub(crate) fn seek(&mut self, block: Block<'_>, key: &[u8], at: Trailer) -> Result<bool> {
-        self.restart(block, block.group_of(key, at)?)?;
-        while let Some(entry) = &self.entry {
-            let order = self.key().cmp(key).then_with(|| at.cmp(&entry.trailer));
-            if order != Ordering::Less {
-                return Ok(true);
-            }
-            self.next(block)?;
-        }
-        Ok(false)
-    }
-
-    /// Moves to the next entry. False if there is none; the position is then past the last one.
-    #[inline]
-    pub(crate) fn next(&mut self, block: Block<'_>) -> Result<bool> {
-        let Some(entry) = &self.entry else { return Ok(false) };
-        let (at, from) = (entry.end, entry.trailer.seqno());
-        self.index += 1;
-        if self.index == block.count() {
-            self.entry = None;
-            return Ok(false);
-        }
-        let restart = self.index.is_multiple_of(block.layout.interval);
-        self.read(block, at, if restart { block.layout.base } else { from })?;
-        Ok(true)
-    }
-
-    /// Moves to the previous entry, also from past the last one. False at the first entry, where it
-    /// stays.
-    pub(crate) fn prev(&mut self, block: Block<'_>) -> Result<bool> {
-        let Some(index) = self.index.checked_sub(1) else { return Ok(false) };
-        self.move_to(block, index)?;
-        Ok(true)
-    }
-
-    fn move_to(&mut self, block: Block<'_>, index: usize) -> Result<()> {
-        self.restart(block, index / block.layout.interval)?;
-        while self.index < index && self.next(block)? {}
-        debug_assert_eq!(self.index, index, "a block has as many entries as it states");
-        Ok(())
-    }
-
-    fn restart(&mut self, block: Block<'_>, group: usize) -> Result<()> {
-        self.index = group * block.layout.interval;
-        self.key_bytes = 0;
-        self.read(block, block.group_at(group)?, block.layout.base)
-    }
-
-    #[inline]
-    fn read(&mut self, block: Block<'_>, at: usize, from: Seqno) -> Result<()> {
-        arena::prefetch(block.raw, at + AHEAD_BYTES);
-        match block.short_entry(at, from) {
-            Some(entry) if entry.shared <= self.key_bytes => {
-                self.stand(block, entry);
-                Ok(())
-            }
-            _ => self.read_any(block, at, from),
-        }
-    }
-
-    /// As [`BlockPosition::read`], for any entry.
-    #[cold]
-    fn read_any(&mut self, block: Block<'_>, at: usize, from: Seqno) -> Result<()> {
-        self.entry = None;
-        let entry = block.entry(at, from)?;
-        if entry.shared > self.key_bytes {
-            return Err(Error::corrupt("shared bytes of a key")
-                .at(format_args!("entry {} of a block", self.index))
-                .expected(format_args!("at most {}", self.key_bytes))
-                .got(entry.shared));
-        }
-        self.stand(block, entry);
-        Ok(())
-    }
-
-    /// Sets the position to `entry`, which shares at most `key_bytes` bytes.
-    #[inline]
-    fn stand(&mut self, block: Block<'_>, entry: BlockEntry) {
-        let (shared, suffix) = (entry.shared, entry.value_at - entry.suffix_at);
-        debug_assert!(shared <= self.key_bytes, "a key shares bytes that the previous one has");
-        let from = block.raw.get(entry.suffix_at..).and_then(<[u8]>::first_chunk::<SUFFIX_STEP>);
-        let to = self.key.get_mut(shared..).and_then(<[u8]>::first_chunk_mut::<SUFFIX_STEP>);
-        if let (Some(from), Some(to), ..=SUFFIX_STEP) = (from, to, suffix) {
-            *to = *from;
-        } else {
-            self.key.truncate(shared);
-            self.key.extend_from_slice(block.suffix(&entry));
-            self.key.resize(self.key.len() + SUFFIX_STEP, 0);
-        }
-        self.key_bytes = shared + suffix;
-        self.entry = Some(entry);
-    }
 }
 
 #[cfg(test)]

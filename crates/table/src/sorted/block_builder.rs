@@ -5,7 +5,11 @@
 
 use base::{EntryKind, Seqno, invariant, put_varint};
 
-use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, KIND_BITS, MORE, TRAILER_BYTES, zigzag};
+use super::block::{
+    BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, COMPACT_INTERVAL, IS_COMPACT, KIND_BITS, MORE,
+    TRAILER_BYTES, put_compact_head, zigzag,
+};
+use super::layout::HASH_BYTES;
 use super::separator::common_prefix;
 
 /// Number of entries from one restart to the next. Stored in each block.
@@ -13,7 +17,8 @@ const RESTART_INTERVAL: usize = 16;
 
 // Restart offsets and the entry count are stored in 16 bits.
 const _: () = assert!(BLOCK_BYTES_MAX <= u16::MAX as usize);
-const _: () = assert!(BLOCK_ENTRIES_MAX <= BLOCK_BYTES_MAX);
+const _: () =
+    assert!(BLOCK_ENTRIES_MAX <= BLOCK_BYTES_MAX && BLOCK_ENTRIES_MAX < IS_COMPACT as usize);
 const _: () = assert!(TRAILER_BYTES >= crate::codec::lz4::TAIL_BYTES_MIN);
 
 /// Builds one block after another.
@@ -21,6 +26,9 @@ const _: () = assert!(TRAILER_BYTES >= crate::codec::lz4::TAIL_BYTES_MIN);
 pub(crate) struct BlockBuilder {
     bytes: Vec<u8>,
     restarts: Vec<u16>,
+    /// The tag of each entry, in compact blocks.
+    tags: Vec<u8>,
+    is_compact: bool,
     count: usize,
     base: Seqno,
     last: Seqno,
@@ -37,12 +45,32 @@ struct Staged {
 }
 
 impl BlockBuilder {
+    /// Makes compact blocks, of keys that begin with their hash.
+    pub(crate) fn be_compact(&mut self) {
+        invariant!(self.count() == 0, "the form of blocks is chosen before the first entry");
+        self.is_compact = true;
+    }
+
+    /// Number of entries from one restart to the next.
+    const fn interval(&self) -> usize {
+        if self.is_compact { COMPACT_INTERVAL } else { RESTART_INTERVAL }
+    }
+
+    /// Length of the part of `key` that an entry after the last one does not store, bytes.
+    pub(crate) fn unstored_bytes(&self, key: &[u8]) -> usize {
+        match self.is_compact {
+            true => HASH_BYTES.min(key.len()),
+            false => common_prefix(&self.last_key, key),
+        }
+    }
+
     /// Starts the next block.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         // A huge value must not keep its memory for the rest of the table.
         self.bytes.shrink_to(2 * BLOCK_BYTES_MAX);
         self.restarts.clear();
+        self.tags.clear();
         self.last_key.clear();
         self.count = 0;
         self.staged = None;
@@ -65,7 +93,7 @@ impl BlockBuilder {
 
     /// Length of the part after the entries, bytes.
     pub(crate) fn tail_bytes(&self) -> usize {
-        self.restarts.len() * size_of::<u16>() + TRAILER_BYTES
+        self.tags.len() + self.restarts.len() * size_of::<u16>() + TRAILER_BYTES
     }
 
     /// The key of the last kept entry.
@@ -98,10 +126,16 @@ impl BlockBuilder {
             self.base = seqno;
         }
         debug_assert!(self.count == 0 || *self.last_key <= *key, "entries are in key order");
-        let restart = self.count.is_multiple_of(RESTART_INTERVAL);
+        let restart = self.count.is_multiple_of(self.interval());
         if restart && self.count > 0 {
             // Only blocks of several entries have restarts, and those blocks are short.
             self.restarts.push(self.bytes.len() as u16);
+        }
+        if self.is_compact {
+            let seqnos = (seqno, self.base);
+            let tag = put_compact_head(&mut self.bytes, key, seqnos, kind, value_bytes);
+            self.tags.push(tag);
+            return;
         }
         let (shared, from) = match restart {
             true => (0, self.base),
@@ -139,6 +173,7 @@ impl BlockBuilder {
         if let Some(staged) = self.staged.take() {
             self.bytes.truncate(staged.bytes);
             self.restarts.truncate(staged.restarts);
+            self.tags.truncate(self.count);
         }
     }
 
@@ -146,14 +181,16 @@ impl BlockBuilder {
     pub(crate) fn put_tail(&self, out: &mut Vec<u8>) {
         invariant!(self.staged.is_none(), "a block ends after its staged entry is kept or dropped");
         invariant!(
-            self.restarts.len() == self.count.saturating_sub(1) / RESTART_INTERVAL,
-            "every sixteenth entry is a restart"
+            self.restarts.len() == self.count.saturating_sub(1) / self.interval(),
+            "every sixteenth entry is a restart, every eighth of a compact block"
         );
+        out.extend_from_slice(&self.tags);
         for restart in &self.restarts {
             out.extend_from_slice(&restart.to_le_bytes());
         }
-        let base = self.base.get() | (RESTART_INTERVAL as u64) << 56;
+        let base = self.base.get() | (self.interval() as u64) << 56;
         out.extend_from_slice(&base.to_le_bytes());
-        out.extend_from_slice(&(self.count as u16).to_le_bytes());
+        let mark = if self.is_compact { IS_COMPACT } else { 0 };
+        out.extend_from_slice(&(self.count as u16 | mark).to_le_bytes());
     }
 }

@@ -228,7 +228,7 @@ impl Check<'_> {
     /// Checks the order of a block's entries, and each entry against filter and separators.
     fn block_content(&mut self, at: BlockLocation<'_>) -> Result<()> {
         let bytes = self.read_block(at)?;
-        let decoded = Block::parse(&bytes)?;
+        let decoded = Block::parse(&bytes, self.table.hash_key())?;
         let mut previous = self.last.take();
         let mut position = std::mem::take(&mut self.position);
         position.first(decoded)?;

@@ -15,7 +15,7 @@ use crate::reread::reread;
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
 /// The newest format version that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// The format version of sorted tables.
 pub const SORTED_VERSION: u32 = 3;
@@ -26,8 +26,11 @@ const FIRST_VERSION: u32 = 1;
 /// The first format version in which the tail and the footer are written twice.
 const COPIES_VERSION: u32 = 3;
 
-/// The format version of tables with bins.
+/// The format version of tables with bins and sorted blocks.
 const BINS_VERSION: u32 = 4;
+
+/// The format version of tables with compact blocks.
+pub(crate) const COMPACT_VERSION: u32 = 5;
 
 /// The positions of a table's parts, and the table's identity.
 ///
@@ -62,10 +65,11 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The format version of a new table with the layout `layout`.
-    pub(crate) const fn version_of(layout: Layout) -> u32 {
+    /// The format version of a new table with the layout `layout`, whose blocks are compact or not.
+    pub(crate) const fn version_of(layout: Layout, is_compact: bool) -> u32 {
         match layout {
             Layout::Sorted => SORTED_VERSION,
+            Layout::Bins(_) if is_compact => COMPACT_VERSION,
             Layout::Bins(_) => BINS_VERSION,
         }
     }

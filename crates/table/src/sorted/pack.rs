@@ -13,15 +13,14 @@
 //! memory is too short to compress it, it is stored uncompressed.
 
 use base::{
-    Account, Charge, Codec, DictionaryId, EntryKind, Result, Trailer, broken_invariant, invariant,
-    key_hash,
+    Account, Charge, Codec, DictionaryId, EntryKind, HashKey, Result, Trailer, broken_invariant,
+    invariant, key_hash,
 };
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
 use super::pieces::Pieces;
-use super::separator::common_prefix;
 use crate::codec::{lz4, zstd};
 use crate::page::{PAYLOAD_BYTES, run_pages};
 use bins::Bins;
@@ -101,6 +100,8 @@ pub(crate) struct Packer {
     padding: Padding,
     /// Where blocks may end, if not everywhere.
     bins: Option<Bins>,
+    /// The hash key of the keyspace, if its blocks are compact.
+    hash_key: Option<HashKey>,
     compressions: u64,
     /// Charged for a long entry while it is compressed.
     account: Account,
@@ -135,6 +136,7 @@ impl Packer {
             compressed: false,
             padding: Padding::default(),
             bins: None,
+            hash_key: None,
             compressions: 0,
             account: account.clone(),
         };
@@ -342,7 +344,7 @@ impl Packer {
         let Fit::Zstd(predictor, _) = &self.fit else {
             return Err(broken_invariant!("only sizes of zstd are estimated"));
         };
-        let shared = common_prefix(self.block.last_key(), entry.key);
+        let shared = self.block.unstored_bytes(entry.key);
         let bytes = entry.key.len() - shared + entry.value.len() + ENTRY_OVERHEAD_USUAL;
         let (raw_then, used_then) = self.measured;
         let since = self.block.raw_bytes() - raw_then + bytes;

@@ -34,6 +34,8 @@ pub(super) struct Partitions {
     table: TableId,
     pub(super) output: Output,
     layout: Layout,
+    /// Whether blocks are compact.
+    pub(super) is_compact: bool,
     meta: MetaBuilder,
     /// The separators between partitions, and the metadata page of each partition.
     top: SeparatorsBuilder,
@@ -67,6 +69,7 @@ impl Partitions {
             table,
             output,
             layout,
+            is_compact: false,
             meta: MetaBuilder::new(filter_bits, layout),
             top: SeparatorsBuilder::new(Width::Top),
             metas: Vec::new(),
@@ -235,7 +238,7 @@ impl Partitions {
         let [range_deletes, top_at, properties_at] = self.put_tail(&top, &stored)?;
         let [copy, ..] = self.put_tail(&top, &stored)?;
         let footer = Footer {
-            version: Footer::version_of(self.layout),
+            version: Footer::version_of(self.layout, self.is_compact),
             pages: self.output.pages() + 2,
             store: self.store,
             table: self.table,

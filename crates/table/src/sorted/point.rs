@@ -143,11 +143,11 @@ impl<K: AsRef<[u8]>> PointRead<K> {
         value: impl FnOnce(Range<usize>) -> Bytes,
     ) -> Result<Option<FoundVersion>> {
         let locate = |error| self.table.locate_error(error, span.first);
-        let block = Block::parse(bytes).map_err(locate)?;
+        let block = Block::parse(bytes, self.table.hash_key()).map_err(locate)?;
         let entry = block.get(self.key.as_ref(), self.at).map_err(locate)?;
         if let (None, Some(bin)) = (&entry, bin) {
             // A key that is not in the block that a wrong index names may be in another.
-            let checked = block.first_key().and_then(|key| bin.check(key));
+            let checked = block.first_head().and_then(|head| bin.check(&head));
             checked.map_err(locate)?;
         }
         Ok(entry.map(|entry| {

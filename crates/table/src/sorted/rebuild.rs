@@ -80,7 +80,7 @@ impl Table {
         let _charge = account.charge(u64::from(pages) * PAGE_BYTES as u64)?;
         let buf = if pages == 1 { first } else { read(pages)? };
         let bytes = self.decode(self.data_span(at, pages), Pages::Run(buf))?;
-        let block = Block::parse(&bytes)?;
+        let block = Block::parse(&bytes, self.hash_key())?;
         position.first(block)?;
         let separator =
             last.take().map(|(key, trailer)| Separator::between((&key, trailer), position.key()));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
 use base::{
-    Account, Charge, Error, ErrorKind, PageSeed, Result, StoreId, TableId, Trailer,
+    Account, Charge, Error, ErrorKind, HashKey, PageSeed, Result, StoreId, TableId, Trailer,
     broken_invariant, invariant,
 };
 use bytes::Bytes;
@@ -32,6 +32,10 @@ use crate::range_deletes::Fragment;
 
 /// Pages per read; longer blocks are read alone.
 const CHUNK_PAGES: u32 = 64;
+
+/// Pages at the end of a file among which the properties are looked for if the footers are lost. Properties
+/// with keys of any length and a range delete section between the copies are longer, and rare.
+const PROPERTIES_WITHIN: u32 = 512;
 
 /// Lost ranges that are held back until the next metadata page.
 const PENDING_MAX: usize = 256;
@@ -96,7 +100,8 @@ pub struct SalvageReport {
     pub range_deletes: RangeDeletesFound,
 }
 
-/// Salvages `table` of `store`, and passes each item to `visit`.
+/// Salvages `table` of `store`, and passes each item to `visit`. Compact blocks are read with `hash_key`,
+/// the hash key of the table's keyspace, if it is known, otherwise with that of the table's properties.
 ///
 /// # Errors
 /// `Invalid` if there is no such file or a newer version wrote it, `Retry` if memory is short, and the
@@ -106,6 +111,7 @@ pub fn salvage(
     store: StoreId,
     table: TableId,
     dictionaries: &dyn Dictionaries,
+    hash_key: Option<HashKey>,
     account: &Account,
     visit: &mut dyn FnMut(Salvaged<'_>) -> Result<()>,
 ) -> Result<SalvageReport> {
@@ -118,6 +124,7 @@ pub fn salvage(
         seed: PageSeed::new(store, table),
         pages,
         dictionaries,
+        hash_key,
         account,
         visit,
         chunk: Chunk { buf: Buf::pages(1), pages: 0..0 },
@@ -135,6 +142,9 @@ pub fn salvage(
         },
     };
     let footer = salvage.footer(store, table)?;
+    if salvage.hash_key.is_none() {
+        salvage.hash_key = salvage.stored_hash_key(footer)?;
+    }
     let end = salvage.versions(footer.map(|footer| footer.range_deletes))?;
     salvage.finish_versions(end)?;
     salvage.range_deletes(footer, end)?;
@@ -152,6 +162,7 @@ struct Salvage<'a> {
     seed: PageSeed,
     pages: u32,
     dictionaries: &'a dyn Dictionaries,
+    hash_key: Option<HashKey>,
     account: &'a Account,
     visit: &'a mut dyn FnMut(Salvaged<'_>) -> Result<()>,
     chunk: Chunk,
@@ -190,6 +201,29 @@ impl Salvage<'_> {
             Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
             read => Ok(readable(read)?.ok().map(|(footer, _)| footer)),
         }
+    }
+
+    /// The hash key in the properties, if either copy of them can be read.
+    fn stored_hash_key(&mut self, footer: Option<Footer>) -> Result<Option<HashKey>> {
+        if let Some(footer) = footer {
+            let count = footer.tail_end().saturating_sub(footer.properties);
+            let read = self.section(PageKind::Properties, footer.properties, count, Some(footer));
+            let properties = read.and_then(|bytes| Properties::decode(&bytes));
+            return Ok(readable(properties)?.ok().and_then(|properties| properties.hash_key.0));
+        }
+        // The properties are near the end of the file.
+        for page in (self.pages.saturating_sub(PROPERTIES_WITHIN)..self.pages).rev() {
+            let Ok(header) = readable(self.header(page))? else { continue };
+            if (header.kind, header.number) != (PageKind::Properties, 0) {
+                continue;
+            }
+            let read = self.section(PageKind::Properties, page, header.run_pages() as u32, None);
+            let properties = read.and_then(|bytes| Properties::decode(&bytes));
+            if let Ok(Properties { hash_key, .. }) = readable(properties)? {
+                return Ok(hash_key.0);
+            }
+        }
+        Ok(None)
     }
 
     /// Reads all blocks up to page `end`, if it is known; otherwise up to the first page that no block
@@ -243,7 +277,7 @@ impl Salvage<'_> {
                 return Ok(1);
             }
         };
-        let block = Block::parse(&bytes)?;
+        let block = Block::parse(&bytes, self.hash_key)?;
         self.position.first(block)?;
         if let Some(mut lost) = self.gap.take() {
             lost.before = Some(self.position.key().to_vec());
@@ -276,7 +310,7 @@ impl Salvage<'_> {
         }
         let pages = cut.chunks_exact(PAGE_BYTES);
         let bytes = decode_run(pages, count, self.dictionaries, self.account)?;
-        let block = Block::parse(&bytes)?;
+        let block = Block::parse(&bytes, self.hash_key)?;
         let mut previous = self.last.clone();
         self.position.first(block)?;
         while let Some(entry) = self.position.entry() {

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Charge, Codec, Error, PageSeed, Result, Seqno, StoreId, TableId, Trailer, invariant,
+    Account, Charge, Codec, Error, HashKey, PageSeed, Result, Seqno, StoreId, TableId, Trailer,
+    invariant,
 };
 use bytes::Bytes;
 use media::{Access, File, Medium};
@@ -157,6 +158,12 @@ impl Table {
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// The hash key with which compact blocks are read.
+    #[inline]
+    pub(crate) const fn hash_key(&self) -> Option<HashKey> {
+        self.properties.hash_key.0
     }
 
     /// The metadata page of partition `number`, if the table keeps it in memory.

@@ -9,7 +9,7 @@ use base::{Account, Charge, Error, ErrorKind, PageSeed, Result, broken_invariant
 use bytes::Bytes;
 use media::{Buf, File, Purpose};
 
-use super::footer::Footer;
+use super::footer::{COMPACT_VERSION, Footer};
 use super::layout::Layout;
 use super::properties::Properties;
 use super::range_section;
@@ -133,9 +133,13 @@ impl Tail {
         let stored = section(PageKind::Properties, cut(properties, end)?)?;
         let properties = Properties::decode(&stored)?;
         let layout = properties.layout()?;
-        if self.footer.version != Footer::version_of(layout) && layout != Layout::Sorted {
+        let is_compact = self.footer.version >= COMPACT_VERSION;
+        let has_bins = layout != Layout::Sorted;
+        let least = Footer::version_of(layout, is_compact);
+        let is_known = !has_bins || self.footer.version >= least;
+        if !is_known || (is_compact && (!has_bins || properties.hash_key.0.is_none())) {
             return Err(Error::corrupt("format version of a table with bins")
-                .expected(Footer::version_of(layout))
+                .expected(format_args!("{least}, and a hash key from {COMPACT_VERSION} on"))
                 .got(self.footer.version));
         }
         let partitions = Top::parse(&top_level)?;

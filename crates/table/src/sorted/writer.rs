@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
-    Account, Codec, DictionaryId, EntryKind, Error, KeyForm, KeyspaceId, PageSeed, Result, Seqno,
-    StoreId, TableId, Trailer, invariant,
+    Account, Codec, DictionaryId, EntryKind, Error, HashKey, KeyForm, KeyspaceId, PageSeed, Result,
+    Seqno, StoreId, TableId, Trailer, invariant,
 };
 use media::{Medium, Purpose};
 
@@ -92,6 +92,8 @@ pub struct Writer {
     codec: Codec,
     layout: Layout,
     dictionary: Option<DictionaryId>,
+    /// The hash key of the keyspace, if blocks are compact.
+    hash_key: Option<HashKey>,
     packer: Packer,
     partitions: Partitions,
     last_key: Vec<u8>,
@@ -169,6 +171,7 @@ impl Writer {
             codec: spec.codec,
             layout: spec.layout,
             dictionary,
+            hash_key: None,
             packer,
             partitions: Partitions::new(
                 (spec.store, spec.table),
@@ -273,6 +276,15 @@ impl Writer {
             return Err(Error::invalid("length of a key that begins with a hash, bytes")
                 .expected(format_args!("at least {HASH_BYTES}"))
                 .got(key.len()));
+        }
+        if let Some((hash_key, (hash, user))) = self.hash_key.zip(key.split_first_chunk()) {
+            // The hash is not stored: a wrong one would change the key.
+            let expected = hash_key.hash(user).to_be_bytes();
+            if *hash != expected {
+                return Err(Error::invalid("hash that begins a key")
+                    .expected(format_args!("{:016x}", u64::from_be_bytes(expected)))
+                    .got(format_args!("{:016x}", u64::from_be_bytes(*hash))));
+            }
         }
         self.check_order(key, trailer)
     }
@@ -409,12 +421,18 @@ impl Writer {
         self.partitions.properties.written_after = seqno;
     }
 
-    /// States how the keyspace stores its keys, for a repair without a manifest.
+    /// States how the keyspace stores its keys, also for a repair without a manifest. A table with bins
+    /// then has compact blocks, which do not store the hashes of hashed keys. Must be called before
+    /// anything is added.
     pub fn keys_are(&mut self, form: &KeyForm) {
-        self.partitions.properties.hash_key = match form {
-            KeyForm::Plain => HashKeyField(None),
-            KeyForm::Hashed(key) => HashKeyField(Some(*key)),
-        };
+        invariant!(self.is_empty(), "a table's form of keys is stated before anything is added");
+        let KeyForm::Hashed(hash_key) = form else { return };
+        self.partitions.properties.hash_key = HashKeyField(Some(*hash_key));
+        if self.layout != Layout::Sorted {
+            self.partitions.is_compact = true;
+            self.hash_key = Some(*hash_key);
+            self.packer.compact(*hash_key);
+        }
     }
 
     /// Abandons the table and removes its file.

@@ -151,8 +151,13 @@ impl Salvager {
                 Salvaged::Lost(_) => Ok(()),
             }
         };
-        let (medium, dictionaries) = (&*self.medium, &*self.dictionaries);
-        let found = salvage(medium, self.store, table.id, dictionaries, &self.account, &mut add)?;
+        let (medium, dictionaries, account) = (&*self.medium, &*self.dictionaries, &self.account);
+        let hash_key = match form {
+            KeyForm::Plain => None,
+            KeyForm::Hashed(hash_key) => Some(hash_key),
+        };
+        let found =
+            salvage(medium, self.store, table.id, dictionaries, hash_key, account, &mut add)?;
         let summary = writer.map(Writer::finish).transpose()?;
         Ok(Remains { versions: found.versions, summary, lost, ranges: found.range_deletes })
     }

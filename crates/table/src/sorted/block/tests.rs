@@ -1,6 +1,6 @@
 use super::*;
 use crate::sorted::block_builder::BlockBuilder;
-use base::Rng;
+use base::{ErrorKind, Rng};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -26,12 +26,23 @@ fn model(rng: &mut Rng) -> Model {
         .collect()
 }
 
-fn build(model: &Model) -> Vec<u8> {
+/// `model` under the stored keys of a hashed keyspace.
+fn hashed(model: &Model, hash_key: &HashKey) -> Model {
+    let stored = |key: &[u8]| [&hash_key.hash(key).to_be_bytes(), key].concat();
+    let entries = model.iter();
+    entries.map(|((key, trailer), value)| ((stored(key), *trailer), value.clone())).collect()
+}
+
+fn build(model: &Model, is_compact: bool) -> Vec<u8> {
     let mut builder = BlockBuilder::default();
     builder.clear();
+    if is_compact {
+        builder.be_compact();
+    }
     for ((key, trailer), value) in model {
         // A staged entry that is dropped leaves no trace.
-        builder.stage(b"zzz", Seqno::new(3), EntryKind::Put, value);
+        let last = [&[0xff; HASH_BYTES], &b"zzz"[..]].concat();
+        builder.stage(&last, Seqno::new(3), EntryKind::Put, value);
         builder.drop_staged();
         builder.stage(key, trailer.0.seqno(), trailer.0.kind().unwrap(), value);
         builder.keep(key);
@@ -52,11 +63,18 @@ fn at_position<'a>(
 #[test]
 fn searches_and_iteration_agree_with_a_map() {
     let (mut rng, seed) = Rng::from_env();
-    for round in 0..300 {
-        let model = model(&mut rng);
-        let raw = build(&model);
-        let block = Block::parse(&raw).unwrap();
+    for round in 0..450 {
+        let plain = model(&mut rng);
+        // Sorted blocks, and compact ones of whole hashes and of hashes that many keys share.
+        let hash_key = [None, Some(HashKey::new([7; 16])), Some(HashKey::weak(round as u8 / 8))];
+        let hash_key = hash_key[round % 3];
+        let model = hash_key.map_or_else(|| plain.clone(), |hash_key| hashed(&plain, &hash_key));
+        let raw = build(&model, hash_key.is_some());
+        assert!(Block::parse(&raw, None).is_ok() == hash_key.is_none());
+        let block = Block::parse(&raw, hash_key).unwrap();
         assert_eq!(block.count(), model.len());
+        let first = &model.keys().next().unwrap().0;
+        assert_eq!(block.first_head().unwrap(), head_of(first).to_be_bytes());
         let entries: Vec<(&[u8], Trailer, &[u8])> =
             model.iter().map(|((key, trailer), value)| (&key[..], trailer.0, &value[..])).collect();
         let mut position = BlockPosition::default();
@@ -103,24 +121,73 @@ fn a_damaged_block_never_panics() {
     let (mut rng, seed) = Rng::from_env();
     println!("seed {seed}");
     let model = model(&mut rng);
-    let raw = build(&model);
+    let hash_key = HashKey::new([7; 16]);
+    for is_compact in [false, true] {
+        let raw = match is_compact {
+            true => build(&hashed(&model, &hash_key), true),
+            false => build(&model, false),
+        };
+        damage_never_panics(&raw, hash_key);
+    }
+}
+
+fn damage_never_panics(raw: &[u8], hash_key: HashKey) {
     let try_all = |raw: &[u8]| -> Result<()> {
-        visit_block(raw, |_, _, _| {})?;
-        let block = Block::parse(raw)?;
+        visit_block(raw, Some(hash_key), |_, _, _| {})?;
+        let block = Block::parse(raw, Some(hash_key))?;
         let mut position = BlockPosition::default();
         position.first(block)?;
         while position.next(block)? {}
         while position.prev(block)? {}
         position.seek(block, b"bak", Trailer::seek(Seqno::new(9)))?;
-        block.get(b"bak", Trailer::seek(Seqno::new(9))).map(drop)
+        block.get(b"bak", Trailer::seek(Seqno::new(9))).map(drop)?;
+        block.get(b"a key of hashes", Trailer::seek(Seqno::new(9))).map(drop)
     };
-    try_all(&raw).unwrap();
+    try_all(raw).unwrap();
     for at in 0..raw.len() {
         for bit in 0..8 {
-            let mut damaged = raw.clone();
+            let mut damaged = raw.to_vec();
             damaged[at] ^= 1 << bit;
             let _ = try_all(&damaged);
         }
         let _ = try_all(&raw[..at]);
     }
+}
+
+/// The entries of another keyspace, or a wrong hash key: damage, not absent keys.
+#[test]
+fn a_compact_block_is_not_read_with_another_hash_key() {
+    let (mut rng, _) = Rng::from_env();
+    let (right, wrong) = (HashKey::new([7; 16]), HashKey::new([8; 16]));
+    let mut model = Model::new();
+    for number in 0..100u64 {
+        model.insert(
+            (
+                rng.next_u64().to_le_bytes().to_vec(),
+                Reverse(Trailer::new(Seqno::new(number), EntryKind::Put)),
+            ),
+            vec![1; 20],
+        );
+    }
+    let raw = build(&hashed(&model, &right), true);
+    visit_block(&raw, Some(right), |_, _, _| {}).unwrap();
+    assert_eq!(
+        visit_block(&raw, Some(wrong), |_, _, _| {}).unwrap_err().kind(),
+        ErrorKind::Corrupt
+    );
+    assert_eq!(visit_block(&raw, None, |_, _, _| {}).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+/// An entry with a value of 240 bytes and a seqno near the block's base: 5.3 bytes besides key and value.
+#[test]
+fn an_entry_of_a_compact_block_takes_a_little_more_than_five_bytes() {
+    let mut builder = BlockBuilder::default();
+    builder.be_compact();
+    for number in 0..128u64 {
+        let key = [&[0; HASH_BYTES], &number.to_be_bytes()[..], &[7; 8]].concat();
+        builder.stage(&key, Seqno::new(1000 + number % 8), EntryKind::Put, &[1; 240]);
+        builder.keep(&key);
+    }
+    let spare = builder.raw_bytes() - 128 * 256 - TRAILER_BYTES;
+    assert_eq!(spare, 128 * 5 + 15 * 2, "lengths of 1 and 2, a word of 1, a tag; 15 offsets");
 }

@@ -85,9 +85,9 @@ impl TableCursor {
             pages => BlockBytes::Shared(self.table.decode(span, pages)?),
         };
         let locate = |error| self.table.locate_error(error, span.first);
-        let block = Block::parse(&bytes).map_err(locate)?;
+        let block = Block::parse(&bytes, self.table.hash_key()).map_err(locate)?;
         if let Some(meta) = self.meta().filter(|meta| meta.has_bins()) {
-            let checked = block.first_key().and_then(|key| meta.check_first(index, key));
+            let checked = block.first_head().and_then(|head| meta.check_first(index, &head));
             checked.map_err(locate)?;
         }
         let layout = block.layout();

@@ -4,7 +4,7 @@
 //! block's last bin, the whole bin moves to the next block, and the block is packed again without it:
 //! with 64 bins a page, one block in five of entries of 256 bytes.
 
-use base::{Result, broken_invariant, invariant};
+use base::{HashKey, Result, broken_invariant, invariant};
 
 use super::super::block::{Block, BlockPosition};
 use super::super::fit::capacity;
@@ -52,6 +52,13 @@ impl Packer {
     pub(crate) fn cut_between_bins(&mut self, bits: BinBits) {
         invariant!(self.block.count() == 0, "a packer learns its bins before its first entry");
         self.bins = Some(Bins::new(bits));
+    }
+
+    /// Makes compact blocks, of a keyspace with the hash key `hash_key`. Must be called before anything is
+    /// added.
+    pub(crate) fn compact(&mut self, hash_key: HashKey) {
+        self.block.be_compact();
+        self.hash_key = Some(hash_key);
     }
 
     /// The number of entries before the current block's last bin, if `key` is in that bin and it is not
@@ -108,7 +115,7 @@ impl Packer {
         range: std::ops::Range<usize>,
         emit: Emit<'_>,
     ) -> Result<()> {
-        let block = Block::parse(raw)?;
+        let block = Block::parse(raw, self.hash_key)?;
         let mut position = BlockPosition::default();
         position.first(block)?;
         for index in 0..block.count().min(range.end) {
@@ -174,7 +181,7 @@ impl Packer {
         let Some(Bins { bits, .. }) = self.bins else {
             return Err(broken_invariant!("only a table with bins is cut between them"));
         };
-        let block = Block::parse(raw)?;
+        let block = Block::parse(raw, self.hash_key)?;
         let mut position = BlockPosition::default();
         position.first(block)?;
         let (mut ends, mut last) = (Vec::new(), None);

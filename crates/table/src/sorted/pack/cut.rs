@@ -89,7 +89,7 @@ impl Packer {
 
     /// Appends the entries in `range` of a block.
     pub(super) fn append_from(&mut self, raw: &[u8], range: std::ops::Range<usize>) -> Result<()> {
-        let block = Block::parse(raw)?;
+        let block = Block::parse(raw, self.hash_key)?;
         let mut position = BlockPosition::default();
         position.first(block)?;
         for index in 0..block.count().min(range.end) {

@@ -31,7 +31,7 @@ fn pack_with(
             packed.raw_bytes,
         )
         .unwrap();
-        let block = Block::parse(&raw).unwrap();
+        let block = Block::parse(&raw, None).unwrap();
         let mut position = BlockPosition::default();
         position.first(block).unwrap();
         assert_eq!(position.key(), packed.first_key);

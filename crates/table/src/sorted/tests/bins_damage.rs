@@ -190,7 +190,8 @@ fn a_salvage_reads_the_blocks_without_the_index() {
         }
         Ok(())
     };
-    let report = salvage(&*medium, STORE, TABLE, &NoDictionaries, &account, &mut visit).unwrap();
+    let report =
+        salvage(&*medium, STORE, TABLE, &NoDictionaries, None, &account, &mut visit).unwrap();
     assert!(found.is_sorted() && found.iter().all(|(version, value)| model[version] == *value));
     let lost = model.len() - found.len();
     assert!((10..80).contains(&lost) && report.lost_pages == 4, "{lost} {report:?}");

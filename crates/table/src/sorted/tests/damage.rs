@@ -150,7 +150,7 @@ fn a_newer_format_is_refused_as_such() {
     let error = open(&with_content(content)).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Invalid);
     let error = error.to_string();
-    assert!(error.contains("newer format") && error.contains("at most 4, got 5"), "{error}");
+    assert!(error.contains("newer format") && error.contains("at most 5, got 6"), "{error}");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn parsers_never_panic_on_random_bytes() {
         let account = Account::unlimited("test");
         let run = std::iter::once(&page[..]);
         if let Ok(bytes) = read::decode_run(run, 1, &NoDictionaries, &account)
-            && let Ok(block) = block::Block::parse(&bytes)
+            && let Ok(block) = block::Block::parse(&bytes, None)
         {
             let _ = block.get(b"key000100", put(3));
             let mut position = block::BlockPosition::new();

@@ -1,4 +1,5 @@
 use super::bins::{bins_spec, content_of, stored_key};
+use super::compact::{HASH_KEY, compact_content};
 use super::damage::with_content;
 use super::*;
 
@@ -6,6 +7,7 @@ const GOLDEN: &str = include_str!("../../../golden/table.hex");
 const GOLDEN_2: &str = include_str!("../../../golden/table_2.hex");
 const GOLDEN_3: &str = include_str!("../../../golden/table_3.hex");
 const GOLDEN_4: &str = include_str!("../../../golden/table_4.hex");
+const GOLDEN_5: &str = include_str!("../../../golden/table_5.hex");
 
 /// A table with a compressed block, a run, several versions and a delete.
 fn entries() -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
@@ -89,6 +91,48 @@ fn a_table_with_bins_has_exactly_the_golden_bytes() {
     for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
         assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
     }
+}
+
+/// The keys of a hashed keyspace with [`HASH_KEY`], an entry of each kind.
+fn in_compact_blocks() -> Model {
+    let of = |kind, seqno| Reverse(Trailer::new(Seqno::new(seqno), kind));
+    let pointer = crate::Pointer { file: TableId(6), page: 3, pages: 5, bytes: 20_000, expiry: 0 };
+    let expiring = [&5000u64.to_le_bytes()[..], b"soon"].concat();
+    let key = |user: &str| stored_key(HASH_KEY.hash(user.as_bytes()), user.as_bytes());
+    Model::from([
+        ((key("apple"), of(EntryKind::Merge, 12)), b"+1".to_vec()),
+        ((key("apple"), of(EntryKind::Put, 11)), b"5".to_vec()),
+        ((key("banana"), of(EntryKind::PutExpiring, 10)), expiring),
+        ((key("cherry"), of(EntryKind::PutPointer, 9)), pointer.encode()),
+        ((key("dates"), of(EntryKind::Delete, 8)), Vec::new()),
+        ((key("elder"), of(EntryKind::Put, 300)), vec![b'e'; 3990]),
+    ])
+}
+
+/// The worked example of docs/format/bins.md: a hash key of sevens, and the table's first block.
+#[test]
+fn a_table_with_compact_blocks_has_exactly_the_golden_bytes() {
+    let golden = crate::golden::bytes(GOLDEN_5);
+    let written = compact_content(bins_spec(Codec::None, 6, 0), &in_compact_blocks(), HASH_KEY);
+    assert_eq!(written.len(), golden.len());
+    for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
+        assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
+    }
+    let documented = "06 02 20 636865727279 0600000000000000 03000000 05000000 204e000000000000 0000000000000000 \
+                      05 34 02 6170706c65 2b31  05 21 01 6170706c65 35 \
+                      77 7a 7a 0900000000000008 0380";
+    let block = &golden[PAGE_BYTES + crate::HEADER_BYTES..];
+    assert!(block.starts_with(&crate::golden::bytes(documented)));
+    let table = open_golden(GOLDEN_5);
+    assert_eq!((table.footer().version, table.layout().encode()), (5, 6));
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean() && report.entries == 6);
+    let mut driver = Driver::new(&table);
+    for ((key, trailer), value) in in_compact_blocks() {
+        let (found, bytes) = driver.get(&key, trailer.0).unwrap().unwrap();
+        assert!(found == trailer.0 && bytes == value);
+    }
+    assert_eq!((driver.meta_spans, driver.data_spans), (0, 6));
 }
 
 /// The worked example of docs/format/bins.md.

@@ -2,6 +2,7 @@
 
 mod bins;
 mod bins_damage;
+mod compact;
 mod damage;
 mod faults;
 mod golden;

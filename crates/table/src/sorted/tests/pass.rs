@@ -33,7 +33,7 @@ fn rewrite(
         {
             let raw = decompress(block.codec(), None, block.payload(), block.raw_bytes()).unwrap();
             let mut position = BlockPosition::new();
-            position.last(Block::parse(&raw).unwrap()).unwrap();
+            position.last(Block::parse(&raw, None).unwrap()).unwrap();
             assert_eq!(block.last().0, position.key());
             writer.add_block(block).unwrap();
             assert_eq!(writer.open_bytes(), 0);

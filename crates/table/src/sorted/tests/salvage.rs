@@ -34,7 +34,7 @@ impl Left {
             Ok(())
         };
         let report =
-            salvage(&**medium, STORE, TABLE, &NoDictionaries, &account, &mut visit).unwrap();
+            salvage(&**medium, STORE, TABLE, &NoDictionaries, None, &account, &mut visit).unwrap();
         assert_eq!(account.used(), 0);
         assert_eq!(report.versions, versions.len() as u64);
         assert_eq!(report.lost_ranges, lost.len() as u64);
