@@ -8,6 +8,8 @@
 //!
 //! Memory: one buffer, one block, and the lost ranges of one partition, charged (I10).
 
+mod hash_key;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,10 +34,6 @@ use crate::range_deletes::Fragment;
 
 /// Pages per read; longer blocks are read alone.
 const CHUNK_PAGES: u32 = 64;
-
-/// Pages at the end of a file among which the properties are looked for if the footers are lost. Properties
-/// with keys of any length and a range delete section between the copies are longer, and rare.
-const PROPERTIES_WITHIN: u32 = 512;
 
 /// Lost ranges that are held back until the next metadata page.
 const PENDING_MAX: usize = 256;
@@ -201,29 +199,6 @@ impl Salvage<'_> {
             Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
             read => Ok(readable(read)?.ok().map(|(footer, _)| footer)),
         }
-    }
-
-    /// The hash key in the properties, if either copy of them can be read.
-    fn stored_hash_key(&mut self, footer: Option<Footer>) -> Result<Option<HashKey>> {
-        if let Some(footer) = footer {
-            let count = footer.tail_end().saturating_sub(footer.properties);
-            let read = self.section(PageKind::Properties, footer.properties, count, Some(footer));
-            let properties = read.and_then(|bytes| Properties::decode(&bytes));
-            return Ok(readable(properties)?.ok().and_then(|properties| properties.hash_key.0));
-        }
-        // The properties are near the end of the file.
-        for page in (self.pages.saturating_sub(PROPERTIES_WITHIN)..self.pages).rev() {
-            let Ok(header) = readable(self.header(page))? else { continue };
-            if (header.kind, header.number) != (PageKind::Properties, 0) {
-                continue;
-            }
-            let read = self.section(PageKind::Properties, page, header.run_pages() as u32, None);
-            let properties = read.and_then(|bytes| Properties::decode(&bytes));
-            if let Ok(Properties { hash_key, .. }) = readable(properties)? {
-                return Ok(hash_key.0);
-            }
-        }
-        Ok(None)
     }
 
     /// Reads all blocks up to page `end`, if it is known; otherwise up to the first page that no block
