@@ -118,7 +118,8 @@ fn a_table_with_compact_blocks_has_exactly_the_golden_bytes() {
     for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
         assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
     }
-    let documented = "06 02 20 636865727279 0600000000000000 03000000 05000000 204e000000000000 0000000000000000 \
+    let documented = "06 02 20 636865727279 0600000000000000 03000000 05000000 \
+                      204e000000000000 0000000000000000 \
                       05 34 02 6170706c65 2b31  05 21 01 6170706c65 35 \
                       77 7a 7a 0900000000000008 0380";
     let block = &golden[PAGE_BYTES + crate::HEADER_BYTES..];
