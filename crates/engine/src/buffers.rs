@@ -10,6 +10,7 @@
 //! log's lane. A write that fits its memtable takes no lock here.
 
 mod flush_waits;
+mod try_admit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,8 @@ pub struct Buffers {
     waits: FlushWaits,
     /// An account found no memory since [`Buffers::relieve_pressure`] ran last. A hint: `Relaxed`.
     is_memory_short: AtomicBool,
+    /// A write that did not wait took the memtables over the quota. A hint: `Relaxed`.
+    is_over_quota: AtomicBool,
     /// The next flush waits for a batch that is logged and not visible yet. For reports: `Relaxed`.
     is_flush_held_up: AtomicBool,
     pace: Arc<Pace>,
@@ -91,6 +94,7 @@ impl Buffers {
             trees,
             sealing: Mutex::new(()),
             is_memory_short: AtomicBool::new(false),
+            is_over_quota: AtomicBool::new(false),
             is_flush_held_up: AtomicBool::new(false),
             pace,
             is_closed: AtomicBool::new(false),
@@ -337,17 +341,21 @@ impl Buffers {
             let usage = self.usage();
             self.pace.set_buffers(usage.fullness());
             if usage.active > usage.quota / 2 {
-                // A memtable that is only reserved is about to be written to.
-                let largest = self.largest_active();
-                if let Some(tree) = largest.filter(|tree| !tree.view().active.is_empty()) {
-                    self.seal(&tree)?;
-                }
+                self.seal_largest()?;
             }
             if usage.used <= usage.quota {
                 return Ok(());
             }
             let full = || Error::retry("write buffers").expected("a flush to end");
             self.wait_for_flush(Waiter::Writer, full)?;
+        }
+    }
+
+    /// Seals the largest memtable, unless it is only reserved: then it is about to be written to.
+    fn seal_largest(&self) -> Result<()> {
+        match self.largest_active().filter(|tree| !tree.view().active.is_empty()) {
+            Some(tree) => self.seal(&tree).map(drop),
+            None => Ok(()),
         }
     }
 

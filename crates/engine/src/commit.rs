@@ -11,11 +11,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arena::PublishRing;
 use base::{
-    Counter, Durability, EntryKind, Result, Seqno, Trailer, Write, WriteSize, broken_invariant,
-    decode_ops, invariant, key_hash,
+    Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, Write, WriteSize,
+    broken_invariant, decode_ops, invariant, key_hash,
 };
 use cache::RowCache;
 use compact::Horizon;
@@ -106,6 +107,39 @@ impl Committer {
         self.commit(batch, durability, |record| self.log.append(record)).map(drop)
     }
 
+    /// As [`Committer::write_batch`], but never waits for flushes, merges or a sync: returns the time after
+    /// which to try again if the batch cannot be admitted now. Nothing was written then.
+    ///
+    /// # Errors
+    /// As [`Committer::write_batch`]; `Invalid` if `durability` is [`Durability::Sync`].
+    pub fn try_write_batch(
+        &self,
+        batch: &EncodedBatch,
+        durability: Durability,
+    ) -> Result<Option<Duration>> {
+        if durability == Durability::Sync {
+            return Err(Error::invalid("durability of a write that does not wait")
+                .expected("none or interval, and a sync by another thread")
+                .got("sync"));
+        }
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        self.buffers.check_batch(batch)?;
+        let bytes = batch.parts().iter().map(|part| part.size.bytes).sum();
+        if let Some(wait) = self.buffers.wait_before(bytes)? {
+            return Ok(Some(wait));
+        }
+        for part in batch.parts() {
+            part.tree.usable()?;
+            if let Some(wait) = self.buffers.admit_now(&part.tree, part.size)? {
+                return Ok(Some(wait));
+            }
+        }
+        self.commit_admitted(batch, durability, |record| self.log.append(record))?;
+        Ok(None)
+    }
+
     /// Commits a batch through `append`, which logs it or refuses. Returns the batch's first seqno.
     ///
     /// # Errors
@@ -117,12 +151,21 @@ impl Committer {
         append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
     ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
-        let mut bytes = 0;
         for part in batch.parts() {
             part.tree.usable()?;
             self.buffers.admit(&part.tree, part.size)?;
-            bytes += part.size.user_bytes();
         }
+        self.commit_admitted(batch, durability, append)
+    }
+
+    /// As [`Committer::commit`], of a batch whose memory is reserved.
+    fn commit_admitted(
+        &self,
+        batch: &EncodedBatch,
+        durability: Durability,
+        append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
+    ) -> Result<Seqno> {
+        let bytes = batch.parts().iter().map(|part| part.size.user_bytes()).sum();
         let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;

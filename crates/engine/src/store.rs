@@ -5,6 +5,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arena::PublishRing;
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
@@ -320,6 +321,26 @@ impl Store {
     /// # Errors
     /// `Invalid` for a keyspace of another store; those of [`Committer::write_batch`].
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
+        self.check_batch_trees(batch)?;
+        self.committer.write_batch(batch, durability)
+    }
+
+    /// Commits a batch of this store's keyspaces without waiting; returns the time after which to try again
+    /// if it would have to wait.
+    ///
+    /// # Errors
+    /// As [`Store::write_batch`] and [`Committer::try_write_batch`].
+    pub fn try_write_batch(
+        &self,
+        batch: &EncodedBatch,
+        durability: Durability,
+    ) -> Result<Option<Duration>> {
+        self.check_batch_trees(batch)?;
+        self.committer.try_write_batch(batch, durability)
+    }
+
+    /// Refuses a batch of another store's keyspaces.
+    fn check_batch_trees(&self, batch: &EncodedBatch) -> Result<()> {
         self.owner.check()?;
         for tree in batch.parts().iter().map(|part| &part.tree) {
             let own = self.trees.get(tree.id()).is_some_and(|own| Arc::ptr_eq(&own, tree));
@@ -329,7 +350,7 @@ impl Store {
                     .got(format_args!("keyspace `{}` of another store", tree.name())));
             }
         }
-        self.committer.write_batch(batch, durability)
+        Ok(())
     }
 
     /// Flushes the memtables of `trees` and waits.

@@ -1,8 +1,8 @@
 //! Decorators: a medium, file or queue that changes some operations and passes the others on.
 //!
 //! A decorator lists the operations that it passes on unchanged, and its source shows only the operations
-//! that it changes. If one is missing from both, the compiler says so, except for `prepare_stores` and
-//! `write_ahead`, which do nothing by default:
+//! that it changes. If one is missing from both, the compiler says so, except for `prepare_stores`,
+//! `write_ahead` and `descriptor`, which do nothing by default:
 //!
 //! ```ignore
 //! impl Medium for Counted {
@@ -167,6 +167,11 @@ macro_rules! delegate {
             out: &mut Vec<$crate::Completion>,
         ) -> ::base::Result<()> {
             self.$inner.complete(least, out)
+        }
+    };
+    (@ descriptor $inner:ident) => {
+        fn descriptor(&mut self) -> Option<::std::os::fd::BorrowedFd<'_>> {
+            self.$inner.descriptor()
         }
     };
     (@ in_flight $inner:ident) => {

@@ -11,6 +11,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use base::Result;
@@ -281,6 +282,13 @@ pub trait Queue: Send {
     /// # Errors
     /// Only if the queue itself is broken; a failed operation is a completion with an error.
     fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()>;
+
+    /// A descriptor that is readable while [`Queue::complete`] has a completion to return without waiting, of
+    /// operations that were passed to the device. It may be readable without one. It is valid as long as the
+    /// queue. `None`: the queue cannot tell; its completions are found by calling [`Queue::complete`].
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Number of operations submitted and not completed.
     fn in_flight(&self) -> usize;

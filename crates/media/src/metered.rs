@@ -237,7 +237,7 @@ impl Queue for MeteredQueue {
         Ok(())
     }
 
-    crate::delegate!(inner: complete, in_flight, depth);
+    crate::delegate!(inner: complete, descriptor, in_flight, depth);
 }
 
 #[cfg(test)]

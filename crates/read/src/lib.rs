@@ -15,6 +15,7 @@ mod page_reader;
 mod queue;
 mod read_ahead;
 mod read_op;
+mod ready;
 mod tier_reader;
 
 pub use counters::ReadCounters;

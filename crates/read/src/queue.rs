@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -22,6 +23,7 @@ use table::{Pages, Span, Step};
 
 use crate::page_reader::purpose;
 use crate::read_op::file_of;
+use crate::ready::Ready;
 use crate::tier_reader::TierPage;
 use crate::{Depth, PageFile, PageReader, ReadOp};
 
@@ -71,7 +73,11 @@ pub struct Queue<O: QueuedRead> {
     /// Gets that need a read and found no free slot.
     waiting: VecDeque<Slot<O>>,
     completions: Vec<Completion>,
+    /// Completions taken from the devices, ever.
+    rounds: u64,
     bufs: Vec<Buf>,
+    /// Readable while a device has completions, once it was asked for.
+    ready: Option<Ready>,
     /// The caller waits until reads are done, so one of them may be waited for alone.
     waits: bool,
     _charge: Charge,
@@ -133,7 +139,9 @@ impl<O: QueuedRead> Queue<O> {
             arrived: VecDeque::new(),
             waiting: VecDeque::new(),
             completions: Vec::new(),
+            rounds: 0,
             bufs: Vec::new(),
+            ready: None,
             waits: false,
             _charge,
         })
@@ -226,6 +234,42 @@ impl<O: QueuedRead> Queue<O> {
         driven.map(|()| count)
     }
 
+    /// A descriptor that becomes readable when a get may end: a device has a completion. It is valid as long
+    /// as the queue. `None`: a device of the queue cannot tell, and results are found by polling.
+    ///
+    /// # Errors
+    /// `Retry` if the operating system has no descriptor left.
+    pub fn descriptor(&mut self) -> Result<Option<BorrowedFd<'_>>> {
+        if self.ready.is_none() {
+            let ready = Ready::new()?;
+            let scm = self.scm.as_mut().map(|scm| scm.descriptor());
+            for descriptor in [Some(self.device.descriptor()), scm].into_iter().flatten() {
+                let Some(descriptor) = descriptor else { return Ok(None) };
+                ready.add(descriptor)?;
+            }
+            self.ready = Some(ready);
+        }
+        Ok(self.ready.as_ref().map(Ready::descriptor))
+    }
+
+    /// As [`Queue::poll`], but takes every completion that the devices have, so that afterwards a readable
+    /// descriptor means new ones.
+    ///
+    /// # Errors
+    /// As [`Queue::poll`].
+    pub fn poll_all(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
+        let mut count = 0;
+        // Each round ends a get or reads another page for it; a get reads a bounded number of pages.
+        loop {
+            let before = self.rounds;
+            self.drive(0)?;
+            count += self.take_done(out);
+            if self.rounds == before && self.arrived.is_empty() {
+                return Ok(count);
+            }
+        }
+    }
+
     fn take_done(&mut self, out: &mut Vec<Completed>) -> usize {
         let count = self.done.len();
         out.extend(self.done.drain(..));
@@ -269,6 +313,7 @@ impl<O: QueuedRead> Queue<O> {
             base::invariant!(slot.is_some(), "a completion belongs to a get in flight");
             let Some(slot) = slot else { continue };
             self.free.push(number);
+            self.rounds += 1;
             self.arrived.push_back((slot, completion));
         }
         self.completions = completions;
@@ -281,6 +326,12 @@ impl<O: QueuedRead> Queue<O> {
     /// Continues without the SCM tier, which failed: its reads are submitted to flash.
     fn abandon_scm(&mut self, error: Error) {
         self.reader.scm_failed(error);
+        if let (Some(ready), Some(descriptor)) =
+            (&self.ready, self.scm.as_mut().and_then(|scm| scm.descriptor()))
+        {
+            // The tier's ring may serve another queue from now on.
+            ready.remove(descriptor);
+        }
         self.scm = None;
         for (number, slot) in self.slots.iter_mut().enumerate() {
             if let Some(slot) = slot.take_if(|slot| slot.scm.is_some()) {

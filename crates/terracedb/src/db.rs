@@ -16,7 +16,7 @@ use crate::builder::{Builder, StoreLocation};
 use crate::statistics::Statistics;
 use crate::transaction::transact;
 use crate::{
-    Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch, WriteOptions,
+    Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, TryWrite, WriteBatch, WriteOptions,
 };
 
 /// An open store.
@@ -173,6 +173,25 @@ impl Db {
     /// As [`Db::write`].
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.store.write_batch(batch.encoded(), options.durability_in(&self.store))
+    }
+
+    /// Commits `batch` without waiting, for programs that must not block a thread: an event loop, an async
+    /// runtime. Returns [`TryWrite::Done`], or [`TryWrite::Wait`] with the time after which to try again, if
+    /// flushes or merges are behind and [`Db::write`] would wait for them. Nothing was written then.
+    ///
+    /// It still encodes the batch into the log and the memtables, and makes the system calls of an append:
+    /// now and then the preparation of a log segment. It does not sync: with
+    /// [`Durability::Interval`](crate::Durability::Interval), the background does. A program that must know
+    /// that its writes are durable calls [`Db::sync`] on a thread that may wait, once for all writes before
+    /// it. The example `event_loop` does both.
+    ///
+    /// # Errors
+    /// As [`Db::write`]; `Invalid` if the durability of `options`, or the store's default, is
+    /// [`Durability::Sync`](crate::Durability::Sync).
+    pub fn try_write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<TryWrite> {
+        let durability = options.durability_in(&self.store);
+        let wait = self.store.try_write_batch(batch.encoded(), durability)?;
+        Ok(wait.map_or(TryWrite::Done, TryWrite::Wait))
     }
 
     /// A snapshot of the whole store: it reads every write that is visible now, and no later one.

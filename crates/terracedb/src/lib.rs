@@ -72,7 +72,7 @@ pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
-pub use write_options::{PutOptions, WriteOptions};
+pub use write_options::{PutOptions, TryWrite, WriteOptions};
 
 /// Compactions by hand: their progress and their end.
 pub mod compaction {

@@ -88,6 +88,16 @@ impl WriteOptions {
     }
 }
 
+/// The outcome of a write that does not wait ([`Db::try_write`](crate::Db::try_write)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum TryWrite {
+    /// The batch is committed.
+    Done,
+    /// The batch is not committed: flushes or merges are behind. Try again after this time.
+    Wait(Duration),
+}
+
 /// Options of [`Keyspace::put_opt`](crate::Keyspace::put_opt): the durability of the write and the expiry of
 /// the entry. [`WriteOptions`] and [`EntryOptions`] convert to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

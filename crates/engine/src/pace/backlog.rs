@@ -41,6 +41,12 @@ impl Backlog {
         ((position - self.drained) * cost).max(0.0) as u64
     }
 
+    /// Nanoseconds until the queue has drained, at `cost`.
+    pub(super) fn left_of_all(&mut self, now: u64, cost: f64) -> u64 {
+        let last = self.joined;
+        self.left(last, now, cost)
+    }
+
     /// Drains the queue at once: a byte costs nothing now.
     pub(super) fn clear(&mut self) {
         self.drained = self.joined;

@@ -166,6 +166,29 @@ impl Pace {
         }
     }
 
+    /// As [`Pace::delay_write`], without sleeping: returns the time after which the writer should try again,
+    /// and counts it as its delay; `None` if it may write now. Bytes join the backlog only when they may be
+    /// written.
+    pub(crate) fn delay_left(&self, bytes: usize, executor: &dyn Executor) -> Option<Duration> {
+        let cost = self.cost()?;
+        if self.is_clock_stepped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let now = nanos(executor.clock().monotonic());
+        let mut backlog = self.backlog.lock();
+        // The bytes ahead must be drained first; the writer's own are what the next one waits for.
+        let left = backlog.left_of_all(now, cost);
+        if left < SLEEP_MIN {
+            backlog.join(bytes, now, cost);
+            return None;
+        }
+        let wait = left.min(SLEEP_MAX);
+        if let Some(counter) = self.delayed.get(self.cause_index()) {
+            counter.add(wait);
+        }
+        Some(Duration::from_nanos(wait))
+    }
+
     /// Index of the present cause in [`Cause::ALL`].
     fn cause_index(&self) -> usize {
         let index = self.cause.load(Ordering::Relaxed) as usize;

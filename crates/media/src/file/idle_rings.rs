@@ -4,6 +4,7 @@
 //! Creating and removing mappings delays every thread with a page fault (`crate::buf::mapping`).
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use base::{Owner, Result};
@@ -91,6 +92,10 @@ impl IoEngine for LeasedRing {
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         self.idle.owner.check()?;
         self.ring.as_mut().map_or(Ok(()), |ring| ring.reap(least, out))
+    }
+
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_mut().and_then(IoEngine::descriptor)
     }
 
     fn running(&self) -> usize {

@@ -9,11 +9,13 @@
 //! operations are complete, except in a forked child, which has no thread that could complete one.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use base::{Error, Owner, Result};
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::queue::{IoEngine, Operation};
 use crate::Completion;
@@ -53,6 +55,28 @@ struct Job {
 struct Mailbox {
     done: Mutex<Vec<Completion>>,
     arrived: Condvar,
+    /// An eventfd that counts completions, once the queue was asked for its descriptor.
+    signal: OnceLock<OwnedFd>,
+}
+
+impl Mailbox {
+    fn deliver(&self, completion: Completion) {
+        self.done.lock().push(completion);
+        self.arrived.notify_one();
+        if let Some(signal) = self.signal.get() {
+            // Adds a number above zero. It fails only if the counter is full: the descriptor is readable
+            // then.
+            let _full = rustix::io::write(signal, &1_u64.to_le_bytes());
+        }
+    }
+
+    /// Makes the descriptor unreadable. Before the completions are taken, so that none is missed.
+    fn clear_signal(&self) {
+        if let Some(signal) = self.signal.get() {
+            // It fails if the descriptor is unreadable already.
+            let _unreadable = rustix::io::read(signal, &mut [0_u8; 8]);
+        }
+    }
 }
 
 impl Pool {
@@ -127,8 +151,7 @@ impl Shared {
                 let Job { mut operation, mailbox } = job;
                 let result = operation.run();
                 let completion = operation.complete(result);
-                mailbox.done.lock().push(completion);
-                mailbox.arrived.notify_one();
+                mailbox.deliver(completion);
                 jobs = self.jobs.lock();
             } else if jobs.stopping {
                 return;
@@ -174,6 +197,7 @@ impl IoEngine for PoolHandle {
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         self.pool.owner.check()?;
         base::invariant!(least <= self.running, "a reap waits for running operations only");
+        self.mailbox.clear_signal();
         let mut done = self.mailbox.done.lock();
         while done.len() < least.min(self.running) {
             self.mailbox.arrived.wait(&mut done);
@@ -182,6 +206,16 @@ impl IoEngine for PoolHandle {
         self.running -= done.len();
         out.append(&mut done);
         Ok(())
+    }
+
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        let signal = &self.mailbox.signal;
+        if signal.get().is_none() {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            // Readable at first: completions that were delivered before it was there are found.
+            signal.set(eventfd(1, flags).ok()?).ok()?;
+        }
+        signal.get().map(AsFd::as_fd)
     }
 
     fn running(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use base::Result;
@@ -20,6 +20,9 @@ pub(super) trait IoEngine: Send {
     /// Passes the started operations to the device, waits for at least `least` of them (at most
     /// [`IoEngine::running`]), and appends their completions, perhaps more.
     fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()>;
+
+    /// As [`Queue::descriptor`], for the started operations.
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>>;
 
     /// Number of operations started and not reaped.
     fn running(&self) -> usize;
@@ -168,6 +171,12 @@ impl<C: IoEngine> Queue for FileQueue<C> {
                 return Ok(());
             }
         }
+    }
+
+    /// That of the engine. A read never waits for a permit, and a refused operation is returned by the call
+    /// that follows its submission, so the engine's completions are all that a reader waits for.
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        self.engine.descriptor()
     }
 
     fn in_flight(&self) -> usize {

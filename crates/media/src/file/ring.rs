@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
 use std::num::NonZero;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::thread::{available_parallelism, sleep};
@@ -352,6 +353,13 @@ impl IoEngine for Ring {
                 Err(error) => return Err(Error::io("io_uring", "complete", error)),
             }
         }
+    }
+
+    /// The ring's own: the kernel reports it as readable while the completion queue is not empty. A read that
+    /// is not waited for is never polled ([`Ring::submit_and_wait`]), so its completion appears there.
+    fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor is the ring's, which outlives the borrow of it.
+        Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
     }
 
     fn running(&self) -> usize {

@@ -55,5 +55,6 @@ mod space;
 mod superseded;
 mod transactions;
 mod transactions_random;
+mod unblocked;
 mod values;
 mod watchdog;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use base::{Error, Key, Result, Seqno};
@@ -132,6 +133,30 @@ impl ReadQueue {
     /// Only if the device's queue failed; a failed get is a result.
     pub fn poll(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
         self.queue.poll(out)
+    }
+
+    /// As [`ReadQueue::poll`], but takes everything that the devices have completed. A caller that waits for
+    /// [`ReadQueue::descriptor`] calls it after its submissions, which it passes to the device, and whenever
+    /// the descriptor is readable.
+    ///
+    /// # Errors
+    /// As [`ReadQueue::poll`].
+    pub fn poll_all(&mut self, out: &mut Vec<Completed>) -> Result<usize> {
+        self.queue.poll_all(out)
+    }
+
+    /// A descriptor that becomes readable when a get may have ended, so that a program can wait for it
+    /// together with sockets and timers: with `poll`, `epoll`, or an async runtime. Call
+    /// [`ReadQueue::poll_all`] then; it never waits. The descriptor belongs to the queue, and is for waiting
+    /// only.
+    ///
+    /// `None` if a device of the store cannot tell when it is done: memory, which is done at once, and
+    /// emulated devices. Then call [`ReadQueue::poll_all`] again later, or wait with [`ReadQueue::wait`].
+    ///
+    /// # Errors
+    /// `Retry` if the operating system has no descriptor left.
+    pub fn descriptor(&mut self) -> Result<Option<BorrowedFd<'_>>> {
+        self.queue.descriptor()
     }
 
     /// Waits for at least `least` results, or for all if fewer are in flight, and appends them to `out`.
