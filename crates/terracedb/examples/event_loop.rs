@@ -3,14 +3,15 @@
 //! Reads go through a read queue, whose descriptor is readable when one may have ended. Writes are tried
 //! again after the time that the store names. A thread of its own syncs, once for all writes before it.
 
+use std::error::Error;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use terracedb::{Db, Durability, Result, TryWrite, WriteBatch, WriteOptions};
+use terracedb::{Db, Durability, TryWrite, WriteBatch, WriteOptions};
 
-fn main() -> Result<()> {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
     let db = Db::builder(dir.path()).open()?;
     let users = db.open_or_create_keyspace("users")?;
 
@@ -27,7 +28,7 @@ fn main() -> Result<()> {
     let (done, synced) = mpsc::channel();
     let syncing = db.clone();
     std::thread::spawn(move || done.send(syncing.sync()));
-    synced.recv_timeout(Duration::from_secs(60)).expect("the sync ends")?;
+    synced.recv_timeout(Duration::from_secs(60))??;
     db.flush()?;
 
     // Reads.
@@ -40,11 +41,11 @@ fn main() -> Result<()> {
         }
         // Passes the reads to the device, and takes those that ended.
         if queue.poll_all(&mut results)? == 0 {
-            let descriptor = queue.descriptor()?.expect("files tell when a read ends");
+            let descriptor = queue.descriptor()?.ok_or("files tell when a read ends")?;
             // Sockets stand beside it. The timeout is that of the program's timers.
             let mut waited_for = [PollFd::new(&descriptor, PollFlags::IN)];
             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-            poll(&mut waited_for, Some(&second)).expect("poll");
+            poll(&mut waited_for, Some(&second))?;
         }
         for read in results.drain(..) {
             assert!(read.result?.is_some());
