@@ -22,7 +22,7 @@ mod tail;
 mod waiting;
 
 pub use closed_loop::{Load, Measured, measure};
-pub use device::{Device, Emulation};
+pub use device::{Device, Emulation, Stream};
 pub use medium::Emulated;
 pub use model::{Access, AccessKind, Model, Outcome};
 pub use profile::{AccessProfile, Interference, Kind, Profile, Tail};

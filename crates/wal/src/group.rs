@@ -1,6 +1,8 @@
 //! A group: encoded records, one after the other, that are written in one piece.
 
-use base::{KeyspaceId, Result, broken_invariant, crc32c, invariant, put_varint, varint_len};
+use base::{
+    KeyspaceId, Result, Seqno, broken_invariant, crc32c, invariant, put_varint, varint_len,
+};
 
 use crate::options::Batch;
 use crate::record::{FIXED_BYTES, Kind, finish_record};
@@ -35,6 +37,26 @@ fn head_bytes(batch: &Batch<'_>) -> usize {
     let ids: usize = batch.keyspaces.iter().map(|id| varint_len(u64::from(id.0))).sum();
     let counts = varint_len(u64::from(batch.ops)) + varint_len(batch.keyspaces.len() as u64);
     FIXED_BYTES + counts + ids
+}
+
+/// The bytes that a group of `batches` has in a segment with `seed`, from the lane sequence `sequence` and the
+/// seqno `seqno` on. Pure: for experiments that lay out a log without a device.
+///
+/// # Errors
+/// `Invalid` for a batch outside the limits.
+pub fn encode_group(
+    batches: &[Batch<'_>],
+    seed: u32,
+    sequence: u64,
+    seqno: Seqno,
+) -> Result<Vec<u8>> {
+    let mut group = Group::default();
+    for batch in batches {
+        batch.check()?;
+        group.push(batch, crc32c(batch.body));
+    }
+    group.finish(seed, sequence, seqno.get())?;
+    Ok(group.image)
 }
 
 impl Group {

@@ -38,6 +38,7 @@ mod sync;
 mod syncer;
 
 pub use extent::{Extent, extents};
+pub use group::encode_group;
 pub use header::SegmentHeader;
 pub use inspect::{LogEntry, check, inspect};
 pub use known::Known;

@@ -15,6 +15,7 @@ mod figures;
 mod key;
 mod key_ranges;
 mod kind;
+pub mod lanes;
 mod latency;
 mod pages;
 mod permutation;

@@ -1,6 +1,7 @@
 //! `terrace bench`: runs workloads on one store and reports throughput, latency and device use.
 
 mod key_trace;
+mod lanes;
 mod tiers;
 
 use std::fmt::Display;
@@ -25,6 +26,8 @@ use key_trace::KeyTraceArgs;
 enum Command {
     /// Run one workload on several tier configurations and compare them
     Tiers(tiers::Args),
+    /// Compare the log's lanes on storage-class memory with other designs, on emulated devices in virtual time
+    Lanes(lanes::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -114,8 +117,10 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    if let Some(Command::Tiers(args)) = &args.command {
-        return tiers::run(args);
+    match &args.command {
+        Some(Command::Tiers(args)) => return tiers::run(args),
+        Some(Command::Lanes(args)) => return lanes::run(args),
+        None => {}
     }
     let trace = args.trace.read()?;
     let options = options(args, trace.as_ref());
@@ -208,7 +213,11 @@ fn run_workload(
 }
 
 /// Prints one line and flushes it, because the next line may take minutes.
-fn print<T: Display + Serialize>(out: &mut Output, report: &T, json: bool) -> Result<()> {
+pub(super) fn print<T: Display + Serialize>(
+    out: &mut Output,
+    report: &T,
+    json: bool,
+) -> Result<()> {
     if json {
         let line = serde_json::to_string(report);
         out.line(line.map_err(|e| Error::invalid("report").caused_by(e))?)?;

@@ -28,6 +28,7 @@ fn most(points: &[(f64, f64)]) -> f64 {
 #[test]
 fn calibration_recovers_the_constants_of_an_optane_module() {
     let found = calibrated("emulated:optane-dimm");
+    assert_eq!((found.writers(), found.log_lanes()), (1, 2));
     near(found.read_latency_ns, 305.0);
     near(found.write_latency_ns, 90.4);
     assert_eq!((found.unit_bytes, found.readers(), found.writers()), (256, 3, 1));
@@ -44,6 +45,7 @@ fn calibration_recovers_the_constants_of_an_optane_module() {
 fn calibration_recovers_the_constants_of_the_other_devices() {
     let cxl = calibrated("emulated:cxl-dram");
     near(cxl.read_latency_ns, 250.0);
+    assert_eq!(cxl.log_lanes(), 8);
     near(most(&cxl.read_threads), 25.0);
     assert_eq!((cxl.unit_bytes, cxl.mixed_part() > 0.95), (64, true));
     let ssd = calibrated("emulated:optane-ssd");

@@ -52,6 +52,17 @@ impl Calibration {
         sufficient_threads(&self.write_threads)
     }
 
+    /// The number of logs on one device that write at once: as many as the writers above, but two at least,
+    /// because one of them encodes while the other waits for its fence; no more than the device takes at
+    /// about its greatest bandwidth.
+    #[must_use]
+    pub fn log_lanes(&self) -> u32 {
+        let most = SUFFICIENT * most(&self.write_threads);
+        let knee = self.write_threads.iter().rev().find(|(_, gb)| *gb >= most);
+        let knee = knee.map_or(1, |(threads, _)| *threads as u32);
+        self.writers().max(2).clamp(1, knee.max(1))
+    }
+
     /// The least share of bandwidth that a mix of reads and writes leaves, relative to running them one
     /// after the other; 1 if nothing was measured.
     #[must_use]

@@ -90,13 +90,12 @@ impl Device {
         self.now().as_nanos() as f64
     }
 
-    /// Starts a read or write of blocks, which the caller performs before or after. Returns the time at which
-    /// it completes.
-    pub(super) fn start(&self, is_read: bool, at: u64, len: usize) -> Nanos {
+    /// Starts an access of `stream`, which the caller performs before or after. Returns the time at which it
+    /// completes.
+    pub(super) fn start(&self, stream: Stream, is_read: bool, at: u64, len: usize) -> Nanos {
         let kind = if is_read { AccessKind::Read } else { AccessKind::Store };
         let access = Access { kind, at, len: len as u64, is_fenced: false };
-        let now = self.now_ns();
-        self.model.lock().access(now, thread_number(), access).done
+        self.model.lock().access(self.now_ns(), stream.0, access).done
     }
 
     /// Waits until `time`. At a block device, other threads run meanwhile; at memory, the thread spins.
@@ -118,12 +117,12 @@ impl Device {
         }
     }
 
-    /// Waits for the difference between an access to `len` bytes of emulated memory and one of local memory.
-    /// Block devices use queues instead.
-    pub(crate) fn delay(&self, is_read: bool, at: u64, len: usize) {
+    /// Waits for the difference between an access of `stream` to `len` bytes of emulated memory and one of
+    /// local memory. Block devices use queues instead.
+    pub(crate) fn delay(&self, stream: Stream, is_read: bool, at: u64, len: usize) {
         let (first, rate) = if is_read { LOCAL_READ } else { LOCAL_WRITE };
         let local = first + len.saturating_sub(64) as f64 / rate;
-        let done = self.start(is_read, at, len);
+        let done = self.start(stream, is_read, at, len);
         self.wait_until(done - local);
     }
 }
@@ -134,11 +133,25 @@ impl fmt::Debug for Device {
     }
 }
 
-/// A number of the calling thread, constant for its lifetime.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local! {
-        static NUMBER: u32 = NEXT.fetch_add(1, Relaxed);
+/// A sequence of accesses that a device tells from others: those of a thread, or of a log, whichever thread
+/// writes it at the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(u32);
+
+impl Stream {
+    /// The stream called `number`. Numbers are apart from those of threads.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number | 1 << 31)
     }
-    NUMBER.with(|number| *number)
+
+    /// The stream of the calling thread, constant for its lifetime.
+    #[must_use]
+    pub fn of_thread() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        thread_local! {
+            static NUMBER: u32 = NEXT.fetch_add(1, Relaxed);
+        }
+        NUMBER.with(|number| Self(*number & !(1 << 31)))
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::Result;
 use base::limits::PAGE_BYTES;
 
-use super::device::Device;
+use super::device::{Device, Stream};
 use crate::{Buf, File, Purpose};
 
 /// An open file.
@@ -25,7 +25,8 @@ impl EmulatedFile {
 
     /// Reads now. Also returns the time at which the read completes on the emulated device.
     pub(super) fn start_read(&self, at: u64, buf: Buf, purpose: Purpose) -> (f64, Buf, Result<()>) {
-        let done = self.device.start(true, self.base.saturating_add(at), buf.len());
+        let done =
+            self.device.start(Stream::of_thread(), true, self.base.saturating_add(at), buf.len());
         let (buf, result) = self.inner.read(at, buf, purpose);
         (done, buf, result)
     }
@@ -37,7 +38,8 @@ impl EmulatedFile {
         buf: Buf,
         purpose: Purpose,
     ) -> (f64, Buf, Result<()>) {
-        let done = self.device.start(false, self.base.saturating_add(at), buf.len());
+        let done =
+            self.device.start(Stream::of_thread(), false, self.base.saturating_add(at), buf.len());
         let (buf, result) = self.inner.write(at, buf, purpose);
         (done, buf, result)
     }
@@ -62,7 +64,7 @@ impl File for EmulatedFile {
     /// device only here: until then they are in memory of the system, as on a real device.
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let unit = usize::try_from(self.device.profile().unit).unwrap_or(PAGE_BYTES);
-        let done = self.device.start(false, self.base, unit);
+        let done = self.device.start(Stream::of_thread(), false, self.base, unit);
         let result = self.inner.sync(purpose);
         self.device.wait_until(done);
         result

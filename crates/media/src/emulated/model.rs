@@ -1,7 +1,7 @@
 //! How long an access takes, given the profile and the earlier accesses.
 //!
 //! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that moves
-//! bytes at the bandwidth for the number of recently active threads, first come, first served; on a medium
+//! bytes at the bandwidth for the number of recently active streams (threads, or logs), first come, first served; on a medium
 //! that serves reads and writes together, both servers are busy with either. Short writes gather in a
 //! [`Combining`](super::combining) buffer. Added to the server's time are the latency of a single access,
 //! longer for reads while the device is busy writing, and the tail.
@@ -25,7 +25,7 @@ pub enum AccessKind {
     Flushed,
 }
 
-/// One access of one thread.
+/// One access of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Its kind.
@@ -34,23 +34,23 @@ pub struct Access {
     pub at: u64,
     /// The length, bytes.
     pub len: u64,
-    /// The thread waits until its writes have arrived.
+    /// The stream waits until its writes have arrived.
     pub is_fenced: bool,
 }
 
 /// The times at which an access ends, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// The thread may start its next access, if that does not depend on this one.
+    /// The stream may start its next access, if that does not depend on this one.
     pub next: f64,
     /// The read data is there, or the written data has arrived.
     pub done: f64,
 }
 
-/// A thread is active for this long after its last access, nanoseconds.
+/// A stream is active for this long after its last access, nanoseconds.
 const RECENT_NS: f64 = 10_000.0;
 
-/// The most active threads that are counted.
+/// The most active streams that are counted.
 const THREADS_MAX: usize = 64;
 
 /// Units of writes that the device accepts before a caller waits.
@@ -59,10 +59,10 @@ const BACKLOG_UNITS: f64 = 8.0;
 /// Weight of one access in the mix of reads and writes.
 const MIX_WEIGHT: f64 = 1.0 / 64.0;
 
-/// A thread's last access in one direction.
+/// A stream's last access in one direction.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    thread: u32,
+    stream: u32,
     done: f64,
     end: u64,
 }
@@ -76,11 +76,11 @@ struct Server {
 }
 
 impl Server {
-    /// Returns the number of active threads at `now`, including `thread`, and the end of `thread`'s last
+    /// Returns the number of active streams at `now`, including `stream`, and the end of `stream`'s last
     /// access.
-    fn arrive(&mut self, now: f64, thread: u32) -> (f64, Option<u64>) {
-        let end = self.last.iter().find(|last| last.thread == thread).map(|last| last.end);
-        self.last.retain(|last| last.thread != thread && last.done >= now - RECENT_NS);
+    fn arrive(&mut self, now: f64, stream: u32) -> (f64, Option<u64>) {
+        let end = self.last.iter().find(|last| last.stream == stream).map(|last| last.end);
+        self.last.retain(|last| last.stream != stream && last.done >= now - RECENT_NS);
         if self.last.len() >= THREADS_MAX {
             self.last.remove(0);
         }
@@ -139,8 +139,8 @@ impl Model {
         (self.reads.free.max(self.writes.free) - now).max(0.0)
     }
 
-    /// Starts `access` of `thread` at `now`. Returns when it ends.
-    pub fn access(&mut self, now: f64, thread: u32, access: Access) -> Outcome {
+    /// Starts `access` of `stream` at `now`. Returns when it ends.
+    pub fn access(&mut self, now: f64, stream: u32, access: Access) -> Outcome {
         let profile = self.profile;
         let is_read = access.kind == AccessKind::Read;
         let path = match access.kind {
@@ -149,7 +149,7 @@ impl Model {
             AccessKind::Flushed => &profile.flushed,
         };
         let server = if is_read { &mut self.reads } else { &mut self.writes };
-        let (threads, end) = server.arrive(now, thread);
+        let (threads, end) = server.arrive(now, stream);
         let is_sequential = end == Some(access.at);
         let units = match access.kind {
             AccessKind::Read => units_read(profile.unit, end, access),
@@ -185,7 +185,7 @@ impl Model {
         };
         let is_ordered = outcome.done >= now && outcome.next >= now;
         base::invariant!(is_ordered, "an access ends after it begins");
-        self.record(is_read, thread, access, start, service, outcome);
+        self.record(is_read, stream, access, start, service, outcome);
         outcome
     }
 
@@ -204,11 +204,18 @@ impl Model {
         let more = self.tails.as_mut().map_or(0.0, |tails| tails.write(access.at));
         let profile = self.profile;
         let backlog = BACKLOG_UNITS * profile.unit as f64 / bandwidth;
-        if access.is_fenced && !path.fenced.is_empty() {
-            // A thread that fences is no faster than if it had the device alone.
-            let alone = len / curve::at_len(path.fenced, len);
-            let known = path.fenced_ns.last().map_or(len, |(longest, _)| *longest);
-            let latency = curve::at_len(path.fenced_ns, len) + (len - known).max(0.0) / bandwidth;
+        if access.is_fenced && (profile.kind == Kind::Memory || !path.fenced.is_empty()) {
+            // A stream that fences is no faster than if it had the device alone.
+            let (alone, latency) = if path.fenced.is_empty() {
+                // The fence waits for the stream's own bytes: those after the first unit at the bandwidth of
+                // one stream.
+                let one = curve::at(path.threads, 1.0);
+                (len / one, latency + (len - profile.unit as f64).max(0.0) / one)
+            } else {
+                let known = path.fenced_ns.last().map_or(len, |(longest, _)| *longest);
+                let more = (len - known).max(0.0) / bandwidth;
+                (len / curve::at_len(path.fenced, len), curve::at_len(path.fenced_ns, len) + more)
+            };
             let next = (now + alone).max(start + service - backlog) + more;
             return Outcome { next, done: start + latency + more };
         }
@@ -245,7 +252,7 @@ impl Model {
     fn threads(&self, now: f64) -> f64 {
         let all = self.reads.last.iter().chain(&self.writes.last);
         let recent = all.filter(|last| last.done >= now - RECENT_NS);
-        let threads = recent.fold(0_u64, |seen, last| seen | 1 << (last.thread % u64::BITS));
+        let threads = recent.fold(0_u64, |seen, last| seen | 1 << (last.stream % u64::BITS));
         f64::from(threads.count_ones().max(1))
     }
 
@@ -259,7 +266,7 @@ impl Model {
     fn record(
         &mut self,
         is_read: bool,
-        thread: u32,
+        stream: u32,
         access: Access,
         start: f64,
         service: f64,
@@ -270,7 +277,7 @@ impl Model {
         let server = if is_read { &mut self.reads } else { &mut self.writes };
         server.free = free;
         let end = access.at.saturating_add(access.len);
-        server.last.push(Last { thread, done: outcome.done.max(outcome.next), end });
+        server.last.push(Last { stream, done: outcome.done.max(outcome.next), end });
         if is_shared {
             (self.reads.free, self.writes.free) = (free, free);
         }

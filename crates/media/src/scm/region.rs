@@ -14,7 +14,7 @@ use base::{Error, Result};
 
 use super::facts::{Facts, Persistence};
 use super::mapping::Mapping;
-use crate::emulated::{Device, Emulation};
+use crate::emulated::{Device, Emulation, Stream};
 
 /// The way in which stored bytes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Region {
     /// Waits for the difference between emulated memory and DRAM in an access to the first `bytes` of `page`.
     pub(super) fn delay(&self, is_read: bool, page: usize, bytes: usize) {
         if let Some(device) = &self.emulated {
-            device.delay(is_read, (page * PAGE_BYTES) as u64, bytes);
+            device.delay(Stream::of_thread(), is_read, (page * PAGE_BYTES) as u64, bytes);
         }
     }
 

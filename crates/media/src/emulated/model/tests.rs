@@ -77,6 +77,34 @@ fn the_other_profiles_have_the_figures_of_their_sources() {
     near(gb("cxl-dram", pages), 3.0);
 }
 
+/// A fence waits for all bytes of its write, also where no cost of fences was measured.
+#[test]
+fn a_fenced_write_takes_its_own_transfer() {
+    let writes = Load { write_share: 1.0, is_fenced: true, ..load() };
+    near(ns("cxl-dram", Load { len: 64, ..writes }), 120.0);
+    near(ns("cxl-dram", Load { len: 3584, ..writes }), 120.0 + (3584.0 - 64.0) / 3.0);
+    near(gb("cxl-dram", Load { len: 3584, ..writes }), 3.0);
+    // Several streams share the device; none is faster than alone.
+    near(ns("cxl-dram", Load { len: 3584, threads: 4, ..writes }), 120.0 + (3584.0 - 64.0) / 3.0);
+    near(gb("cxl-dram", Load { len: 3584, threads: 16, ..writes }), 25.0);
+}
+
+/// `17-numa`: the remote column over the local one, with one thread and four.
+#[test]
+fn a_module_of_another_node_loses_the_bandwidth_that_the_study_measured() {
+    let ratio = |load: Load| gb("optane-dimm-remote", load) / gb("optane-dimm", load);
+    let four = Load { threads: 4, ..load() };
+    near(ratio(load()), 0.919);
+    near(ratio(four), 0.910);
+    near(ratio(Load { write_share: 1.0, ..load() }), 0.409);
+    near(ratio(Load { write_share: 1.0, ..four }), 0.437);
+    let mixed = |device| {
+        let own = |share| gb(device, Load { write_share: share, accesses: 20_000, ..four });
+        own(0.5) * (0.5 / own(0.0) + 0.5 / own(1.0))
+    };
+    near(mixed("optane-dimm-remote") / mixed("optane-dimm"), 0.239 / 0.491);
+}
+
 /// Reads and writes together get less bandwidth than either alone.
 #[test]
 fn reads_and_writes_slow_each_other_down_on_an_optane_module() {

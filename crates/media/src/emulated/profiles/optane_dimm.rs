@@ -8,22 +8,24 @@ use crate::emulated::profile::{AccessProfile, Interference, Kind, Profile, Tail}
 
 pub(super) const UNIT: u64 = 256;
 
+/// `06-bandwidth_seqwrite_latency`, Optane, over its idle latency and its greatest bandwidth.
+pub(super) const LOADED: &[(f64, f64)] = &[
+    (0.0, 1.0),
+    (0.15, 1.025),
+    (0.25, 1.06),
+    (0.4, 1.07),
+    (0.66, 1.15),
+    (0.88, 1.33),
+    (0.92, 1.55),
+    (1.0, 1.62),
+];
+
 /// `17-numa`: bandwidth of 4:1, 3:1, 2:1 and 1:1, over the harmonic mean of R and W, by threads.
 pub(super) const MIXED: Interference = Interference {
     one: &[(0.0, 1.0), (0.2, 1.206), (0.25, 1.235), (0.333, 1.208), (0.5, 1.265), (1.0, 1.0)],
     many: &[(0.0, 1.0), (0.2, 0.962), (0.25, 0.89), (0.333, 0.73), (0.5, 0.491), (1.0, 1.0)],
     many_threads: 4.0,
-    // `06-bandwidth_seqwrite_latency`, Optane, over its idle latency and its greatest bandwidth.
-    loaded: &[
-        (0.0, 1.0),
-        (0.15, 1.025),
-        (0.25, 1.06),
-        (0.4, 1.07),
-        (0.66, 1.15),
-        (0.88, 1.33),
-        (0.92, 1.55),
-        (1.0, 1.62),
-    ],
+    loaded: LOADED,
 };
 
 /// `03-tail_latency`: the most frequent, the rarest, and those of a small hot region, which are absent if
