@@ -138,12 +138,11 @@ impl FlatStore {
         let at = core.log_tail.next_multiple_of(LINE_BYTES);
         let image = if is_inline {
             let puts: Vec<Put> = core.batch.iter().map(|entry| entry.put).collect();
-            let mut seqno = world.take_seqnos(puts.len());
-            let (image, lens) = world.shape.group(&puts, seqno)?;
+            let first = world.take_seqnos(puts.len());
+            let (image, lens) = world.shape.group(&puts, first)?;
             let mut place = at;
-            for (entry, len) in core.batch.iter_mut().zip(lens) {
+            for (seqno, (entry, len)) in (first..).zip(core.batch.iter_mut().zip(lens)) {
                 entry.apart = Some((seqno, place, len));
-                seqno += 1;
                 place += len as u64;
             }
             image

@@ -8,11 +8,13 @@ use super::records::Put;
 use super::schedule::{Nanos, Schedule};
 use super::store::{Step, Store, World};
 
+/// The log of a thread: its end, and its record on the way (seqno, offset, bytes).
+type Log = (u64, Option<(u64, u64, usize)>);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct PrivateLog {
-    /// By thread: the end of its log, and its record on the way (seqno, offset, bytes).
-    logs: Vec<(u64, Option<(u64, u64, usize)>)>,
+    logs: Vec<Log>,
 }
 
 impl PrivateLog {
