@@ -39,8 +39,8 @@ fn head_bytes(batch: &Batch<'_>) -> usize {
     FIXED_BYTES + counts + ids
 }
 
-/// The bytes that a group of `batches` has in a segment with `seed`, from the lane sequence `sequence` and the
-/// seqno `seqno` on. Pure: for experiments that lay out a log without a device.
+/// The bytes that a group of `batches` has in a segment with `seed`, from the lane sequence `sequence` and
+/// the seqno `seqno` on. Pure: for experiments that lay out a log without a device.
 ///
 /// # Errors
 /// `Invalid` for a batch outside the limits.

@@ -1,5 +1,5 @@
-//! `terrace bench lanes`: the log's lanes beside other designs, on emulated devices in virtual time. It opens no
-//! store, and its figures are the same on every machine.
+//! `terrace bench lanes`: the log's lanes beside other designs, on emulated devices in virtual time. It opens
+//! no store, and its figures are the same on every machine.
 
 use terracedb::Result;
 use workload::lanes::report;
@@ -12,10 +12,17 @@ use crate::shared_args::OutputArgs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Operations measured in each run
-    #[arg(long, value_name = "N", default_value_t = 40_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 40_000, value_parser = operations)]
     ops: u32,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Runs of fewer operations have hardly begun; longer ones give the same figures.
+fn operations(text: &str) -> std::result::Result<u32, String> {
+    let bounds = 1000..=10_000_000;
+    let found = text.parse().ok().filter(|ops| bounds.contains(ops));
+    found.ok_or_else(|| "expected a number from 1000 to 10000000".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {

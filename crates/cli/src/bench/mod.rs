@@ -26,7 +26,7 @@ use key_trace::KeyTraceArgs;
 enum Command {
     /// Run one workload on several tier configurations and compare them
     Tiers(tiers::Args),
-    /// Compare the log's lanes on storage-class memory with other designs, on emulated devices in virtual time
+    /// Compare designs of a log on storage-class memory, on emulated devices in virtual time
     Lanes(lanes::Args),
 }
 

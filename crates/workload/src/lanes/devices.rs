@@ -15,7 +15,8 @@ const STRIPE: u64 = 4096;
 /// Bit of an address above which it names one device.
 const DEVICE_SHIFT: u32 = 48;
 
-/// The address of byte `at` of device `device` by itself. Addresses below 2^47 are interleaved over all devices.
+/// The address of byte `at` of device `device` by itself. Addresses below 2^48 are interleaved over all
+/// devices.
 pub(super) const fn on_device(device: usize, at: u64) -> u64 {
     ((device as u64 + 1) << DEVICE_SHIFT) | at
 }

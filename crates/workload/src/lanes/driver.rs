@@ -147,8 +147,8 @@ struct Run {
 /// Runs `setup`.
 ///
 /// # Errors
-/// `Invalid` for a setup without threads, or with keys or values that are too short. `Corrupt` if a get answers
-/// with anything but the whole, newest acknowledged record of its key.
+/// `Invalid` for a setup without threads, or with keys or values that are too short. `Corrupt` if a get
+/// answers with anything but the whole, newest acknowledged record of its key.
 pub fn run(setup: &Setup) -> Result<Measured> {
     if setup.threads == 0 || setup.devices == 0 || setup.key_bytes.min(setup.value_bytes) < 8 {
         return Err(

@@ -194,9 +194,9 @@ impl Store for LaneStore {
         let state = self.states.get(thread).copied().unwrap_or_default();
         Ok(match state {
             State::New => {
-                // Where records share a unit, by the key's hash: threads that advance together would form equal
-                // groups for ever, of a length that wastes part of a unit. Otherwise by thread, so that a thread
-                // mostly finds its lane idle.
+                // Where records share a unit, by the key's hash: threads that advance together would form
+                // equal groups for ever, of a length that wastes part of a unit. Otherwise by thread, so that
+                // a thread mostly finds its lane idle.
                 let own = if self.unit > LINE_BYTES { hash(put.key) as usize } else { thread };
                 let lane = own % self.lanes.len().max(1);
                 self.set(thread, State::Waiting { lane });

@@ -1,5 +1,5 @@
-//! Published figures of the stores beside which the lanes are shown. A ratio to a store is claimed only if our
-//! rebuilding of it comes near a figure of its paper.
+//! Published figures of the stores beside which the lanes are shown. A ratio to a store is claimed only if
+//! our rebuilding of it comes near a figure of its paper.
 
 use media::emulated::Profile;
 
@@ -35,8 +35,8 @@ impl Published {
 pub fn published(dimm: &'static Profile) -> Vec<Published> {
     vec![
         Published {
-            source: "Viper, VLDB 2021, its repository's eval: an insert of 16 B and 200 B takes 2.35 us with 36 \
-                     threads on 6 modules; here the slot of 216 B includes the record's head",
+            source: "Viper, VLDB 2021, its repository's eval: an insert of 16 B and 200 B takes 2.35 us with \
+                     36 threads on 6 modules; here the slot of 216 B includes the record's head",
             mops: 36.0 / 2.35,
             setup: Setup {
                 key_bytes: 16,
@@ -45,8 +45,8 @@ pub fn published(dimm: &'static Profile) -> Vec<Published> {
             },
         },
         Published {
-            source: "FlatStore, ASPLOS 2020, abstract: up to 35 million operations a second; here puts of 8 B \
-                     and 8 B by 36 threads on 4 modules",
+            source: "FlatStore, ASPLOS 2020, abstract: up to 35 million operations a second; here puts of \
+                     8 B and 8 B by 36 threads on 4 modules",
             mops: 35.0,
             setup: Setup {
                 key_bytes: 8,

@@ -85,7 +85,8 @@ impl Shape {
         Ok(self.group(&[Put { key: 0, version: 1 }], 1)?.0.len())
     }
 
-    /// Checks that `bytes` are a record of `key`, whole and with its own value. Returns its seqno and version.
+    /// Checks that `bytes` are a record of `key`, whole and with its own value. Returns its seqno and
+    /// version.
     pub(super) fn verify(self, bytes: &[u8], key: u64) -> Result<(u64, u64)> {
         let wrong = |got: &str| Error::corrupt("answer").expected("the key's own record").got(got);
         let record = parse_record(SEED, bytes)?;

@@ -59,8 +59,8 @@ pub struct Line {
     pub group: f64,
     /// Gets whose answer was verified.
     pub verified: u64,
-    /// The lanes' rate over this store's, in the same table with as many threads; only if a published figure of
-    /// this store was reproduced.
+    /// The lanes' rate over this store's, in the same table with as many threads; only if a published figure
+    /// of this store was reproduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lanes_over_it: Option<f64>,
     /// The paper's figure, and its source.
@@ -75,8 +75,8 @@ impl fmt::Display for Line {
         let store = format!("{}{lanes}", self.store);
         write!(
             f,
-            "{table:<9} {:<18} {} devices {:>3} threads {store:<12} {:6.2} Mop/s user {:4.0} % media {:4.0} % \
-             p50 {:6.0} p99 {:6.0} ns group {:4.1}",
+            "{table:<9} {:<18} {} devices {:>3} threads {store:<12} {:6.2} Mop/s user {:4.0} % \
+             media {:4.0} % p50 {:6.0} p99 {:6.0} ns group {:4.1}",
             self.profile,
             self.devices,
             self.threads,

@@ -6,11 +6,15 @@ use super::devices::Devices;
 use super::records::{Index, Place, Put, Shape};
 use super::schedule::{Nanos, Schedule};
 
-/// Time of a leader to take over a lane or a lock and to answer its followers; to copy one record into its
-/// group; and to copy bytes, nanoseconds a byte. The same for every store that gathers records.
-pub(super) const LEAD_NS: Nanos = 60.0;
-pub(super) const GATHER_NS: Nanos = 15.0;
-pub(super) const COPY_NS: Nanos = 1.0 / 20.0;
+/// Time of a leader to take over a lane or a lock and to answer its followers; the same for every store that
+/// gathers records, as are the next two.
+const LEAD_NS: Nanos = 60.0;
+
+/// Time of a leader to take one record into its group.
+const GATHER_NS: Nanos = 15.0;
+
+/// Time to copy a byte.
+const COPY_NS: Nanos = 1.0 / 20.0;
 
 /// Time of a leader to gather `records` of `bytes` bytes together.
 pub(super) fn gathering(records: usize, bytes: usize) -> Nanos {
