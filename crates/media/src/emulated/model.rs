@@ -1,10 +1,10 @@
 //! How long an access takes, given the profile and the earlier accesses.
 //!
-//! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that moves
-//! bytes at the bandwidth for the number of recently active streams (threads, or logs), first come, first
-//! served; on a medium that serves reads and writes together, both servers are busy with either. Short writes gather in a
-//! [`Combining`](super::combining) buffer. Added to the server's time are the latency of a single access,
-//! longer for reads while the device is busy writing, and the tail.
+//! A pure state machine in nanoseconds: no clock, no thread, no lock. Each direction has a server that
+//! moves bytes at the bandwidth for the number of recently active streams (threads, or logs), first come,
+//! first served; on a medium that serves reads and writes together, both servers are busy with either.
+//! Short writes gather in a [`Combining`](super::combining) buffer. Added to the server's time are the
+//! latency of a single access, longer for reads while the device is busy writing, and the tail.
 //!
 //! Invariant: times do not decrease if the callers' times do not. Cost: at most a microsecond an access; the
 //! state is a few kilobytes.

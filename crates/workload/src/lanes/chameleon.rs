@@ -1,6 +1,6 @@
 //! ChameleonDB (Zhang et al., EuroSys 2021): a value log per thread, and an index of shards. A shard is a
-//! table in DRAM, three levels of tables on the device with a ratio of 4, and one last table; a hash table in DRAM
-//! leads past the upper levels.
+//! table in DRAM, three levels of tables on the device with a ratio of 4, and one last table; a hash table
+//! in DRAM leads past the upper levels.
 //!
 //! Fewer and smaller shards than the original's 16,384 of 8 KiB, so that a run of some ten thousand puts
 //! reaches the last level; the ratios are kept. Who fills a table writes it, and those who put into the same

@@ -1,6 +1,6 @@
 //! Viper (Benson et al., VLDB 2021): each thread fills pages of its own, which are interleaved over the
-//! devices. A put writes its record into a slot of fixed size, then the page's bitmap, each flushed and fenced. The
-//! index is in DRAM.
+//! devices. A put writes its record into a slot of fixed size, then the page's bitmap, each flushed and
+//! fenced. The index is in DRAM.
 //!
 //! An update is an insert here: the clearing of the old slot's bit, another flush, is left out.
 
