@@ -8,6 +8,7 @@ pub(crate) fn run() -> Result {
     command::run(cargo(["fmt", "--all", "--", "--check"]))?;
     layering::check()?;
     tidy::check()?;
+    locks()?;
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     // The library as its users build it: without the features that the programs of the workspace turn on.
     for features in ["", "tools", "zstd", "tools,zstd"] {
@@ -20,6 +21,17 @@ pub(crate) fn run() -> Result {
     doc.env("RUSTDOCFLAGS", "--deny warnings");
     command::run(doc)?;
     deny()
+}
+
+/// Checks that the lock files of the workspaces apart from this one fit their dependencies: no other build
+/// reads them.
+fn locks() -> Result {
+    for manifest in ["fuzz/Cargo.toml", "peers/Cargo.toml"] {
+        let arguments =
+            ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
+        command::output(cargo(arguments))?;
+    }
+    Ok(())
 }
 
 /// Checks licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities if the

@@ -3,6 +3,7 @@
 //! A rule is a function from texts to complaints, one line each, which names the file. So every rule is
 //! tested on a made-up text that breaks it.
 
+mod assertions;
 mod crate_lints;
 mod cycles;
 mod documents;
@@ -14,7 +15,7 @@ mod rust;
 mod source;
 
 use crate::workspace::{self, Text};
-use crate::{Result, generated, invariants, reference};
+use crate::{Result, api, generated, invariants, reference};
 
 /// Fails if a rule is broken.
 pub(crate) fn check() -> Result {
@@ -38,6 +39,8 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     complaints.extend(generated::complaints(texts));
     complaints.extend(reference::complaints(texts));
     complaints.extend(invariants::complaints(texts));
+    complaints.extend(api::complaints(texts));
+    complaints.extend(assertions::complaints(texts));
     complaints
 }
 

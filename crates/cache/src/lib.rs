@@ -24,7 +24,7 @@ pub use balance::Balance;
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
 pub use page_cache::{Cached, PageCache, Stage};
-pub use rows::{RowCache, RowHit, RowOwner, RowStatistics};
+pub use rows::{RowCache, RowHit, RowOwner, RowRefusals, RowStatistics};
 pub use scm::{
     Placement, Prior, Refusals, RowSetStatistics, SCM_MAGIC, ScmHit, ScmOptions, ScmPage, ScmRead,
     ScmStatistics, ScmTier,

@@ -25,6 +25,7 @@ use tree::{Memtable, Tree, Trees};
 use wal::{Batch, Log};
 
 use crate::pace::Pace;
+use crate::resources::Components as _;
 use crate::{EncodedBatch, Resources};
 pub(crate) use flush_waits::BlockedWaiters;
 use flush_waits::{FlushWaits, SHORTAGES_MAX, Waiter};

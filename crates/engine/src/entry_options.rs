@@ -58,17 +58,18 @@ impl EntryOptions {
     pub const fn expires_at(self, time: SystemTime) -> Self {
         Self { expiry: ExpiryOption::At(time) }
     }
+}
 
-    /// The put of `value` to `tree` with these options, now.
-    #[must_use]
-    pub fn write<'a>(&self, tree: &Tree, value: &'a [u8]) -> Write<'a> {
-        match self.expiry {
-            ExpiryOption::Never => Write::Put(value),
-            ExpiryOption::After(ttl) => {
-                let expiry = tree.view().read_context.timekeeper().expiry_after(ttl);
-                Write::PutExpiring { expiry, value }
-            }
-            ExpiryOption::At(time) => Write::PutExpiring { expiry: unix_millis(time), value },
+/// The put of `value` to `tree` with `options`, now. Not a method: [`EntryOptions`] is part of the public
+/// API, and trees are not.
+#[must_use]
+pub fn entry_put<'a>(options: &EntryOptions, tree: &Tree, value: &'a [u8]) -> Write<'a> {
+    match options.expiry {
+        ExpiryOption::Never => Write::Put(value),
+        ExpiryOption::After(ttl) => {
+            let expiry = tree.view().read_context.timekeeper().expiry_after(ttl);
+            Write::PutExpiring { expiry, value }
         }
+        ExpiryOption::At(time) => Write::PutExpiring { expiry: unix_millis(time), value },
     }
 }

@@ -48,20 +48,21 @@ impl LostRecords {
     pub fn costs_writes(&self) -> bool {
         self.seqnos.1 != Some(self.seqnos.0)
     }
+}
 
-    /// The cost of `loss`. All writes below `flushed` are in tables.
-    #[must_use]
-    pub fn of(loss: &Loss, flushed: Seqno) -> Self {
-        let (from, below) = loss.seqnos;
-        let from = from.max(flushed);
-        let below = below.map(|below| below.max(from));
-        Self {
-            error: loss.error.clone(),
-            from: LogPlace::of(&loss.from),
-            to: loss.to.as_ref().map(LogPlace::of),
-            records: loss.records,
-            seqnos: (from.get(), below.map(Seqno::get)),
-        }
+/// The cost of `loss`. All writes below `flushed` are in tables. Not a method: [`LostRecords`] is part of the
+/// public API, and the log is not.
+#[must_use]
+pub fn lost_records(loss: &Loss, flushed: Seqno) -> LostRecords {
+    let (from, below) = loss.seqnos;
+    let from = from.max(flushed);
+    let below = below.map(|below| below.max(from));
+    LostRecords {
+        error: loss.error.clone(),
+        from: LogPlace::of(&loss.from),
+        to: loss.to.as_ref().map(LogPlace::of),
+        records: loss.records,
+        seqnos: (from.get(), below.map(Seqno::get)),
     }
 }
 

@@ -36,6 +36,7 @@ use crate::commit::Committer;
 use crate::compaction_host::StoreHost;
 use crate::pace::Pace;
 use crate::recovery::Recovery;
+use crate::resources::Components as _;
 use crate::settings::{LiveSettings, Settings};
 use crate::store::Store;
 use crate::transaction::Transactions;

@@ -78,6 +78,47 @@ fn kept_region_bytes(plan: &MemoryPlan) -> u64 {
     plan.write_buffers / 2
 }
 
+/// The parts of [`Resources`], for the crates of the store. A trait, because `Resources` is part of the
+/// public API, and its parts are not.
+pub trait Components {
+    /// The account called `name`, made if there is none.
+    fn account(&self, name: &'static str) -> Account;
+
+    /// The memory that the compaction jobs of all stores share.
+    fn compaction(&self) -> &Arc<CompactionPool>;
+
+    /// The page cache.
+    fn cache(&self) -> &Arc<PageCache>;
+
+    /// The row cache.
+    fn rows(&self) -> &Arc<RowCache>;
+
+    /// The balance of memory between page cache and row cache.
+    fn balance(&self) -> &Arc<Balance>;
+}
+
+impl Components for Resources {
+    fn account(&self, name: &'static str) -> Account {
+        self.0.budget.account(name)
+    }
+
+    fn compaction(&self) -> &Arc<CompactionPool> {
+        &self.0.compaction
+    }
+
+    fn cache(&self) -> &Arc<PageCache> {
+        &self.0.cache
+    }
+
+    fn rows(&self) -> &Arc<RowCache> {
+        &self.0.rows
+    }
+
+    fn balance(&self) -> &Arc<Balance> {
+        &self.0.balance
+    }
+}
+
 /// Puts the plan's caps in force.
 fn apply_caps(plan: &MemoryPlan, budget: &Budget) {
     budget.account(READS).set_cap(plan.reads);
@@ -135,12 +176,6 @@ impl Resources {
         Memory::of(self.memory(), self.0.budget.usage())
     }
 
-    /// The account called `name`, made if there is none.
-    #[must_use]
-    pub fn account(&self, name: &'static str) -> Account {
-        self.0.budget.account(name)
-    }
-
     /// Adds a component that is asked for memory when none is left, in the order of `order`.
     pub(crate) fn add_reclaimer(&self, order: ReclaimOrder, reclaimer: Weak<dyn Reclaim>) {
         self.0.budget.add_reclaimer(order, reclaimer);
@@ -156,34 +191,10 @@ impl Resources {
         self.account(READS)
     }
 
-    /// The memory that the compaction jobs of all stores share.
-    #[must_use]
-    pub fn compaction(&self) -> &Arc<CompactionPool> {
-        &self.0.compaction
-    }
-
-    /// The page cache.
-    #[must_use]
-    pub fn cache(&self) -> &Arc<PageCache> {
-        &self.0.cache
-    }
-
     /// Whether reads fill the row cache.
     #[must_use]
     pub fn has_rows(&self) -> bool {
         self.0.has_rows
-    }
-
-    /// The row cache.
-    #[must_use]
-    pub fn rows(&self) -> &Arc<RowCache> {
-        &self.0.rows
-    }
-
-    /// The balance of memory between page cache and row cache.
-    #[must_use]
-    pub fn balance(&self) -> &Arc<Balance> {
-        &self.0.balance
     }
 
     /// State and counters of the SCM tier. `None` if none was set.

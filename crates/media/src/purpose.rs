@@ -56,18 +56,6 @@ impl Purpose {
             Self::Scrub => "scrub",
         }
     }
-
-    /// The priority class of an operation at a busy device.
-    #[must_use]
-    pub const fn class(self) -> Class {
-        match self {
-            Self::Log | Self::Manifest => Class::Log,
-            Self::Replay | Self::Data | Self::Meta | Self::ReadAhead => Class::Read,
-            Self::Flush => Class::Flush,
-            Self::Compaction | Self::Ingest => Class::Compaction,
-            Self::Scrub => Class::Scrub,
-        }
-    }
 }
 
 /// Priority at the device, highest first.
@@ -83,4 +71,18 @@ pub enum Class {
     Compaction,
     /// No caller waits.
     Scrub,
+}
+
+impl Class {
+    /// The class of an operation for `purpose` at a busy device.
+    #[must_use]
+    pub const fn of(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Log | Purpose::Manifest => Self::Log,
+            Purpose::Replay | Purpose::Data | Purpose::Meta | Purpose::ReadAhead => Self::Read,
+            Purpose::Flush => Self::Flush,
+            Purpose::Compaction | Purpose::Ingest => Self::Compaction,
+            Purpose::Scrub => Self::Scrub,
+        }
+    }
 }

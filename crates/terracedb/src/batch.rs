@@ -7,7 +7,7 @@
 use std::ops::RangeBounds;
 
 use base::{Result, Write};
-use engine::EncodedBatch;
+use engine::{EncodedBatch, entry_put};
 
 use crate::{EntryOptions, Keyspace};
 
@@ -50,7 +50,7 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         options: &EntryOptions,
     ) -> Result<()> {
-        self.add(keyspace, key.as_ref(), options.write(keyspace.tree(), value.as_ref()))
+        self.add(keyspace, key.as_ref(), entry_put(options, keyspace.tree(), value.as_ref()))
     }
 
     /// Adds an operand to `key` in `keyspace`. As [`Keyspace::merge`].

@@ -10,7 +10,7 @@ use media::Medium;
 use tools::{ScrubReport, Scrubber};
 use tree::Tree;
 use tree::compaction::Compaction;
-use tree::reads::ReadQueue;
+use tree::reads::{ReadQueue, open_queue};
 
 use crate::builder::{Builder, StoreLocation};
 use crate::statistics::Statistics;
@@ -252,7 +252,7 @@ impl Db {
     /// `Invalid` if `depth` is not 1 to 1,024; `Retry` if the operating system refuses a queue.
     pub fn read_queue(&self, depth: usize) -> Result<ReadQueue> {
         self.store.owner.check()?;
-        ReadQueue::new(Arc::clone(&self.store.reader), &*self.store.medium, depth)
+        open_queue(Arc::clone(&self.store.reader), &*self.store.medium, depth)
     }
 
     /// Flushes every memtable to tables, and returns when they are durable.
@@ -277,11 +277,7 @@ impl Db {
     /// As [`Db::flush`].
     pub fn start_compaction(&self) -> Result<Compaction> {
         let requests = self.store.compact(&self.store.trees.all(), &KeyRange::all())?;
-        Ok(Compaction::new(
-            Arc::clone(&self.store.compactor),
-            requests,
-            Arc::clone(&self.store) as _,
-        ))
+        Ok(self.store.compactor.handle(requests, Arc::clone(&self.store) as _))
     }
 
     /// Waits until no flush is due, the compaction debt of an idle store is worked off, and obsolete

@@ -1,7 +1,7 @@
 //! [`Entries`]: every entry of a keyspace, for exports, in no promised order.
 
 use base::{KeyForm, Result};
-use tree::reads::{CursorSource, Entry, Iter, KeyEntry};
+use tree::reads::{CursorSource, Entry, Iter, KeyEntry, iterate};
 
 use crate::{Keyspace, Snapshot};
 
@@ -16,7 +16,7 @@ pub struct Entries {
 
 impl Entries {
     fn new(source: CursorSource, form: KeyForm) -> Self {
-        Self { stored: Iter::new::<&[u8]>(source, ..), form }
+        Self { stored: iterate::<&[u8]>(source, ..), form }
     }
 
     /// As [`Iter::continue_after_key_errors`].

@@ -8,9 +8,12 @@ use std::sync::Arc;
 
 use base::{DeleteRange, Durability, Error, HashedPolicy, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{Expiry, Ingest, Store};
+use engine::{Expiry, Ingest, Store, entry_put};
 use tree::compaction::Compaction;
-use tree::reads::{Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value};
+use tree::reads::{
+    Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value, iterate, iterate_prefix,
+    reads_from, start_get,
+};
 use tree::{Tree, View};
 
 use crate::{PutOptions, ReadOptions, WriteOptions};
@@ -99,7 +102,7 @@ impl Keyspace {
     ) -> Result<()> {
         let PutOptions { write, entry } = (*options).into();
         let durability = write.durability_in(&self.store);
-        self.write(key.as_ref(), entry.write(&self.tree, value.as_ref()), durability)
+        self.write(key.as_ref(), entry_put(&entry, &self.tree, value.as_ref()), durability)
     }
 
     /// The time at which the value of `key` expires; `None` if `key` has no value.
@@ -285,12 +288,12 @@ impl Keyspace {
         self.check_queue(queue)?;
         let probe = self.store.reader.rows.probe(self.tree.rows(), key.bytes());
         let (view, at) = self.now()?;
-        queue.start(&view, key, probe, at, None, token)
+        start_get(queue, &view, key, probe, at, None, token)
     }
 
     /// Refuses a read queue of another store.
     pub(crate) fn check_queue(&self, queue: &ReadQueue) -> Result<()> {
-        if queue.reads(&self.store.reader) {
+        if reads_from(queue, &self.store.reader) {
             return Ok(());
         }
         Err(Error::invalid("read queue").expected("a queue of the keyspace's store"))
@@ -313,7 +316,7 @@ impl Keyspace {
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Iter> {
         self.check_ordered("range read")?;
         let at = self.now()?;
-        Ok(Iter::new(self.cursor_source(at), bounds))
+        Ok(iterate(self.cursor_source(at), bounds))
     }
 
     /// Iterates over the keys that begin with `prefix` and their values; as [`Keyspace::iter`].
@@ -323,7 +326,7 @@ impl Keyspace {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.check_ordered("prefix read")?;
         let at = self.now()?;
-        Ok(Iter::prefix(self.cursor_source(at), prefix.as_ref()))
+        Ok(iterate_prefix(self.cursor_source(at), prefix.as_ref()))
     }
 
     /// A cursor over the state of now, which must be positioned by a seek before it is read.
@@ -366,7 +369,7 @@ impl Keyspace {
     /// `Closed` if the keyspace was dropped; `Invalid` if it is hashed.
     pub fn ingest(&self) -> Result<Ingest> {
         self.check_ordered("ingest")?;
-        Ingest::new(&self.store, &self.tree)
+        self.store.ingest(&self.tree)
     }
 
     /// Flushes the memtables of this keyspace to tables, and returns when they are durable.
@@ -401,11 +404,7 @@ impl Keyspace {
             self.check_ordered("compaction of a key range")?;
         }
         let requests = self.store.compact(&[Arc::clone(&self.tree)], &range)?;
-        Ok(Compaction::new(
-            Arc::clone(&self.store.compactor),
-            requests,
-            Arc::clone(&self.store) as _,
-        ))
+        Ok(self.store.compactor.handle(requests, Arc::clone(&self.store) as _))
     }
 
     /// Refuses an operation that needs an order of keys.

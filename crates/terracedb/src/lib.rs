@@ -126,7 +126,8 @@ pub mod stats {
     pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
     pub use cache::curve::{MissCurve, Point as MissPoint};
     pub use cache::{
-        CacheStatistics, KindStatistics, Refusals, RowSetStatistics, RowStatistics, ScmStatistics,
+        CacheStatistics, KindStatistics, Refusals, RowRefusals, RowSetStatistics, RowStatistics,
+        ScmStatistics,
     };
     pub use engine::{Delays, Memory, ScmStatus};
     pub use media::{Counts, Purpose, Usage};
@@ -147,6 +148,6 @@ pub mod tools {
         DeleteReport, Lost, LostKeys, LostLog, LostRange, PruneOptions, RepairOptions,
         RepairReport, RepairedFile, RestoreReport, ScrubReport, check, repair,
     };
-    pub use base::StoreId;
+    pub use base::{LineageId, StoreId};
     pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 }

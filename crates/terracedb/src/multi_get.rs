@@ -9,7 +9,7 @@ use base::{Result, Seqno, StoredKeys};
 use bytes::Bytes;
 use read::Completed;
 use tree::View;
-use tree::reads::{Probe, ReadQueue};
+use tree::reads::{Probe, ReadQueue, start_get};
 
 use crate::{Keyspace, ReadOptions};
 
@@ -70,7 +70,7 @@ impl Keyspace {
                 break;
             }
             let token = token.wrapping_add(count as u64);
-            queue.start(&view, key, probe, at, None, token)?;
+            start_get(queue, &view, key, probe, at, None, token)?;
             count += 1;
         }
         Ok(count)
@@ -128,7 +128,7 @@ impl Keyspace {
                     queue.wait(1, &mut done)?;
                     store_results(&mut done);
                 }
-                queue.start(&view, key, probe, at, now, token)?;
+                start_get(queue, &view, key, probe, at, now, token)?;
             }
             while queue.in_flight() > 0 {
                 queue.wait(1, &mut done)?;

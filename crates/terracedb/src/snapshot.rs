@@ -7,7 +7,7 @@ use base::{Result, Seqno};
 use bytes::Bytes;
 use engine::Store;
 use tree::View;
-use tree::reads::{Cursor, Iter};
+use tree::reads::{Cursor, Iter, iterate, iterate_prefix};
 
 use crate::Keyspace;
 
@@ -83,7 +83,7 @@ impl Snapshot {
         bounds: impl RangeBounds<K>,
     ) -> Result<Iter> {
         keyspace.check_ordered("range read")?;
-        Ok(Iter::new(keyspace.cursor_source(self.at(keyspace)?), bounds))
+        Ok(iterate(keyspace.cursor_source(self.at(keyspace)?), bounds))
     }
 
     /// Iterates over the keys that begin with `prefix` at the snapshot; otherwise as [`Keyspace::prefix`].
@@ -92,7 +92,7 @@ impl Snapshot {
     /// As [`Keyspace::iter`].
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         keyspace.check_ordered("prefix read")?;
-        Ok(Iter::prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
+        Ok(iterate_prefix(keyspace.cursor_source(self.at(keyspace)?), prefix.as_ref()))
     }
 
     /// A cursor over the keyspace at the snapshot; otherwise as [`Keyspace::cursor`].

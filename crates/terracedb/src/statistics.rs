@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cache::curve::MissCurve;
 use cache::{CacheStatistics, RowStatistics};
-use engine::{Delays, Memory, Store};
+use engine::{Components as _, Delays, Memory, Store};
 use media::{Space, Usage};
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, LineageId, Result, Seqno, StoreId};
-use engine::Store;
+use engine::{Components as _, Store};
 use manifest::ManifestState;
 use media::{Access, Hold, Medium, Purpose};
 use wal::{Extent, Start, extents};

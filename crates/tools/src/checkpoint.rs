@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Error, LineageId, Result};
-use engine::Store;
+use engine::{Components as _, Store};
 use media::{Medium, Staging};
 use tree::events::Event;
 

@@ -244,7 +244,8 @@ impl Store for Engine {
         for (purpose, counts) in statistics.device.by_purpose() {
             let media::Counts { read_ops, read_bytes, write_ops, write_bytes, .. } = counts;
             device.insert(purpose.name(), Traffic { read_ops, read_bytes, write_ops, write_bytes });
-            if purpose.class() == media::Class::Read && purpose != media::Purpose::Replay {
+            if media::Class::of(purpose) == media::Class::Read && purpose != media::Purpose::Replay
+            {
                 foreground_read_ops += read_ops;
             }
         }

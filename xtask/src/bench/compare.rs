@@ -154,7 +154,6 @@ fn build(root: &Path, target: &Path) -> Result<PathBuf> {
 fn bench(program: &Path, bench: &[&str]) -> Result<Vec<Report>> {
     let mut command = Command::new(program);
     command.arg("bench").args(bench).arg("--json");
-    command::show(&command);
     reports(&command::output(command)?)
 }
 

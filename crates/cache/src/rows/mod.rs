@@ -19,7 +19,7 @@ pub use owner::RowOwner;
 pub(crate) use row::RowRef;
 pub use row::{ROW_BYTES_MAX, Row, RowFrom, RowHit, row_bytes};
 pub use row_cache::{RowCache, Vacancy};
-pub use statistics::{Refusal, RowStatistics};
+pub use statistics::{Refusal, RowRefusals, RowStatistics};
 
 #[cfg(test)]
 mod demotion_tests;

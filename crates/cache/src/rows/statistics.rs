@@ -35,7 +35,7 @@ pub struct RowStatistics {
     /// See `missed_device`.
     pub missed_cached: u64,
     /// Rows refused, by reason.
-    pub refused: Refused,
+    pub refused: RowRefusals,
     /// Chunks of 2 MiB given back.
     pub chunks_given_back: u64,
 }
@@ -43,7 +43,7 @@ pub struct RowStatistics {
 /// Rows refused, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RowRefusals {
     /// Larger than a row may be.
     pub large: u64,
     /// The key, or another one of its bucket, was written while the value was read.
@@ -71,7 +71,7 @@ pub enum Refusal {
     Busy,
 }
 
-impl Refused {
+impl RowRefusals {
     pub(super) fn count(&mut self, refusal: Refusal) {
         match refusal {
             Refusal::Large => self.large += 1,

@@ -125,8 +125,7 @@ pub enum Tier {
 
 impl Placement {
     /// The tier that a page read from flash enters, given [`Costs::promotion_heat`].
-    #[must_use]
-    pub const fn tier_on_miss(self, kind: PageKind, promotion_heat: Option<u8>) -> Tier {
+    pub(crate) const fn tier_on_miss(self, kind: PageKind, promotion_heat: Option<u8>) -> Tier {
         match (self, kind) {
             (Self::DramFirst, _) | (Self::ByKind | Self::Adaptive, PageKind::Meta) => Tier::Dram,
             (Self::ScmFirst, _) | (Self::ByKind, _) => Tier::Scm,
@@ -139,14 +138,17 @@ impl Placement {
     }
 
     /// Whether a page that DRAM evicts may be demoted.
-    #[must_use]
-    pub const fn may_demote(self, kind: PageKind) -> bool {
+    pub(crate) const fn may_demote(self, kind: PageKind) -> bool {
         !matches!((self, kind), (Self::ByKind, PageKind::Meta))
     }
 
     /// Whether a page in SCM with this heat is promoted, given [`Costs::promotion_heat`].
-    #[must_use]
-    pub const fn promotes(self, kind: PageKind, heat: u8, promotion_heat: Option<u8>) -> bool {
+    pub(crate) const fn promotes(
+        self,
+        kind: PageKind,
+        heat: u8,
+        promotion_heat: Option<u8>,
+    ) -> bool {
         match (self, kind) {
             (Self::DramFirst, _) => heat >= 2,
             (Self::ScmFirst, _) | (Self::ByKind, PageKind::Meta) => true,

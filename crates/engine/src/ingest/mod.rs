@@ -24,6 +24,8 @@ use table::{Dictionaries, FILTER_BITS_DEFAULT, Layout, Spec, Table, ValuesSpec, 
 use tree::Tree;
 
 use crate::EntryOptions;
+use crate::entry_options::entry_put;
+use crate::resources::Components as _;
 use crate::store::Store;
 use built::Built;
 use commit::commit;
@@ -93,22 +95,18 @@ const TABLE_BYTES: u64 = 64 << 20;
 /// How often an ingest makes way for writers to its range before it makes them wait.
 const ROUNDS_MAX: usize = 4;
 
-impl Ingest {
-    /// How often an ingest makes way for writers to its range before it makes them wait.
-    #[cfg(feature = "testing")]
-    pub const ROUNDS_MAX: usize = ROUNDS_MAX;
-
+impl Store {
     /// An empty ingest into `tree`.
     ///
     /// # Errors
     /// `Closed` if the keyspace was dropped.
-    pub fn new(store: &Arc<Store>, tree: &Arc<Tree>) -> Result<Self> {
+    pub fn ingest(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<Ingest> {
         tree.usable()?;
-        store.buffers.check_open()?;
-        Ok(Self {
-            account: store.resources.account("ingest"),
-            tables: Built::new(Arc::clone(&store.medium)),
-            store: Arc::clone(store),
+        self.buffers.check_open()?;
+        Ok(Ingest {
+            account: self.resources.account("ingest"),
+            tables: Built::new(Arc::clone(&self.medium)),
+            store: Arc::clone(self),
             tree: Arc::clone(tree),
             writer: None,
             separator: None,
@@ -121,6 +119,12 @@ impl Ingest {
             failed: None,
         })
     }
+}
+
+impl Ingest {
+    /// How often an ingest makes way for writers to its range before it makes them wait.
+    #[cfg(feature = "testing")]
+    pub const ROUNDS_MAX: usize = ROUNDS_MAX;
 
     /// Sets the approximate length of tables, for tests.
     #[cfg(feature = "testing")]
@@ -149,7 +153,7 @@ impl Ingest {
         options: &EntryOptions,
     ) -> Result<()> {
         let key = Key::new(key.as_ref())?;
-        let write = options.write(&self.tree, value.as_ref());
+        let write = entry_put(options, &self.tree, value.as_ref());
         self.store.check_write(&self.tree, write)?;
         let Write::PutExpiring { expiry: unix_ms, value: expiring } = write else {
             return self.add_entry(key.bytes(), EntryKind::Put, value.as_ref());

@@ -17,8 +17,9 @@ use wal::Log;
 
 use crate::Resources;
 use crate::background::LogLimits;
-use crate::lost_records::LostRecords;
+use crate::lost_records::lost_records;
 use crate::recovery::Recovery;
+use crate::resources::Components as _;
 use crate::settings::Settings;
 
 /// The components that replay uses.
@@ -88,7 +89,7 @@ impl Replay<'_> {
         recovery.log_damage = found.damage.or(unknown);
         let flushed_below = self.state.flushed_below();
         let losses = found.losses.iter();
-        recovery.log_lost = losses.map(|loss| LostRecords::of(loss, flushed_below)).collect();
+        recovery.log_lost = losses.map(|loss| lost_records(loss, flushed_below)).collect();
         Ok((Arc::new(log), flushed))
     }
 

@@ -11,6 +11,7 @@ use tree::{Piece, TableFile, Tree, TreeContext, Trees, Version};
 
 use crate::Resources;
 use crate::recovery::Recovery;
+use crate::resources::Components as _;
 
 /// Opens every table of the manifest's `state`. A damaged table becomes a part of its tree all the same;
 /// reads of its range fail.

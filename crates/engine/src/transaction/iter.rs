@@ -40,23 +40,24 @@ struct Stored {
     back: Option<KeyEntry>,
 }
 
-impl TransactionIter {
-    /// Overlays `stored`, the store's entries of `range`, with `writes`, and notes its reads in `reads`.
+impl WriteSet {
+    /// Overlays `stored`, the entries of `range` in the store, with these writes, and notes its reads in
+    /// `reads`.
     ///
     /// # Errors
     /// Those of `ReadSet::add_scan`.
-    pub fn new(
+    pub fn overlay(
+        self: &Arc<Self>,
         tree: &Arc<Tree>,
         range: KeySpan<'_>,
         stored: Iter,
-        writes: &Arc<WriteSet>,
         reads: &Arc<Mutex<ReadSet>>,
-    ) -> Result<Self> {
+    ) -> Result<TransactionIter> {
         let scan = reads.lock().add_scan(tree, range)?;
-        Ok(Self {
+        Ok(TransactionIter {
             tree: Arc::clone(tree),
             store: Stored { iter: stored, front: None, back: None },
-            writes: Arc::clone(writes),
+            writes: Arc::clone(self),
             reads: Arc::clone(reads),
             scan,
             start: range.start.to_vec(),
@@ -65,7 +66,9 @@ impl TransactionIter {
             ended: false,
         })
     }
+}
 
+impl TransactionIter {
     /// Goes on with the next key after the error of one key, as [`Iter::continue_after_key_errors`].
     #[must_use]
     pub fn continue_after_key_errors(mut self) -> Self {

@@ -30,6 +30,7 @@ use super::open_files::OpenFile;
 use super::permits::IoPermits;
 use super::system::failed;
 use super::transfer::Transfer;
+use crate::Class;
 use crate::fork::Descriptor;
 use crate::{Access, Buf, File, Op, Purpose, check};
 
@@ -182,7 +183,7 @@ impl DiskFile {
         match Transfer::new(&self.name, op) {
             Ok(mut transfer) => {
                 let result = self.file().and_then(|file| {
-                    let _turn = self.permits.acquire(purpose.class());
+                    let _turn = self.permits.acquire(Class::of(purpose));
                     transfer.run(file, &self.name)
                 });
                 (transfer.into_buf(), result)
@@ -284,7 +285,7 @@ impl File for DiskFile {
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let file = self.file()?;
-        let _turn = self.permits.acquire(purpose.class());
+        let _turn = self.permits.acquire(Class::of(purpose));
         file.sync_data().map_err(|error| failed("sync", &self.name, error))?;
         // Last, so that a file that was removed during the sync is found too.
         self.must_have_name(file)

@@ -54,7 +54,7 @@ impl Operation {
         };
         match transfer {
             Ok((transfer, own, handle)) => {
-                let class = purpose.class();
+                let class = Class::of(purpose);
                 let is_direct_read = own.is_direct() && transfer.is_read();
                 Ok(Self { transfer, file, handle, is_direct_read, token, class, permit: None })
             }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use base::{Durability, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, successor};
+use engine::{KeySpan, Pending, ReadSet, Store, TransactionIter, WriteSet, entry_put, successor};
 use parking_lot::Mutex;
 use tree::reads::after_prefix;
 
@@ -232,7 +232,7 @@ impl Transaction {
         let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
         let bounds = (Bound::Included(range.start), end);
         let stored = self.snapshot.range::<&[u8]>(keyspace, bounds)?;
-        TransactionIter::new(keyspace.tree(), range, stored, &self.writes, &self.reads)
+        self.writes.overlay(keyspace.tree(), range, stored, &self.reads)
     }
 
     /// Sets `key` to `value` at commit. The transaction's own reads see the value at once.
@@ -260,7 +260,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         options: &EntryOptions,
     ) -> Result<()> {
-        self.write(keyspace, key.as_ref(), options.write(keyspace.tree(), value.as_ref()))
+        self.write(keyspace, key.as_ref(), entry_put(options, keyspace.tree(), value.as_ref()))
     }
 
     /// Adds `operand` to `key` at commit, for the keyspace's merge operator. This reads nothing, so two

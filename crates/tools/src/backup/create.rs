@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, ErrorKind, Result};
-use engine::Store;
+use engine::{Components as _, Store};
 use media::{Access, Buf, FileMedium, Medium, Purpose};
 use table::Dictionary;
 use tree::events::Event;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, KeyspaceId, Result, StoreId};
-use engine::LostRecords;
+use engine::{LostRecords, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, LiveValues, ManifestState};
 use table::{Dictionaries, file_name, values_file_name};
 use tree::StoreDictionaries;
@@ -156,7 +156,7 @@ impl Walk<'_> {
         match wal::check(self.medium, store, &known, past, &self.account) {
             Ok(read) => {
                 let flushed = state.map_or(base::Seqno::ZERO, ManifestState::flushed_below);
-                lost.log = read.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect();
+                lost.log = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();
                 // The end is lost: writes that are in no table.
                 let is_short = read.last < known.floor || read.losses.is_empty();
                 if is_short || lost.log.iter().any(LostRecords::costs_writes) {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
-use engine::{LostRecords, Resources, Settings};
+use engine::{Resources, Settings, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Dictionary, file_name};
@@ -398,7 +398,7 @@ impl Repair<'_> {
         let is_short = read.last < known.floor && known.has_keyspaces;
         let is_missing = read.losses.is_empty();
         let flushed = found.state.flushed_below();
-        let lost = read.losses.iter().map(|loss| LostRecords::of(loss, flushed)).collect();
+        let lost = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();
         let ends = (is_short || is_missing).then(|| after(read.last).get());
         self.report.log = Some(LostLog { error, lost, ends });
         Ok(true)

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Account, Problem, Result, TableId};
-use engine::{LiveSettings, Resources, Store};
+use engine::{Components as _, LiveSettings, Resources, Store};
 use manifest::{Edit, ScrubPosition};
 use parking_lot::Mutex;
 use tree::events::Event;

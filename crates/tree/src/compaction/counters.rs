@@ -67,8 +67,8 @@ pub struct DroppedEntries {
     pub merged: u64,
 }
 
-impl From<VersionCounts> for DroppedEntries {
-    fn from(counts: VersionCounts) -> Self {
+impl DroppedEntries {
+    fn of(counts: VersionCounts) -> Self {
         let VersionCounts { read, superseded, range_deleted, deleted, expired, merged, .. } =
             counts;
         Self { read, superseded, range_deleted, deleted, expired, merged }
@@ -161,7 +161,7 @@ impl Counters {
             moved: totals.moved,
             dropped: totals.dropped,
             by_reason: by_reason.map(|(why, (n, r, w))| (why.name(), *n, *r, *w)).collect(),
-            entries: totals.counts.into(),
+            entries: DroppedEntries::of(totals.counts),
             pages_passed: totals.pages_passed,
             ..CompactionStatistics::default()
         }

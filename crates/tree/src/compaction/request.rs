@@ -59,17 +59,19 @@ pub struct CompactionProgress {
     pub bytes_left: u64,
 }
 
-impl Compaction {
+impl Compactor {
     /// A handle for `requests` that keeps `store` open.
     #[must_use]
-    pub fn new(
-        compactor: Arc<Compactor>,
+    pub fn handle(
+        self: &Arc<Self>,
         requests: Vec<u64>,
         store: Arc<dyn Any + Send + Sync>,
-    ) -> Self {
-        Self { compactor, requests, _store: store }
+    ) -> Compaction {
+        Compaction { compactor: Arc::clone(self), requests, _store: store }
     }
+}
 
+impl Compaction {
     /// The progress.
     #[must_use]
     pub fn progress(&self) -> CompactionProgress {

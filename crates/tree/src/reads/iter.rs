@@ -28,22 +28,23 @@ pub struct Iter {
     ended: bool,
 }
 
+/// Iterates over the keys of `source` within `bounds`. Not a method: [`Iter`] is part of the public API, and
+/// its source is not.
+pub fn iterate<K: AsRef<[u8]>>(source: CursorSource, bounds: impl RangeBounds<K>) -> Iter {
+    let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    Iter::over(source, owned(bounds.start_bound()), owned(bounds.end_bound()))
+}
+
+/// Iterates over the keys of `source` that begin with `prefix`.
+pub fn iterate_prefix(source: CursorSource, prefix: &[u8]) -> Iter {
+    let upper = match after_prefix(prefix) {
+        Some(upper) => Bound::Excluded(upper),
+        None => Bound::Unbounded,
+    };
+    Iter::over(source, Bound::Included(prefix.to_vec()), upper)
+}
+
 impl Iter {
-    /// Iterates over the keys within `bounds`.
-    pub fn new<K: AsRef<[u8]>>(source: CursorSource, bounds: impl RangeBounds<K>) -> Self {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Self::over(source, owned(bounds.start_bound()), owned(bounds.end_bound()))
-    }
-
-    /// Iterates over the keys that begin with `prefix`.
-    pub fn prefix(source: CursorSource, prefix: &[u8]) -> Self {
-        let upper = match after_prefix(prefix) {
-            Some(upper) => Bound::Excluded(upper),
-            None => Bound::Unbounded,
-        };
-        Self::over(source, Bound::Included(prefix.to_vec()), upper)
-    }
-
     fn over(source: CursorSource, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Self {
         Self { source, lower, upper, front: None, back: None, continues: false, ended: false }
     }

@@ -13,10 +13,10 @@ mod rows;
 mod source;
 
 pub use cursor::{Cursor, CursorSource};
-pub use iter::{Entry, Iter, KeyEntry, after_prefix};
+pub use iter::{Entry, Iter, KeyEntry, after_prefix, iterate, iterate_prefix};
 pub use lookup::Lookup;
 pub use merging_iter::{FastStep, MergingIter, Move};
-pub use read_queue::{QueuePool, ReadQueue};
+pub use read_queue::{QueuePool, ReadQueue, open_queue, reads_from, start_get};
 pub use reader::Reader;
 pub use resolver::Value;
 pub use rows::{Probe, RowValue, Rows};

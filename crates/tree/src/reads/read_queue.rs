@@ -69,46 +69,47 @@ pub struct ReadQueue {
     queue: Queue<QueuedLookup>,
 }
 
+/// A queue with at most `depth` reads at the device at once. Not a method, like the functions below:
+/// [`ReadQueue`] is part of the public API, and their parameters are not.
+///
+/// # Errors
+/// `Retry` if memory is short, or the device's error.
+pub fn open_queue(reader: Arc<Reader>, medium: &dyn Medium, depth: usize) -> Result<ReadQueue> {
+    let pages = Arc::clone(&reader.pages);
+    Ok(ReadQueue { queue: Queue::new(pages, reader, medium, depth)? })
+}
+
+/// Starts a get of `key` in `view` at the seqno `at`; its result carries `token`. `now` is as for
+/// [`Lookup::new`].
+///
+/// # Errors
+/// `Retry` if the queue is full.
+pub fn start_get(
+    ReadQueue { queue }: &mut ReadQueue,
+    view: &Arc<View>,
+    key: Key<'_>,
+    probe: Probe,
+    at: Seqno,
+    now: Option<u64>,
+    token: u64,
+) -> Result<()> {
+    queue.check_room()?;
+    if let Some(value) = queue.shared().row(view, key.bytes(), probe, at, now) {
+        queue.complete(token, value.bytes);
+        return Ok(());
+    }
+    let key = Bytes::copy_from_slice(key.bytes());
+    let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
+    queue.start(token, QueuedLookup(lookup));
+    Ok(())
+}
+
+/// Whether `queue` reads the store of `reader`.
+pub fn reads_from(queue: &ReadQueue, reader: &Arc<Reader>) -> bool {
+    Arc::ptr_eq(queue.queue.shared(), reader)
+}
+
 impl ReadQueue {
-    /// A queue with at most `depth` reads at the device at once.
-    ///
-    /// # Errors
-    /// `Retry` if memory is short, or the device's error.
-    pub fn new(reader: Arc<Reader>, medium: &dyn Medium, depth: usize) -> Result<Self> {
-        let pages = Arc::clone(&reader.pages);
-        Ok(Self { queue: Queue::new(pages, reader, medium, depth)? })
-    }
-
-    /// Starts a get of `key` in `view` at the seqno `at`; its result carries `token`. `now` is as for
-    /// [`Lookup::new`].
-    ///
-    /// # Errors
-    /// `Retry` if the queue is full.
-    pub fn start(
-        &mut self,
-        view: &Arc<View>,
-        key: Key<'_>,
-        probe: Probe,
-        at: Seqno,
-        now: Option<u64>,
-        token: u64,
-    ) -> Result<()> {
-        self.queue.check_room()?;
-        if let Some(value) = self.queue.shared().row(view, key.bytes(), probe, at, now) {
-            self.queue.complete(token, value.bytes);
-            return Ok(());
-        }
-        let key = Bytes::copy_from_slice(key.bytes());
-        let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
-        self.queue.start(token, QueuedLookup(lookup));
-        Ok(())
-    }
-
-    /// Whether it reads the store of `reader`.
-    pub fn reads(&self, reader: &Arc<Reader>) -> bool {
-        Arc::ptr_eq(self.queue.shared(), reader)
-    }
-
     /// Gets whose results were not taken yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -191,7 +192,7 @@ impl QueuePool {
     fn make(reader: &Arc<Reader>, medium: &dyn Medium) -> Result<ReadQueue> {
         let mut made = Err(Error::retry("read queue"));
         for depth in POOLED_DEPTHS {
-            made = ReadQueue::new(Arc::clone(reader), medium, depth);
+            made = open_queue(Arc::clone(reader), medium, depth);
             if !matches!(&made, Err(error) if error.is_retryable()) {
                 break;
             }
