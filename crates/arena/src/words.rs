@@ -53,7 +53,9 @@ impl Words {
 
     #[cfg(not(any(miri, all(test, feature = "shuttle"))))]
     fn of(len: usize) -> Result<Self> {
-        let bytes = len.checked_mul(WORD_BYTES).ok_or_else(|| Error::retry("address space"))?;
+        let bytes = len
+            .checked_mul(WORD_BYTES)
+            .ok_or_else(|| Error::retry("address space").never_heals())?;
         Ok(Self { memory: crate::chunk::Chunk::reserve(bytes)?, len })
     }
 

@@ -151,17 +151,25 @@ impl Account {
         }
     }
 
+    /// The refusal of `bytes`. It never heals if they alone exceed the limit.
     fn refuse(&self, bytes: u64, limit: u64, used: u64) -> Error {
         if let Some(budget) = self.state.budget.upgrade() {
             budget.count_refusal();
         }
-        Error::retry(format!("memory for {}", self.state.name))
+        let refusal = Error::retry(format!("memory for {}", self.state.name))
             .expected(format_args!("at most {}", format_bytes(limit)))
             .got(format_args!(
                 "{} in use and {} more requested",
                 format_bytes(used),
                 format_bytes(bytes)
-            ))
+            ));
+        if self.can_ever_hold(bytes) { refusal } else { refusal.never_heals() }
+    }
+
+    /// Whether cap and limit allow `bytes` while nothing else is charged.
+    fn can_ever_hold(&self, bytes: u64) -> bool {
+        let limit = self.state.budget.upgrade().map_or(u64::MAX, |budget| budget.limit());
+        bytes <= self.state.cap.load(Relaxed).min(limit)
     }
 
     /// Counts `bytes` in the account if its cap allows them.
@@ -219,12 +227,22 @@ impl Charge {
         self.bytes
     }
 
+    /// The account that the bytes are charged to.
+    #[must_use]
+    pub const fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// Charges `more` bytes in addition.
     ///
     /// # Errors
     /// As [`Account::charge`]; the charge stays as it was.
     pub fn grow(&mut self, more: u64) -> Result<()> {
-        self.account.reserve(more)?;
+        let all = self.bytes.saturating_add(more);
+        self.account.reserve(more).map_err(|refusal| match self.account.can_ever_hold(all) {
+            true => refusal,
+            false => refusal.never_heals(),
+        })?;
         self.bytes += more;
         Ok(())
     }

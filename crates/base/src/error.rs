@@ -34,6 +34,20 @@ pub enum ErrorKind {
     Conflict,
 }
 
+/// Whether the same request may succeed if it is made again, with the same settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum Retry {
+    /// Yes, at once: another call came between. After [`ErrorKind::Conflict`] the request is the whole
+    /// transaction, from its first read.
+    Now,
+    /// Yes, later: other calls or background work hold what it needs, and give it back when they end.
+    Later,
+    /// No: the request, a setting or the environment must change first. This includes a shortage that is not
+    /// temporary: the request alone needs more than a limit allows, or the device is full.
+    Never,
+}
+
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -65,6 +79,8 @@ struct Inner {
     expected: Option<String>,
     got: Option<String>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    /// Set if the kind alone does not say it.
+    retry: Option<Retry>,
 }
 
 impl Error {
@@ -79,6 +95,7 @@ impl Error {
             expected: None,
             got: None,
             source: None,
+            retry: None,
         }))
     }
 
@@ -154,6 +171,7 @@ impl Error {
         const EMFILE: i32 = 24;
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
+        let is_over = error.kind() == std::io::ErrorKind::Interrupted;
         let kind = match error.raw_os_error() {
             Some(ENOSPC | EDQUOT) => ErrorKind::NoSpace,
             Some(EIO) => ErrorKind::Corrupt,
@@ -165,7 +183,8 @@ impl Error {
                 _ => ErrorKind::Invalid,
             },
         };
-        Self::new(kind, subject).at(place).caused_by(error)
+        let named = Self::new(kind, subject).at(place).caused_by(error);
+        if is_over { named.is_over() } else { named }
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -240,9 +259,39 @@ impl Error {
         self.0.place.as_deref()
     }
 
-    /// Whether the same request may succeed if it is simply made again, later: true for
-    /// [`ErrorKind::Retry`] alone. After `NoSpace` space must be freed first, after `Conflict` the whole
-    /// transaction must be run again, and no other error goes away by itself.
+    /// Marks a shortage that no waiting ends: the request needs more than the settings allow.
+    #[must_use]
+    pub fn never_heals(self) -> Self {
+        self.edit(|inner| inner.retry = Some(Retry::Never))
+    }
+
+    /// Marks an error that is over already.
+    #[must_use]
+    pub fn is_over(self) -> Self {
+        self.edit(|inner| inner.retry = Some(Retry::Now))
+    }
+
+    /// Whether and when the same request may succeed if it is made again. A program that repeats requests
+    /// goes by this and not by the kind: an error of kind [`ErrorKind::Retry`] is a shortage, which waiting
+    /// ends unless the request alone needs more than the limit that the error names.
+    #[must_use]
+    pub fn when_to_retry(&self) -> Retry {
+        self.0.retry.unwrap_or(match self.0.kind {
+            ErrorKind::Retry => Retry::Later,
+            ErrorKind::Conflict => Retry::Now,
+            ErrorKind::Invalid
+            | ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Corrupt
+            | ErrorKind::NoSpace
+            | ErrorKind::Poisoned
+            | ErrorKind::Closed => Retry::Never,
+        })
+    }
+
+    /// Whether a resource was short: true for [`ErrorKind::Retry`] alone. [`Error::when_to_retry`] says
+    /// whether waiting ends the shortage. After `NoSpace` space must be freed first, after `Conflict` the
+    /// whole transaction must be run again, and no other error goes away by itself.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Retry
@@ -258,7 +307,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, subject, place, expected, got, source } = &*self.0;
+        let Inner { kind, subject, place, expected, got, source, retry: _ } = &*self.0;
         write!(f, "{kind}: {subject}")?;
         if let Some(place) = place {
             write!(f, " at {place}")?;
@@ -331,6 +380,22 @@ mod tests {
         let first = poisoned.source().and_then(|it| it.downcast_ref::<Error>()).unwrap();
         assert_eq!((first.kind(), first.source().and_then(code)), (ErrorKind::NoSpace, Some(28)));
         assert!(Error::invalid("key").source().is_none());
+    }
+
+    #[test]
+    fn an_error_says_whether_waiting_helps() {
+        let io = |kind| Error::io("read", "f", std::io::Error::from(kind)).when_to_retry();
+        assert_eq!(io(std::io::ErrorKind::Interrupted), Retry::Now);
+        assert_eq!(io(std::io::ErrorKind::StorageFull), Retry::Never);
+        assert_eq!(Error::conflict("transaction").when_to_retry(), Retry::Now);
+        let shortage = Error::retry("memory");
+        assert_eq!(shortage.when_to_retry(), Retry::Later);
+        let lasting = shortage.never_heals().at("a place");
+        assert_eq!((lasting.when_to_retry(), lasting.kind()), (Retry::Never, ErrorKind::Retry));
+        assert_eq!(
+            Error::poisoned_by("log", &Error::retry("memory")).when_to_retry(),
+            Retry::Never
+        );
     }
 
     #[test]

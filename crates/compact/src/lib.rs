@@ -38,7 +38,7 @@ pub use operators::Operators;
 pub use outcome::Outcome;
 pub use retained_version::RetainedVersion;
 pub use retention::{Retention, RetentionRules};
-pub use run::{Env, Run, run};
+pub use run::{Env, OpenInput, Run, run};
 pub use saturating_add::I64AddSaturating;
 pub use value_separator::ValueSeparator;
 pub use verify::{HotPage, Verification, verify};

@@ -37,6 +37,7 @@ use input_check::InputCheck;
 use loser_tree::LoserTree;
 use outputs::Outputs;
 use read_queue::ReadQueue;
+pub use source::OpenInput;
 use source::{Reading, Source};
 
 /// Most entries of one step: about a millisecond of work.
@@ -94,6 +95,7 @@ impl Run {
             operator,
         };
         let reading = Reading {
+            open_inputs: Vec::new(),
             env: env.clone(),
             store: job.store,
             keyspace: job.keyspace,
@@ -119,6 +121,15 @@ impl Run {
         };
         run.set_hot(hot)?;
         Ok(run)
+    }
+
+    /// Supplies inputs that are open already, which need no memory then. Call it before the first step.
+    pub fn set_open_inputs(&mut self, inputs: Vec<OpenInput>) {
+        invariant!(
+            matches!(self.stage, Stage::CheckInputs(_)),
+            "open inputs are supplied before the merge begins"
+        );
+        self.reading.open_inputs = inputs;
     }
 
     /// Replaces [`Job::hot`] by `hot`. Call it before the first step.

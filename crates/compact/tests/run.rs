@@ -79,7 +79,7 @@ fn survivors(
         let report = table.check(&Account::unlimited("test"), &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{report:?}");
         versions.extend(read(&table));
-        ranges.extend(table.range_deletes().deletes());
+        ranges.extend(table.range_deletes().unwrap().deletes());
     }
     assert!(outcome.counts.is_balanced());
     assert_eq!(outcome.counts.kept, versions.len() as u64);

@@ -10,6 +10,7 @@
 //! log's lane. A write that fits its memtable takes no lock here.
 
 mod flush_waits;
+mod metadata_limits;
 mod try_admit;
 
 use std::sync::Arc;
@@ -29,12 +30,14 @@ use crate::resources::Components as _;
 use crate::{EncodedBatch, Resources};
 pub(crate) use flush_waits::BlockedWaiters;
 use flush_waits::{FlushWaits, SHORTAGES_MAX, Waiter};
+use metadata_limits::MetadataLimits;
 
 /// Admits writes to memtables and seals full memtables.
 #[derive(Debug)]
 pub struct Buffers {
     resources: Resources,
     account: Account,
+    metadata: MetadataLimits,
     log: Arc<Log>,
     trees: Arc<Trees>,
     /// Held while a memtable is sealed, so that a full one is sealed once.
@@ -89,6 +92,7 @@ impl Buffers {
     ) -> Self {
         Self {
             account: resources.account("memtables"),
+            metadata: MetadataLimits::new(resources.clone()),
             waits: FlushWaits::new(resources.clone(), Arc::clone(&trees)),
             resources,
             log,
@@ -129,6 +133,14 @@ impl Buffers {
         self.waits.wake_flusher();
     }
 
+    /// Refuses entries while the metadata of open tables is at its limit.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the limit.
+    pub(crate) fn check_tables(&self) -> Result<()> {
+        self.metadata.check_tables()
+    }
+
     /// Refuses a batch that needs more memory than the write buffers have: it could not be replayed.
     ///
     /// # Errors
@@ -152,9 +164,11 @@ impl Buffers {
     ///
     /// # Errors
     /// The last flush's error if flushes fail, e.g. `NoSpace`. `Retry` if there is no memory for another
-    /// reason. `Closed` if the store or the keyspace is gone.
+    /// reason. `Invalid` if the metadata of tables is at its limit. `Closed` if the store or the keyspace is
+    /// gone.
     pub fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
         self.check_open()?;
+        self.metadata.check(size, || self.waits.pause(Waiter::Writer))?;
         self.pace.delay_write(size.bytes, self.resources.executor());
         for _ in 0..READER_WAITS_MAX {
             match self.try_admit(tree, size) {

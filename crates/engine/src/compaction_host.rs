@@ -28,6 +28,11 @@ impl CompactionHost for StoreHost {
         self.resources.value_bytes_max() as usize
     }
 
+    fn are_range_deletes_pressing(&self) -> bool {
+        let used = self.resources.range_deletes_account().used();
+        used > self.resources.range_deletes_bytes_max() / 2
+    }
+
     fn debt_changed(&self, runs: f64, space: f64) {
         self.pace.set_trees(runs, space);
     }

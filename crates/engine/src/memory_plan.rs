@@ -13,8 +13,11 @@
 //! - A merge needs little, because long values are separated from their keys, also ingested ones, and
 //!   operands are combined to short ones only. Two tables with the longest operands fit `compaction_cap`; a
 //!   merge of more of them that finds too little memory is planned again with fewer runs.
-//! - Known limit: the metadata of open tables has no cap. Tables with many range deletes pin them (about 0.1
-//!   KiB and two keys each), so a hundred thousand of them at 64 MiB leave merges too little memory.
+//! - Open tables keep metadata in memory: about 1 KiB each, 20 bytes for 400 KiB of data, and their range
+//!   deletes, about 0.1 KiB and two keys each. Puts are refused above `tables`, range deletes above
+//!   `range_deletes`. A flush may add to both what memtables had accepted before, less than it gives back. A
+//!   merge takes no memory for its inputs, which are open, and drops the range deletes of what it merged. So
+//!   metadata, a flush, the merges and a memtable fit together whatever was written.
 //! - `Retry` means that other work holds the memory and gives it back when it ends.
 //!
 //! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the
@@ -36,6 +39,11 @@ pub(crate) struct MemoryPlan {
     pub write_buffers: u64,
     /// A memtable of this size is sealed.
     pub memtable: u64,
+    /// Open tables whose metadata takes more admit no puts.
+    pub tables: u64,
+    /// Open tables whose range deletes take more admit no range deletes. Merges drop range deletes first
+    /// above the half of it.
+    pub range_deletes: u64,
     /// The most for iterators, read queues and long values in flight.
     pub reads: u64,
     /// The memory of all compaction jobs together.
@@ -83,6 +91,8 @@ impl MemoryPlan {
             budget,
             write_buffers,
             memtable: (write_buffers / 4).min(MEMTABLE_BYTES_MAX),
+            tables: budget / 8 * 3,
+            range_deletes: budget / 8,
             reads: budget / 8 * 3,
             compaction,
             compaction_cap: compaction + 3 * value_max,
@@ -116,6 +126,9 @@ mod tests {
             assert!(plan.memtable * 4 <= plan.write_buffers && plan.budget < memory);
             // The longest value fits twice: as pages, and decompressed.
             assert!(plan.reads >= 2 * plan.value_max, "{plan:?}");
+            // With all metadata that is admitted, a flush, a memtable and the smallest merges fit.
+            let least = FLUSH_BYTES + plan.memtable + COMPACTION_BYTES_MIN;
+            assert!(plan.tables + plan.range_deletes + least <= plan.budget, "{plan:?}");
             // A merge of twelve runs with 256 KiB of read-ahead each fits, and a table writer.
             assert!(plan.compaction >= 12 * (292 << 10) + (2 << 20), "{plan:?}");
         }

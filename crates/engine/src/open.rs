@@ -260,7 +260,8 @@ fn replay_context(
         ring: Arc::new(PublishRing::new(Seqno::ZERO)),
         log: None,
         accounts: Accounts {
-            pinned: resources.account("tables"),
+            pinned: resources.tables_account(),
+            range_deletes: resources.range_deletes_account(),
             values: resources.reads_account(),
         },
         writer_account: resources.flush_account(),

@@ -186,6 +186,26 @@ impl Resources {
         self.0.flush.account("table writer")
     }
 
+    /// The account of the metadata that open tables keep in memory.
+    pub(crate) fn tables_account(&self) -> Account {
+        self.account("tables")
+    }
+
+    /// The account of the range deletes of open tables.
+    pub(crate) fn range_deletes_account(&self) -> Account {
+        self.account("range deletes")
+    }
+
+    /// Metadata of open tables above this admits no puts, bytes.
+    pub(crate) fn tables_bytes_max(&self) -> u64 {
+        self.0.plan.load().tables
+    }
+
+    /// Range deletes of open tables above this admit no further ones, bytes.
+    pub(crate) fn range_deletes_bytes_max(&self) -> u64 {
+        self.0.plan.load().range_deletes
+    }
+
     /// The account of reads: iterators, queues, long values.
     pub(crate) fn reads_account(&self) -> Account {
         self.account(READS)

@@ -7,14 +7,17 @@ use base::Account;
 pub struct Accounts {
     /// Charged for memory held as long as the table is open.
     pub pinned: Account,
+    /// Charged for the range deletes of the table, while the table or a part of it is in use.
+    pub range_deletes: Account,
     /// Charged for long values while a reader holds them.
     pub values: Account,
 }
 
 impl From<&Account> for Accounts {
-    /// Charges one account for both.
+    /// Charges one account for everything.
     fn from(account: &Account) -> Self {
-        Self { pinned: account.clone(), values: account.clone() }
+        let account = || account.clone();
+        Self { pinned: account(), range_deletes: account(), values: account() }
     }
 }
 

@@ -315,6 +315,31 @@ impl RangeDeletes {
         clipped.indexed()
     }
 
+    /// A copy whose keys share no memory with those of `self`.
+    pub(crate) fn rehomed(&self) -> Self {
+        let mut keys = Vec::with_capacity(self.key_bytes);
+        let mut spans = Vec::with_capacity(self.fragments.len());
+        for (index, fragment) in self.fragments.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| self.fragments.get(before));
+            let from = match before {
+                Some(before) if before.end == fragment.start => keys.len() - before.end.len(),
+                _ => keys.len(),
+            };
+            if from == keys.len() {
+                keys.extend_from_slice(&fragment.start);
+            }
+            let middle = keys.len();
+            keys.extend_from_slice(&fragment.end);
+            spans.push((from..middle, middle..keys.len()));
+        }
+        let keys = Bytes::from(keys);
+        let mut copy = Self::with_capacity(self.fragments.len(), self.seqnos.len());
+        for ((start, end), fragment) in spans.into_iter().zip(self.iter()) {
+            copy.push(keys.slice(start), keys.slice(end), fragment.seqnos);
+        }
+        copy.indexed()
+    }
+
     /// The same ranges, deleted at `seqno`.
     #[must_use]
     pub fn with_seqno(&self, seqno: Seqno) -> Self {

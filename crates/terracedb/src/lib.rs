@@ -57,7 +57,7 @@ mod tests;
 mod transaction;
 mod write_options;
 
-pub use base::{Codec, Durability, Error, ErrorKind, Result};
+pub use base::{Codec, Durability, Error, ErrorKind, Result, Retry};
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use bytes::Bytes;

@@ -61,8 +61,12 @@ impl TreeContext {
     /// As `accounts`, for the tables that a flush or merge writes. Their metadata takes less memory than the
     /// memtable or the tables that they replace, which is given back right after.
     pub fn output_accounts(&self) -> Accounts {
-        let Accounts { pinned, values } = &self.accounts;
-        Accounts { pinned: pinned.lending(), values: values.clone() }
+        let Accounts { pinned, range_deletes, values } = &self.accounts;
+        Accounts {
+            pinned: pinned.lending(),
+            range_deletes: range_deletes.lending(),
+            values: values.clone(),
+        }
     }
 
     /// The shared file of a table of this store, given the opened table or the error of opening it.

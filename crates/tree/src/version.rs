@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::{Error, KeyRange, Result, RunId, TableId, invariant};
 use manifest::TableEntry;
-use table::{Bounds, Table, TableCursor};
+use table::{Bounds, PinnedRangeDeletes, Table, TableCursor};
 
 use crate::{TableFile, ValueFile};
 
@@ -22,19 +22,35 @@ pub struct Piece {
     file: Arc<TableFile>,
     range: KeyRange,
     level: u8,
+    /// The range deletes of the table, at least those within `range`. None if the table is damaged.
+    range_deletes: Arc<PinnedRangeDeletes>,
 }
 
 impl Piece {
-    /// The part of `file` within `range`, at `level`.
-    pub fn new(file: Arc<TableFile>, range: KeyRange, level: u8) -> Arc<Self> {
-        Arc::new(Self { file, range, level })
+    /// The parts of `file` within the ranges, each at its level, in the same order. The table itself keeps its
+    /// range deletes no longer.
+    pub fn parts(file: &Arc<TableFile>, parts: Vec<(KeyRange, u8)>) -> Vec<Arc<Self>> {
+        let all = range_deletes_of(file);
+        let part = |(range, level)| {
+            let range_deletes = Arc::clone(&all);
+            Arc::new(Self { file: Arc::clone(file), range, level, range_deletes })
+        };
+        let mut parts: Vec<_> = parts.into_iter().map(part).collect();
+        give_back_range_deletes(&mut parts);
+        parts
     }
 
     /// All of a table, at the level that its manifest entry states.
     pub fn whole(file: Arc<TableFile>) -> Arc<Self> {
         let TableEntry { range, level, .. } = &**file.entry();
         let (range, level) = (range.clone(), *level);
-        Self::new(file, range, level)
+        let range_deletes = range_deletes_of(&file);
+        Arc::new(Self { file, range, level, range_deletes })
+    }
+
+    /// The range deletes of the table, at least those within the piece's range.
+    pub fn range_deletes(&self) -> &Arc<PinnedRangeDeletes> {
+        &self.range_deletes
     }
 
     /// The level: 0 for outputs of flushes and of merges that are not much larger, higher for outputs of
@@ -45,8 +61,11 @@ impl Piece {
 
     /// The parts that remain after the keys of `cut` are removed.
     fn without(&self, cut: &KeyRange) -> impl Iterator<Item = Arc<Self>> {
-        let part =
-            |range| Arc::new(Self { file: Arc::clone(&self.file), range, level: self.level });
+        let part = |range| {
+            let (file, level) = (Arc::clone(&self.file), self.level);
+            let range_deletes = Arc::clone(&self.range_deletes);
+            Arc::new(Self { file, range, level, range_deletes })
+        };
         self.range.subtract(cut).into_iter().map(part)
     }
 
@@ -86,6 +105,34 @@ impl Piece {
     }
 }
 
+/// Replaces the range deletes that adjacent `pieces` share by copies of those that the pieces need, if these
+/// take clearly less memory.
+fn give_back_range_deletes(pieces: &mut [Arc<Piece>]) {
+    let is_same = |one: &Arc<Piece>, other: &Arc<Piece>| {
+        Arc::ptr_eq(&one.range_deletes, &other.range_deletes)
+    };
+    for group in pieces.chunk_by_mut(is_same) {
+        let kept = group.iter().map(|piece| piece.range_deletes.count_within(&piece.range)).sum();
+        if group.first().is_some_and(|first| first.range_deletes.is_worth_copying(kept)) {
+            for piece in group {
+                let Piece { file, range, level, range_deletes } = &**piece;
+                let (range_deletes, range) = (range_deletes.copied(range), range.clone());
+                let (file, level) = (Arc::clone(file), *level);
+                *piece = Arc::new(Piece { file, range, level, range_deletes });
+            }
+        }
+    }
+}
+
+/// Takes the range deletes out of a table that was just opened or written.
+fn range_deletes_of(file: &TableFile) -> Arc<PinnedRangeDeletes> {
+    let Ok(table) = file.table() else { return Arc::default() };
+    let range_deletes = table.held_range_deletes();
+    invariant!(range_deletes.is_some(), "a table has its range deletes until pieces take them");
+    table.release_range_deletes();
+    range_deletes.unwrap_or_default()
+}
+
 /// Pieces that do not overlap, in key order.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -123,8 +170,7 @@ impl Run {
 
     /// Whether a table of the run has range deletes. A table that could not be opened counts as one without.
     pub fn has_range_deletes(&self) -> bool {
-        let has =
-            |piece: &Arc<Piece>| piece.table().is_ok_and(|table| !table.range_deletes().is_empty());
+        let has = |piece: &Arc<Piece>| !piece.range_deletes.is_empty();
         *self.has_range_deletes.get_or_init(|| self.pieces.iter().any(has))
     }
 
@@ -294,7 +340,8 @@ impl Version {
                 }
                 piece.without(&rectangle.range).collect()
             });
-            let pieces: Vec<_> = left.collect();
+            let mut pieces: Vec<_> = left.collect();
+            give_back_range_deletes(&mut pieces);
             if !pieces.is_empty() {
                 runs.push(Arc::new(Run::new(run.id, pieces)));
             }

@@ -159,6 +159,9 @@ pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: 
         if cell.piece.is_expired(layout.summary.now_ms) {
             deletes += file.entries as f64 * part;
         } else if file.seqno_max <= layout.summary.readers.oldest() {
+            if layout.summary.range_deletes_pressing && file.range_deletes > 0 {
+                return 1.0;
+            }
             let ranges = file.range_deletes as f64 * RANGE_DELETE_WEIGHT;
             deletes += (file.deletes as f64 + ranges) * part;
         }

@@ -176,6 +176,8 @@ pub struct Summary {
     pub readers: Horizon,
     /// Whether the keyspace had no writes for a while: the tree may settle.
     pub quiet: bool,
+    /// Whether range deletes take so much memory that a column with some is merged for that alone.
+    pub range_deletes_pressing: bool,
     /// A user's manual compaction, if any.
     pub manual: Option<ManualRange>,
     /// Approximate bytes of a flushed table.
@@ -196,6 +198,7 @@ impl Default for Summary {
             now_ms: 0,
             readers: Horizon::new(vec![Seqno::MAX]),
             quiet: false,
+            range_deletes_pressing: false,
             manual: None,
             unit_bytes: 16 << 20,
             superseding: 1.0,

@@ -20,7 +20,7 @@ pub struct Env {
     pub operators: Arc<Operators>,
     /// Charged with the memory of a run, except for `tables`.
     pub account: Account,
-    /// Charged with the metadata that open input tables pin.
+    /// Charged with the metadata and range deletes of input tables that the run opens.
     pub tables: Account,
     /// Bytes for read buffers, approximately. More memory makes reads longer, up to 256 KiB.
     pub read_bytes: usize,

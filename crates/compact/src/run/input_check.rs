@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use base::{Charge, Error, KeyForm, Result, TableId, invariant};
 use bytes::Bytes;
-use table::{Bounds, Properties, RangeDelete, RangeDeletes};
+use table::{Properties, RangeDelete, RangeDeletes};
 
 use super::source::{Opened, Reading};
 use crate::job::{Input, Job};
@@ -91,7 +91,7 @@ impl InputCheck {
             self.widen(first, last_key);
         }
         self.before = Some((run, end.to_vec()));
-        let range_deletes = table.range_deletes().clipped(&Bounds::from(&bounds));
+        let range_deletes = reading.range_deletes(&piece, &table, &bounds)?;
         self.bytes += range_deletes.bytes() as u64;
         self.range_deletes.extend(range_deletes.deletes());
         Ok(true)

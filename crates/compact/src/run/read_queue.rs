@@ -64,8 +64,8 @@ impl ReadQueue {
                 return Ok((buf, result));
             }
             let in_flight = self.queue.as_mut().filter(|queue| queue.in_flight() > 0);
-            let queue =
-                in_flight.ok_or_else(|| Error::retry("read-ahead that is not in flight"))?;
+            let queue = in_flight
+                .ok_or_else(|| Error::retry("read-ahead that is not in flight").never_heals())?;
             queue.complete(1, &mut self.done)?;
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use base::{
     Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer, broken_invariant, invariant,
 };
-use table::{Accounts, Bounds, RawBlock, Step, Table, TableCursor};
+use table::{
+    Accounts, Bounds, PinnedRangeDeletes, RangeDeletes, RawBlock, Step, Table, TableCursor,
+};
 
 use super::env::Env;
 use super::read_ahead::ReadAhead;
@@ -14,8 +16,21 @@ use super::read_queue::ReadQueue;
 use crate::KeyRange;
 use crate::job::Input;
 
+/// A part of an input table that is open already.
+#[derive(Clone, Debug)]
+pub struct OpenInput {
+    /// The keys of the part.
+    pub range: KeyRange,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Its range deletes, at least those of `range`.
+    pub range_deletes: Arc<PinnedRangeDeletes>,
+}
+
 /// What all sources of a job share.
 pub(super) struct Reading {
+    /// Inputs that need not be opened.
+    pub(super) open_inputs: Vec<OpenInput>,
     pub(super) env: Env,
     pub(super) store: StoreId,
     pub(super) keyspace: KeyspaceId,
@@ -37,10 +52,17 @@ impl Reading {
     pub(super) fn open(&self, piece: &Input) -> Result<Opened> {
         let Input { id, file_bytes, digest, bounds, seqno } = piece;
         let Env { medium, dictionaries, account, tables, .. } = &self.env;
-        let accounts = Accounts { pinned: tables.clone(), values: account.clone() };
+        let accounts = Accounts {
+            pinned: tables.clone(),
+            range_deletes: tables.clone(),
+            values: account.clone(),
+        };
         let dictionaries = Arc::clone(dictionaries);
         let (store, bytes) = (self.store, Some(*file_bytes));
-        let table = Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, accounts)?;
+        let table = match self.open_input(piece) {
+            Some(input) => Arc::clone(&input.table),
+            None => Table::open(&**medium, store, *id, bytes, *seqno, dictionaries, accounts)?,
+        };
         let (found, keyspace) = (table.footer().digest, table.properties().keyspace);
         // Tables of format version 1 do not store their keyspace.
         let is_foreign = keyspace != self.keyspace && keyspace != KeyspaceId::default();
@@ -51,6 +73,28 @@ impl Reading {
                 .got(format_args!("digest {found:016x}, keyspace {keyspace}")));
         }
         Ok((table, bounds.intersection(&self.bounds)))
+    }
+
+    fn open_input(&self, piece: &Input) -> Option<&OpenInput> {
+        let is_of = |it: &&OpenInput| it.table.id() == piece.id && it.range.covers(&piece.bounds);
+        self.open_inputs.iter().find(is_of)
+    }
+
+    /// The range deletes of `piece` within `bounds`; `table` is its table.
+    ///
+    /// # Errors
+    /// Those of [`Table::range_deletes`].
+    pub(super) fn range_deletes(
+        &self,
+        piece: &Input,
+        table: &Table,
+        bounds: &KeyRange,
+    ) -> Result<RangeDeletes> {
+        let all = match self.open_input(piece) {
+            Some(input) => Arc::clone(&input.range_deletes),
+            None => table.range_deletes()?,
+        };
+        Ok(all.clipped(&Bounds::from(bounds)))
     }
 }
 

@@ -38,8 +38,9 @@ impl Buffers {
     /// the time after which to try again if there is none.
     ///
     /// # Errors
-    /// As [`Buffers::admit`].
+    /// As [`Buffers::admit`]; a range delete does not wait for merges.
     pub(crate) fn admit_now(&self, tree: &Tree, size: WriteSize) -> Result<Option<Duration>> {
+        self.metadata.check_now(size)?;
         // A memtable that other writers fill as fast as it is replaced gets one more write than it should.
         for _ in 0..FLUSHES_AWAITED_MAX {
             let view = tree.view();

@@ -61,6 +61,7 @@ pub(super) fn commit(
     built: &mut Built,
     rounds: usize,
 ) -> Result<()> {
+    store.buffers.check_tables()?;
     let range = built.range()?;
     // Dropped last, after the seqno was published.
     let _ingesting = tree.ingesting();

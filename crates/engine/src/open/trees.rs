@@ -31,10 +31,9 @@ pub(super) fn open_trees(
         let mut pieces = Vec::with_capacity(entry.tables.len());
         for table in entry.tables.values() {
             let file = open_table(context, table, recovery)?;
-            let parts = table.pieces.iter().cloned();
-            pieces.extend(
-                parts.map(|part| (part.run, Piece::new(Arc::clone(&file), part.range, part.level))),
-            );
+            let parts = table.pieces.iter().map(|part| (part.range.clone(), part.level));
+            let parts = Piece::parts(&file, parts.collect());
+            pieces.extend(table.pieces.iter().map(|part| part.run).zip(parts));
         }
         let version = Version::from_pieces(pieces)?;
         let read_context = resources.read_context(&context.timekeeper);

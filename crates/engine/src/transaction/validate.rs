@@ -98,7 +98,7 @@ impl Probe<'_> {
         let candidates = self.view.version.runs().iter().filter_map(|run| run.find(key));
         for piece in candidates.filter(|piece| self.may_hold(piece)) {
             let table = piece.table()?;
-            let deleted = table.range_deletes().newest_covering(key, self.span.upto);
+            let deleted = piece.range_deletes().newest_covering(key, self.span.upto);
             if let Some(seqno) = deleted.filter(|seqno| self.span.contains(*seqno)) {
                 return Ok(Some(seqno));
             }
@@ -155,7 +155,7 @@ impl Probe<'_> {
         let start = keys.start.max(&range.first);
         let ends = [keys.end, range.end.as_deref()];
         let keys = KeySpan { start, end: ends.into_iter().flatten().min() };
-        let fragments = table.range_deletes().iter_from(start);
+        let fragments = piece.range_deletes().iter_from(start);
         let mut fragments = fragments.take_while(|it| keys.end.is_none_or(|end| **it.start < *end));
         let deleted =
             fragments.find_map(|it| it.newest(self.span.upto).filter(|at| self.span.contains(*at)));

@@ -51,7 +51,10 @@ pub(super) fn lock(
     }
     // Between opening and locking, the last owner may have removed the file with its directory.
     if directory.stat(LOCK_NAME)?.is_none_or(|now| now.st_ino != held.ino()) {
-        return Err(Error::retry("lock file").at(path.display()).got("it was replaced meanwhile"));
+        return Err(Error::retry("lock file")
+            .at(path.display())
+            .got("it was replaced meanwhile")
+            .is_over());
     }
     if !read_only {
         // The process id is for people; no code depends on it.

@@ -41,7 +41,7 @@ pub(crate) fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     out.resize(lz4_flex::block::get_maximum_output_size(raw.len()), 0);
     let length = lz4_flex::block::compress_into(raw, out)
-        .map_err(|error| Error::retry("lz4 compression").got(error))?;
+        .map_err(|error| Error::retry("lz4 compression").got(error).never_heals())?;
     out.truncate(length);
     Ok(())
 }

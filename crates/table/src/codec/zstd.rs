@@ -82,7 +82,7 @@ impl Compressor {
             Some((_, digested)) => self.context.compress_using_cdict(out, raw, &digested.digest),
             None => self.context.compress(out, raw, self.level),
         };
-        result.map_err(|code| Error::retry("zstd compression").got(message(code)))?;
+        result.map_err(|code| Error::retry("zstd compression").got(message(code)).never_heals())?;
         debug_assert!(self.context.sizeof() as u64 <= self.charge.bytes(), "{}", raw.len());
         if more > 0 {
             // A context keeps the memory that it grew by, so make a new one.

@@ -384,7 +384,7 @@ impl Check<'_> {
             return Ok(());
         }
         let stored = self.table.properties();
-        let counted = self.counted();
+        let counted = self.counted()?;
         if counted != *stored {
             let error = Error::corrupt("table properties")
                 .expected(format_args!("{counted:?}"))
@@ -401,9 +401,9 @@ impl Check<'_> {
     }
 
     /// The properties with every field that can be counted set to its count.
-    fn counted(&mut self) -> Properties {
+    fn counted(&mut self) -> Result<Properties> {
         let mut counted = self.table.properties().clone();
-        let deletes = self.table.range_deletes();
+        let deletes = self.table.range_deletes()?;
         counted.range_deletes = deletes.seqnos().len() as u64;
         counted.range_end = deletes.bounds().map(|(_, end)| end.to_vec()).unwrap_or_default();
         let Counts { mut versions, blocks, data_pages } = std::mem::take(&mut self.counts);
@@ -416,7 +416,7 @@ impl Check<'_> {
         versions.put(&mut counted);
         // A superseding version may be in another table, so these fields cannot be counted.
         counted.superseded = counted.superseded.min(counted.entries);
-        counted
+        Ok(counted)
     }
 }
 

@@ -131,7 +131,7 @@ pub fn describe(
         visit(&damage(page, error));
     }
     let Sections { top, properties, range_deletes, charge: _charge } =
-        tail.sections().map_err(|error| error.at(name))?;
+        tail.sections(account).map_err(|error| error.at(name))?;
     for (name, value) in properties.list() {
         visit(&Fact::Property(name, value));
     }

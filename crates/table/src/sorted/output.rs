@@ -180,7 +180,7 @@ impl Output {
     fn spare_buffer(&mut self) -> Result<Buf> {
         self.reap(usize::from(self.spare.is_empty()))?;
         // A queue without a buffer in flight and without a completion has lost a buffer.
-        self.spare.pop().ok_or_else(|| Error::retry("a write buffer"))
+        self.spare.pop().ok_or_else(|| Error::retry("a write buffer").never_heals())
     }
 
     fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
@@ -195,7 +195,7 @@ impl Output {
         self.submitted += pages as u32;
         if let Err(Refused(request)) = self.queue.submit(request) {
             self.reap(1)?;
-            let refused = |_| Error::retry("a slot in the write queue");
+            let refused = |_| Error::retry("a slot in the write queue").never_heals();
             self.queue.submit(request).map_err(refused)?;
         }
         // Starts the write without waiting for it.

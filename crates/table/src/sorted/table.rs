@@ -5,7 +5,7 @@
 //! caches and queues.
 //!
 //! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages,
-//! and the range deletes, charged (I10). A table with bins ([`Layout`]) keeps its metadata pages as well,
+//! and the range deletes until [`Table::release_range_deletes`], charged (I10). A table with bins ([`Layout`]) keeps its metadata pages as well,
 //! because they are small, so that a read needs one data page and no other.
 //!
 //! An ingested table was made outside the store and has no seqnos of its own. It is opened with the
@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
@@ -23,11 +23,13 @@ use base::{
 };
 use bytes::Bytes;
 use media::{Access, File, Medium};
+use parking_lot::Mutex;
 
 use super::footer::Footer;
 use super::layout::Layout;
 use super::meta::MetaPage;
 use super::pinned::PinnedMeta;
+use super::pinned_range_deletes::PinnedRangeDeletes;
 use super::properties::Properties;
 use super::read::{decode_pages, decode_run};
 use super::step::{Pages, Span};
@@ -38,7 +40,6 @@ use crate::codec::check_codec;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{Header, PageKind};
-use crate::range_deletes::RangeDeletes;
 
 /// Most keys that [`Table::splits`] returns.
 const SPLITS_MAX: usize = 64;
@@ -53,7 +54,7 @@ pub struct Table {
     footer: Footer,
     properties: Properties,
     top: Box<[u8]>,
-    range_deletes: RangeDeletes,
+    range_deletes: Mutex<RangeDeletesOf>,
     layout: Layout,
     /// The metadata pages of a table with bins; none of a sorted table.
     pinned: PinnedMeta,
@@ -62,9 +63,16 @@ pub struct Table {
     /// If set, the seqno of every entry, in place of the stored one.
     seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
-    /// Charged for long values.
-    account: Account,
+    accounts: Accounts,
     charge: Charge,
+}
+
+/// The range deletes of an open table.
+enum RangeDeletesOf {
+    /// The table keeps them.
+    Held(Arc<PinnedRangeDeletes>),
+    /// The parts of the table that are in use keep them.
+    Released(Weak<PinnedRangeDeletes>),
 }
 
 impl Table {
@@ -85,7 +93,8 @@ impl Table {
         dictionaries: Arc<dyn Dictionaries>,
         accounts: impl Into<Accounts>,
     ) -> Result<Arc<Self>> {
-        let Accounts { pinned, values } = accounts.into();
+        let accounts = accounts.into();
+        let pinned = accounts.pinned.clone();
         let name = file_name(table);
         let file = medium.open(&name, Access::Direct)?;
         let locate = |error: Error| error.at(&name);
@@ -94,7 +103,7 @@ impl Table {
         tail.complete(&*file, &pinned).map_err(locate)?;
         let tail_damage = tail.lost.take().map(|(_, error)| locate(error));
         let Sections { top, properties, range_deletes, charge } =
-            tail.sections().map_err(locate)?;
+            tail.sections(&accounts.range_deletes).map_err(locate)?;
         check_codec(properties.codec.0).map_err(locate)?;
         let mut table = Self {
             seed: PageSeed::new(store, table),
@@ -104,11 +113,11 @@ impl Table {
             pinned: PinnedMeta::default(),
             properties,
             top: top.into(),
-            range_deletes,
+            range_deletes: Mutex::new(RangeDeletesOf::Held(Arc::new(range_deletes))),
             tail_damage,
             seqno: None,
             dictionaries,
-            account: values,
+            accounts,
             charge,
         };
         if table.layout != Layout::Sorted {
@@ -133,8 +142,17 @@ impl Table {
                 .expected("no sequence numbers of its own, and no key twice")
                 .got(format_args!("up to {seqno_max}, {entries} entries of {keys} keys")));
         }
-        self.range_deletes = self.range_deletes.with_seqno(seqno);
         self.seqno = Some(seqno);
+        let released = RangeDeletesOf::Released(Weak::new());
+        let own = match std::mem::replace(self.range_deletes.get_mut(), released) {
+            RangeDeletesOf::Held(own) => Arc::into_inner(own),
+            RangeDeletesOf::Released(_) => None,
+        };
+        let moved = match own {
+            Some(own) => own.with_seqno(seqno),
+            None => self.read_range_deletes()?,
+        };
+        *self.range_deletes.get_mut() = RangeDeletesOf::Held(Arc::new(moved));
         Ok(self)
     }
 
@@ -198,14 +216,54 @@ impl Table {
 
     /// Memory held while the table is open, bytes.
     #[must_use]
-    pub const fn pinned_bytes(&self) -> u64 {
-        self.charge.bytes()
+    pub fn pinned_bytes(&self) -> u64 {
+        let range_deletes = self.held_range_deletes();
+        self.charge.bytes() + range_deletes.map_or(0, |deletes| deletes.charged_bytes())
     }
 
-    /// The range deletes, at the seqno with which the table was opened, if any.
+    /// The range deletes, if something keeps them in memory.
     #[must_use]
-    pub const fn range_deletes(&self) -> &RangeDeletes {
-        &self.range_deletes
+    pub fn held_range_deletes(&self) -> Option<Arc<PinnedRangeDeletes>> {
+        match &*self.range_deletes.lock() {
+            RangeDeletesOf::Held(deletes) => Some(Arc::clone(deletes)),
+            RangeDeletesOf::Released(deletes) => deletes.upgrade(),
+        }
+    }
+
+    /// The range deletes, at the seqno with which the table was opened, if any. Reads them from the file if
+    /// the table has released them and nothing else keeps them.
+    ///
+    /// # Errors
+    /// Those of [`Table::open`], if they are read.
+    pub fn range_deletes(&self) -> Result<Arc<PinnedRangeDeletes>> {
+        if let Some(deletes) = self.held_range_deletes() {
+            return Ok(deletes);
+        }
+        let read = self.read_range_deletes();
+        read.map(Arc::new).map_err(|error| error.at(file_name(self.id())))
+    }
+
+    /// Lets go of the range deletes: they stay in memory as long as someone else keeps them. The owner of the
+    /// table keeps those of the parts of it that are in use.
+    pub fn release_range_deletes(&self) {
+        let mut state = self.range_deletes.lock();
+        if let RangeDeletesOf::Held(deletes) = &*state {
+            *state = RangeDeletesOf::Released(Arc::downgrade(deletes));
+        }
+    }
+
+    /// Reads the range deletes from the file.
+    fn read_range_deletes(&self) -> Result<PinnedRangeDeletes> {
+        if self.properties.range_deletes == 0 {
+            return Ok(PinnedRangeDeletes::default());
+        }
+        let mut tail = Tail::read(&*self.file, None, &self.accounts.pinned)?;
+        tail.complete(&*self.file, &self.accounts.pinned)?;
+        let stored = tail.sections(&self.accounts.range_deletes)?.range_deletes;
+        Ok(match self.seqno {
+            Some(seqno) => stored.with_seqno(seqno),
+            None => stored,
+        })
     }
 
     /// The error of a page that the open could not read: it was read from its copy, or, if it is a
@@ -372,19 +430,19 @@ impl Table {
     /// # Errors
     /// `Corrupt` if they contain no block, `Retry` if memory for a long value is short.
     pub fn decode(&self, span: Span, pages: Pages) -> Result<Bytes> {
-        decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.account)
+        decode_pages(PageKind::Data, pages, span.pages, self.dictionaries(), &self.accounts.values)
             .map_err(|error| self.locate_error(error, span.first))
     }
 
     /// As [`Table::decode`], for the only page of `span`; the block does not keep the page.
     pub(crate) fn decode_page(&self, span: Span, page: &[u8]) -> Result<Bytes> {
-        decode_run(iter::once(page), span.pages, self.dictionaries(), &self.account)
+        decode_run(iter::once(page), span.pages, self.dictionaries(), &self.accounts.values)
             .map_err(|error| self.locate_error(error, span.first))
     }
 
     /// A copy of `page` in memory of its own.
     pub(crate) fn copied(&self, page: &Page) -> Pages {
-        Pages::Frame(Frame::heap(&self.account, page))
+        Pages::Frame(Frame::heap(&self.accounts.values, page))
     }
 
     /// Whether the block on a verified data page is compressed.

@@ -11,13 +11,12 @@ use media::{Buf, File, Purpose};
 
 use super::footer::{COMPACT_VERSION, Footer};
 use super::layout::Layout;
+use super::pinned_range_deletes::PinnedRangeDeletes;
 use super::properties::Properties;
-use super::range_section;
 use super::read::{read_pages, read_raw, section};
 use super::table::Table;
 use super::top::Top;
 use crate::page::{PageKind, verify_page};
-use crate::range_deletes::RangeDeletes;
 use crate::reread::reread;
 
 /// Pages at the end of the file that are read first. They contain all that the open needs for tables of
@@ -28,7 +27,8 @@ const TAIL_PAGES: u32 = 16;
 pub(crate) struct Sections {
     pub(crate) top: Vec<u8>,
     pub(crate) properties: Properties,
-    pub(crate) range_deletes: RangeDeletes,
+    pub(crate) range_deletes: PinnedRangeDeletes,
+    /// For everything but the range deletes.
     pub(crate) charge: Charge,
 }
 
@@ -119,8 +119,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Range deletes, top level and properties, with their charge.
-    pub(crate) fn sections(mut self) -> Result<Sections> {
+    /// Range deletes, charged to `account`; top level and properties, with their charge.
+    pub(crate) fn sections(mut self, account: &Account) -> Result<Sections> {
         let (Footer { range_deletes, top, properties, .. }, start) = (self.footer, self.start());
         let cut = |from: u32, to: u32| {
             let offset =
@@ -154,13 +154,8 @@ impl Tail {
             true => section(PageKind::RangeDeletes, cut(range_deletes, top)?)?.into(),
             false => Bytes::new(),
         };
-        let mut kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
-        let mut deletes = RangeDeletes::default();
-        if !ranges.is_empty() {
-            deletes = range_section::decode(&ranges, &mut self.charge)?;
-            // The keys share memory with the section.
-            kept += (ranges.len() + deletes.bytes()) as u64;
-        }
+        let kept = (size_of::<Table>() + top_level.len() + properties.memory_bytes()) as u64;
+        let deletes = PinnedRangeDeletes::decode(&ranges, account.empty_charge())?;
         // A long list of value files takes more memory than its encoded form.
         if kept > self.charge.bytes() {
             self.charge.grow(kept - self.charge.bytes())?;

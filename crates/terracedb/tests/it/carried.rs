@@ -7,7 +7,7 @@ use base::ErrorKind;
 use base::limits::KEYSPACES_MAX;
 use media::Medium;
 use terracedb::operators::Append;
-use terracedb::{Db, KeyspaceOptions};
+use terracedb::{Db, Keyspace, KeyspaceOptions};
 
 use crate::common::{self, Stepped, memory};
 
@@ -172,4 +172,122 @@ fn the_largest_transaction_is_committed() {
     transaction.commit().unwrap();
     assert_eq!(keyspace.get(0u32.to_be_bytes()).unwrap(), None);
     assert!(accepted > 10_000, "{accepted}");
+}
+
+/// Range deletes over the whole keyspace, each of one key of two, in scattered order, so that each table has
+/// some of every part of the keyspace. Returns how many the store accepted, and the error of the next.
+fn delete_every_other_key(keyspace: &Keyspace, keys: u32) -> (u32, Option<terracedb::Error>) {
+    for number in 0..keys / 2 {
+        let first = number * 7919 % (keys / 2) * 2;
+        if let Err(error) = keyspace.delete_range(wide_key(first)..wide_key(first + 1)) {
+            return (number, Some(error));
+        }
+    }
+    (keys / 2, None)
+}
+
+fn wide_key(number: u32) -> String {
+    format!("a common prefix {number:08}")
+}
+
+/// A snapshot keeps all of them: the store refuses them by name before it has too many to merge or to open.
+#[test]
+fn range_deletes_that_a_snapshot_keeps_are_merged_and_reopened() {
+    const KEYS: u32 = 200_000;
+    let medium = memory();
+    let open = |seed| Stepped::new(seed).on(Arc::clone(&medium) as Arc<dyn Medium>).open().unwrap();
+    let db = open(1);
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    for number in 0..KEYS {
+        keyspace.put(wide_key(number), number.to_be_bytes()).unwrap();
+    }
+    let snapshot = db.snapshot();
+    let (accepted, error) = delete_every_other_key(&keyspace, KEYS);
+    if let Some(error) = error {
+        assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+        assert_eq!(error.what(), "memory for range deletes", "{error}");
+    }
+    assert!(accepted > 30_000, "{accepted}");
+    let left = (KEYS - accepted) as usize;
+    db.compact().unwrap();
+    assert_eq!(keyspace.iter().unwrap().count(), left);
+    assert_eq!(snapshot.iter(&keyspace).unwrap().count(), KEYS as usize);
+    db.compact().unwrap();
+    drop((keyspace, snapshot, db));
+    let db = open(2);
+    let keyspace = db.keyspace("k").unwrap();
+    assert_eq!(keyspace.iter().unwrap().count(), left);
+    keyspace.put("b", "others are still written").unwrap();
+    db.compact().unwrap();
+    let memory = db.statistics().memory;
+    let of_tables = memory.components.iter().find(|it| it.name == "range deletes").unwrap();
+    assert_eq!(of_tables.used, 0, "merges drop what no snapshot needs");
+    keyspace.delete_range(wide_key(0)..wide_key(9)).unwrap();
+    assert_eq!(keyspace.get(wide_key(1)).unwrap(), None);
+}
+
+/// Merges drop range deletes before those of tables take too much memory: no refusal lasts.
+#[test]
+fn any_number_of_range_deletes_is_accepted_while_merges_drop_them() {
+    const KEYS: u32 = 300_000;
+    let db = Stepped::new(1).on(memory()).open().unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    for number in 0..KEYS {
+        keyspace.put(wide_key(number), number.to_be_bytes()).unwrap();
+    }
+    let mut refusals = 0;
+    for number in 0..KEYS / 2 {
+        let first = number * 7919 % (KEYS / 2) * 2;
+        while let Err(error) = keyspace.delete_range(wide_key(first)..wide_key(first + 1)) {
+            assert_eq!(error.when_to_retry(), terracedb::Retry::Later, "{error}");
+            refusals += 1;
+            assert!(refusals < 1000, "{error}, {:?}", db.statistics().compaction);
+        }
+    }
+    db.compact().unwrap();
+    assert_eq!(keyspace.iter().unwrap().count(), KEYS as usize / 2);
+}
+
+/// Tables take memory for their metadata. A store refuses writes before it takes what background work needs,
+/// and tells the limit; it opens again, and merges free metadata.
+#[test]
+fn writes_are_refused_before_table_metadata_takes_the_memory_of_background_work() {
+    let medium = memory();
+    let open = |seed| {
+        let never = compact::plan::Options {
+            fanout: 1000,
+            settled_runs: 1000,
+            space_max: 1000.0,
+            settled_space: 1000.0,
+            deletes_share: 1000.0,
+            ..Default::default()
+        };
+        let builder = Stepped::new(seed).on(Arc::clone(&medium) as Arc<dyn Medium>);
+        builder.compaction_options(never).open().unwrap()
+    };
+    let db = open(1);
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    // The first and the last key of each table stay in memory.
+    let long = |number: u32| [&number.to_be_bytes()[..], &[b'k'; 60 << 10][..]].concat();
+    let mut refused = None;
+    for number in 0..2000 {
+        match keyspace.put(long(number), "v") {
+            Ok(()) => keyspace.flush().unwrap(),
+            Err(error) => {
+                refused = Some((number, error));
+                break;
+            }
+        }
+    }
+    let (tables, error) = refused.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("16.5 MiB"), "{error}");
+    assert_eq!(error.when_to_retry(), terracedb::Retry::Never);
+    drop((keyspace, db));
+    let db = open(2);
+    let keyspace = db.keyspace("k").unwrap();
+    assert!((0..tables).all(|number| keyspace.contains_key(long(number)).unwrap()));
+    keyspace.delete_range::<&[u8]>(..).unwrap();
+    db.compact().unwrap();
+    keyspace.put(long(0), "again").unwrap();
 }

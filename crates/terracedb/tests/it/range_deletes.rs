@@ -308,7 +308,7 @@ fn a_merge_handles_thousands_of_range_deletes() {
 /// range deletes of the others.
 #[test]
 fn a_merge_handles_disjoint_range_deletes_of_many_tables() {
-    const COUNT: u32 = 20000;
+    const COUNT: u32 = 5000;
     const TABLES: u32 = 5;
     let db = unmerged();
     let ks = db.open_or_create_keyspace("k").unwrap();

@@ -16,7 +16,10 @@ use base::limits::PAGE_BYTES;
 use base::{Error, KeyRange, Result, RunId, Seqno, StoreId};
 use manifest::{KeyspaceEntry, LivePiece, TableEntry};
 use media::{Buf, Purpose};
-use table::{Bounds, Pages, Span, Step, Table, TableCursor, file_name, reread, verify_page};
+use table::{
+    Bounds, Pages, PinnedRangeDeletes, Span, Step, Table, TableCursor, file_name, reread,
+    verify_page,
+};
 use tree::StoreDictionaries;
 
 use super::Walk;
@@ -135,7 +138,7 @@ fn misplaced(
     below: &Arc<Table>,
     range: &KeyRange,
 ) -> Result<Option<(Vec<u8>, Error)>> {
-    let (mut upper, mut lower) = (Side::new(above, range), Side::new(below, range));
+    let (mut upper, mut lower) = (Side::new(above, range)?, Side::new(below, range)?);
     upper.next()?;
     lower.next()?;
     loop {
@@ -165,6 +168,7 @@ fn misplaced(
 /// A table that is walked key by key.
 struct Side {
     cursor: TableCursor,
+    range_deletes: Arc<PinnedRangeDeletes>,
     started: bool,
     /// The current key; `None` at the end.
     at: Option<Versions>,
@@ -178,9 +182,10 @@ struct Versions {
 }
 
 impl Side {
-    fn new(table: &Arc<Table>, range: &KeyRange) -> Self {
+    fn new(table: &Arc<Table>, range: &KeyRange) -> Result<Self> {
         let cursor = TableCursor::with_bounds(Arc::clone(table), Bounds::from(range));
-        Self { cursor, started: false, at: None }
+        let range_deletes = table.range_deletes()?;
+        Ok(Self { cursor, range_deletes, started: false, at: None })
     }
 
     /// Advances to the next key.
@@ -218,7 +223,7 @@ impl Side {
         );
         let versions = self.at.as_ref().filter(|at| at.key == key);
         let versions = versions.map(|at| (at.oldest, at.newest));
-        let deletes = self.cursor.table().range_deletes().fragment_at(key);
+        let deletes = self.range_deletes.fragment_at(key);
         let deletes = deletes.and_then(|it| Some((*it.seqnos.last()?, *it.seqnos.first()?)));
         match (versions, deletes) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),

@@ -15,6 +15,9 @@ pub trait CompactionHost: Send + Sync + fmt::Debug {
     /// The longest value that the memory limit allows, bytes.
     fn value_bytes_max(&self) -> usize;
 
+    /// Whether the range deletes of tables take so much memory that merges should drop them first.
+    fn are_range_deletes_pressing(&self) -> bool;
+
     /// The compaction debt changed. `runs` is the fullness of the fullest level of any tree, `space` the
     /// stored bytes over the most that is allowed; writers are delayed above 1.
     fn debt_changed(&self, runs: f64, space: f64);

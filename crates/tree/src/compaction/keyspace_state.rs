@@ -63,7 +63,8 @@ pub(super) struct KeyspaceCompactionState {
 pub(super) struct PlanInputs {
     version: Weak<Version>,
     busy: usize,
-    quiet: bool,
+    /// Whether the store is quiet, and whether range deletes are pressing.
+    hints: (bool, bool),
     /// The live snapshots.
     snapshots: Vec<Seqno>,
     request: Option<u64>,
@@ -74,17 +75,17 @@ impl PlanInputs {
     pub(super) fn new(
         version: &Arc<Version>,
         busy: usize,
-        (quiet, snapshots): (bool, &[Seqno]),
-        request: Option<u64>,
-        at: Duration,
+        hints: (bool, bool),
+        snapshots: &[Seqno],
+        (request, at): (Option<u64>, Duration),
     ) -> Self {
         let (version, snapshots) = (Arc::downgrade(version), snapshots.to_vec());
-        Self { version, busy, quiet, snapshots, request, at }
+        Self { version, busy, hints, snapshots, request, at }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         self.version.ptr_eq(&other.version)
-            && (self.busy, self.quiet) == (other.busy, other.quiet)
+            && (self.busy, self.hints) == (other.busy, other.hints)
             && (&self.snapshots, self.request) == (&other.snapshots, other.request)
             && other.at.saturating_sub(self.at) < REPLAN_AFTER
     }

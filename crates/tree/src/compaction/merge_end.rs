@@ -3,12 +3,10 @@
 //! The planner goes by the bytes of files, to which range deletes contribute little; but a merge has all of
 //! its range deletes in memory. The rest of the rectangle is planned again.
 
-use std::sync::Arc;
-
 use base::KeyRange;
 use bytes::Bytes;
 use compact::plan::Merge;
-use table::{RangeDeletes, Table};
+use table::PinnedRangeDeletes;
 
 use crate::Version;
 
@@ -27,14 +25,14 @@ pub(super) fn with_room_for_range_deletes(
     let runs =
         version.runs().iter().filter(|run| (merge.into..=merge.newest()).contains(&run.id()));
     let pieces = runs.flat_map(|run| run.overlapping(&range));
-    let inputs: Vec<(&Arc<Table>, KeyRange)> = pieces
-        .filter_map(|piece| Some((piece.table().ok()?, piece.range().intersection(&range))))
-        .filter(|(table, _)| !table.range_deletes().is_empty())
+    let inputs: Vec<(&PinnedRangeDeletes, KeyRange)> = pieces
+        .map(|piece| (&**piece.range_deletes(), piece.range().intersection(&range)))
+        .filter(|(deletes, _)| !deletes.is_empty())
         .collect();
     let taken = |end: Option<&Bytes>| -> u64 {
         let until = KeyRange { first: merge.first.clone(), end: end.cloned() };
-        let bytes = inputs.iter().map(|(table, range)| {
-            let (deletes, range) = (table.range_deletes(), range.intersection(&until));
+        let bytes = inputs.iter().map(|(deletes, range)| {
+            let range = range.intersection(&until);
             // As if all had the same size.
             deletes.bytes() * deletes.positions(&range.first, range.end.as_deref()).len()
                 / deletes.len().max(1)
@@ -48,13 +46,13 @@ pub(super) fn with_room_for_range_deletes(
             break;
         }
         let until = KeyRange { first: merge.first.clone(), end: end.clone() };
-        let own = |(table, range): &(&Arc<Table>, KeyRange)| {
+        let own = |(deletes, range): &(&PinnedRangeDeletes, KeyRange)| {
             let range = range.intersection(&until);
-            table.range_deletes().positions(&range.first, range.end.as_deref())
+            deletes.positions(&range.first, range.end.as_deref())
         };
         // Cut between two range deletes of the table that has the most.
         let Some(input) = inputs.iter().max_by_key(|input| own(input).len()) else { break };
-        let (deletes, own): (&RangeDeletes, _) = (input.0.range_deletes(), own(input));
+        let (deletes, own) = (input.0, own(input));
         let (mut fits, mut beyond) = (own.start + 1, own.end);
         while fits + 1 < beyond {
             let middle = fits.midpoint(beyond);

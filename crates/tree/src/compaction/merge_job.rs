@@ -20,7 +20,7 @@ use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, invariant};
 use compact::job::{Input, InputRun, Output, ValueRules};
 use compact::plan::{Merge, Reason};
-use compact::{HotPage, Job, Outcome, Run, Verification};
+use compact::{HotPage, Job, OpenInput, Outcome, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
@@ -117,11 +117,13 @@ impl MergeJob {
             bytes: merge.bytes,
         };
         let Some((runs, inputs)) = inputs_of(&version, &rectangle)? else { return Ok(None) };
+        let open = open_inputs(&inputs)?;
         if !guard.reserve(&rectangle) {
             return Ok(None);
         }
         let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
-        let (job, run) = made.inspect_err(|_| guard.release(&rectangle))?;
+        let (job, mut run) = made.inspect_err(|_| guard.release(&rectangle))?;
+        run.set_open_inputs(open);
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
             *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
@@ -448,6 +450,18 @@ fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>>
         }
     }
     Ok((!runs.is_empty()).then_some((runs, pieces)))
+}
+
+/// The tables of `pieces`, which the merge need not open a second time.
+fn open_inputs(pieces: &[(RunId, Arc<Piece>)]) -> Result<Vec<OpenInput>> {
+    let open = |(_, piece): &(RunId, Arc<Piece>)| {
+        Ok(OpenInput {
+            range: piece.range().clone(),
+            table: Arc::clone(piece.table()?),
+            range_deletes: Arc::clone(piece.range_deletes()),
+        })
+    };
+    pieces.iter().map(open).collect()
 }
 
 /// The keys within `rectangle` that older tables may contain.

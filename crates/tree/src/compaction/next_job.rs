@@ -223,9 +223,9 @@ impl Compactor {
         let codec = self.env.options.tree_options().codec;
         let bytes = MergeJob::memory_for(merge, &env, codec, tree.key_form());
         let most = self.pool.limit();
-        // With many runs, range deletes get an eighth of the memory at least: otherwise a slice would be too
-        // small.
-        let room = most.saturating_sub(bytes).max(most / 8);
+        // With many runs, range deletes get half as much memory at least: otherwise a slice would be small, and
+        // merges would drop them slower than writers add them.
+        let room = most.saturating_sub(bytes).max(most / 2);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
         let memory = self.pool.grant(bytes + deletes);
@@ -257,7 +257,8 @@ impl Compactor {
         let request = own.next().map(|(id, request)| (*id, request.range.clone()));
         let (id, manual) = request.unzip();
         let snapshots = horizon.seqnos().split_last().map_or(&[][..], |(_, snapshots)| snapshots);
-        let inputs = PlanInputs::new(&version, guard.reserved().len(), (quiet, snapshots), id, now);
+        let hints = (quiet, self.host.are_range_deletes_pressing());
+        let inputs = PlanInputs::new(&version, guard.reserved().len(), hints, snapshots, (id, now));
         let is_awaited = manual.is_some() || state.settle_waiters > 0;
         let keyspace = state.keyspaces.entry(tree.id()).or_default();
         let is_early = keyspace.is_paused(now) || keyspace.is_planning_deferred(now);
@@ -302,6 +303,7 @@ impl Compactor {
             unit_bytes: self.host.memtable_bytes() / 2,
             superseding,
             demand,
+            range_deletes_pressing: self.host.are_range_deletes_pressing(),
         }
     }
 }

@@ -147,7 +147,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             self.run += 1;
             if let Some(handle) = run.find(key) {
                 let table = Arc::clone(handle.table()?);
-                self.deleted = table.range_deletes().newest_covering(key, self.at.seqno());
+                self.deleted = handle.range_deletes().newest_covering(key, self.at.seqno());
                 let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
                 return Ok(Some(Search::Newest(point)));
             }

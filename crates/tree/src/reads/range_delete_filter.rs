@@ -175,7 +175,7 @@ impl Interval {
             };
         };
         let mut interval = match piece.table() {
-            Ok(table) => Self::of(table.range_deletes(), key, at),
+            Ok(_) => Self::of(piece.range_deletes(), key, at),
             // The walk fails when it reaches the table itself.
             Err(_) => Self { first: Bytes::new(), end: None, deleted: None },
         };

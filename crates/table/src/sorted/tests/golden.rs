@@ -231,7 +231,8 @@ fn every_kind_is_read(table: &Arc<Table>) {
         let (found, bytes) = driver.get(key.as_bytes(), trailer).unwrap().unwrap();
         assert!(found == trailer && bytes == value);
     }
-    let newest = |key: &[u8], at| table.range_deletes().newest_covering(key, Seqno::new(at));
+    let newest =
+        |key: &[u8], at| table.range_deletes().unwrap().newest_covering(key, Seqno::new(at));
     assert_eq!(newest(b"banana", 99), Some(Seqno::new(20)));
     assert_eq!(newest(b"banana", 19), Some(Seqno::new(7)));
     assert_eq!((newest(b"c", 99), newest(b"apple", 6)), (None, None));

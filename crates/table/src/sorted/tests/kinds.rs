@@ -72,7 +72,7 @@ fn every_kind_is_stored_and_counted() {
     assert_eq!((&*properties.first_key, &*properties.last_key), (&b"a"[..], &b"g"[..]));
     assert_eq!(properties.end_key(), b"zz");
     assert_eq!((properties.seqno_min, properties.seqno_max), (Seqno::new(6), Seqno::new(30)));
-    assert_eq!(*table.range_deletes(), deletes());
+    assert_eq!(**table.range_deletes().unwrap(), deletes());
     let mut driver = Driver::new(&table);
     for (key, trailer, value) in &entries {
         let found = driver.get(key.as_bytes(), *trailer).unwrap().unwrap();
@@ -105,7 +105,10 @@ fn a_table_may_contain_only_range_deletes() {
     let table = open(&medium).unwrap();
     assert_eq!((&*table.properties().first_key, table.properties().entries), (&b"a"[..], 0));
     assert_eq!(table.properties().end_key(), b"zz");
-    assert_eq!(table.range_deletes().newest_covering(b"b", Seqno::MAX), Some(Seqno::new(30)));
+    assert_eq!(
+        table.range_deletes().unwrap().newest_covering(b"b", Seqno::MAX),
+        Some(Seqno::new(30))
+    );
     assert!(table.splits().is_empty());
     let mut driver = Driver::new(&table);
     assert_eq!(driver.get(b"b", Trailer::seek(Seqno::MAX)).unwrap(), None);
@@ -171,7 +174,7 @@ fn range_deletes_are_charged() {
         Table::open(&*medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), account)
     };
     let table = open(&account).unwrap();
-    assert!(budget.used() >= table.range_deletes().bytes() as u64);
+    assert!(budget.used() >= table.range_deletes().unwrap().bytes() as u64);
     assert_eq!(table.pinned_bytes(), budget.used());
     drop(table);
     assert_eq!(budget.used(), 0);
@@ -292,8 +295,11 @@ fn an_opened_seqno_replaces_the_stored_seqnos() {
     };
     let table = open_at(50).unwrap();
     assert_eq!(table.seqno(), Some(Seqno::new(50)));
-    assert_eq!(table.range_deletes().newest_covering(b"b", Seqno::new(50)), Some(Seqno::new(50)));
-    assert_eq!(table.range_deletes().newest_covering(b"b", Seqno::new(49)), None);
+    assert_eq!(
+        table.range_deletes().unwrap().newest_covering(b"b", Seqno::new(50)),
+        Some(Seqno::new(50))
+    );
+    assert_eq!(table.range_deletes().unwrap().newest_covering(b"b", Seqno::new(49)), None);
     assert!(table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap().is_clean());
     let mut driver = Driver::new(&table);
     let mut cursor = TableCursor::new(Arc::clone(&table));
