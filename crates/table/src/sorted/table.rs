@@ -4,9 +4,9 @@
 //! one by [`PointRead`](super::PointRead) and [`TableCursor`](super::TableCursor), whose callers own
 //! caches and queues.
 //!
-//! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages,
-//! and the range deletes until [`Table::release_range_deletes`], charged (I10). A table with bins ([`Layout`]) keeps its metadata pages as well,
-//! because they are small, so that a read needs one data page and no other.
+//! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages, and
+//! the range deletes until [`Table::release_range_deletes`], charged (I10). A table with bins ([`Layout`])
+//! keeps its metadata pages as well, because they are small, so that a read needs one data page and no other.
 //!
 //! An ingested table was made outside the store and has no seqnos of its own. It is opened with the
 //! seqno at which all of its entries are read.
