@@ -27,8 +27,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The parts of `file` within the ranges, each at its level, in the same order. The table itself keeps its
-    /// range deletes no longer.
+    /// The parts of `file` within the ranges, each at its level, in the same order. The table itself keeps
+    /// its range deletes no longer.
     pub fn parts(file: &Arc<TableFile>, parts: Vec<(KeyRange, u8)>) -> Vec<Arc<Self>> {
         let all = range_deletes_of(file);
         let part = |(range, level)| {

@@ -2,8 +2,8 @@
 //!
 //! A merge of a part of a table leaves the rest of the table in use. The range deletes of the merged part are
 //! in the outputs then, or dropped. So the rest is copied once it is little enough
-//! ([`PinnedRangeDeletes::is_worth_copying`]), and all others are given back: the range deletes of a tree take
-//! at most about four thirds of the memory of those that are in use, whatever merges have done.
+//! ([`PinnedRangeDeletes::is_worth_copying`]), and all others are given back: the range deletes of a tree
+//! take at most about four thirds of the memory of those that are in use, whatever merges have done.
 //!
 //! Immutable, shared by reference.
 

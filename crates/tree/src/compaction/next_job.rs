@@ -223,8 +223,8 @@ impl Compactor {
         let codec = self.env.options.tree_options().codec;
         let bytes = MergeJob::memory_for(merge, &env, codec, tree.key_form());
         let most = self.pool.limit();
-        // With many runs, range deletes get half as much memory at least: otherwise a slice would be small, and
-        // merges would drop them slower than writers add them.
+        // With many runs, range deletes get half as much memory at least: otherwise slices would be small,
+        // and merges would drop them slower than writers add them.
         let room = most.saturating_sub(bytes).max(most / 2);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
