@@ -20,8 +20,12 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(whole) = seal_record(SEED, &mut record) else { return };
     let Ok(parsed) = parse_record(SEED, &record) else { return };
     assert!(parse_record(SEED, &record[..whole - 1]).is_err());
-    if let Content::Batch { ops, keyspaces, body } = parsed.content {
-        assert!(ops > 0 && body.len() < whole);
-        assert!(keyspaces.count() > 0);
+    match parsed.content {
+        Content::Batch { ops, keyspaces, body } => {
+            assert!(ops > 0 && body.len() < whole);
+            assert!(keyspaces.count() > 0);
+        }
+        Content::Gap { count } => assert!(count > 0 && parsed.seqno.get() + count < 1 << 56),
+        Content::Mark { .. } | Content::Begin(_) => {}
     }
 });

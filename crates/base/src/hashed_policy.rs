@@ -50,7 +50,7 @@ impl fmt::Display for HashedPolicy {
 }
 
 /// Parses the form that is displayed: `keep`, `window=8GiB`, `window=8GiB,clock`,
-/// `window=8GiB,priority:NAME`.
+/// `window=8GiB,priority:NAME`; `priority=NAME` means the same.
 impl FromStr for HashedPolicy {
     type Err = Error;
 
@@ -65,7 +65,8 @@ impl FromStr for HashedPolicy {
         }
         let window = text.strip_prefix("window=").ok_or_else(refused)?;
         let (size, discard) = window.split_once(',').unwrap_or((window, "fifo"));
-        let discard = match (discard, discard.strip_prefix("priority:")) {
+        let priority = discard.strip_prefix("priority:");
+        let discard = match (discard, priority.or_else(|| discard.strip_prefix("priority="))) {
             ("fifo", _) => Discard::Fifo,
             ("clock", _) => Discard::Clock,
             (_, Some(name)) if (1..=OPERATOR_NAME_BYTES_MAX).contains(&name.len()) => {
@@ -91,6 +92,9 @@ mod tests {
         let fifo = HashedPolicy::Window { bytes: 8 << 30, discard: Discard::Fifo };
         assert_eq!("window=8GiB".parse::<HashedPolicy>().unwrap(), fifo);
         assert_eq!("window=8GiB,fifo".parse::<HashedPolicy>().unwrap(), fifo);
+        let named =
+            HashedPolicy::Window { bytes: 1 << 20, discard: Discard::Priority("score".to_owned()) };
+        assert_eq!("window=1MiB,priority=score".parse::<HashedPolicy>().unwrap(), named);
         for text in
             ["", "Keep", "window", "window=", "window=8GiB,", "window=8GiB,priority:", "8GiB"]
         {

@@ -63,8 +63,8 @@ persisted!(
 );
 
 persisted!(
-    /// When a write is acknowledged. No setting loses an acknowledged write if the *process* dies; they
-    /// differ in the writes that a power cut may lose.
+    /// When a write is acknowledged. No setting but `Unlogged` loses an acknowledged write if the *process*
+    /// dies; they differ in the writes that a power cut may lose.
     Durability: "durability" {
         /// Acknowledged once the log record is in memory that outlives the process.
         None = 0,
@@ -72,6 +72,10 @@ persisted!(
         Interval = 1,
         /// Acknowledged once the log record is durable on the device.
         Sync = 2,
+        /// Not logged: the write costs no byte of the log, and is lost if the process dies before its
+        /// memtable is flushed. A flush makes it durable, and so does a close of the store. For windows only
+        /// (`HashedPolicy::Window`), which may lose entries anyway.
+        Unlogged = 3,
     }
 );
 
@@ -99,5 +103,6 @@ mod tests {
             assert_eq!(Codec::decode(number).unwrap(), codec);
         }
         assert_eq!(Durability::decode(2).unwrap(), Durability::Sync);
+        assert_eq!(Durability::decode(3).unwrap(), Durability::Unlogged);
     }
 }

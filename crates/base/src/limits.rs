@@ -18,6 +18,9 @@ pub const BATCH_OPS_MAX: usize = 1 << 20;
 /// The longest keyspace name, bytes of UTF-8.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
 
+/// The shortest window of a hashed keyspace, bytes.
+pub const WINDOW_BYTES_MIN: u64 = 64 << 10;
+
 /// The longest name of a merge operator, bytes of UTF-8.
 pub const OPERATOR_NAME_BYTES_MAX: usize = 255;
 

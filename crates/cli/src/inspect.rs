@@ -90,9 +90,9 @@ impl Printer {
             match &entry {
                 wal::LogEntry::Header(_) => {}
                 wal::LogEntry::Begin { begin, .. } => next = begin.sequence + 1,
-                wal::LogEntry::Mark { sequence, .. } | wal::LogEntry::Batch { sequence, .. } => {
-                    next = sequence + 1;
-                }
+                wal::LogEntry::Mark { sequence, .. }
+                | wal::LogEntry::Gap { sequence, .. }
+                | wal::LogEntry::Batch { sequence, .. } => next = sequence + 1,
                 wal::LogEntry::End { unreadable, .. } => is_unreadable = unreadable.is_some(),
             }
             if matches!(entry, wal::LogEntry::Header(_)) && !self.json {
@@ -247,6 +247,10 @@ impl LogRow {
                 let rest = format!("durable below {durable}");
                 row(*offset, "mark", Some(*sequence), None, rest)
             }
+            wal::LogEntry::Gap { offset, sequence, seqno, count } => {
+                let rest = format!("{count} sequence numbers of unlogged operations");
+                row(*offset, "gap", Some(*sequence), Some(*seqno), rest)
+            }
             wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, .. } => {
                 let keyspaces: Vec<_> = keyspaces.iter().map(ToString::to_string).collect();
                 let keyspaces = keyspaces.join(" ");
@@ -290,6 +294,13 @@ fn entry_to_json(entry: &wal::LogEntry) -> Value {
         wal::LogEntry::Mark { offset, sequence, durable } => {
             json!({"fact": "mark", "offset": offset, "sequence": sequence, "durable": durable})
         }
+        wal::LogEntry::Gap { offset, sequence, seqno, count } => json!({
+            "fact": "gap",
+            "offset": offset,
+            "sequence": sequence,
+            "seqno": seqno.get(),
+            "count": count,
+        }),
         wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, body_bytes } => {
             json!({
                 "fact": "batch",

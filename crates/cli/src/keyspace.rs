@@ -40,7 +40,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME")]
     merge_operator: Option<String>,
     /// Store the keys in the order of a keyed hash: less memory a key, point reads only. The policy is
-    /// `keep`; it cannot be changed later
+    /// `keep`, or `window=SIZE` for a cache of the newest SIZE bytes; it cannot be changed later
     #[arg(long, value_name = "POLICY", conflicts_with = "merge_operator")]
     hashed: Option<HashedPolicy>,
     #[command(flatten)]

@@ -96,6 +96,14 @@ fn print_keyspaces(statistics: &Statistics, out: &mut Output) -> Result<()> {
                 format_bytes(keyspace.live_value_bytes)
             ))?;
         }
+        if keyspace.evicted_entries > 0 {
+            out.line(format_args!(
+                "  evicted: {} of {}, {} retained",
+                format_count(keyspace.evicted_entries, "entry"),
+                format_bytes(keyspace.evicted_bytes),
+                format_bytes(keyspace.retained_bytes)
+            ))?;
+        }
     }
     Ok(())
 }
@@ -258,6 +266,9 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "value_files": keyspace.value_files,
         "value_file_bytes": keyspace.value_file_bytes,
         "live_value_bytes": keyspace.live_value_bytes,
+        "evicted_entries": keyspace.evicted_entries,
+        "evicted_bytes": keyspace.evicted_bytes,
+        "retained_bytes": keyspace.retained_bytes,
         "levels": keyspace.levels.iter().map(level_to_json).collect::<Vec<_>>(),
     })
 }

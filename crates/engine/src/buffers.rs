@@ -459,9 +459,14 @@ impl Buffers {
         Ok(())
     }
 
+    /// Refuses every later write. Flushes still end.
+    pub(crate) fn refuse_writes(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
     /// Refuses every later write, and makes waiting threads return `Closed`.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.refuse_writes();
         self.waits.close();
     }
 

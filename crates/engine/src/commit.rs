@@ -1,6 +1,7 @@
 //! The commit of writes: admit, log, apply, publish, and sync if asked.
 //!
-//! I1: a batch is in the log before it is in a memtable, and in the memtable before it is visible. Cached
+//! I1: a batch is in the log before it is in a memtable, and in the memtable before it is visible. (An
+//! unlogged batch only takes its seqnos from the log.) Cached
 //! rows of its keys are invalidated in between. I2: the [`PublishRing`] makes a batch visible as a whole
 //! and in seqno order. A write becomes visible before its sync returns, so that writers that ask for no
 //! sync never wait for one; it is acknowledged after the sync (I11).
@@ -66,6 +67,10 @@ impl Committer {
         durability: Durability,
     ) -> Result<()> {
         tree.usable()?;
+        let is_unlogged = durability == Durability::Unlogged;
+        if is_unlogged {
+            check_unlogged(tree)?;
+        }
         let size = WriteSize::of(key, write);
         self.rows.prefetch(tree.rows().hash(key_hash(key)));
         self.buffers.admit(tree, size)?;
@@ -78,7 +83,8 @@ impl Committer {
             let value = start.and_then(|start| body.get(start..)).ok_or_else(|| {
                 broken_invariant!("an encoded operation ends with its value as stored")
             })?;
-            let first = match self.log.append(Batch { keyspaces: &[tree.id()], ops: 1, body }) {
+            let batch = Batch { keyspaces: &[tree.id()], ops: 1, body };
+            let first = match self.append(batch, durability) {
                 Ok(first) => first,
                 Err(error) => {
                     body.clear();
@@ -88,7 +94,11 @@ impl Committer {
             };
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
-            view.memtable_for(first).insert(key, trailer, value, || self.horizon());
+            let memtable = view.memtable_for(first);
+            if is_unlogged {
+                memtable.note_unlogged();
+            }
+            memtable.insert(key, trailer, value, || self.horizon());
             self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok(first)
@@ -99,12 +109,21 @@ impl Committer {
     /// Commits a batch, all or nothing. An empty batch succeeds without a seqno.
     ///
     /// # Errors
-    /// As [`Committer::write`]; `Invalid` if the batch needs more memory than the write buffers have.
+    /// As [`Committer::write`]; `Invalid` if the batch needs more memory than the write buffers have, or is
+    /// unlogged and writes to a keyspace that is no window.
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.commit(batch, durability, |record| self.log.append(record)).map(drop)
+        self.commit(batch, durability, |record| self.append(record, durability)).map(drop)
+    }
+
+    /// Logs `record`, or assigns its seqnos if it is unlogged.
+    fn append(&self, record: Batch<'_>, durability: Durability) -> Result<Seqno> {
+        match durability {
+            Durability::Unlogged => self.log.assign(record),
+            _ => self.log.append(record),
+        }
     }
 
     /// As [`Committer::write_batch`], but never waits for flushes, merges or a sync: returns the time after
@@ -126,21 +145,22 @@ impl Committer {
             return Ok(None);
         }
         self.buffers.check_batch(batch)?;
+        check_parts(batch, durability)?;
         let bytes = batch.parts().iter().map(|part| part.size.bytes).sum();
         if let Some(wait) = self.buffers.wait_before(bytes)? {
             return Ok(Some(wait));
         }
         for part in batch.parts() {
-            part.tree.usable()?;
             if let Some(wait) = self.buffers.admit_now(&part.tree, part.size)? {
                 return Ok(Some(wait));
             }
         }
-        self.commit_admitted(batch, durability, |record| self.log.append(record))?;
+        self.commit_admitted(batch, durability, |record| self.append(record, durability))?;
         Ok(None)
     }
 
-    /// Commits a batch through `append`, which logs it or refuses. Returns the batch's first seqno.
+    /// Commits a batch through `append`, which logs it or refuses, or assigns its seqnos if it is unlogged.
+    /// Returns the batch's first seqno.
     ///
     /// # Errors
     /// As [`Committer::write_batch`]; the error of `append`, after which nothing is visible.
@@ -151,8 +171,8 @@ impl Committer {
         append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
     ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
+        check_parts(batch, durability)?;
         for part in batch.parts() {
-            part.tree.usable()?;
             self.buffers.admit(&part.tree, part.size)?;
         }
         self.commit_admitted(batch, durability, append)
@@ -169,18 +189,19 @@ impl Committer {
         let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
-        let applied = self.apply(first, batch);
+        let applied = self.apply(first, batch, durability);
         // Also if it was not applied as a whole: every later writer waits for these seqnos.
         let published = self.publish(first, u64::from(ops), bytes, durability);
         applied.and(published).map(|()| first)
     }
 
-    /// Inserts a logged batch into its memtables (I1: the batch is in the log and not visible yet).
+    /// Inserts a batch into its memtables (I1: the batch is in the log, unless it is unlogged, and not
+    /// visible yet).
     ///
     /// # Errors
     /// Only if an invariant is broken: this process encoded the body, so the body decodes, and the batch
     /// lists the keyspace of every operation.
-    fn apply(&self, first: Seqno, batch: &EncodedBatch) -> Result<()> {
+    fn apply(&self, first: Seqno, batch: &EncodedBatch, durability: Durability) -> Result<()> {
         let mut applied = 0;
         for op in decode_ops(batch.body()) {
             let op = op.map_err(|_| broken_invariant!("a batch that was encoded here decodes"))?;
@@ -191,7 +212,11 @@ impl Committer {
             let seqno = first.plus(applied);
             let view = part.tree.view();
             let trailer = Trailer::new(seqno, op.kind);
-            view.memtable_for(seqno).insert(op.key, trailer, op.value, || self.horizon());
+            let memtable = view.memtable_for(seqno);
+            if durability == Durability::Unlogged {
+                memtable.note_unlogged();
+            }
+            memtable.insert(op.key, trailer, op.value, || self.horizon());
             self.invalidate_rows(&part.tree, op.key, seqno, op.kind);
             applied += 1;
         }
@@ -230,7 +255,7 @@ impl Committer {
         self.ring.publish(first, ops);
         let last = first.plus(ops - 1);
         match durability {
-            Durability::None => {}
+            Durability::None | Durability::Unlogged => {}
             Durability::Interval => {
                 // Release: the sync task that sees the target also sees the log's last seqno.
                 self.interval_target.fetch_max(last.get(), Ordering::Release);
@@ -241,4 +266,26 @@ impl Committer {
         self.ops.add(ops);
         Ok(())
     }
+}
+
+/// Refuses a batch with a dropped keyspace, or an unlogged one with a keyspace that takes none.
+fn check_parts(batch: &EncodedBatch, durability: Durability) -> Result<()> {
+    for part in batch.parts() {
+        part.tree.usable()?;
+        if durability == Durability::Unlogged {
+            check_unlogged(&part.tree)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an unlogged write to a keyspace that promises to keep its entries.
+fn check_unlogged(tree: &Tree) -> Result<()> {
+    if tree.kind().is_window() {
+        return Ok(());
+    }
+    Err(Error::invalid("unlogged write")
+        .at(format_args!("`{}`", tree.name()))
+        .expected("a window, the only kind of keyspace that takes one; another durability here")
+        .got(tree.kind()))
 }

@@ -1,6 +1,7 @@
 //! Options of a keyspace.
 
-use base::{Error, HashKey, HashedPolicy, Result};
+use base::limits::WINDOW_BYTES_MIN;
+use base::{Discard, Error, HashKey, HashedPolicy, Result, format_bytes};
 
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
@@ -42,6 +43,23 @@ impl KeyspaceOptions {
     /// reads with less memory a key, and has no order: iteration over ranges is refused. The kind of a
     /// keyspace cannot be changed later.
     ///
+    /// [`HashedPolicy::Window`] makes it a cache that keeps its newest entries. It has no snapshots, and
+    /// takes writes that are not logged:
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// use terracedb::hashed::{Discard, HashedPolicy};
+    /// use terracedb::{Durability, KeyspaceOptions, WriteOptions};
+    /// let window = HashedPolicy::Window { bytes: 8 << 30, discard: Discard::Fifo };
+    /// let seen = db.create_keyspace_opt("seen", &KeyspaceOptions::new().hashed(window))?;
+    /// let unlogged = WriteOptions::new().durability(Durability::Unlogged);
+    /// seen.put_opt("fingerprint", "chunk 12", &unlogged)?;
+    /// assert_eq!(seen.get("fingerprint")?.as_deref(), Some(&b"chunk 12"[..]));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
@@ -75,10 +93,17 @@ impl KeyspaceOptions {
             return Err(Self::operator_of_hashed());
         }
         match &self.hashed {
-            Some(HashedPolicy::Window { .. }) => Err(Error::invalid("policy of a hashed keyspace")
-                .expected("keep: this version has no windows")
-                .got("window")),
-            Some(HashedPolicy::Keep) | None => Ok(()),
+            Some(policy @ HashedPolicy::Window { bytes, .. }) if *bytes < WINDOW_BYTES_MIN => {
+                Err(Error::invalid("length of a window")
+                    .expected(format_args!("at least {}", format_bytes(WINDOW_BYTES_MIN)))
+                    .got(policy))
+            }
+            Some(policy @ HashedPolicy::Window { discard, .. }) if *discard != Discard::Fifo => {
+                Err(Error::invalid("discard of a window")
+                    .expected("fifo: this version has no other")
+                    .got(policy))
+            }
+            Some(HashedPolicy::Keep | HashedPolicy::Window { .. }) | None => Ok(()),
         }
     }
 

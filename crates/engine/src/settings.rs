@@ -71,6 +71,13 @@ impl Settings {
                 .expected("-7..=22")
                 .got(self.zstd_level));
         }
+        if self.durability == Durability::Unlogged {
+            return Err(Error::invalid("setting durability")
+                .expected(
+                    "none, interval or sync; a write to a window may be unlogged by its options",
+                )
+                .got("unlogged"));
+        }
         for (name, interval) in
             [("sync_interval", self.sync_interval), ("scrub_interval", self.scrub_interval)]
         {

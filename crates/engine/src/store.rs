@@ -244,6 +244,10 @@ impl Store {
                 KeyspaceKind::Hashed { hash_key, policy }
             }
         };
+        if kind.is_window() {
+            // Before there is one: versions without unlogged writes refuse the log from here on.
+            self.log.allow_gaps()?;
+        }
         let created = Edit::KeyspaceCreated { keyspace, kind: kind.clone(), name: name.to_owned() };
         let mut edits = vec![created];
         if let Some(operator) = &options.merge_operator {
@@ -366,6 +370,22 @@ impl Store {
         self.buffers.wait_until_flushed(trees)
     }
 
+    /// Flushes the memtables that hold unlogged writes, so that nothing acknowledged is only in memory.
+    ///
+    /// # Errors
+    /// The flush's.
+    pub fn flush_unlogged(&self) -> Result<()> {
+        let has_unlogged = |tree: &Arc<Tree>| {
+            let view = tree.view();
+            !tree.is_dropped() && view.memtables().any(|memtable| memtable.has_unlogged())
+        };
+        let trees: Vec<_> = self.trees.all().into_iter().filter(has_unlogged).collect();
+        for tree in &trees {
+            self.buffers.seal(tree)?;
+        }
+        self.buffers.wait_until_flushed(&trees)
+    }
+
     /// Flushes `trees` and requests a compaction of `range` in each. Returns the compactor's requests, to
     /// wait for.
     ///
@@ -421,7 +441,7 @@ impl Store {
         Box::leak(Box::new((tasks, parts)));
     }
 
-    /// Makes every acknowledged write durable.
+    /// Makes every acknowledged write durable, except unlogged ones.
     ///
     /// # Errors
     /// `Poisoned` if the log is or becomes so.
@@ -430,14 +450,17 @@ impl Store {
         self.log.sync(self.log.last())
     }
 
-    /// Closes the store for writes: ends the background work, stores the time, and syncs the log. May be
-    /// called again; [`Drop`] does.
+    /// Closes the store for writes: flushes unlogged writes, ends the background work, stores the time, and
+    /// syncs the log. May be called again; [`Drop`] does.
     ///
     /// # Errors
-    /// Those of the log's sync and of the manifest, of a poisoned store its first error. The store is closed
-    /// for writes all the same.
+    /// Those of the log's sync, of the manifest and of a flush of unlogged writes, of a poisoned store its
+    /// first error. The store is closed for writes all the same.
     pub fn close(&self) -> Result<()> {
         self.owner.check()?;
+        // A clean end loses no unlogged write that was acknowledged before it.
+        self.buffers.refuse_writes();
+        let flushed = self.flush_unlogged();
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());
@@ -447,6 +470,7 @@ impl Store {
         // power cut.
         self.sync()?;
         persisted?;
+        flushed?;
         match self.manifest.poisoned() {
             Some(error) => Err(error),
             None => Ok(()),

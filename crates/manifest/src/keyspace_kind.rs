@@ -50,6 +50,12 @@ impl KeyspaceKind {
         }
     }
 
+    /// Whether the keyspace keeps only its newest entries.
+    #[must_use]
+    pub const fn is_window(&self) -> bool {
+        matches!(self.policy(), Some(HashedPolicy::Window { .. }))
+    }
+
     pub(crate) const fn number(&self) -> u8 {
         match self {
             Self::Ordered => ORDERED,

@@ -216,7 +216,7 @@ impl ManifestState {
         self.lineage.unwrap_or(LineageId::of_origin(store))
     }
 
-    /// Returns the highest sequence number that the tables account for. The log must reach it.
+    /// Returns the highest sequence number that the tables account for. No later write may have it.
     pub fn floor(&self) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
             let tables = entry.tables.values().map(|table| table.entry.seqno_max);
@@ -225,10 +225,21 @@ impl ManifestState {
         highest.max().unwrap_or(Seqno::ZERO)
     }
 
+    /// Returns the highest sequence number that the log must reach. A window's tables may have writes that no
+    /// log had.
+    fn logged(&self) -> Seqno {
+        let highest = self.keyspaces.values().flat_map(|entry| {
+            let tables = entry.tables.values().map(|table| table.entry.seqno_max);
+            let tables = tables.filter(|_| !entry.kind.is_window());
+            tables.chain([entry.flushed_below.before()])
+        });
+        highest.max().unwrap_or(Seqno::ZERO)
+    }
+
     /// What the manifest knows of the log.
     pub fn known_log(&self) -> wal::Known {
-        let (start, floor) = (self.log_start.clone(), self.floor());
-        wal::Known { start, floor, has_keyspaces: self.keyspaces_below > KeyspaceId::default() }
+        let (start, logged) = (self.log_start.clone(), self.logged());
+        wal::Known { start, logged, has_keyspaces: self.keyspaces_below > KeyspaceId::default() }
     }
 
     /// Returns the sequence number below which every write to an existing keyspace is in tables.

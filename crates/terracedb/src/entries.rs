@@ -70,6 +70,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::entries`].
     pub fn entries(&self, keyspace: &Keyspace) -> Result<Entries> {
+        keyspace.check_snapshots()?;
         Ok(Entries::new(keyspace.cursor_source(self.at(keyspace)?), *keyspace.tree().key_form()))
     }
 }

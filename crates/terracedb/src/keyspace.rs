@@ -418,6 +418,17 @@ impl Keyspace {
         }
     }
 
+    /// Refuses a read at a snapshot in a window: eviction does not keep what a snapshot reads.
+    pub(crate) fn check_snapshots(&self) -> Result<()> {
+        if !self.tree.kind().is_window() {
+            return Ok(());
+        }
+        Err(Error::invalid("read at a snapshot")
+            .at(format_args!("`{}`", self.name()))
+            .expected("a keyspace that keeps its entries; a window has get, multi_get and entries")
+            .got(self.tree.kind()))
+    }
+
     /// The range delete of `bounds`; `None` if no key can lie within them. In a hashed keyspace only the
     /// range of all keys can be deleted.
     pub(crate) fn delete_bounds<K: AsRef<[u8]>>(

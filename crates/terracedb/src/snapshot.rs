@@ -46,10 +46,17 @@ impl Snapshot {
     /// The value of `key` at the snapshot; otherwise as [`Keyspace::get`].
     ///
     /// # Errors
-    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store, as in every method here.
+    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store or is a window, as in every
+    /// method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        keyspace.check_snapshots()?;
+        self.get_in(keyspace, key.as_ref())
+    }
+
+    /// As [`Snapshot::get`], also in a window, for transactions: eviction may make the value absent.
+    pub(crate) fn get_in(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
         keyspace.check_store(&self.store)?;
-        keyspace.get_at(key.as_ref(), self.seqno)
+        keyspace.get_at(key, self.seqno)
     }
 
     /// The values of `keys` at the snapshot; otherwise as [`Keyspace::multi_get`].
@@ -57,6 +64,16 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
+        keyspace.check_snapshots()?;
+        self.multi_get_in(keyspace, keys)
+    }
+
+    /// As [`Snapshot::get_in`], for many keys.
+    pub(crate) fn multi_get_in<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
         keys: &[K],

@@ -121,7 +121,7 @@ pub struct Hits {
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
-    /// The kind: `ordered`, `hashed keep`.
+    /// The kind: `ordered`, `hashed keep`, `hashed window=8.0 GiB`.
     pub kind: String,
     /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
@@ -143,6 +143,13 @@ pub struct KeyspaceStatistics {
     pub value_file_bytes: u64,
     /// See `value_files`.
     pub live_value_bytes: u64,
+    /// Entries (versions) that a window evicted since the store was opened, their bytes in tables, and the
+    /// bytes that it retained of the oldest runs when it evicted the rest.
+    pub evicted_entries: u64,
+    /// See `evicted_entries`.
+    pub evicted_bytes: u64,
+    /// See `evicted_entries`.
+    pub retained_bytes: u64,
     /// Runs; a get may have to search each.
     pub runs: usize,
     /// Memory that tables pin, for filters and separators, bytes.
@@ -265,6 +272,9 @@ impl KeyspaceStatistics {
             value_files: values.len(),
             value_file_bytes: values.iter().map(|file| length(file)).sum(),
             live_value_bytes: sum(&live),
+            evicted_entries: tree.evictions.entries.get(),
+            evicted_bytes: tree.evictions.bytes.get(),
+            retained_bytes: tree.evictions.retained_bytes.get(),
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),

@@ -99,8 +99,10 @@ fn write(
             .got(format_args!("`{}`", file.name)));
     }
     let mut copier = Copier::new(&store.resources.account("copies"))?;
-    if options.flush {
-        store.flush_for_copy()?;
+    match options.flush {
+        true => store.flush_for_copy()?,
+        // The log that is copied does not have these writes.
+        false => store.flush_unlogged()?,
     }
     let capture = Capture::take(store, Some(LineageId::random()?))?;
     let mut report = CheckpointReport::default();

@@ -145,11 +145,17 @@ impl FlushJob {
 
     fn finish(&mut self, env: &TreeContext) -> Result<Flushed> {
         let keyspace = self.tree.id();
-        let mut edits = vec![Edit::Flushed { keyspace, below: self.below }];
+        let mut below = self.below;
         if let Some(log) = &env.log {
             // A table must not outlive the log records before it: otherwise a crash could bring back a part
             // of a batch over several keyspaces.
             log.sync(self.below.before())?;
+            // Later writes may get the seqnos of unlogged writes at the end of the log, if a crash loses
+            // those; and then replay must not skip them as flushed.
+            below = below.min(log.stored_below());
+        }
+        let mut edits = vec![Edit::Flushed { keyspace, below }];
+        if let Some(log) = &env.log {
             // The same record frees the log.
             edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
         }

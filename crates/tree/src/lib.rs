@@ -43,7 +43,7 @@ pub use row_refresh::RowRefresh;
 pub use snapshot_list::SnapshotList;
 pub use table_file::TableFile;
 pub use timekeeper::{ClockStatistics, ClockTask, Timekeeper, days};
-pub use tree::{Tree, VersionEditGuard, View, metadata_bytes};
+pub use tree::{EvictionCounters, Tree, VersionEditGuard, View, metadata_bytes};
 pub use trees::Trees;
 pub use value_file::{ValueFile, ValueFiles};
 pub use version::{Change, Piece, Rectangle, Run, Version};

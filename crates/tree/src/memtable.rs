@@ -1,6 +1,7 @@
 //! A memtable: the writes of one keyspace in a contiguous range of sequence numbers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arena::OrderedMap;
 use base::{Account, EntryKind, Result, Seqno, Trailer, WriteSize, invariant};
@@ -16,13 +17,17 @@ pub struct Memtable {
     /// The range deletes. The map has no entry for them.
     deleted: DeletedRanges,
     first: Seqno,
+    /// Whether a write to it may be unlogged: then only a flush keeps it. `Relaxed`: set before the write is
+    /// acknowledged, which orders it before whoever waits for the acknowledgement.
+    has_unlogged: AtomicBool,
 }
 
 impl Memtable {
     /// A memtable in `map`, which is empty, for writes at `first` and later.
     pub fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
         invariant!(map.is_empty(), "a new memtable is empty");
-        Arc::new(Self { map, deleted: DeletedRanges::new(account), first })
+        let (deleted, has_unlogged) = (DeletedRanges::new(account), AtomicBool::new(false));
+        Arc::new(Self { map, deleted, first, has_unlogged })
     }
 
     /// An empty memtable for writes at `first` and later. It charges nothing before the first reservation, so
@@ -79,6 +84,18 @@ impl Memtable {
             return self.deleted.add(key, value, trailer.seqno(), &readers());
         }
         self.map.insert(key, trailer, value);
+    }
+
+    /// Notes that a write to it is unlogged.
+    pub fn note_unlogged(&self) {
+        if !self.has_unlogged() {
+            self.has_unlogged.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a write to it may be unlogged.
+    pub fn has_unlogged(&self) -> bool {
+        self.has_unlogged.load(Ordering::Relaxed)
     }
 
     /// The range deletes.

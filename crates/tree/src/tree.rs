@@ -17,9 +17,12 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
-use base::{Account, Error, KeyForm, KeyRange, KeyspaceId, Owner, Result, RunId, Seqno, invariant};
+use base::{
+    Account, Counter, Discard, Error, HashedPolicy, KeyForm, KeyRange, KeyspaceId, Owner, Result,
+    RunId, Seqno, invariant,
+};
 use cache::RowOwner;
-use compact::plan::hashed::keep;
+use compact::plan::hashed::{keep, window};
 use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::{FILTER_BITS_DEFAULT, Layout, Table};
@@ -92,6 +95,33 @@ pub struct Tree {
     ingested: AtomicU64,
     /// Identifies the keyspace's rows in the row cache.
     rows: Arc<RowOwner>,
+    /// The highest seqno that an evicted table of a window had. Stored with `Release` before the view without
+    /// the table is installed.
+    evicted_up_to: AtomicU64,
+    /// What a window evicted.
+    pub evictions: EvictionCounters,
+}
+
+/// What a window evicted since the store was opened.
+#[derive(Debug, Default)]
+pub struct EvictionCounters {
+    /// Entries (versions) of runs that were dropped, or of the oldest run and not retained.
+    pub entries: Counter,
+    /// Their bytes in tables, with those of the separated values of dropped runs.
+    pub bytes: Counter,
+    /// Bytes of entries that partial discards retained.
+    pub retained_bytes: Counter,
+}
+
+/// The planner's options for a window; `None` for another policy.
+pub(crate) fn window_options(policy: &HashedPolicy) -> Option<window::Options> {
+    let HashedPolicy::Window { bytes, discard } = policy else { return None };
+    let kept = match discard {
+        Discard::Fifo => window::Kept::None,
+        Discard::Clock => window::Kept::Read,
+        Discard::Priority(name) => window::Kept::Named(name.clone()),
+    };
+    Some(window::Options::new(*bytes, kept))
 }
 
 impl Tree {
@@ -127,6 +157,8 @@ impl Tree {
             ingesting: Mutex::new(()),
             ingested: AtomicU64::new(0),
             rows,
+            evicted_up_to: AtomicU64::new(0),
+            evictions: EvictionCounters::default(),
         }))
     }
 
@@ -161,10 +193,15 @@ impl Tree {
     }
 
     /// Filter bits of a flushed table of about `bytes` bytes: those of a hashed keyspace follow from the
-    /// number of such tables that its base will have above it.
+    /// number of such tables that its base will have above it, those of a window from the number in it.
     pub fn flush_filter_bits(&self, bytes: u64) -> u8 {
-        if self.key_form == KeyForm::Plain {
-            return FILTER_BITS_DEFAULT;
+        match self.kind.policy() {
+            None => return FILTER_BITS_DEFAULT,
+            Some(policy @ HashedPolicy::Window { .. }) => {
+                let options = window_options(policy);
+                return options.map_or(FILTER_BITS_DEFAULT, |it| it.flush_filter_bits(bytes));
+            }
+            Some(HashedPolicy::Keep) => {}
         }
         let view = self.view();
         let base = view.version.pieces().filter(|piece| piece.level() >= keep::BASE_LEVEL);
@@ -215,6 +252,16 @@ impl Tree {
                 return (view, at);
             }
         }
+    }
+
+    /// Notes that a table of a window with seqnos up to `seqno` is about to be evicted.
+    pub(crate) fn note_evicted(&self, seqno: Seqno) {
+        self.evicted_up_to.fetch_max(seqno.get(), Ordering::Release);
+    }
+
+    /// The highest seqno of the evicted tables: a view that was loaded before may lack writes up to it.
+    pub fn evicted_up_to(&self) -> Seqno {
+        Seqno::new(self.evicted_up_to.load(Ordering::Acquire))
     }
 
     /// The current view with a reference count of its own, for long use.
@@ -366,8 +413,11 @@ impl VersionEditGuard<'_> {
         }
     }
 
-    /// The run for a table over `range` that is newer than all other tables.
+    /// The run for a table over `range` that is newer than all other tables. In a window it is a new one,
+    /// because entries are evicted by run, oldest first.
     pub fn place_newest(&self, range: &KeyRange) -> RunId {
+        let all = KeyRange::all();
+        let range = if self.tree.kind.is_window() { &all } else { range };
         self.tree.view().version.place_newest(range, &self.reserved)
     }
 

@@ -160,7 +160,7 @@ impl Chain {
         self.lost_from.is_some_and(|from| from <= seqno)
     }
 
-    /// The next batch, or the next Begin that an open wrote.
+    /// The next Batch, the next Gap, or the next Begin that an open wrote.
     ///
     /// # Errors
     /// The device's errors. `Corrupt` at damage if recovery is strict.
@@ -188,7 +188,9 @@ impl Chain {
                         return Ok(Some(found));
                     }
                 }
-                LocatedContent::Batch { .. } => return Ok(Some(found)),
+                LocatedContent::Batch { .. } | LocatedContent::Gap { .. } => {
+                    return Ok(Some(found));
+                }
             }
         }
         Ok(None)

@@ -12,8 +12,12 @@ use crate::name::segment_name;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRALOG");
 
-/// The version of the log format that this code writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of a segment without Gaps, and the first version of the format.
+pub(crate) const VERSION_PLAIN: u32 = 1;
+
+/// The version of a segment that may have Gaps, and the newest that this code reads. A reader that does not
+/// know Gaps would take them for damage, so it must not read the segment.
+pub(crate) const VERSION_GAPS: u32 = 2;
 
 /// Offset of the header's checksum in every version. It covers the bytes before it.
 const CRC_AT: usize = PAGE_BYTES - 4;
@@ -21,6 +25,8 @@ const CRC_AT: usize = PAGE_BYTES - 4;
 /// The identity of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// The version of the format: 1, or 2 if the segment may have Gaps.
+    pub version: u32,
     /// The store.
     pub store: StoreId,
     /// The lane.
@@ -38,7 +44,7 @@ impl SegmentHeader {
     pub fn encode(&self) -> Vec<u8> {
         let mut page = Vec::with_capacity(PAGE_BYTES);
         put_u64(&mut page, MAGIC);
-        put_u32(&mut page, FORMAT_VERSION);
+        put_u32(&mut page, self.version);
         put_u16(&mut page, self.lane.0);
         put_u16(&mut page, 0);
         put_u128(&mut page, self.store.0);
@@ -71,9 +77,9 @@ impl SegmentHeader {
                 .got(format_args!("{magic:#018x}")));
         }
         let version = cursor.u32()?;
-        if version != FORMAT_VERSION {
+        if !(VERSION_PLAIN..=VERSION_GAPS).contains(&version) {
             return Err(Error::invalid("log format version")
-                .expected(format_args!("at most {FORMAT_VERSION}"))
+                .expected(format_args!("at most {VERSION_GAPS}"))
                 .got(version));
         }
         let lane = LaneId(cursor.u16()?);
@@ -83,7 +89,7 @@ impl SegmentHeader {
         if reserved != 0 || cursor.rest().iter().any(|byte| *byte != 0) {
             return Err(Error::corrupt("log segment header").expected("zeros in reserved bytes"));
         }
-        Ok(Self { store, lane, segment, capacity })
+        Ok(Self { version, store, lane, segment, capacity })
     }
 
     /// Checks that the header is that of `lane` and `segment` and, if given, of `store`.
@@ -108,10 +114,15 @@ impl SegmentHeader {
     /// segment, lane or store fails its checksum here (I8).
     #[must_use]
     pub fn seed(&self) -> u32 {
+        Self::seed_of(self.store, self.lane, self.segment)
+    }
+
+    /// As [`SegmentHeader::seed`], of the segment with this identity.
+    pub(crate) fn seed_of(store: StoreId, lane: LaneId, segment: SegmentId) -> u32 {
         let mut identity = Vec::with_capacity(26);
-        put_u128(&mut identity, self.store.0);
-        put_u16(&mut identity, self.lane.0);
-        put_u64(&mut identity, self.segment.0);
+        put_u128(&mut identity, store.0);
+        put_u16(&mut identity, lane.0);
+        put_u64(&mut identity, segment.0);
         crc32c(&identity)
     }
 }
@@ -121,6 +132,7 @@ mod tests {
     use super::*;
 
     const HEADER: SegmentHeader = SegmentHeader {
+        version: VERSION_PLAIN,
         store: StoreId(7),
         lane: LaneId(1),
         segment: SegmentId(9),
@@ -151,9 +163,13 @@ mod tests {
     #[test]
     fn a_newer_version_and_nonzero_reserved_bytes_are_refused() {
         let mut page = HEADER.encode();
-        page[8] = 2;
-        let error = SegmentHeader::decode(&sealed(page)).unwrap_err();
-        assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+        for version in [0, VERSION_GAPS as u8 + 1] {
+            page[8] = version;
+            let error = SegmentHeader::decode(&sealed(page.clone())).unwrap_err();
+            assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
+        }
+        page[8] = VERSION_GAPS as u8;
+        assert_eq!(SegmentHeader::decode(&sealed(page)).unwrap().version, VERSION_GAPS);
         for at in [14, 48, CRC_AT - 1] {
             let mut page = HEADER.encode();
             page[at] = 1;

@@ -56,6 +56,17 @@ pub enum LogEntry {
         /// Length of the body, bytes.
         body_bytes: usize,
     },
+    /// Seqnos that unlogged batches took.
+    Gap {
+        /// The record's offset, bytes.
+        offset: u64,
+        /// The record's lane sequence.
+        sequence: u64,
+        /// The first of the seqnos.
+        seqno: Seqno,
+        /// The number of seqnos.
+        count: u64,
+    },
     /// No further record could be read.
     End {
         /// The offset after the last record, bytes.
@@ -98,6 +109,7 @@ fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {
     Ok(match found.content {
         LocatedContent::Begin(begin) => LogEntry::Begin { offset, seqno, begin },
         LocatedContent::Mark { durable } => LogEntry::Mark { offset, sequence, durable },
+        LocatedContent::Gap { count } => LogEntry::Gap { offset, sequence, seqno, count },
         LocatedContent::Batch { ops, body, .. } => LogEntry::Batch {
             offset,
             bytes: found.end - offset,

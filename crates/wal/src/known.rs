@@ -18,8 +18,9 @@ use crate::start::Start;
 pub struct Known {
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
-    /// The largest seqno in tables. The log is synced up to a write before a table has it.
-    pub floor: Seqno,
+    /// The largest seqno in tables of keyspaces whose writes are all logged. The log is synced up to a write
+    /// before a table has it.
+    pub logged: Seqno,
     /// The store has keyspaces, or had some. The log has a segment, begun durably, before there is one.
     pub has_keyspaces: bool,
 }
@@ -65,9 +66,9 @@ impl Known {
         if !has_begun {
             return Some(Error::corrupt("commit log").expected("a segment").got("none"));
         }
-        (last < self.floor).then(|| {
+        (last < self.logged).then(|| {
             Error::corrupt("end of the log (I11)")
-                .expected(format_args!("sequence number {}, which tables hold", self.floor))
+                .expected(format_args!("sequence number {}, which tables hold", self.logged))
                 .got(last)
         })
     }

@@ -18,10 +18,10 @@ use media::{File, Purpose};
 use crate::combiner::Writer;
 use crate::group::Group;
 use crate::name::parse_segment_name;
-use crate::options::Observer;
+use crate::options::{Batch, Observer};
 use crate::pins::Pins;
 use crate::position::LogEnd;
-use crate::record::{Begin, MARK_BYTES, begin, mark};
+use crate::record::{Begin, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
 use crate::retention::{Retention, SealedSegment};
 use crate::shared::{Shared, count_exclusive};
 use crate::supply::{FreshSegment, Supply};
@@ -62,6 +62,9 @@ pub(crate) struct Lane {
     sequence: u64,
     /// The next seqno.
     next: u64,
+    /// The number of seqnos just below `next` that unlogged batches took since the last record. The next
+    /// Batch is stored behind a Gap that covers them.
+    unlogged: u64,
     /// The durable lane sequence that the latest Mark or Begin states.
     marked: u64,
     /// Files of full segments that were written after their last sync.
@@ -130,6 +133,7 @@ impl Lane {
             active: None,
             sequence,
             next,
+            unlogged: 0,
             marked: 0,
             unsynced: Vec::new(),
             unsynced_bytes: 0,
@@ -146,6 +150,50 @@ impl Lane {
     /// The next seqno.
     pub(crate) const fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The seqno of the next Gap or Batch.
+    pub(crate) const fn next_stored(&self) -> u64 {
+        self.next - self.unlogged
+    }
+
+    /// Lets batches go unlogged: continues in a segment that may have Gaps.
+    pub(crate) fn allow_gaps(&mut self) -> Result<()> {
+        self.shared.check()?;
+        if !self.supply.has_gaps() {
+            self.supply.allow_gaps()?;
+        }
+        match &self.active {
+            Some(segment) if !segment.fresh.has_gaps => self.rotate(0).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Assigns seqnos to `batch` without storing it. Returns the first one.
+    pub(crate) fn assign(&mut self, batch: &Batch<'_>) -> Result<Seqno> {
+        self.shared.check()?;
+        let ops = u64::from(batch.ops);
+        let first = Seqno::try_from(self.next)?;
+        Seqno::try_from(self.next + ops)?;
+        invariant!(
+            self.active.as_ref().is_none_or(|segment| segment.fresh.has_gaps),
+            "a batch goes unlogged only if the segment may have Gaps"
+        );
+        self.next += ops;
+        self.unlogged += ops;
+        self.shared.set_last(self.next - 1);
+        if let Some(observer) = &self.observer {
+            observer.appended(first, batch.body);
+        }
+        count_exclusive(&self.shared.counters.unlogged_ops, ops);
+        Ok(first)
+    }
+
+    /// Counts the unlogged batches since the last record as durable if every record is: they have none.
+    pub(crate) fn pass_unlogged(&mut self) {
+        if self.shared.durable().get() + 1 >= self.next_stored() {
+            self.shared.set_durable(0, self.next - 1);
+        }
     }
 
     /// The lane sequence of the segment's Begin; `None` if the lane has no segment yet.
@@ -185,7 +233,7 @@ impl Lane {
             segment: segment.fresh.id,
             bytes: segment.tail,
             capacity: segment.fresh.capacity,
-            last: Seqno::new(self.next - 1),
+            last: Seqno::new(self.next_stored() - 1),
         })
     }
 
@@ -264,7 +312,7 @@ impl Lane {
         let durable = self.shared.durable_sequence();
         invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
-        let record = begin(fresh.seed, self.next, first);
+        let record = begin(fresh.seed, self.next_stored(), first);
         self.try_store(&fresh, PAGE, &record)?;
         if opened {
             fresh.file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
@@ -327,11 +375,24 @@ impl Lane {
         }
         self.shared.check()?;
         invariant!(durable <= self.sequence, "a Mark vouches for earlier records only");
-        let record = mark(segment.fresh.seed, self.sequence, self.next, durable);
+        let record = mark(segment.fresh.seed, self.sequence, self.next_stored(), durable);
         self.store(&record, &[])?;
         self.sequence += 1;
         self.marked = durable;
         count_exclusive(&self.shared.counters.marks, 1);
+        Ok(())
+    }
+
+    /// Stores a Gap for the seqnos of the unlogged batches since the last record, if there are some.
+    fn close_gap(&mut self) -> Result<()> {
+        let Some(segment) = self.active.as_ref().filter(|_| self.unlogged > 0) else {
+            return Ok(());
+        };
+        let (seed, seqno) = (segment.fresh.seed, self.next_stored());
+        self.store(&gap_record(seed, self.sequence, seqno, self.unlogged), &[])?;
+        self.sequence += 1;
+        self.unlogged = 0;
+        count_exclusive(&self.shared.counters.gaps, 1);
         Ok(())
     }
 
@@ -387,8 +448,10 @@ impl Writer for Lane {
         invariant!(!group.is_empty(), "a group that is written has a record");
         Seqno::try_from(self.next + group.ops())?;
         let bytes = (group.image().len() + rest.len()) as u64;
-        self.make_room(bytes)?;
+        let gap = if self.unlogged == 0 { 0 } else { GAP_BYTES as u64 };
+        self.make_room(gap + bytes)?;
         self.mark()?;
+        self.close_gap()?;
         let Some(segment) = self.active.as_ref() else {
             return Err(broken_invariant!("a lane with room has a segment"));
         };

@@ -80,6 +80,42 @@ impl Log {
         self.combiner.append_if(&batch, |lane| check(Seqno::new(lane.next())))
     }
 
+    /// Lets batches go unlogged ([`Log::assign`]), from the next segment on, in which the log continues.
+    /// Versions before Gaps refuse such a segment as one of a newer version.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and those of the removal of segments made ahead of need.
+    pub fn allow_gaps(&self) -> Result<()> {
+        self.combiner.with(Lane::allow_gaps)
+    }
+
+    /// Assigns seqnos to `batch` without logging it, and returns the first one. The batch does not survive
+    /// the death of the process. It costs no byte of the log; the next batch that is logged costs one Gap
+    /// record more. [`Log::allow_gaps`] must have been called, or its option set.
+    ///
+    /// # Errors
+    /// `Invalid` for a batch outside the limits. `Poisoned` as for [`Log::append`].
+    pub fn assign(&self, batch: Batch<'_>) -> Result<Seqno> {
+        self.assign_if(batch, &mut |_| Ok(()))
+    }
+
+    /// As [`Log::assign`], but only if `check` succeeds; as [`Log::append_if`].
+    ///
+    /// # Errors
+    /// As [`Log::assign`]. The error of `check`, after which nothing was assigned.
+    pub fn assign_if(
+        &self,
+        batch: Batch<'_>,
+        check: &mut dyn FnMut(Seqno) -> Result<()>,
+    ) -> Result<Seqno> {
+        base::unbroken()?;
+        batch.check()?;
+        self.combiner.with(|lane| {
+            check(Seqno::new(lane.next()))?;
+            lane.assign(&batch)
+        })
+    }
+
     /// Makes `observer` see every batch from the next one on, in place of the previous observer. Returns
     /// the first seqno of the next batch. Without an observer an append pays one branch.
     pub fn observe(&self, observer: Option<Arc<dyn Observer>>) -> Seqno {
@@ -99,16 +135,19 @@ impl Log {
                 .expected(format_args!("at most {}", self.last()))
                 .got(upto));
         }
+        if self.durable() < upto {
+            self.combiner.with(|lane| lane.pass_unlogged());
+        }
         self.sync_until(|| self.durable() >= upto)
     }
 
-    /// Every record up to this seqno is durable.
+    /// Every record up to this seqno is durable; unlogged batches have none.
     #[must_use]
     pub fn durable(&self) -> Seqno {
         self.shared.durable()
     }
 
-    /// The last seqno appended.
+    /// The last seqno assigned.
     #[must_use]
     pub fn last(&self) -> Seqno {
         self.shared.last()
@@ -118,6 +157,12 @@ impl Log {
     /// below it, every later one at or above it. `f` must not use the log.
     pub fn barrier(&self, f: &mut dyn FnMut(Seqno)) {
         self.combiner.with(|lane| f(Seqno::new(lane.next())));
+    }
+
+    /// The seqno after the last record: below it, everything is in the log or was unlogged.
+    #[must_use]
+    pub fn stored_below(&self) -> Seqno {
+        self.combiner.with(|lane| Seqno::new(lane.next_stored()))
     }
 
     /// The end of the records appended so far. `None` while the log has no segment to append to, so that

@@ -20,7 +20,8 @@ pub struct Options {
     /// of its own.
     pub segment_bytes: u64,
     /// Every assigned seqno is above this one, whatever the log holds. The engine passes the largest
-    /// seqno in its tables, so that no seqno is used twice after a log was lost (I4).
+    /// seqno that its tables have or that it counts as flushed, so that no seqno is used twice (I4) after a
+    /// log, or an unlogged batch, was lost.
     pub floor: Seqno,
     /// How recovery treats damage to durable records.
     pub recover: Recover,
@@ -29,12 +30,17 @@ pub struct Options {
     pub leave_bytes: u64,
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
-    /// The store has keyspaces, or had some: the log has begun, and reaches the floor.
+    /// The store has keyspaces, or had some: the log has begun, and reaches `logged`.
     pub has_keyspaces: bool,
+    /// As [`Known::logged`].
+    pub logged: Seqno,
+    /// Whether batches may go unlogged from the open on ([`crate::Log::allow_gaps`]).
+    pub has_gaps: bool,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded, no keyspaces.
+    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded, no keyspaces,
+    /// every batch logged.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
@@ -47,13 +53,15 @@ impl Options {
             leave_bytes: 0,
             start,
             has_keyspaces: false,
+            logged: Seqno::ZERO,
+            has_gaps: false,
         }
     }
 
     /// What recovery is told of the log.
     pub(crate) fn known(&self) -> Known {
-        let Self { start, floor, has_keyspaces, .. } = self;
-        Known { start: start.clone(), floor: *floor, has_keyspaces: *has_keyspaces }
+        let Self { start, logged, has_keyspaces, .. } = self;
+        Known { start: start.clone(), logged: *logged, has_keyspaces: *has_keyspaces }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

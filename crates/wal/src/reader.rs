@@ -59,6 +59,7 @@ impl LocatedRecord {
     pub(crate) const fn next_seqno(&self) -> u64 {
         match self.content {
             LocatedContent::Batch { ops, .. } => self.seqno + ops as u64,
+            LocatedContent::Gap { count } => self.seqno + count,
             LocatedContent::Mark { .. } | LocatedContent::Begin(_) => self.seqno,
         }
     }
@@ -70,6 +71,7 @@ pub(crate) enum LocatedContent {
     Batch { ops: u32, keyspaces: usize, body: usize },
     Mark { durable: u64 },
     Begin(Begin),
+    Gap { count: u64 },
 }
 
 /// A survey of the bytes after the last readable record.
@@ -133,7 +135,7 @@ impl SegmentReader {
 
     /// Sets the seed of a segment with a damaged header from the identity that its name gives.
     pub(crate) fn assume_identity(&mut self, store: StoreId, lane: LaneId, segment: SegmentId) {
-        self.seed = SegmentHeader { store, lane, segment, capacity: 0 }.seed();
+        self.seed = SegmentHeader::seed_of(store, lane, segment);
     }
 
     /// The damage if the file is shorter than its header states and its last record does not account for
@@ -296,6 +298,7 @@ impl SegmentReader {
                     },
                     Content::Mark { durable } => LocatedContent::Mark { durable },
                     Content::Begin(begin) => LocatedContent::Begin(begin),
+                    Content::Gap { count } => LocatedContent::Gap { count },
                 },
             }),
         })

@@ -5,7 +5,7 @@
 //! | crc u32 | kind:4 len:28 | sequence u32 | seqno u64 | names | body |
 //! ```
 //! `len` counts names and body. The names are varints: the number of operations, the number of
-//! keyspaces, each keyspace. Marks and Begins have no names. The checksum covers the body, then the
+//! keyspaces, each keyspace. Other records have no names. The checksum covers the body, then the
 //! bytes before the body except the checksum itself, and is XORed with the segment's seed. So a writer
 //! computes the checksum of its body outside every lock, before it knows the record's position.
 //! docs/format/log.md has the byte tables.
@@ -21,6 +21,9 @@ pub(crate) const MARK_BYTES: usize = FIXED_BYTES + 8;
 
 /// Length of a whole Begin, bytes.
 pub(crate) const BEGIN_BYTES: usize = FIXED_BYTES + 17;
+
+/// Length of a whole Gap, bytes.
+pub(crate) const GAP_BYTES: usize = FIXED_BYTES + 8;
 
 /// Every lane sequence is below this one.
 pub(crate) const SEQUENCE_BELOW: u64 = 1 << 63;
@@ -38,6 +41,8 @@ pub(crate) enum Kind {
     Mark = 2,
     /// The first record of a segment.
     Begin = 3,
+    /// Seqnos that unlogged batches took.
+    Gap = 4,
 }
 
 /// A record of a segment.
@@ -45,7 +50,7 @@ pub(crate) enum Kind {
 pub struct Record<'a> {
     /// The low half of its lane sequence, the record's number in the lane.
     pub sequence: u32,
-    /// A batch's first seqno; otherwise the next seqno when the record was written.
+    /// A Batch's or Gap's first seqno; otherwise the seqno of the next record that takes some.
     pub seqno: Seqno,
     /// The content, by kind.
     pub content: Content<'a>,
@@ -56,7 +61,9 @@ impl Record<'_> {
     pub(crate) const fn may_be(&self, sequence: u64) -> bool {
         match self.content {
             Content::Begin(begin) => begin.sequence == sequence && self.sequence == sequence as u32,
-            Content::Batch { .. } | Content::Mark { .. } => self.sequence == sequence as u32,
+            Content::Batch { .. } | Content::Mark { .. } | Content::Gap { .. } => {
+                self.sequence == sequence as u32
+            }
         }
     }
 }
@@ -80,6 +87,11 @@ pub enum Content<'a> {
     },
     /// The first record of a segment.
     Begin(Begin),
+    /// Unlogged batches took these seqnos, from the record's on.
+    Gap {
+        /// The number of seqnos, at least 1.
+        count: u64,
+    },
 }
 
 /// The position in the lane at which a segment begins. Replay of the earlier segments ends there.
@@ -134,7 +146,7 @@ pub fn record_bytes(bytes: &[u8]) -> Option<usize> {
     let [_, _, _, _, word @ .., _, _, _, _, _, _, _, _, _, _, _, _] = *fixed;
     let word = u32::from_le_bytes(word);
     let length = (word & 0x0fff_ffff) as usize;
-    (matches!(word >> 28, 1..=3) && length <= LENGTH_MAX).then_some(FIXED_BYTES + length)
+    (matches!(word >> 28, 1..=4) && length <= LENGTH_MAX).then_some(FIXED_BYTES + length)
 }
 
 /// Reads the record at the start of `bytes`, in a segment with `seed`.
@@ -183,6 +195,8 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         None => {
             let content = if kind == Kind::Mark as u32 {
                 Content::Mark { durable: lane_sequence(&mut cursor)? }
+            } else if kind == Kind::Gap as u32 {
+                Content::Gap { count: gap(seqno, cursor.u64()?)? }
             } else {
                 let (sequence, durable) =
                     (lane_sequence(&mut cursor)?, lane_sequence(&mut cursor)?);
@@ -193,6 +207,17 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         }
     };
     Ok(Record { sequence, seqno: Seqno::try_from(seqno)?, content })
+}
+
+/// Checks the `count` of a Gap that begins at `seqno`: the seqno after it must be in range too.
+fn gap(seqno: u64, count: u64) -> Result<u64> {
+    Seqno::try_from(seqno.saturating_add(count))?;
+    if count == 0 {
+        return Err(Error::corrupt("log record")
+            .expected("a gap of a sequence number")
+            .got("none"));
+    }
+    Ok(count)
 }
 
 /// Reads a lane sequence. No lane ever comes near the bound.
@@ -229,7 +254,7 @@ pub(crate) fn finish_record(
     *crc = (crc32c_append(body_crc, rest) ^ seed).to_le_bytes();
 }
 
-/// Encodes a Mark or Begin.
+/// Encodes a Mark, Begin or Gap.
 fn small(seed: u32, kind: Kind, sequence: u64, seqno: u64, body: &[u8]) -> Vec<u8> {
     let mut record = vec![0; FIXED_BYTES];
     finish_record(&mut record, seed, kind, sequence, seqno, body.len(), crc32c(body));
@@ -239,6 +264,10 @@ fn small(seed: u32, kind: Kind, sequence: u64, seqno: u64, body: &[u8]) -> Vec<u
 
 pub(crate) fn mark(seed: u32, sequence: u64, seqno: u64, durable: u64) -> Vec<u8> {
     small(seed, Kind::Mark, sequence, seqno, &durable.to_le_bytes())
+}
+
+pub(crate) fn gap_record(seed: u32, sequence: u64, seqno: u64, count: u64) -> Vec<u8> {
+    small(seed, Kind::Gap, sequence, seqno, &count.to_le_bytes())
 }
 
 pub(crate) fn begin(seed: u32, seqno: u64, begin: Begin) -> Vec<u8> {

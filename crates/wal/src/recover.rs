@@ -136,15 +136,16 @@ fn merge(
     }
     loop {
         // At equal seqnos, Begins come first: they state that earlier seqnos are settled.
-        let key = |head: &LocatedRecord| {
-            (head.seqno, matches!(head.content, LocatedContent::Batch { .. }))
-        };
+        let key =
+            |head: &LocatedRecord| (head.seqno, !matches!(head.content, LocatedContent::Begin(_)));
         let present = heads.iter().enumerate().filter_map(|(at, head)| Some((at, (*head)?)));
         let Some((at, head)) = present.min_by_key(|(_, head)| key(head)) else { break };
         let due = settled.max(expected);
         let is_lost = chains.iter().any(|chain| chain.may_have_lost(due));
         let Some(chain) = chains.get_mut(at) else { break };
-        if let LocatedContent::Batch { ops, .. } = head.content {
+        if matches!(head.content, LocatedContent::Begin(_)) {
+            settled = settled.max(head.seqno);
+        } else {
             let is_early = head.seqno < expected;
             let is_late = head.seqno > due && !is_lost;
             if is_late && heads.iter().any(Option::is_none) {
@@ -154,11 +155,12 @@ fn merge(
                 chain.note_gap(&head, due, recover)?;
             }
             if !is_early {
-                expected = head.seqno + u64::from(ops);
-                replay_record(chain, &head, Seqno::try_from(expected)?, replay, &mut recovery)?;
+                expected = head.next_seqno();
+                let end = Seqno::try_from(expected)?;
+                if matches!(head.content, LocatedContent::Batch { .. }) {
+                    replay_record(chain, &head, end, replay, &mut recovery)?;
+                }
             }
-        } else {
-            settled = settled.max(head.seqno);
         }
         let following = chain.next()?;
         if let Some(slot) = heads.get_mut(at) {

@@ -224,7 +224,9 @@ fn find_first_record(
         seqno: found.seqno,
         begin: match found.content {
             LocatedContent::Begin(begin) => Some(begin),
-            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => None,
+            LocatedContent::Batch { .. }
+            | LocatedContent::Mark { .. }
+            | LocatedContent::Gap { .. } => None,
         },
     }))
 }

@@ -11,6 +11,10 @@ pub struct Statistics {
     pub syncs: u64,
     /// Marks stored.
     pub marks: u64,
+    /// Gaps stored: each stands for the unlogged operations between two batches.
+    pub gaps: u64,
+    /// Operations that were not logged.
+    pub unlogged_ops: u64,
     /// Bytes of batches as stored, record headers included.
     pub record_bytes: u64,
     /// Bytes of the batches' bodies.

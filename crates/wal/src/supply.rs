@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::limits::PAGE_BYTES;
 use base::{
@@ -15,7 +16,7 @@ use base::{
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::header::SegmentHeader;
+use crate::header::{SegmentHeader, VERSION_GAPS, VERSION_PLAIN};
 use crate::name::segment_name;
 use crate::options::SEGMENT_BYTES_MIN;
 use crate::shared::{Shared, count};
@@ -33,6 +34,8 @@ pub(crate) struct FreshSegment {
     pub(crate) seed: u32,
     pub(crate) file: Arc<dyn File>,
     pub(crate) capacity: u64,
+    /// Whether it may have Gaps.
+    pub(crate) has_gaps: bool,
     pub(crate) charge: Charge,
 }
 
@@ -45,6 +48,8 @@ pub(crate) struct SegmentSpec {
     pub(crate) segment_bytes: u64,
     /// As [`crate::Options::leave_bytes`].
     pub(crate) leave_bytes: u64,
+    /// As [`crate::Options::has_gaps`].
+    pub(crate) has_gaps: bool,
 }
 
 /// Makes segments of one lane.
@@ -54,6 +59,8 @@ pub(crate) struct Supply {
     spec: SegmentSpec,
     account: Account,
     shared: Arc<Shared>,
+    /// Whether new segments may have Gaps. Changed only with `making` locked, from false to true.
+    has_gaps: AtomicBool,
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
     /// made: a writer that runs out meanwhile waits for that segment instead of making a second one.
     making: Mutex<u64>,
@@ -75,6 +82,7 @@ impl Supply {
             spec,
             account: account.clone(),
             shared: Arc::clone(shared),
+            has_gaps: AtomicBool::new(spec.has_gaps),
             making: Mutex::new(next),
             ready: Mutex::default(),
         }
@@ -83,7 +91,24 @@ impl Supply {
     /// The seed of the lane's segment.
     pub(crate) fn seed(&self, segment: SegmentId) -> u32 {
         let SegmentSpec { store, lane, .. } = self.spec;
-        SegmentHeader { store, lane, segment, capacity: 0 }.seed()
+        SegmentHeader::seed_of(store, lane, segment)
+    }
+
+    /// Whether new segments may have Gaps.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.has_gaps.load(Ordering::Relaxed)
+    }
+
+    /// Lets every later segment have Gaps. Those made ahead may not, so they are removed.
+    pub(crate) fn allow_gaps(&self) -> Result<()> {
+        let _making = self.making.lock();
+        let mut ready = self.ready.lock();
+        while let Some(first) = ready.front() {
+            self.medium.remove(first.file.name())?;
+            ready.pop_front();
+        }
+        self.has_gaps.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes the next segment unless `ahead` are ready. Returns whether it made one.
@@ -208,8 +233,9 @@ impl Supply {
         let charge = self.account.charge(SEGMENT_MEMORY)?;
         let id = SegmentId(*next);
         let name = segment_name(self.spec.lane, id);
-        let header =
-            SegmentHeader { store: self.spec.store, lane: self.spec.lane, segment: id, capacity };
+        let SegmentSpec { store, lane, .. } = self.spec;
+        let version = if self.has_gaps() { VERSION_GAPS } else { VERSION_PLAIN };
+        let header = SegmentHeader { version, store, lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         let made = file
             .store(0, &header.encode(), Purpose::Log)
@@ -226,6 +252,7 @@ impl Supply {
         }
         *next += 1;
         count(&self.shared.counters.segments_created, 1);
-        Ok(FreshSegment { id, seed: header.seed(), file, capacity, charge })
+        let has_gaps = version == VERSION_GAPS;
+        Ok(FreshSegment { id, seed: header.seed(), file, capacity, has_gaps, charge })
     }
 }

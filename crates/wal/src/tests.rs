@@ -5,6 +5,7 @@ mod damage;
 mod extents;
 mod faults;
 mod freeing;
+mod gaps;
 mod golden;
 mod group_commit;
 mod lanes;
@@ -264,6 +265,7 @@ fn check_and_inspect_report_every_record_and_write_nothing() {
                     assert!(unreadable.is_none(), "{unreadable:?}");
                     ends += 1;
                 }
+                crate::LogEntry::Gap { .. } => panic!("every batch is logged"),
                 crate::LogEntry::Header(_) | crate::LogEntry::Begin { .. } => {}
             }
             Ok(())

@@ -41,12 +41,45 @@ fn a_hashed_keyspace_serves_every_command_that_needs_no_order() {
 }
 
 #[test]
+fn a_window_is_created_listed_measured_checked_and_copied() {
+    let scratch = Scratch::new();
+    let (store, backups) = (scratch.arg("store"), scratch.arg("backups"));
+    let in_seen = |args: &[&str]| terrace(&[args, &["--keyspace", "seen"]].concat());
+    terrace(&["keyspace", "create", &store, "seen", "--hashed", "window=8MiB"]).good();
+    in_seen(&["put", &store, "a", "1"]).good();
+    in_seen(&["put", &store, "b", "2", "--ttl", "1h"]).good();
+    assert_eq!(in_seen(&["get", &store, "a"]).good(), "1\n");
+    let listed = terrace(&["keyspace", "list", &store]).good();
+    assert!(listed.contains(", hashed window=8.0 MiB"), "{listed}");
+    let listed = json_lines(&terrace(&["stats", &store, "--json"]).good());
+    let seen = &listed[0]["keyspaces"][0];
+    assert_eq!(
+        (&seen["kind"], &seen["evicted_entries"]),
+        (&"hashed window=8.0 MiB".into(), &0.into())
+    );
+    assert!(in_seen(&["scan", &store, "--from", "a"]).bad(2).contains("hashed window"));
+    assert_eq!(in_seen(&["scan", &store, "--count"]).good(), "2\n");
+    terrace(&["compact", &store]).good();
+    terrace(&["check", &store]).good();
+    terrace(&["backup", "create", &store, &backups]).good();
+    let restored = scratch.arg("restored");
+    terrace(&["restore", &backups, "1", &restored]).good();
+    assert_eq!(in_seen(&["get", &restored, "a"]).good(), "1\n");
+    let copied = scratch.arg("copied");
+    terrace(&["checkpoint", &store, &copied]).good();
+    assert_eq!(in_seen(&["scan", &copied, "--count"]).good(), "2\n");
+    in_seen(&["delete-range", &store, "--all"]).good();
+    assert_eq!(in_seen(&["scan", &store, "--count"]).good(), "0\n");
+}
+
+#[test]
 fn wrong_kinds_are_refused() {
     let scratch = Scratch::new();
     let store = scratch.arg("store");
     let create = |policy: &str| terrace(&["keyspace", "create", &store, "k", "--hashed", policy]);
     assert!(create("hash").bad(2).contains("window=SIZE"));
     assert!(create("window=x").bad(2).contains("size"));
+    assert!(create("window=1KiB").bad(2).contains("at least 64.0 KiB"));
     let both = ["--hashed", "keep", "--merge-operator", "terrace.append.1"];
     terrace(&[&["keyspace", "create", &store, "k"][..], &both].concat()).bad(2);
 }

@@ -128,7 +128,9 @@ impl Replay<'_> {
         wal::Options {
             segment_bytes: LogLimits::of(self.resources).segment_bytes,
             recover,
-            floor: known.floor,
+            floor: self.state.floor(),
+            logged: known.logged,
+            has_gaps: self.state.keyspaces.values().any(|entry| entry.kind.is_window()),
             // Two memtables: the active one and the sealed one that is being flushed.
             leave_bytes: 2 * self.resources.memtable_bytes(),
             start: known.start,

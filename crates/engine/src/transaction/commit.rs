@@ -97,7 +97,7 @@ impl Transactions {
         let upto = self.ring.visible();
         invariant!(since <= upto, "a snapshot reads what is visible");
         let result = validate(&self.reader, reads, Span { since, upto }).and_then(|()| {
-            let append = |record: Batch<'_>| self.append(record, reads, upto);
+            let append = |record: Batch<'_>| self.append(record, reads, upto, durability);
             committer.commit(batch, durability, append)
         });
         match &result {
@@ -117,13 +117,18 @@ impl Transactions {
         record: Batch<'_>,
         reads: &[(Arc<Tree>, KeySet)],
         mut validated: Seqno,
+        durability: Durability,
     ) -> Result<Seqno> {
         let attempt = |check: &mut dyn FnMut(Seqno) -> Result<bool>| {
             let mut is_complete = true;
-            let appended = self.log.append_if(record, &mut |next| {
+            let mut check = |next| {
                 is_complete = check(next)?;
                 if is_complete { Ok(()) } else { Err(outrun()) }
-            });
+            };
+            let appended = match durability {
+                Durability::Unlogged => self.log.assign_if(record, &mut check),
+                _ => self.log.append_if(record, &mut check),
+            };
             if is_complete { appended.map(Some) } else { Ok(None) }
         };
         if let Some(first) = attempt(&mut |next| Ok(next.before() <= validated))? {

@@ -51,6 +51,15 @@ pub(super) fn validate(
         if span.upto <= span.since {
             continue;
         }
+        // After the view: an evicted table that the view lacks is counted.
+        let evicted = tree.evicted_up_to();
+        if evicted > span.since && read.iter().next().is_some() {
+            // It may have had a write of the span.
+            return Err(Error::conflict("transaction")
+                .at(format_args!("keyspace `{}`", tree.name()))
+                .expected("no eviction of writes after its snapshot")
+                .got(format_args!("one up to sequence number {evicted}")));
+        }
         let probe = Probe { reader, view: &view, span };
         for keys in read.iter() {
             let written = match keys.single() {

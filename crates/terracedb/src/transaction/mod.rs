@@ -86,7 +86,8 @@ impl Transaction {
         self.writes.is_empty()
     }
 
-    /// The value of `key`. Another write to `key` before the commit is a conflict.
+    /// The value of `key`. Another write to `key` before the commit is a conflict. In a window, eviction may
+    /// make it absent; an eviction of writes after the transaction's snapshot is a conflict too.
     ///
     /// # Errors
     /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store (as in every method here),
@@ -118,7 +119,7 @@ impl Transaction {
                 if tracked {
                     self.reads.lock().add_key(keyspace.tree(), own_key)?;
                 }
-                self.snapshot.get(keyspace, key)?
+                self.snapshot.get_in(keyspace, key)?
             }
         };
         self.after_own_writes(keyspace, own_key, before)
@@ -173,7 +174,7 @@ impl Transaction {
                 needed.push(key.as_ref());
             }
         }
-        let mut before = self.snapshot.multi_get(keyspace, &needed)?.into_iter();
+        let mut before = self.snapshot.multi_get_in(keyspace, &needed)?.into_iter();
         let read = |key: &K| {
             let stored_key = form.stored(key.as_ref())?;
             let before = match self.needs_snapshot(keyspace, stored_key.bytes()) {

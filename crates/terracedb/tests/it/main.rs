@@ -58,3 +58,4 @@ mod transactions_random;
 mod unblocked;
 mod values;
 mod watchdog;
+mod windows;

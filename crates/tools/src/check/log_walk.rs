@@ -68,7 +68,10 @@ impl Walk<'_> {
                     unknown = unknown.or(found.map(|keyspace| (offset, keyspace)));
                 }
                 LogEntry::End { unreadable, .. } => unread = unreadable,
-                LogEntry::Header(_) | LogEntry::Begin { .. } | LogEntry::Mark { .. } => {}
+                LogEntry::Header(_)
+                | LogEntry::Begin { .. }
+                | LogEntry::Mark { .. }
+                | LogEntry::Gap { .. } => {}
             }
             Ok(())
         });

@@ -158,7 +158,7 @@ impl Walk<'_> {
                 let flushed = state.map_or(base::Seqno::ZERO, ManifestState::flushed_below);
                 lost.log = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();
                 // The end is lost: writes that are in no table.
-                let is_short = read.last < known.floor || read.losses.is_empty();
+                let is_short = read.last < known.logged || read.losses.is_empty();
                 if is_short || lost.log.iter().any(LostRecords::costs_writes) {
                     lost.add_unknown();
                 }

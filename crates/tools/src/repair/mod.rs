@@ -395,7 +395,7 @@ impl Repair<'_> {
             }
             Err(error) => return Err(error),
         };
-        let is_short = read.last < known.floor && known.has_keyspaces;
+        let is_short = read.last < known.logged && known.has_keyspaces;
         let is_missing = read.losses.is_empty();
         let flushed = found.state.flushed_below();
         let lost = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();

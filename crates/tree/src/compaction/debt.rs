@@ -5,10 +5,12 @@
 //! and writers would be delayed by an old debt.
 
 use compact::plan;
+use compact::plan::hashed::window;
 
 use super::Compactor;
 use super::compactor_state::CompactorState;
 use crate::Tree;
+use crate::tree::window_options;
 
 impl Compactor {
     /// Measures the debt of `tree` after a flush and reports the worst debt to the engine, unless the debt
@@ -33,7 +35,10 @@ impl Compactor {
         let options = self.job_options(tree);
         let debt = match tree.kind().policy() {
             None => plan::debt(&summary, &options),
-            Some(_) => plan::hashed::debt_keep(&summary, &options),
+            Some(policy) => match window_options(policy) {
+                Some(window) => window::debt(&summary, &window),
+                None => plan::hashed::debt_keep(&summary, &options),
+            },
         };
         let took = self.now().saturating_sub(start);
         let mut state = self.state.lock();

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use base::{Error, ErrorKind, Result, format_bytes, invariant};
 use compact::Horizon;
+use compact::plan::hashed::window::{self, Eviction};
 use compact::plan::{self, ManualRange, Plan};
 
 use super::compactor_state::CompactorState;
 use super::keyspace_state::PlanInputs;
 use super::merge_job::writer_bytes;
 use super::{Compactor, MergeJob, merge_end, summary};
+use crate::tree::window_options;
 use crate::{Tree, VersionEditGuard};
 
 /// Most memory of a job for reading, bytes.
@@ -21,6 +23,33 @@ const READ_BYTES_MAX: usize = 8 << 20;
 
 /// Most moves and drops of one keyspace before the next round of planning.
 const CHANGES_PER_ROUND: usize = 64;
+
+/// The planner's answer.
+struct Next {
+    plan: Option<Plan>,
+    debt: plan::Debt,
+}
+
+impl Next {
+    /// The answer of the planner for the kind of `tree`.
+    fn of(tree: &Tree, summary: &plan::Summary, options: &plan::Options) -> Self {
+        let Some(policy) = tree.kind().policy() else {
+            let planned = plan::TreeLayout::new(summary, options);
+            return Self { plan: planned.plan(), debt: planned.debt() };
+        };
+        let Some(window) = window_options(policy) else {
+            let (plan, debt) = plan::hashed::plan_keep(summary, options);
+            return Self { plan, debt };
+        };
+        let window = window::Options { inputs_max: options.runs_max, ..window };
+        let plan = window::plan(summary, &window).map(|eviction| match eviction {
+            Eviction::Drop(pieces) => Plan::Drop(pieces),
+            Eviction::Merge(merge) => Plan::Merge(merge),
+            Eviction::Discard(discard) => Plan::Merge(discard.merge),
+        });
+        Self { plan, debt: window::debt(summary, &window) }
+    }
+}
 
 /// The result of planning for one keyspace.
 struct Planned {
@@ -134,17 +163,14 @@ impl Compactor {
                 return Ok(None);
             };
             let start = self.now();
-            let (plan, debt) = match tree.kind().policy() {
-                None => {
-                    let planned = plan::TreeLayout::new(&summary, &options);
-                    (planned.plan(), planned.debt())
-                }
-                Some(_) => plan::hashed::plan_keep(&summary, &options),
-            };
+            let Next { plan, debt } = Next::of(tree, &summary, &options);
             let took = self.now().saturating_sub(start);
             let is_busy = !guard.reserved().is_empty();
             let mut job = None;
             match &plan {
+                Some(Plan::Drop(pieces)) if tree.kind().is_window() => {
+                    self.evict_pieces(tree, &guard, pieces, summary.now_ms)?;
+                }
                 Some(Plan::Drop(pieces)) => {
                     self.drop_pieces(tree, &guard, pieces, summary.now_ms)?;
                 }

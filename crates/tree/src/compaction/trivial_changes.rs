@@ -7,6 +7,7 @@ use compact::plan;
 use manifest::Edit;
 
 use super::Compactor;
+use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, VersionEditGuard};
 
 impl Compactor {
@@ -51,6 +52,30 @@ impl Compactor {
         }
         self.change(guard, edits, &changes)?;
         changes.iter().for_each(|_| self.counters.dropped());
+        Ok(())
+    }
+
+    /// Evicts the oldest pieces of a window, whatever they hold.
+    pub(super) fn evict_pieces(
+        &self,
+        tree: &Tree,
+        guard: &VersionEditGuard<'_>,
+        pieces: &[(base::RunId, plan::Piece)],
+        now_ms: u64,
+    ) -> Result<()> {
+        let (mut entries, mut bytes) = (0, 0);
+        let mut tables = Vec::with_capacity(pieces.len());
+        for (_, plan::Piece { file, .. }) in pieces {
+            tree.note_evicted(file.seqno_max);
+            entries += file.entries;
+            bytes += file.bytes + file.value_bytes();
+            tables.push(file.id);
+        }
+        self.drop_pieces(tree, guard, pieces, now_ms)?;
+        tree.evictions.entries.add(entries);
+        tree.evictions.bytes.add(bytes);
+        let keyspace = tree.name().to_owned();
+        self.env.events.tell(|| Event::Evicted { keyspace, tables, entries, bytes });
         Ok(())
     }
 

@@ -84,6 +84,17 @@ pub enum Event {
         /// Why it failed; it will be tried again, without damaged tables.
         error: Option<Error>,
     },
+    /// A window evicted its oldest runs.
+    Evicted {
+        /// The keyspace.
+        keyspace: String,
+        /// The tables that were dropped.
+        tables: Vec<TableId>,
+        /// Versions in them.
+        entries: u64,
+        /// Their bytes, separated values included.
+        bytes: u64,
+    },
     /// Writes are delayed from now on, so that background work catches up.
     DelayBegan {
         /// The background work that does not keep up.
@@ -226,6 +237,13 @@ impl fmt::Display for Event {
                 outputs.len(),
                 format_bytes(*bytes_read),
                 format_bytes(*bytes_written)
+            ),
+            Self::Evicted { keyspace, tables, entries, bytes } => write!(
+                f,
+                "window `{keyspace}` evicted {} with {}, {}",
+                format_count(tables.len(), "table"),
+                format_count(*entries, "entry"),
+                format_bytes(*bytes)
             ),
             Self::DelayBegan { reason } => write!(f, "writes are delayed: {reason}"),
             Self::DelayEnded => f.write_str("writes are no longer delayed"),

@@ -129,6 +129,7 @@ impl Opening {
             lane: chain.lane,
             segment_bytes: if is_appended { self.options.segment_bytes } else { SEGMENT_BYTES_MIN },
             leave_bytes: self.options.leave_bytes,
+            has_gaps: is_appended && self.options.has_gaps,
         };
         let id = self.next_segment(&chain)?;
         let supply = Supply::new(&self.source.medium, spec, id, &self.source.account, shared);

@@ -13,7 +13,7 @@ use base::limits::PAGE_BYTES;
 use base::{ErrorKind, Result, invariant};
 
 use super::{LocatedContent, LocatedRecord, PAGE, SegmentReader};
-use crate::record::{BEGIN_BYTES, FIXED_BYTES, MARK_BYTES, record_bytes};
+use crate::record::{BEGIN_BYTES, FIXED_BYTES, GAP_BYTES, MARK_BYTES, record_bytes};
 
 /// Bytes of checksums that searches of a segment compute, as a multiple of its length.
 const CHECKED: u64 = 4;
@@ -49,7 +49,7 @@ impl Wanted {
     fn admits(&self, at: u64, bytes: &[u8], end: u64) -> Option<Candidate> {
         let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
         let [_, _, _, _, _, _, _, kind, low @ .., _, _, _, _, _, _, _, _] = *fixed;
-        if !matches!(kind >> 4, 1..=3) {
+        if !matches!(kind >> 4, 1..=4) {
             return None;
         }
         let whole = record_bytes(fixed)?;
@@ -57,6 +57,7 @@ impl Wanted {
         let is_shaped = match kind >> 4 {
             1 => whole > FIXED_BYTES,
             2 => starts_page && whole == MARK_BYTES,
+            4 => whole == GAP_BYTES,
             _ => starts_page && whole == BEGIN_BYTES,
         };
         let is_likely = starts_page || at == PAGE + BEGIN_BYTES as u64;
@@ -156,12 +157,14 @@ impl SegmentReader {
         // A Begin states its full lane sequence, at any distance.
         let sequence = match found.content {
             LocatedContent::Begin(begin) => begin.sequence,
-            LocatedContent::Batch { .. } | LocatedContent::Mark { .. } => sequence,
+            LocatedContent::Batch { .. }
+            | LocatedContent::Mark { .. }
+            | LocatedContent::Gap { .. } => sequence,
         };
         let is_possible = match found.content {
             LocatedContent::Begin(_) => (wanted.sequence..wanted.limit).contains(&sequence),
             LocatedContent::Mark { durable } => durable <= sequence,
-            LocatedContent::Batch { .. } => true,
+            LocatedContent::Batch { .. } | LocatedContent::Gap { .. } => true,
         };
         Ok(is_possible.then_some(LocatedRecord { sequence, ..found }))
     }

@@ -19,13 +19,19 @@ fn golden(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A segment with a Begin, two batches, a sync, the Mark after it, and a third batch.
-fn segment() -> Vec<u8> {
+/// A segment with a Begin, two batches, a sync, the Mark after it, and a third batch; with `unlogged`
+/// operations between the first two.
+fn segment(unlogged: u32) -> Vec<u8> {
     let medium = Arc::new(MemoryMedium::new());
     let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
     let store = StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
-    let (log, ..) = open_with(&device, Options { store, ..options() }, &|_| None).unwrap();
+    let (log, ..) =
+        open_with(&device, Options { store, has_gaps: unlogged > 0, ..options() }, &|_| None)
+            .unwrap();
     append(&log, 1, 1, b"put").unwrap();
+    if unlogged > 0 {
+        log.assign(Batch { keyspaces: &[KeyspaceId(9)], ops: unlogged, body: b"" }).unwrap();
+    }
     let batch = Batch { keyspaces: &[KeyspaceId(1), KeyspaceId(300)], ops: 2, body: b"two" };
     log.append(batch).unwrap();
     log.sync(log.last()).unwrap();
@@ -33,28 +39,36 @@ fn segment() -> Vec<u8> {
     medium.content("log-0-0000000001").unwrap()
 }
 
+const PLAIN: &str = include_str!("../../golden/segment.hex");
+const GAP: &str = include_str!("../../golden/segment_gap.hex");
+
 #[test]
 fn a_segment_has_exactly_the_golden_bytes() {
-    let (expected, got) = (golden(include_str!("../../golden/segment.hex")), segment());
-    let at = expected.iter().zip(&got).position(|(expected, got)| expected != got);
-    assert!(
-        expected == got,
-        "{} and {} bytes, first difference at {at:?}",
-        expected.len(),
-        got.len()
-    );
+    for (text, unlogged) in [(PLAIN, 0), (GAP, 300)] {
+        let (expected, got) = (golden(text), segment(unlogged));
+        let at = expected.iter().zip(&got).position(|(expected, got)| expected != got);
+        assert!(
+            expected == got,
+            "{} and {} bytes, first difference at {at:?}",
+            expected.len(),
+            got.len()
+        );
+    }
 }
 
-/// This version reads any log of format version 1.
+/// This version reads any log of format versions 1 and 2.
 #[test]
-fn the_golden_segment_replays() {
-    let medium = MemoryMedium::new();
-    medium.insert("log-0-0000000001", golden(include_str!("../../golden/segment.hex"))).unwrap();
-    let medium: Arc<dyn Medium> = Arc::new(medium);
-    let store = StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
-    let (log, recovery, replayed) =
-        open_with(&medium, Options { store, ..options() }, &|_| Some(Seqno::ZERO)).unwrap();
-    let expected = [(1, b"put".to_vec()), (2, b"two".to_vec()), (4, b"after".to_vec())];
-    assert_eq!(replayed, expected);
-    assert_eq!((log.last().get(), recovery.torn), (4, None));
+fn the_golden_segments_replay() {
+    for (text, gap) in [(PLAIN, 0), (GAP, 300)] {
+        let medium = MemoryMedium::new();
+        medium.insert("log-0-0000000001", golden(text)).unwrap();
+        let medium: Arc<dyn Medium> = Arc::new(medium);
+        let store = StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+        let (log, recovery, replayed) =
+            open_with(&medium, Options { store, ..options() }, &|_| Some(Seqno::ZERO)).unwrap();
+        let expected =
+            [(1, b"put".to_vec()), (2 + gap, b"two".to_vec()), (4 + gap, b"after".to_vec())];
+        assert_eq!(replayed, expected);
+        assert_eq!((log.last().get(), recovery.torn), (4 + gap, None));
+    }
 }

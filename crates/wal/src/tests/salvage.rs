@@ -100,6 +100,7 @@ fn records(files: &[(String, Vec<u8>)], name: &str) -> Vec<(&'static str, u64, u
             crate::LogEntry::Begin { offset, .. } => Some(("begin", offset, offset + 37)),
             crate::LogEntry::Mark { offset, .. } => Some(("mark", offset, offset + 28)),
             crate::LogEntry::Batch { offset, bytes, .. } => Some(("batch", offset, offset + bytes)),
+            crate::LogEntry::Gap { offset, .. } => Some(("gap", offset, offset + 28)),
             crate::LogEntry::Header(_) | crate::LogEntry::End { .. } => None,
         });
         Ok(())
@@ -246,6 +247,7 @@ fn memory_of(files: &[(String, Vec<u8>)]) -> MemoryMedium {
 #[test] // I8
 fn bytes_in_a_damaged_body_are_not_taken_for_records() {
     let seed = crate::SegmentHeader {
+        version: 1,
         store: options().store,
         lane: LaneId(0),
         segment: base::SegmentId(1),

@@ -11,7 +11,7 @@
 //! Both are pure functions of a [`Summary`](super::Summary), as [`plan`](fn@super::plan) is. Hashes spread
 //! evenly, so the bytes of a table in a range of hashes are in proportion to the range.
 //!
-//! The compactor calls [`plan_keep`]; windows are planned by tests only, until keyspaces can be windows.
+//! The compactor calls [`plan_keep`] and [`window::plan`].
 
 mod combined;
 mod filters;

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use base::{Rng, RunId, TableId};
+use base::{Rng, RunId, Seqno, TableId};
 use bytes::Bytes;
 
 use super::*;
+use crate::Horizon;
 use crate::plan::{Area, FileSummary, ManualRange, Merge, Piece, Plan, RunSummary, Summary};
 
 /// The pieces of a tree by run, and what is on the way.
@@ -401,7 +402,9 @@ impl Window {
     fn add(&mut self, run: u64, content: BTreeMap<u8, Write>, level: u8) {
         self.next += 1;
         let bytes = content.len() as u64 * ENTRY_BYTES;
-        let file = FileSummary { id: TableId(self.next), bytes, ..FileSummary::default() };
+        let deletes = content.values().filter(|(_, is_deleted)| *is_deleted).count() as u64;
+        let (id, entries) = (TableId(self.next), content.len() as u64);
+        let file = FileSummary { id, bytes, entries, deletes, ..FileSummary::default() };
         let piece =
             Piece { file: Arc::new(file), level, first: Bytes::new(), end: None, damaged: false };
         assert!(self.runs.insert(run, (piece, content)).is_none());
@@ -436,6 +439,7 @@ impl Window {
                 }
                 return;
             }
+            window::Eviction::Merge(merge) => return self.merge(&merge),
             window::Eviction::Discard(discard) => discard,
         };
         assert_eq!(discard.kept, self.options.kept);
@@ -453,6 +457,24 @@ impl Window {
         if !merged.is_empty() {
             self.add(discard.merge.into.0, merged, discard.merge.level);
         }
+    }
+
+    /// Merges adjacent runs into the oldest of them. Tombstones stay if something lies below.
+    fn merge(&mut self, merge: &Merge) {
+        let ids: Vec<u64> = self.runs.keys().rev().copied().collect();
+        let at = ids.iter().position(|id| *id == merge.newest().0).unwrap();
+        let inputs: Vec<u64> = merge.inputs.iter().map(|(run, _)| run.0).collect();
+        assert_eq!(ids[at..at + inputs.len()], inputs, "merged runs are adjacent");
+        assert_eq!((merge.into.0, merge.level), (*inputs.last().unwrap(), 0));
+        let is_oldest = ids.last() == inputs.last();
+        assert_eq!(merge.oldest, is_oldest);
+        let mut merged: BTreeMap<u8, Write> = BTreeMap::new();
+        for run in inputs {
+            let (_, content) = self.runs.remove(&run).unwrap();
+            content.into_iter().for_each(|(key, write)| _ = merged.entry(key).or_insert(write));
+        }
+        merged.retain(|_, (_, is_deleted)| !is_oldest || !*is_deleted);
+        self.add(merge.into.0, merged, 0);
     }
 
     /// A lookup finds the newest write of the key, or nothing; never an older one.
@@ -476,6 +498,7 @@ impl Window {
 #[test]
 fn a_window_evicts_the_oldest_and_never_brings_back_an_old_version() {
     let (mut rng, seed) = Rng::from_env();
+    let mut merges = 0;
     for round in 0..60 {
         println!("TERRACE_SEED={seed}, round {round}");
         let kept = match round % 3 {
@@ -483,7 +506,9 @@ fn a_window_evicts_the_oldest_and_never_brings_back_an_old_version() {
             1 => window::Kept::Read,
             _ => window::Kept::Named("important".to_owned()),
         };
-        let options = window::Options { bytes: 3000 + rng.below(3000), kept };
+        let runs_max = if rng.one_in(2) { 8 } else { 128 };
+        let options =
+            window::Options { runs_max, ..window::Options::new(3000 + rng.below(3000), kept) };
         let (runs, newest) = Default::default();
         let rng = Rng::new(rng.next_u64());
         let mut window = Window { rng, options, runs, newest, next: 0 };
@@ -495,14 +520,17 @@ fn a_window_evicts_the_oldest_and_never_brings_back_an_old_version() {
                     runs.values().filter(|(piece, _)| piece.level == 0).count()
                 };
                 let before = fresh(&window.runs);
+                merges += usize::from(matches!(eviction, window::Eviction::Merge(_)));
                 window.evict(eviction);
                 assert!(fresh(&window.runs) < before, "an eviction takes a flushed run");
                 window.check();
                 steps += 1;
                 assert!(steps < 100, "it does not end");
             }
+            assert!(window.runs.len() <= window.options.runs_max);
             assert!(window.bytes() <= window.options.bytes);
-            if flush > 20 {
+            // With few runs a merge makes one of most of the window, which then goes as a whole.
+            if flush > 20 && runs_max == 128 {
                 assert!(window.bytes() * 2 > window.options.bytes, "{}", window.bytes());
                 assert!(window.check() > 50);
             }
@@ -513,11 +541,47 @@ fn a_window_evicts_the_oldest_and_never_brings_back_an_old_version() {
             );
         }
     }
+    assert!(merges > 0, "no window has too many runs");
+}
+
+/// Runs below a range delete, and the oldest ones whose entries all expired, go at once; not while a read is
+/// older than the delete.
+#[test]
+fn dead_runs_are_dropped_whatever_the_length() {
+    let options = window::Options::new(1 << 30, window::Kept::None);
+    let (runs, newest) = Default::default();
+    let mut window = Window { rng: Rng::new(1), options, runs, newest, next: 0 };
+    (0..4).for_each(|_| window.flush());
+    let with = |at: usize, change: &dyn Fn(&mut FileSummary)| {
+        let mut summary = Summary { now_ms: 1000, ..window.summary() };
+        let piece = &mut summary.runs[at].pieces[0];
+        change(Arc::make_mut(&mut piece.file));
+        summary
+    };
+    let dropped = |summary: &Summary| match window::plan(summary, &window.options) {
+        Some(window::Eviction::Drop(pieces)) => {
+            let ids: Vec<_> = summary.runs.iter().rev().map(|run| run.id).collect();
+            assert!(pieces.iter().map(|(run, _)| *run).eq(ids[..pieces.len()].iter().copied()));
+            pieces.len()
+        }
+        other => {
+            assert_eq!(other, None);
+            0
+        }
+    };
+    assert_eq!(dropped(&window.summary()), 0);
+    let deleted = with(1, &|file| (file.range_deletes, file.seqno_max) = (1, Seqno::new(9)));
+    assert_eq!(dropped(&deleted), 2);
+    let readers = Horizon::new(vec![Seqno::new(8), Seqno::new(20)]);
+    assert_eq!(dropped(&Summary { readers, ..deleted }), 0);
+    assert_eq!(dropped(&with(3, &|file| file.latest_expiry = 1000)), 1);
+    assert_eq!(dropped(&with(3, &|file| file.latest_expiry = 1001)), 0);
+    assert_eq!(dropped(&with(2, &|file| file.latest_expiry = 1000)), 0, "not the oldest");
 }
 
 #[test]
 fn a_busy_or_damaged_run_is_not_rewritten() {
-    let options = window::Options { bytes: 1000, kept: window::Kept::Read };
+    let options = window::Options::new(1000, window::Kept::Read);
     let (runs, newest) = Default::default();
     let mut window = Window { rng: Rng::new(1), options, runs, newest, next: 0 };
     (0..4).for_each(|_| window.flush());

@@ -8,18 +8,28 @@
 //! outlive the discarded newer one.
 //!
 //! The kept entries take at most a quarter of the window, or the discard would write more than it frees.
+//!
+//! A lookup asks the filter of each run. If there are more than [`Options::runs_max`], which takes a window
+//! of many memtables or flushes of small ones, the adjacent runs that are cheapest to merge become one.
 
 use base::{RunId, invariant};
 
 use super::filters::run_filter_bits;
 use super::slices::{bytes_in, hashes_of_piece};
-use crate::plan::{Merge, Piece, Reason, RunSummary, Summary};
+use crate::plan::{Debt, Merge, Piece, Reason, RunSummary, Summary};
 
 /// The largest part of the window that partial discards keep.
 const RETAINED_PART: u64 = 4;
 
 /// The level of the run that partial discards leave.
 const RETAINED_LEVEL: u8 = 1;
+
+/// Most runs that a lookup searches, unless more are being merged.
+const RUNS_MAX: usize = 128;
+
+/// Runs that one merge replaces by one. Runs of equal length are rewritten once for each factor of this
+/// number by which they exceed [`RUNS_MAX`].
+const RUNS_PER_MERGE: usize = 8;
 
 /// How the window evicts entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +38,10 @@ pub struct Options {
     pub bytes: u64,
     /// Which entries of the oldest run are kept.
     pub kept: Kept,
+    /// Most runs before adjacent ones are merged.
+    pub runs_max: usize,
+    /// Most input runs of one merge, at least two: its memory bounds them.
+    pub inputs_max: usize,
 }
 
 /// The entries of the oldest run that stay.
@@ -48,6 +62,8 @@ pub enum Eviction {
     Drop(Vec<(RunId, Piece)>),
     /// A rewrite of the oldest run.
     Discard(Discard),
+    /// A merge of adjacent runs, which evicts nothing.
+    Merge(Merge),
 }
 
 /// A partial discard.
@@ -62,16 +78,26 @@ pub struct Discard {
 }
 
 impl Options {
+    /// The options of a window of `bytes` bytes.
+    #[must_use]
+    pub const fn new(bytes: u64, kept: Kept) -> Self {
+        Self { bytes, kept, runs_max: RUNS_MAX, inputs_max: RUNS_PER_MERGE }
+    }
+
     /// Filter bits of a flushed table of `unit_bytes` bytes: a lookup asks the filter of every run.
     #[must_use]
     pub fn flush_filter_bits(&self, unit_bytes: u64) -> u8 {
-        run_filter_bits(self.bytes as f64 / unit_bytes.max(1) as f64)
+        let runs = self.bytes as f64 / unit_bytes.max(1) as f64;
+        run_filter_bits(runs.min(self.runs_max as f64))
     }
 }
 
-/// Bytes of a run.
+/// Bytes of a run, separated values included.
 fn bytes_of(run: &RunSummary) -> u64 {
-    run.pieces.iter().map(|piece| bytes_in(piece, &hashes_of_piece(piece))).sum()
+    let of = |piece: &Piece| {
+        bytes_in(piece, &hashes_of_piece(piece)).saturating_add(piece.file.value_bytes())
+    };
+    run.pieces.iter().map(of).fold(0, u64::saturating_add)
 }
 
 /// Whether a run is what earlier discards left.
@@ -79,14 +105,98 @@ fn is_retained(run: &RunSummary) -> bool {
     run.pieces.iter().all(|piece| piece.level >= RETAINED_LEVEL)
 }
 
-/// The next eviction; `None` if the runs fit the window, or a job works on the oldest.
+/// The number of the newest run all of whose entries, and those of all older runs, no read needs: they
+/// expired, are tombstones, or lie below a range delete, which covers all keys of a hashed keyspace.
+fn dead_from(summary: &Summary) -> usize {
+    let is_settled = |piece: &Piece| piece.file.seqno_max <= summary.readers.oldest();
+    let deletes = |piece: &Piece| piece.file.range_deletes > 0 && is_settled(piece);
+    let covered = summary.runs.iter().position(|run| run.pieces.iter().any(deletes));
+    let is_dead = |piece: &Piece| {
+        (piece.is_expired(summary.now_ms) || piece.is_all_deletes()) && is_settled(piece)
+    };
+    let live = summary.runs.iter().rposition(|run| !run.pieces.iter().all(is_dead));
+    let dead = live.map_or(0, |live| live + 1);
+    covered.map_or(dead, |covered| dead.min(covered + 1))
+}
+
+/// Whether a job works on `run`.
+fn is_busy(summary: &Summary, run: &RunSummary) -> bool {
+    summary.busy.iter().any(|area| area.oldest <= run.id && run.id <= area.newest)
+}
+
+/// The next action; `None` if the runs fit the window, or a job works on those that do not.
 #[must_use]
 pub fn plan(summary: &Summary, options: &Options) -> Option<Eviction> {
-    let lengths: Vec<u64> = summary.runs.iter().map(bytes_of).collect();
-    let mut over = lengths.iter().sum::<u64>().checked_sub(options.bytes).filter(|it| *it > 0)?;
-    let is_busy = |run: &RunSummary| {
-        summary.busy.iter().any(|area| area.oldest <= run.id && run.id <= area.newest)
+    let dead = summary.runs.get(dead_from(summary)..).unwrap_or_default();
+    if !dead.is_empty() && !dead.iter().any(|run| is_busy(summary, run)) {
+        return Some(Eviction::Drop(pieces_of(dead)));
+    }
+    evict(summary, options).or_else(|| merge(summary, options).map(Eviction::Merge))
+}
+
+/// The debt of a window: the part of its runs that wait for a merge.
+#[must_use]
+pub fn debt(summary: &Summary, options: &Options) -> Debt {
+    let runs = summary.runs.len();
+    let is_merging = runs > options.runs_max;
+    let busy = summary.busy.iter().map(|area| area.bytes.max(1)).fold(0, u64::saturating_add);
+    Debt {
+        bytes: busy.max(u64::from(is_merging)),
+        runs,
+        // Merges keep up easily; twice the runs mean that they do not.
+        fullness: runs as f64 / (2 * options.runs_max.max(1)) as f64,
+        space: 1.0,
+        ..Debt::default()
+    }
+}
+
+/// The pieces of `runs`, which are newest first, from the oldest run on.
+fn pieces_of(runs: &[RunSummary]) -> Vec<(RunId, Piece)> {
+    let of = |run: &RunSummary| {
+        let id = run.id;
+        run.pieces.iter().map(move |piece| (id, piece.clone())).collect::<Vec<_>>()
     };
+    runs.iter().rev().flat_map(of).collect()
+}
+
+/// The cheapest merge of adjacent flushed runs into one, if there are too many runs.
+fn merge(summary: &Summary, options: &Options) -> Option<Merge> {
+    let count = RUNS_PER_MERGE.min(options.inputs_max).max(2);
+    if summary.runs.len() <= options.runs_max {
+        return None;
+    }
+    let is_fit = |run: &RunSummary| {
+        !is_retained(run) && !is_busy(summary, run) && !run.pieces.iter().any(|it| it.damaged)
+    };
+    // Among equals the newest, whose entries stay longest: the first minimum.
+    let groups = summary.runs.windows(count).filter(|runs| runs.iter().all(is_fit));
+    let sized = groups.map(|runs| (runs.iter().map(bytes_of).fold(0, u64::saturating_add), runs));
+    let (bytes, runs) = sized.min_by_key(|(bytes, _)| *bytes)?;
+    if summary.free_bytes.is_some_and(|free| free < bytes) {
+        return None;
+    }
+    let into = runs.last()?.id;
+    Some(Merge {
+        inputs: runs.iter().map(|run| (run.id, run.pieces.clone())).collect(),
+        first: bytes::Bytes::new(),
+        end: None,
+        into,
+        level: 0,
+        oldest: summary.runs.last().is_some_and(|oldest| oldest.id == into),
+        reason: Reason::Runs,
+        bytes,
+        table_bytes: bytes.max(1),
+        filter_bits: f32::from(options.flush_filter_bits(summary.unit_bytes)),
+        collect: Vec::new(),
+    })
+}
+
+/// The next eviction, if the runs exceed the window.
+fn evict(summary: &Summary, options: &Options) -> Option<Eviction> {
+    let lengths: Vec<u64> = summary.runs.iter().map(bytes_of).collect();
+    let stored = lengths.iter().copied().fold(0, u64::saturating_add);
+    let mut over = stored.checked_sub(options.bytes).filter(|it| *it > 0)?;
+    let is_busy = |run: &RunSummary| is_busy(summary, run);
     let oldest = summary.runs.last().filter(|run| !is_busy(run))?;
     let retained = Some(oldest).filter(|run| is_retained(run) && options.kept != Kept::None);
     let fresh = summary.runs.len().checked_sub(1 + usize::from(retained.is_some()));
@@ -98,7 +208,7 @@ pub fn plan(summary: &Summary, options: &Options) -> Option<Eviction> {
             return discard(run, retained, summary, options).map(Eviction::Discard);
         }
     }
-    let mut dropped = Vec::new();
+    let mut count = 0;
     for (run, bytes) in summary.runs.iter().zip(&lengths).rev() {
         // The newest flushed run stays, whatever its length.
         let is_first = summary.runs.first().is_some_and(|newest| newest.id == run.id);
@@ -106,10 +216,11 @@ pub fn plan(summary: &Summary, options: &Options) -> Option<Eviction> {
         if over == 0 || is_busy(run) || is_newest {
             break;
         }
-        dropped.extend(run.pieces.iter().map(|piece| (run.id, piece.clone())));
+        count += 1;
         over = over.saturating_sub(*bytes);
     }
-    (!dropped.is_empty()).then_some(Eviction::Drop(dropped))
+    let dropped = summary.runs.get(summary.runs.len() - count..)?;
+    (!dropped.is_empty()).then(|| Eviction::Drop(pieces_of(dropped)))
 }
 
 /// The rewrite of `run` and of the `retained` run below it.
