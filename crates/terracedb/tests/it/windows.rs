@@ -301,7 +301,8 @@ fn long_values_count_and_go_with_their_run() {
 }
 
 /// One batch over an ordered, a hashed and a window keyspace, between unlogged writes and flushes, with a
-/// power cut at every change of the device: the batch is whole or absent, and the log opens with strict rules.
+/// power cut at every change of the device: the batch is whole or absent, and the log opens with strict
+/// rules.
 #[test] // I2, I11
 fn a_batch_over_kinds_is_whole_or_absent_after_a_crash_at_any_change() {
     let (mut rng, seed) = Rng::from_env();
