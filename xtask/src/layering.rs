@@ -12,7 +12,7 @@ use crate::metadata::{Dependency, Kind, Package, packages};
 mod tests;
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 15] = [
+const LEVELS: [(&str, u8); 16] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
@@ -22,6 +22,7 @@ const LEVELS: [(&str, u8); 15] = [
     ("terrace-compact", 4),
     ("terrace-manifest", 4),
     ("terrace-read", 4),
+    ("terrace-offload", 5),
     ("terrace-tree", 5),
     ("terrace-engine", 6),
     ("terrace-tools", 7),

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, plan, repair, replay, scrub, stats,
+    inspect, keyspace, plan, repair, replay, scrub, stats, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Restore(backup::RestoreArgs),
     /// Measure a device: latency, bandwidth by threads and access size, write unit, read-write mixes
     Calibrate(calibrate::Args),
+    /// Run merges of stores in this process, for hosts that name it in --compaction
+    Worker(worker::Args),
     /// Show, check and document settings
     Config {
         #[command(subcommand)]

@@ -34,6 +34,7 @@ mod scrub;
 mod shared_args;
 mod stats;
 mod time;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -90,6 +91,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Backup { command } => backup::run(&command),
         Command::Restore(args) => backup::restore(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Worker(args) => worker::run(&args),
         Command::Config { command } => config::run(&command),
         Command::Completions(args) => completions::run(&args, &mut Args::command()),
         Command::Reference => reference::run(&mut Args::command()),

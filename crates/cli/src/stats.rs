@@ -13,7 +13,7 @@ use terracedb::recovery::Recovery;
 use terracedb::scm::ScmCalibration;
 use terracedb::stats::{
     CompactionStatistics, KeyspaceStatistics, LevelStatistics, Memory, MissCurve, MissPoint,
-    RowSetStatistics, ScmStatus, Statistics,
+    RowSetStatistics, ScmStatus, Statistics, WorkerStatistics,
 };
 use terracedb::{Db, Error, Result};
 
@@ -125,7 +125,23 @@ fn print_devices(statistics: &Statistics, out: &mut Output) -> Result<()> {
         "compaction debt {}, {} running",
         format_bytes(compaction.debt_bytes),
         format_count(compaction.running, "merge")
-    ))
+    ))?;
+    for worker in &compaction.workers {
+        out.line(format_args!(
+            "worker {}: {} done, {} running, {} read, {} written, {} over the link, {:.3} s of processor",
+            worker.address,
+            format_count(worker.jobs, "merge"),
+            worker.running,
+            format_bytes(worker.bytes_read),
+            format_bytes(worker.bytes_written),
+            format_bytes(worker.link_bytes),
+            worker.cpu.as_secs_f64(),
+        ))?;
+        for (reason, count) in &worker.failures {
+            out.line(format_args!("    {}: {reason}", format_count(*count, "failure")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The row cache in DRAM, and gets of keys without a value.
@@ -439,6 +455,26 @@ fn compaction_to_json(compaction: &CompactionStatistics) -> Value {
         "debt_bytes": compaction.debt_bytes,
         "running": compaction.running,
         "damaged_tables": compaction.damaged_tables,
+        "local_jobs": compaction.done - compaction.remote,
+        "remote_jobs": compaction.remote,
+        "fallbacks": compaction.fallbacks,
+        "workers": compaction.workers.iter().map(worker_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn worker_to_json(worker: &WorkerStatistics) -> Value {
+    let failures = worker.failures.iter();
+    json!({
+        "address": worker.address,
+        "running": worker.running,
+        "jobs": worker.jobs,
+        "bytes_read": worker.bytes_read,
+        "bytes_written": worker.bytes_written,
+        "link_bytes": worker.link_bytes,
+        "cpu_seconds": worker.cpu.as_secs_f64(),
+        "failures": failures.map(|(why, count)| json!({ "reason": why, "count": count }))
+            .collect::<Vec<_>>(),
+        "last_failure": worker.last_failure,
     })
 }
 

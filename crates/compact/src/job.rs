@@ -39,9 +39,12 @@ const KIND: MessageKind = MessageKind { name: "job", magic: *b"TERRAJOB", versio
 /// The inputs of a merge and the form of its outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Unique among all jobs of the store.
+    /// Unique among all jobs of the store: the number of its manifest in the upper half, a counter in the
+    /// lower one.
     pub id: u64,
-    /// Number of this attempt: the outcome of another attempt is refused.
+    /// Number of this attempt: the outcome of another attempt is refused. The engine draws the upper half
+    /// when it opens the store and counts attempts in the lower one, so that no outcome of an earlier life
+    /// of the store matches.
     pub epoch: u64,
     /// Number of this part if several workers share a job, each with a range of its keys. The engine makes
     /// only whole jobs: 0.

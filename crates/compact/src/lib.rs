@@ -13,6 +13,7 @@ mod heat;
 mod horizon;
 pub mod job;
 mod message;
+pub mod offload;
 mod older_ranges;
 mod operands;
 mod operator;

@@ -54,6 +54,11 @@ impl Operators {
         Ok(())
     }
 
+    /// The names of all operators, ascending.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The operator named `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn MergeOperator>> {

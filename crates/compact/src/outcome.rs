@@ -1,6 +1,6 @@
 //! The outcome of a job: its output tables, value file and counts.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use base::{Cursor, Error, Result, TableId, invariant, put_bytes, put_u32, put_u64, put_varint};
 use table::{Properties, Summary, ValuesSummary};
@@ -130,6 +130,21 @@ impl Outcome {
         Err(Error::invalid("outcome of another attempt")
             .expected(format_args!("job {} epoch {} part {}", job.id, job.epoch, job.part))
             .got(format_args!("job {} epoch {} part {}", self.job, self.epoch, self.part)))
+    }
+
+    /// Checks that the job read as many versions as its inputs hold: otherwise an outcome that claims
+    /// nothing, or that a part of an input was lost on the way, would look like one that dropped them.
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is not within `versions`.
+    pub fn expect_read(&self, versions: RangeInclusive<u64>) -> Result<()> {
+        if versions.contains(&self.counts.read) {
+            return Ok(());
+        }
+        Err(Error::corrupt("versions that a job read")
+            .at(format_args!("outcome of job {}", self.job))
+            .expected(format_args!("{} to {}", versions.start(), versions.end()))
+            .got(self.counts.read))
     }
 }
 

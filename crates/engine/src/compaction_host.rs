@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::Executor;
+use compact::offload::Offload;
 use tree::compaction::CompactionHost;
 
 use crate::Resources;
@@ -35,5 +36,9 @@ impl CompactionHost for StoreHost {
 
     fn debt_changed(&self, runs: f64, space: f64) {
         self.pace.set_trees(runs, space);
+    }
+
+    fn offload(&self) -> Option<&Arc<dyn Offload>> {
+        self.resources.offload()
     }
 }

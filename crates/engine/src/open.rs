@@ -89,7 +89,7 @@ pub fn open(
         trees: &trees,
         log: &log,
     };
-    let components = recovered.components(settings.compaction, compression);
+    let components = recovered.components(settings.compaction, compression)?;
     let background = recovered.start_tasks(&components, &live_settings, &events);
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     let Components { pace, buffers, committer, transactions, reader, compactor, watchdog } =
@@ -155,7 +155,7 @@ impl Recovered<'_> {
         &self,
         compaction: compact::plan::Options,
         compression: Arc<RowCompression>,
-    ) -> Components {
+    ) -> Result<Components> {
         let Self { resources, metered, operators, context, trees, log } = *self;
         let pace = Pace::new();
         let buffers = new_buffers(resources, log, trees, &pace);
@@ -187,13 +187,13 @@ impl Recovered<'_> {
             Arc::clone(operators),
             compaction,
             Arc::clone(metered),
-        ));
+        )?);
         let watchdog = Arc::new(Watchdog {
             buffers: Arc::clone(&buffers),
             trees: Arc::clone(trees),
             metered: Arc::clone(metered),
         });
-        Components { pace, buffers, committer, transactions, reader, compactor, watchdog }
+        Ok(Components { pace, buffers, committer, transactions, reader, compactor, watchdog })
     }
 
     fn start_tasks(

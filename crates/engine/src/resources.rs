@@ -17,6 +17,7 @@ use base::{
     invariant,
 };
 use cache::{Balance, PageCache, RowCache};
+use compact::offload::Offload;
 use parking_lot::Mutex;
 use tree::compaction::CompactionPool;
 use tree::{ReadContext, Timekeeper};
@@ -64,6 +65,8 @@ struct Inner {
     /// Runs the tasks that watch all others. A thread of its own, started with the first listener.
     watch: OnceLock<Arc<dyn Executor>>,
     compaction: Arc<CompactionPool>,
+    /// Workers that run merges; `None`: all merges run here.
+    offload: Option<Arc<dyn Offload>>,
     /// Held while the memory limit changes.
     resizing: Mutex<()>,
     open_stores: AtomicUsize,
@@ -209,6 +212,11 @@ impl Resources {
     /// The account of reads: iterators, queues, long values.
     pub(crate) fn reads_account(&self) -> Account {
         self.account(READS)
+    }
+
+    /// Takes merges to workers in other processes.
+    pub(crate) fn offload(&self) -> Option<&Arc<dyn Offload>> {
+        self.0.offload.as_ref()
     }
 
     /// Whether reads fill the row cache.

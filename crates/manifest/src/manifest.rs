@@ -227,6 +227,16 @@ impl Manifest {
         (current, DictionaryId(inner.state.last_dictionary.0 + 1))
     }
 
+    /// The id of the next table: no file has it or a greater one.
+    pub fn upcoming_table(&self) -> TableId {
+        self.inner.lock().next_table
+    }
+
+    /// The number of the manifest's file. It grows while the store is open and with each open.
+    pub fn number(&self) -> u64 {
+        self.inner.lock().number
+    }
+
     /// Returns a copy of the state; it shares keyspaces and tables.
     pub fn state(&self) -> ManifestState {
         self.inner.lock().state.clone()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
+use compact::offload::Offload;
 use compact::{MergeOperator, Operators};
 use engine::{Settings, open};
 use media::{FileMedium, FileOptions, Medium};
@@ -88,6 +89,15 @@ impl Builder {
     #[must_use]
     pub fn scm(mut self, scm: crate::scm::Scm) -> Self {
         self.own = self.own.scm(scm);
+        self
+    }
+
+    /// Offers merges to workers in other processes, for example
+    /// [`Workers`](crate::offload::Workers); as [`crate::ResourcesBuilder::offload`]. Ignored if
+    /// [`Builder::resources`] is given.
+    #[must_use]
+    pub fn workers(mut self, workers: Arc<dyn Offload>) -> Self {
+        self.own = self.own.offload(workers);
         self
     }
 

@@ -103,6 +103,13 @@ pub mod hashed {
     pub use base::{Discard, HashedPolicy};
 }
 
+/// Merges in worker processes: the workers of a store ([`Builder::workers`]), and a worker.
+pub mod offload {
+    pub use ::offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
+    pub use compact::Operators;
+    pub use compact::offload::{Offload, RemoteRun};
+}
+
 /// Merge operators: the trait, and those that every store knows by their `NAME`.
 pub mod operators {
     pub use compact::{Append, I64Add, I64AddSaturating, MergeOperator, U64Max, U64Min};
@@ -129,6 +136,7 @@ pub mod stats {
         CacheStatistics, KindStatistics, Refusals, RowRefusals, RowSetStatistics, RowStatistics,
         ScmStatistics,
     };
+    pub use compact::offload::WorkerStatistics;
     pub use engine::{Delays, Memory, ScmStatus};
     pub use media::{Counts, Purpose, Usage};
     #[cfg(feature = "tools")]

@@ -16,8 +16,8 @@ use base::{broken_invariant, invariant};
 use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch, WriteOptions};
 
 use crate::{
-    ByKind, Counters, Direction, Emulation, Hits, PageCounts, ScanVisitor, ScmCounts, Store,
-    Traffic,
+    ByKind, CompactionPlaces, Counters, Direction, Emulation, Hits, PageCounts, ScanVisitor,
+    ScmCounts, Store, Traffic,
 };
 
 /// The keyspace that the drivers use.
@@ -116,6 +116,18 @@ const fn scm_counts(counts: &terracedb::stats::ScmStatistics) -> ScmCounts {
         kept: counts.kept,
         bytes_written: counts.bytes_written,
         resident_bytes: counts.resident << 12,
+    }
+}
+
+fn compaction_places(compaction: &terracedb::stats::CompactionStatistics) -> CompactionPlaces {
+    let workers = &compaction.workers;
+    CompactionPlaces {
+        local_jobs: compaction.done.saturating_sub(compaction.remote),
+        remote_jobs: compaction.remote,
+        fallbacks: compaction.fallbacks,
+        link_bytes: workers.iter().map(|worker| worker.link_bytes).sum(),
+        host_cpu_seconds: 0.0,
+        worker_cpu_seconds: workers.iter().map(|worker| worker.cpu.as_secs_f64()).sum(),
     }
 }
 
@@ -270,6 +282,7 @@ impl Store for Engine {
                 let wait_cpu_seconds = scm.wait_cpu_seconds;
                 scm.emulated.map(|profile| Emulation { profile, wait_cpu_seconds })
             }),
+            compaction: Some(compaction_places(&statistics.compaction)),
             memory_bytes: statistics.memory.used,
             space_bytes: held + statistics.log_bytes,
             logical_bytes: None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::{Clock, Result, invariant};
 use serde::Serialize;
 
+use crate::compaction::CompactionPlaces;
 use crate::kind::Kind;
 use crate::latency::{Latencies, LatencySummary};
 use crate::pages::PageCounts;
@@ -113,6 +114,9 @@ pub struct Figures {
     /// The cost of emulating the SCM device, if it is emulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
+    /// Where merges were done, settling included, if the store counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<CompactionPlaces>,
 }
 
 /// The counters of one thread.
@@ -294,6 +298,10 @@ impl<'a> Meter<'a> {
             pages: counted.pages,
             scm: counted.scm,
             emulation: counted.emulation,
+            compaction: counted.compaction.map(|compaction| CompactionPlaces {
+                host_cpu_seconds: cpu.as_secs_f64(),
+                ..compaction
+            }),
         })
     }
 }

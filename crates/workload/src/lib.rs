@@ -9,6 +9,7 @@
 
 pub mod bench;
 pub mod cases;
+mod compaction;
 mod distribution;
 mod engine;
 mod figures;
@@ -31,6 +32,7 @@ pub mod trace;
 mod value;
 mod zipf;
 
+pub use compaction::CompactionPlaces;
 pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
 pub use engine::Engine;
 pub use figures::{Device, Figures, Operations};

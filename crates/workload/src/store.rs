@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::Result;
 use serde::Serialize;
 
-use crate::{Emulation, PageCounts, ScmCounts};
+use crate::{CompactionPlaces, Emulation, PageCounts, ScmCounts};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Hits {
     }
 }
 
-/// The counters of a store. Those from `device` to `emulation` only grow, and a run reports their difference;
+/// The counters of a store. Those from `device` to `compaction` only grow, and a run reports their difference;
 /// the last three, `memory_bytes` to `logical_bytes`, are current values. A store leaves what it does not
 /// count at zero or `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -201,6 +201,8 @@ pub struct Counters {
     pub scm: Option<ScmCounts>,
     /// The cost of emulating the SCM device, if it is emulated.
     pub emulation: Option<Emulation>,
+    /// Where merges were done, if the store counts them.
+    pub compaction: Option<CompactionPlaces>,
     /// Memory charged now, bytes.
     pub memory_bytes: u64,
     /// Device space used now by logs, tables and all other files, bytes.
@@ -247,6 +249,9 @@ impl Counters {
             pages: self.pages.map(|pages| pages.since(earlier.pages.unwrap_or_default())),
             scm: self.scm.map(|scm| scm.since(&earlier.scm.unwrap_or_default())),
             emulation: self.emulation.map(|emulation| emulation.since(earlier.emulation)),
+            compaction: self
+                .compaction
+                .map(|compaction| compaction.since(&earlier.compaction.unwrap_or_default())),
             ..self.clone()
         }
     }

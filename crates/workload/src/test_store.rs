@@ -240,6 +240,7 @@ impl Store for TestStore {
             pages: None,
             scm: None,
             emulation: None,
+            compaction: None,
             device: BTreeMap::from([("log", log), ("data", data)]),
             foreground_read_ops: 2 * gets,
             hits: Hits { row: gets / 2, flash: gets - gets / 2, ..Hits::default() },

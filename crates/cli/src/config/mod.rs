@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base::format_bytes;
+use terracedb::offload::{Timing, Workers};
 use terracedb::scm::{Scm, ScmCalibration};
 use terracedb::{Builder, Db, Durability, Error, Result};
 
@@ -41,6 +43,10 @@ pub(crate) struct Flags {
     /// Compression of new tables [default: lz4]
     #[arg(long, help_heading = HEADING)]
     codec: Option<CodecName>,
+    /// Where merges run: `local`, or `remote=ADDR[,ADDR]`, the addresses of `terrace worker` processes
+    /// [default: local]
+    #[arg(long, value_name = "PLACE", help_heading = HEADING)]
+    compaction: Option<String>,
     /// Disable the row cache in DRAM, for measurements
     #[arg(long, hide = true)]
     no_rows: bool,
@@ -156,11 +162,30 @@ impl Config {
             }
             self.sources.insert(Setting::Memory, Source::CommandLine("--memory"));
         }
+        if let Some(place) = &flags.compaction {
+            self.compaction(place)?;
+        }
         if let Some(codec) = flags.codec {
             self.values.codec = codec.into();
             self.sources.insert(Setting::Codec, Source::CommandLine("--codec"));
         }
         Ok(())
+    }
+
+    /// Sets the place of merges, as `--compaction` names it.
+    fn compaction(&mut self, place: &str) -> Result<()> {
+        let source = Source::CommandLine("--compaction");
+        if place == "local" {
+            self.values.workers.clear();
+            self.sources.insert(Setting::CompactionWorkers, source);
+            return Ok(());
+        }
+        let addresses = place.strip_prefix("remote=").ok_or_else(|| {
+            Error::invalid("--compaction")
+                .expected("`local` or `remote=ADDR[,ADDR]`")
+                .got(format_args!("`{place}`"))
+        })?;
+        self.set(Setting::CompactionWorkers, addresses, source)
     }
 
     fn set(&mut self, setting: Setting, text: &str, source: Source) -> Result<()> {
@@ -231,6 +256,17 @@ impl Config {
             Some(memory) => builder.memory(memory),
             None => builder,
         };
+        let builder = if values.workers.is_empty() {
+            builder
+        } else {
+            let token = match &values.token_file {
+                Some(file) => token(file)?,
+                None => Vec::new(),
+            };
+            let clock = Arc::new(base::SystemClock::new());
+            let (addresses, timing) = (values.workers.clone(), Timing::default());
+            builder.workers(Arc::new(Workers::new(addresses, token, timing, clock)?))
+        };
         let Some(scm) = &values.scm_path else { return Ok(builder) };
         let scm = Scm::new(scm, values.scm_size)?.placement(values.scm_placement);
         Ok(builder.scm(match values.scm_write_budget {
@@ -238,6 +274,20 @@ impl Config {
             budget => scm.write_budget(budget),
         }))
     }
+}
+
+/// The token in a file, without the white space around it.
+///
+/// # Errors
+/// `Invalid` if the file cannot be read, or has no token or one over 1 KiB.
+pub(crate) fn token(file: &Path) -> Result<Vec<u8>> {
+    let wrong = || Error::invalid("token file").at(file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| wrong().caused_by(error))?;
+    let token = text.trim().as_bytes();
+    if token.is_empty() || token.len() > 1024 {
+        return Err(wrong().expected("a token of 1 to 1024 bytes").got(token.len()));
+    }
+    Ok(token.to_vec())
 }
 
 /// All environment variables that affect settings, including the one that names a configuration file.

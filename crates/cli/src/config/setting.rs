@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
+use terracedb::offload::Address;
 use terracedb::scm::{Placement, Scm};
 use terracedb::{Codec, Durability};
 
@@ -35,6 +36,9 @@ pub(crate) struct Values {
     pub(crate) scm_write_budget: u64,
     pub(crate) scm_placement: Placement,
     pub(crate) flash_path: Option<PathBuf>,
+    /// Addresses of workers; none: merges run in this process.
+    pub(crate) workers: Vec<Address>,
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl Default for Values {
@@ -54,6 +58,8 @@ impl Default for Values {
             scm_write_budget: 0,
             scm_placement: Placement::Adaptive,
             flash_path: None,
+            workers: Vec::new(),
+            token_file: None,
         }
     }
 }
@@ -75,6 +81,8 @@ pub(crate) enum Setting {
     ScmWriteBudget,
     ScmPlacement,
     FlashPath,
+    CompactionWorkers,
+    CompactionTokenFile,
 }
 
 /// A codec as `--codec` names it.
@@ -105,7 +113,7 @@ const CODECS: [(&str, Codec); 3] =
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -120,6 +128,8 @@ impl Setting {
         Self::ScmWriteBudget,
         Self::ScmPlacement,
         Self::FlashPath,
+        Self::CompactionWorkers,
+        Self::CompactionTokenFile,
     ];
 
     /// The key in a configuration file, as `section.name`.
@@ -139,6 +149,8 @@ impl Setting {
             Self::ScmWriteBudget => "scm.write-budget",
             Self::ScmPlacement => "scm.placement",
             Self::FlashPath => "flash.path",
+            Self::CompactionWorkers => "compaction.workers",
+            Self::CompactionTokenFile => "compaction.token-file",
         }
     }
 
@@ -191,6 +203,11 @@ impl Setting {
             Self::FlashPath => {
                 "The store's directory; a relative path is relative to the configuration file"
             }
+            Self::CompactionWorkers => {
+                "Addresses of `terrace worker` processes that merges are offered to, separated by commas; \
+                 merges that no worker takes or ends run in this process"
+            }
+            Self::CompactionTokenFile => "A file with the token that the workers know",
         }
     }
 
@@ -211,6 +228,10 @@ impl Setting {
             Self::ScmWriteBudget => "a size, as in 64MiB",
             Self::ScmPlacement => "`adaptive`, `dram-first`, `scm-first` or `by-kind`",
             Self::FlashPath => "a directory",
+            Self::CompactionWorkers => {
+                "`unix:PATH` or `tcp://HOST:PORT` with a host of this machine, separated by commas"
+            }
+            Self::CompactionTokenFile => "a file",
         }
     }
 
@@ -230,7 +251,9 @@ impl Setting {
             | Self::ScmSize
             | Self::ScmWriteBudget
             | Self::ScmPlacement
-            | Self::FlashPath => None,
+            | Self::FlashPath
+            | Self::CompactionWorkers
+            | Self::CompactionTokenFile => None,
         }
     }
 
@@ -277,6 +300,10 @@ impl Setting {
                 named(&Placement::NAMES, text).map(|policy| values.scm_placement = policy)
             }
             Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
+            Self::CompactionWorkers => addresses(text).map(|workers| values.workers = workers),
+            Self::CompactionTokenFile => {
+                (!text.is_empty()).then(|| values.token_file = Some(text.into()))
+            }
         };
         set.is_some()
     }
@@ -298,6 +325,11 @@ impl Setting {
             Self::ScmWriteBudget => size(values.scm_write_budget),
             Self::ScmPlacement => values.scm_placement.name().to_owned(),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
+            Self::CompactionWorkers if values.workers.is_empty() => return None,
+            Self::CompactionWorkers => {
+                values.workers.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
+            }
+            Self::CompactionTokenFile => values.token_file.as_ref()?.display().to_string(),
         })
     }
 
@@ -308,6 +340,11 @@ impl Setting {
             _ => "none",
         }
     }
+}
+
+/// The addresses in `text`, at least one; `None` if one is wrong.
+fn addresses(text: &str) -> Option<Vec<Address>> {
+    text.split(',').map(|address| address.trim().parse().ok()).collect()
 }
 
 /// The value called `text`.
@@ -366,6 +403,8 @@ mod tests {
             (Setting::ScmWriteBudget, &["-1"]),
             (Setting::ScmPlacement, &["random", ""]),
             (Setting::FlashPath, &[""]),
+            (Setting::CompactionWorkers, &["", "host:7400", "unix:a,", "unix:a,b"]),
+            (Setting::CompactionTokenFile, &[""]),
         ] {
             for text in texts {
                 let mut values = Values::default();

@@ -36,3 +36,5 @@ mod scrub;
 mod support;
 #[cfg(test)]
 mod usage;
+#[cfg(test)]
+mod worker;

@@ -10,6 +10,7 @@ use base::{
     Account, Budget, Clock, Error, Executor, Owner, ReclaimOrder, Result, SystemClock, Threads,
 };
 use cache::{Balance, PageCache, RowCache};
+use compact::offload::Offload;
 use parking_lot::Mutex;
 use tree::compaction::CompactionPool;
 
@@ -34,6 +35,7 @@ pub struct ResourcesBuilder {
     scm: Option<Scm>,
     no_rows: bool,
     page_cache_max: Option<u64>,
+    offload: Option<Arc<dyn Offload>>,
 }
 
 impl ResourcesBuilder {
@@ -86,6 +88,13 @@ impl ResourcesBuilder {
         self
     }
 
+    /// Offers merges to workers in other processes. Merges that no worker takes or ends run here.
+    #[must_use]
+    pub fn offload(mut self, offload: Arc<dyn Offload>) -> Self {
+        self.offload = Some(offload);
+        self
+    }
+
     /// Makes the resources, and starts their threads.
     ///
     /// # Errors
@@ -125,6 +134,7 @@ impl ResourcesBuilder {
             watch: executors.watch,
             background_threads,
             compaction,
+            offload: self.offload,
             resizing: Mutex::new(()),
             open_stores: AtomicUsize::default(),
         })))

@@ -41,6 +41,7 @@ mod memory_pressure;
 mod merging;
 mod model;
 mod names;
+mod offload;
 mod range_deletes;
 mod read_path;
 mod reopening;

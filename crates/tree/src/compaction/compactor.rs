@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Error, KeyspaceId, Owner, TaskHandle, invariant};
+use base::{Error, KeyspaceId, Owner, Result, TaskHandle, invariant};
 use compact::{Operators, plan};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::compactor_state::CompactorState;
 use super::counters::Merged;
 use super::keyspace_state::KeyspaceCompactionState;
+use super::offloading::Offloading;
 use super::rate_limiter::RateLimiter;
 use super::{CompactionHost, CompactionPool, CompactionStatistics, Counters, MergeJob};
 use crate::{TableFile, Tree, TreeContext, Trees};
@@ -32,6 +33,7 @@ pub struct Compactor {
     pub(super) host: Arc<dyn CompactionHost>,
     pub(super) pool: Arc<CompactionPool>,
     pub(super) options: plan::Options,
+    pub(super) offloading: Option<Arc<Offloading>>,
     metered: Arc<Metered>,
     rate_limiter: RateLimiter,
     pub(super) tasks: OnceLock<Vec<TaskHandle>>,
@@ -46,6 +48,9 @@ pub struct Compactor {
 impl Compactor {
     /// A compactor of `trees`. Jobs charge their memory to `pool`; `metered` counts the bytes that they read
     /// and write.
+    ///
+    /// # Errors
+    /// With workers: those of listing the directory, and `Retry` without randomness.
     pub fn new(
         env: Arc<TreeContext>,
         trees: Arc<Trees>,
@@ -54,10 +59,11 @@ impl Compactor {
         operators: Arc<Operators>,
         options: plan::Options,
         metered: Arc<Metered>,
-    ) -> Self {
+    ) -> Result<Self> {
+        let offloading = Offloading::new(&host, &*env.medium, env.manifest.upcoming_table())?;
         let (tasks, flushing, counters, rate_limiter) = Default::default();
         let (state, changed) = Default::default();
-        Self {
+        Ok(Self {
             owner: Owner::this(),
             env,
             operators,
@@ -65,6 +71,7 @@ impl Compactor {
             host,
             pool,
             options,
+            offloading,
             metered,
             rate_limiter,
             tasks,
@@ -72,7 +79,7 @@ impl Compactor {
             counters,
             state,
             changed,
-        }
+        })
     }
 
     /// Sets the tasks to wake when there may be something to merge. Called once, at open.
@@ -229,6 +236,8 @@ impl Compactor {
             failing: failure.map(ToString::to_string),
             debt_bytes: state.keyspaces.values().map(|keyspace| keyspace.debt.bytes).sum(),
             damaged_tables,
+            fallbacks: self.offloading.as_ref().map_or(0, |it| it.fallbacks()),
+            workers: self.offloading.as_ref().map(|it| it.workers.statistics()).unwrap_or_default(),
             ..self.counters.statistics()
         }
     }

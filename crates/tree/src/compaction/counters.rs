@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use compact::offload::WorkerStatistics;
 use compact::{VersionCounts, plan};
 use parking_lot::Mutex;
 
@@ -33,6 +34,12 @@ pub struct CompactionStatistics {
     pub debt_bytes: u64,
     /// Tables that are left out of merges because they are damaged.
     pub damaged_tables: usize,
+    /// Merges of those in `done` that workers ran.
+    pub remote: u64,
+    /// Attempts of workers that failed or were cancelled.
+    pub fallbacks: u64,
+    /// The workers; those of the process, so all its stores together.
+    pub workers: Vec<WorkerStatistics>,
 }
 
 impl CompactionStatistics {
@@ -92,6 +99,8 @@ pub struct Merged {
     pub counts: VersionCounts,
     /// Pages that were copied unchanged.
     pub pages_passed: u64,
+    /// Whether a worker ran it.
+    pub remote: bool,
     /// For a merge into the oldest data of the keyspace: its bytes.
     pub turnover: Option<TurnoverBytes>,
 }
@@ -121,6 +130,7 @@ struct Totals {
     by_reason: BTreeMap<plan::Reason, (u64, u64, u64)>,
     counts: VersionCounts,
     pages_passed: u64,
+    remote: u64,
 }
 
 impl Counters {
@@ -132,6 +142,7 @@ impl Counters {
         *written += merged.bytes_written + merged.values_bytes;
         totals.counts += merged.counts;
         totals.pages_passed += merged.pages_passed;
+        totals.remote += u64::from(merged.remote);
     }
 
     pub(super) fn failed(&self) {
@@ -163,6 +174,7 @@ impl Counters {
             by_reason: by_reason.map(|(why, (n, r, w))| (why.name(), *n, *r, *w)).collect(),
             entries: DroppedEntries::of(totals.counts),
             pages_passed: totals.pages_passed,
+            remote: totals.remote,
             ..CompactionStatistics::default()
         }
     }

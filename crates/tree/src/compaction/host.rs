@@ -1,8 +1,10 @@
 //! What compaction needs of the engine.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base::Executor;
+use compact::offload::Offload;
 
 /// The engine, as seen by compaction.
 pub trait CompactionHost: Send + Sync + fmt::Debug {
@@ -21,4 +23,7 @@ pub trait CompactionHost: Send + Sync + fmt::Debug {
     /// The compaction debt changed. `runs` is the fullness of the fullest level of any tree, `space` the
     /// stored bytes over the most that is allowed; writers are delayed above 1.
     fn debt_changed(&self, runs: f64, space: f64);
+
+    /// Takes jobs to workers in other processes; `None`: all jobs run here.
+    fn offload(&self) -> Option<&Arc<dyn Offload>>;
 }

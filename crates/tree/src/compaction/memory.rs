@@ -76,6 +76,24 @@ impl CompactionMemory {
     pub fn is_curtailed(&self) -> bool {
         self.pool.limit() < self.limit
     }
+
+    /// Grants the job `bytes` in place of what it has, by the rules of [`CompactionPool::grant`]. Returns
+    /// whether it did: otherwise the job keeps what it has.
+    #[must_use]
+    pub fn change_to(&mut self, bytes: u64) -> bool {
+        let limit = self.pool.limit();
+        let change = |granted: u64| {
+            let others = granted.saturating_sub(self.bytes);
+            let all = others.saturating_add(bytes);
+            (others == 0 || all <= limit).then_some(all)
+        };
+        let is_granted =
+            self.pool.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok();
+        if is_granted {
+            (self.bytes, self.limit) = (bytes, limit);
+        }
+        is_granted
+    }
 }
 
 impl Drop for CompactionMemory {
@@ -85,5 +103,27 @@ impl Drop for CompactionMemory {
             before >= self.bytes,
             "a compaction job returns no more memory than was granted"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grant_changes_within_the_room_that_others_leave() {
+        let pool = CompactionPool::new(Account::unlimited("test"), 100);
+        let mut one = pool.grant(10).unwrap();
+        let other = pool.grant(50).unwrap();
+        assert!(!one.change_to(51));
+        assert!(one.change_to(50));
+        assert!(!pool.has_room(1));
+        assert!(one.change_to(10));
+        assert!(pool.has_room(40) && !pool.has_room(41));
+        drop(other);
+        // The only job is never refused.
+        assert!(one.change_to(1000));
+        drop(one);
+        assert!(pool.grant(100).is_some());
     }
 }

@@ -13,12 +13,14 @@
 //!   tables that are flushed or ingested meanwhile are newer, and go above the rectangle if they may share a
 //!   key with it. So a tombstone that was dropped hid nothing (I5).
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, invariant};
 use compact::job::{Input, InputRun, Output, ValueRules};
+use compact::offload::RemoteRun;
 use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, OpenInput, Outcome, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
@@ -26,6 +28,7 @@ use table::Table;
 
 use super::counters::{Merged, TurnoverBytes};
 use super::memory::CompactionMemory;
+use super::offloading::{ATTEMPTS_MAX, Offloading};
 use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
@@ -33,6 +36,9 @@ use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, Ver
 
 /// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
+
+/// Ids of a job that are no outputs of tables: a value file, and the proof of a shared directory.
+const OTHER_IDS: u64 = 2;
 
 /// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
 /// with Zstandard.
@@ -76,6 +82,14 @@ pub struct MergeJob {
     compact: compact::Env,
     /// Which output pages to admit to SCM; `None` without an SCM tier.
     warm_outputs: Option<WarmOutputs>,
+    /// The workers, if the job is offered to them.
+    offloading: Option<Arc<Offloading>>,
+    /// Attempts of workers that failed.
+    attempts: u32,
+    /// Memory that the job needs to run in this process, bytes.
+    local_bytes: u64,
+    /// Whether the job had too little memory to go on in this process.
+    is_postponed: bool,
     stage: Stage,
     /// Declared last: it is returned after the stage, which charges it, is dropped.
     memory: CompactionMemory,
@@ -84,18 +98,21 @@ pub struct MergeJob {
 #[derive(Debug)]
 enum Stage {
     /// The hot ranges are not surveyed yet: that is left to the first step, since the job is created under
-    /// the version edit guard.
-    Planned(Box<Run>),
+    /// the version edit guard. Without a run it is then offered to a worker.
+    Planned(Option<Box<Run>>),
     Running(Box<Run>),
+    /// A worker runs it.
+    Remote(Box<dyn RemoteRun>),
     /// The outputs are being verified. The second field is the half of the outcome that verification does not
-    /// keep.
-    Verifying(Box<Verification>, Outcome),
+    /// keep; the third is there if a worker wrote them.
+    Verifying(Box<Verification>, Outcome, Option<Box<dyn RemoteRun>>),
     /// The outputs are installed, or may be named by a manifest that failed.
     Over,
 }
 
 impl MergeJob {
-    /// A job for `merge`, its rectangle reserved; `None` if another job works in a part of it.
+    /// A job for `merge`, its rectangle reserved; `None` if another job works in a part of it. It is offered
+    /// to the workers of `offloading`; without, it runs here. Here it needs `local_bytes` of memory.
     ///
     /// # Errors
     /// `Retry` if memory is short, `Corrupt` if an input is damaged, or the manifest's error if it reserves
@@ -107,7 +124,8 @@ impl MergeJob {
         guard: &mut VersionEditGuard<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
-        memory: CompactionMemory,
+        (memory, local_bytes): (CompactionMemory, u64),
+        offloading: Option<Arc<Offloading>>,
     ) -> Result<Option<Self>> {
         let version = guard.version();
         let rectangle = Rectangle {
@@ -121,9 +139,19 @@ impl MergeJob {
         if !guard.reserve(&rectangle) {
             return Ok(None);
         }
-        let made = Self::start(env, compact, tree, merge, &version, &rectangle, runs, (id, now_ms));
-        let (job, mut run) = made.inspect_err(|_| guard.release(&rectangle))?;
-        run.set_open_inputs(open);
+        let epoch = offloading.as_ref().map_or(0, |it| it.first_epoch());
+        let ids = (id, epoch, now_ms);
+        let made = Self::describe_job(env, tree, merge, &version, &rectangle, runs, ids);
+        let run = |job: &Job| {
+            if offloading.is_some() {
+                return Ok(None);
+            }
+            let mut run = Run::new(job.clone(), compact)?;
+            run.set_open_inputs(open);
+            Ok(Some(Box::new(run)))
+        };
+        let made = made.and_then(|job| Ok((run(&job)?, job)));
+        let (run, job) = made.inspect_err(|_| guard.release(&rectangle))?;
         let (mut newer, mut oldest) = (0, 0);
         for (run, piece) in &inputs {
             *(if *run == rectangle.oldest { &mut oldest } else { &mut newer }) +=
@@ -140,23 +168,25 @@ impl MergeJob {
             job,
             compact: compact.clone(),
             warm_outputs: None,
-            stage: Stage::Planned(Box::new(run)),
+            offloading,
+            attempts: 0,
+            local_bytes,
+            is_postponed: false,
+            stage: Stage::Planned(run),
             memory,
         }))
     }
 
-    /// Creates the job's description and its run.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a job; called once")]
-    fn start(
+    /// Creates the job's description.
+    fn describe_job(
         env: &TreeContext,
-        compact: &compact::Env,
         tree: &Tree,
         merge: &Merge,
         version: &Version,
         rectangle: &Rectangle,
         inputs: Vec<InputRun>,
-        (id, now_ms): (u64, u64),
-    ) -> Result<(Job, Run)> {
+        (id, epoch, now_ms): (u64, u64, u64),
+    ) -> Result<Job> {
         // After the version: see the module's header.
         let horizon = env.snapshots.horizon(&env.ring);
         let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
@@ -165,11 +195,10 @@ impl MergeJob {
             Codec::Zstd => env.manifest.dictionary(tree.id()).0,
             _ => None,
         };
-        let ids = env.manifest.reserve_tables(tables + 1)?;
-        let values = TableId(ids.end.0 - 1);
-        let job = Job {
+        let (ids, values) = reserve_ids(env, tables)?;
+        Ok(Job {
             id,
-            epoch: 0,
+            epoch,
             part: 0,
             store: env.store,
             keyspace: tree.id(),
@@ -185,19 +214,17 @@ impl MergeJob {
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
                 layout: tree.layout(rectangle.bytes, &rectangle.range),
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
-                ids: ids.start..values,
+                ids,
             },
             // Without the operator, merge operands are copied unchanged.
             operator: tree.view().read_context.operator().ok().map(|it| it.name().to_owned()),
             hot: Vec::new(),
             values: ValueRules {
                 bytes_min: VALUE_APART_BYTES as u64,
-                ids: values..ids.end,
+                ids: values,
                 collect: merge.collect.clone(),
             },
-        };
-        let run = Run::new(job.clone(), compact)?;
-        Ok((job, run))
+        })
     }
 
     /// Records that the first step is due at `now`. Returns the event for it.
@@ -244,8 +271,22 @@ impl MergeJob {
     pub fn step(&mut self, env: &TreeContext) -> Result<Option<Merged>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Planned(mut run) => {
-                self.survey(env, &mut run);
-                self.stage = Stage::Running(run);
+                self.survey(env, run.as_deref_mut());
+                self.stage = match run {
+                    Some(run) => Stage::Running(run),
+                    None => self.offer()?,
+                };
+                Ok(None)
+            }
+            Stage::Remote(mut remote) => {
+                self.stage = match remote.poll() {
+                    Ok(None) => Stage::Remote(remote),
+                    Ok(Some(outcome)) => match self.verification(env, &outcome) {
+                        Ok(started) => Stage::Verifying(Box::new(started), outcome, Some(remote)),
+                        Err(error) => self.give_up(env, remote, error)?,
+                    },
+                    Err(error) => self.give_up(env, remote, error)?,
+                };
                 Ok(None)
             }
             Stage::Running(mut run) => {
@@ -254,23 +295,33 @@ impl MergeJob {
                 self.stage = match stepped {
                     None => Stage::Running(run),
                     Some(outcome) => {
-                        let (job, compact) = (&self.job, &self.compact);
-                        let started =
-                            Verification::new(job, outcome.clone(), compact, env.output_accounts());
+                        let started = self.verification(env, &outcome);
                         let started = started.inspect_err(|_| self.discard(env))?;
-                        Stage::Verifying(Box::new(started), outcome)
+                        Stage::Verifying(Box::new(started), outcome, None)
                     }
                 };
                 Ok(None)
             }
-            Stage::Verifying(mut verification, outcome) => {
+            Stage::Verifying(mut verification, outcome, remote) => {
                 let warm_outputs = &mut self.warm_outputs;
                 let mut offer = |page: HotPage<'_>| {
                     warm_outputs.iter_mut().for_each(|warm_outputs| warm_outputs.offer(page))
                 };
-                match verification.step(&mut offer).inspect_err(|_| self.discard(env))? {
-                    Some(tables) => return self.install(env, &outcome, tables).map(Some),
-                    None => self.stage = Stage::Verifying(verification, outcome),
+                match (verification.step(&mut offer), remote) {
+                    (Ok(Some(tables)), remote) => {
+                        let mut merged = self.install(env, &outcome, tables)?;
+                        merged.remote = remote.is_some();
+                        remote.into_iter().for_each(|mut remote| remote.judged(Ok(())));
+                        return Ok(Some(merged));
+                    }
+                    (Ok(None), remote) => {
+                        self.stage = Stage::Verifying(verification, outcome, remote);
+                    }
+                    (Err(error), Some(remote)) => self.stage = self.give_up(env, remote, error)?,
+                    (Err(error), None) => {
+                        self.discard(env);
+                        return Err(error);
+                    }
                 }
                 Ok(None)
             }
@@ -278,15 +329,93 @@ impl MergeJob {
         }
     }
 
+    /// Prepares to verify `outcome`.
+    fn verification(&self, env: &TreeContext, outcome: &Outcome) -> Result<Verification> {
+        outcome.expect(&self.job)?;
+        outcome.expect_read(self.versions()?)?;
+        let (job, compact) = (&self.job, &self.compact);
+        Verification::new(job, outcome.clone(), compact, env.output_accounts())
+    }
+
+    /// The number of versions in the inputs: the least and the most, because a table that is read in part
+    /// does not tell.
+    fn versions(&self) -> Result<RangeInclusive<u64>> {
+        let (mut least, mut most) = (0, 0);
+        for (_, piece) in &self.inputs {
+            let entries = piece.table()?.properties().entries;
+            let read = piece.range().intersection(&self.rectangle.range);
+            least += if read.covers(&piece.entry().range) { entries } else { 0 };
+            most += entries;
+        }
+        Ok(least..=most)
+    }
+
     /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
-    fn survey(&mut self, env: &TreeContext, run: &mut Run) {
+    fn survey(&mut self, env: &TreeContext, run: Option<&mut Run>) {
+        if self.warm_outputs.is_some() {
+            // An earlier attempt did it.
+            return;
+        }
         let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
         if let Some((warm_outputs, hot)) = surveyed
-            && run.set_hot(hot.clone()).is_ok()
+            && run.is_none_or(|run| run.set_hot(hot.clone()).is_ok())
         {
             self.job.hot = hot;
             self.warm_outputs = Some(warm_outputs);
         }
+    }
+
+    /// Offers the job to a worker, or begins to run it here.
+    fn offer(&mut self) -> Result<Stage> {
+        // Behind the ids of the outputs.
+        let proof = self.job.values.ids.end;
+        let offered = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
+        let offered = offered.and_then(|it| it.workers.offer(&self.job, &self.compact, proof));
+        if let Some(remote) = offered {
+            return Ok(Stage::Remote(remote));
+        }
+        if !self.memory.change_to(self.local_bytes) {
+            self.is_postponed = true;
+            return Err(Error::retry("memory of a merge that no worker took"));
+        }
+        let mut run = Run::new(self.job.clone(), &self.compact)?;
+        run.set_open_inputs(open_inputs(&self.inputs)?);
+        Ok(Stage::Running(Box::new(run)))
+    }
+
+    /// Ends the attempt of a worker and prepares the next one, with other ids: a worker that goes on
+    /// unnoticed writes no file of it.
+    fn give_up(
+        &mut self,
+        env: &TreeContext,
+        mut remote: Box<dyn RemoteRun>,
+        error: Error,
+    ) -> Result<Stage> {
+        remote.judged(Err(&error));
+        self.abandon(env, remote);
+        self.attempts += 1;
+        let keyspace = self.tree.name().to_owned();
+        env.events.tell(|| Event::OffloadFailed { keyspace, error });
+        let tables = self.job.output.ids.end.0.saturating_sub(self.job.output.ids.start.0);
+        (self.job.output.ids, self.job.values.ids) = reserve_ids(env, tables)?;
+        self.job.epoch = self.job.epoch.saturating_add(1);
+        Ok(Stage::Planned(None))
+    }
+
+    /// Cancels the attempt of a worker, and removes what it wrote, now and later.
+    fn abandon(&self, env: &TreeContext, remote: Box<dyn RemoteRun>) {
+        // Before the files are removed: it writes none through this process any more.
+        drop(remote);
+        self.discard(env);
+        if let Some(offloading) = &self.offloading {
+            offloading.count_fallback();
+            offloading.abandon(self.job.output.ids.start..TableId(self.job.values.ids.end.0 + 1));
+        }
+    }
+
+    /// Whether the job waits for a worker.
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Remote(_))
     }
 
     /// Puts the input in which damage was found into quarantine.
@@ -356,6 +485,7 @@ impl MergeJob {
             values_bytes: outcome.values.map_or(0, |values| values.file_bytes),
             counts: outcome.counts,
             pages_passed: outcome.pages_passed,
+            remote: false,
             turnover: self.turnover.map(|(newer, oldest)| TurnoverBytes {
                 newer,
                 oldest,
@@ -372,9 +502,13 @@ impl MergeJob {
     }
 
     /// Ends the job without a result.
-    pub(super) fn cancel(self, env: &TreeContext) {
-        if matches!(self.stage, Stage::Verifying(..)) {
-            self.discard(env);
+    pub(super) fn cancel(mut self, env: &TreeContext) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Remote(remote) | Stage::Verifying(_, _, Some(remote)) => {
+                self.abandon(env, remote);
+            }
+            Stage::Verifying(_, _, None) => self.discard(env),
+            Stage::Planned(_) | Stage::Running(_) | Stage::Over => {}
         }
     }
 
@@ -397,7 +531,7 @@ impl MergeJob {
     /// Whether the memory of all merges was reduced since the job got its grant: it may succeed with less if
     /// it begins again.
     pub(super) fn is_curtailed(&self) -> bool {
-        self.memory.is_curtailed()
+        self.is_postponed || self.memory.is_curtailed()
     }
 
     /// Whether an input is damaged. Later jobs leave it out.
@@ -416,6 +550,17 @@ impl Drop for MergeJob {
     fn drop(&mut self) {
         self.tree.version_edit().release(&self.rectangle);
     }
+}
+
+/// Reserves ids for a job: those of `tables` output tables, and that of its value file. The one behind is
+/// the proof of a shared directory.
+///
+/// # Errors
+/// The manifest's.
+fn reserve_ids(env: &TreeContext, tables: u64) -> Result<(Range<TableId>, Range<TableId>)> {
+    let ids = env.manifest.reserve_tables(tables + OTHER_IDS)?;
+    let values = TableId(ids.end.0 - OTHER_IDS);
+    Ok((ids.start..values, values..TableId(values.0 + 1)))
 }
 
 /// The inputs for the job, and the pieces that they come from.

@@ -21,6 +21,7 @@ mod memory;
 mod merge_end;
 mod merge_job;
 mod next_job;
+mod offloading;
 mod rate_limiter;
 mod request;
 mod summary;

@@ -14,6 +14,7 @@ use compact::plan::{self, ManualRange, Plan};
 use super::compactor_state::CompactorState;
 use super::keyspace_state::PlanInputs;
 use super::merge_job::writer_bytes;
+use super::offloading::LINK_BYTES;
 use super::{Compactor, MergeJob, merge_end, summary};
 use crate::tree::window_options;
 use crate::{Tree, VersionEditGuard};
@@ -94,6 +95,9 @@ impl Compactor {
         if self.env.manifest.poisoned().is_some() {
             self.end_requests(None, &|| Error::new(ErrorKind::Poisoned, "manifest"));
             return None;
+        }
+        if let Some(offloading) = &self.offloading {
+            offloading.sweep(&*self.env.medium);
         }
         let progress = |state: &CompactorState| (state.ended, state.refused, state.settle_calls);
         let before = {
@@ -254,14 +258,19 @@ impl Compactor {
         let room = most.saturating_sub(bytes).max(most / 2);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
-        let memory = self.pool.grant(bytes + deletes);
+        let offloading = self.offloading.clone().filter(|it| it.workers.is_ready());
+        let bytes = bytes + deletes;
+        let memory = self.pool.grant(if offloading.is_some() { LINK_BYTES } else { bytes });
         let (id, running) = {
             let mut state = self.state.lock();
             state.refused += u64::from(memory.is_none());
             (state.id(), state.running)
         };
         let Some(memory) = memory else { return Ok(None) };
-        match MergeJob::new(&self.env, &env, tree, guard, merge, (id, now_ms), memory) {
+        // Unique over all lives of the store, each of which begins a manifest.
+        let id = self.env.manifest.number() << 32 | id & u64::from(u32::MAX);
+        let (ids, memory) = ((id, now_ms), (memory, bytes));
+        match MergeJob::new(&self.env, &env, tree, guard, merge, ids, memory, offloading) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
         }

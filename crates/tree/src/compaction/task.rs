@@ -20,6 +20,9 @@ const POLL_EVERY: Duration = Duration::from_millis(500);
 /// How long a task leaves its thread to a flush.
 const YIELD_FOR: Duration = Duration::from_millis(5);
 
+/// How often a task asks for the outcome of a worker.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+
 /// Runs compaction jobs. See the module.
 pub struct CompactTask {
     /// The store's compactor.
@@ -76,7 +79,13 @@ impl CompactTask {
             return Progress::Again;
         }
         match job.step(self.compactor.env()) {
-            Ok(None) => self.job = Some(job),
+            Ok(None) => {
+                let is_waiting = job.is_waiting();
+                self.job = Some(job);
+                if is_waiting {
+                    return Progress::IdleFor(ASK_EVERY);
+                }
+            }
             Ok(Some(merged)) => {
                 self.tell(&job, Ok(&merged));
                 self.compactor.merged(job, &merged);

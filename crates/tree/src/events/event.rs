@@ -95,6 +95,13 @@ pub enum Event {
         /// Their bytes, separated values included.
         bytes: u64,
     },
+    /// A worker failed to run a merge. The merge is tried once more with a worker, then in this process.
+    OffloadFailed {
+        /// The keyspace.
+        keyspace: String,
+        /// Why it failed.
+        error: Error,
+    },
     /// Writes are delayed from now on, so that background work catches up.
     DelayBegan {
         /// The background work that does not keep up.
@@ -245,6 +252,9 @@ impl fmt::Display for Event {
                 format_count(*entries, "entry"),
                 format_bytes(*bytes)
             ),
+            Self::OffloadFailed { keyspace, error } => {
+                write!(f, "a worker failed to merge tables of `{keyspace}`: {error}")
+            }
             Self::DelayBegan { reason } => write!(f, "writes are delayed: {reason}"),
             Self::DelayEnded => f.write_str("writes are no longer delayed"),
             Self::BlockBegan { what } => write!(f, "blocked: {what}"),

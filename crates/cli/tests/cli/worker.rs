@@ -1,0 +1,181 @@
+//! `terrace worker` and hosts that use it, as processes; each is killed under load.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::*;
+
+/// Most kills of a long test.
+const KILLS_LONG: usize = 200;
+
+/// A worker process, killed when dropped.
+struct WorkerProcess(Child);
+
+impl WorkerProcess {
+    /// Starts a worker and waits until it listens. Returns it with its address.
+    fn start(args: &[&str]) -> (Self, String) {
+        let mut command: Command = command([&["worker"], args].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening at ").unwrap().to_owned();
+        (Self(child), address)
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// The arguments of a benchmark that merges: a store of a few megabytes, overwritten.
+fn bench<'a>(data: &'a str, compaction: &'a str, stats: &'a str) -> Vec<&'a str> {
+    let mut args =
+        vec!["bench", "fillrandom", "overwrite", "--num", "60000", "--value-size", "200"];
+    args.extend(["--settle", "--verify", "--json", "--data", data, "--compaction", compaction]);
+    args.extend(["--stats", stats]);
+    args.extend(MEMORY);
+    args
+}
+
+fn compaction_of(stats: &Path) -> Value {
+    let text = fs::read_to_string(stats).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["compaction"].clone()
+}
+
+#[test]
+fn bench_with_a_worker_moves_merges_and_verifies() {
+    let scratch = Scratch::new();
+    let (data, socket) = (scratch.arg("store"), format!("unix:{}", scratch.arg("w")));
+    let (_worker, address) = WorkerProcess::start(&["--listen", &socket, "--slots", "2"]);
+    assert_eq!(address, socket);
+    let (place, stats) = (format!("remote={address}"), scratch.arg("stats"));
+    terrace(&bench(&data, &place, &stats)).good();
+    let compaction = compaction_of(&scratch.path("stats"));
+    assert!(compaction["remote_jobs"].as_u64().unwrap() > 0, "{compaction}");
+    assert_eq!(compaction["fallbacks"], 0, "{compaction}");
+    assert_eq!(compaction["workers"][0]["address"], socket);
+    assert!(compaction["workers"][0]["link_bytes"].as_u64().unwrap() > 0);
+    let text = terrace(&["check", &data]).good();
+    assert!(!text.is_empty());
+}
+
+#[test]
+fn host_and_worker_must_agree_on_a_token_over_tcp() {
+    let scratch = Scratch::new();
+    for (name, token) in [("right", "secret\n"), ("wrong", "public")] {
+        fs::write(scratch.path(name), token).unwrap();
+    }
+    let listen = ["--listen", "tcp://127.0.0.1:0"];
+    let refused = terrace(&[&["worker"], &listen[..]].concat()).bad(2);
+    assert!(refused.contains("token"), "{refused}");
+    let beyond = ["worker", "--listen", "tcp://0.0.0.0:0", "--token-file", &scratch.arg("right")];
+    assert!(terrace(&beyond).bad(2).contains("loopback"));
+    let token_file = scratch.arg("right");
+    let (_worker, address) =
+        WorkerProcess::start(&[&listen[..], &["--token-file", &token_file]].concat());
+    for (name, is_welcome) in [("right", true), ("wrong", false)] {
+        let (data, stats) = (scratch.arg(&format!("store-{name}")), scratch.arg("stats"));
+        let token = format!("compaction.token-file={}", scratch.arg(name));
+        let place = format!("remote={address}");
+        terrace(&[&bench(&data, &place, &stats)[..], &["--set", &token]].concat()).good();
+        let compaction = compaction_of(&scratch.path("stats"));
+        let remote = compaction["remote_jobs"].as_u64().unwrap();
+        assert_eq!(remote > 0, is_welcome, "{compaction}");
+        assert!(remote + compaction["local_jobs"].as_u64().unwrap() > 0);
+    }
+}
+
+/// Fault 3: workers die by kill -9 while they write, with and without the store's directory; the host goes on,
+/// and every answer is right.
+fn workers_die(kills: usize) {
+    let scratch = Scratch::new();
+    let (data, stats) = (scratch.arg("store"), scratch.arg("stats"));
+    fs::create_dir(&data).unwrap();
+    let socket = format!("unix:{}", scratch.arg("w"));
+    let root = format!("store={data}");
+    let place = format!("remote={socket}");
+    let mut args = bench(&data, &place, &stats);
+    let num = (20_000 * kills).max(60_000).min(2_000_000).to_string();
+    args[4] = &num;
+    let mut host = command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut killed = 0;
+    while host.try_wait().unwrap().is_none() {
+        let mut worker_args = vec!["--listen", &socket];
+        if killed % 2 == 0 {
+            worker_args.extend(["--root", &root]);
+        }
+        let (worker, _) = WorkerProcess::start(&worker_args);
+        std::thread::sleep(std::time::Duration::from_millis(50 + 37 * (killed as u64 % 11)));
+        drop(worker);
+        killed += 1;
+    }
+    let output = host.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(killed > 0);
+    // What dead workers left is removed by the next open at the latest; then the store is whole.
+    terrace(&["keyspace", "list", &data]).good();
+    terrace(&["check", &data]).good();
+}
+
+#[test]
+fn workers_that_are_killed_cost_their_jobs_only() {
+    workers_die(3);
+}
+
+#[test]
+#[ignore = "minutes: 200 kills"]
+fn workers_that_are_killed_cost_their_jobs_only_for_long() {
+    workers_die(KILLS_LONG);
+}
+
+/// The host dies by kill -9 while workers write into its directory. The store opens, holds every write that
+/// was durable, and no orphan stays.
+fn hosts_die(kills: usize) {
+    let scratch = Scratch::new();
+    let data = scratch.arg("store");
+    fs::create_dir(&data).unwrap();
+    let socket = format!("unix:{}", scratch.arg("w"));
+    let root = format!("store={data}");
+    let (_worker, _) = WorkerProcess::start(&["--listen", &socket, "--root", &root]);
+    let place = format!("remote={socket}");
+    for kill in 0..kills {
+        let fill = ["bench", "overwrite", "--num", "60000", "--value-size", "200", "--existing"];
+        let first = ["bench", "fillrandom", "overwrite", "--num", "60000", "--value-size", "200"];
+        let mut args = if kill == 0 { first.to_vec() } else { fill.to_vec() };
+        args.extend(["--data", &data, "--compaction", &place]);
+        args.extend(MEMORY);
+        let mut host = command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The first fill must end, so that later ones find its keys.
+        let least = if kill == 0 { 3000 } else { 100 };
+        std::thread::sleep(std::time::Duration::from_millis(least + 83 * (kill as u64 % 13)));
+        let _ = host.kill();
+        host.wait().unwrap();
+        terrace(&["keyspace", "list", &data]).good();
+        terrace(&["check", &data]).good();
+    }
+}
+
+#[test]
+fn hosts_that_are_killed_leave_stores_that_open() {
+    hosts_die(3);
+}
+
+#[test]
+#[ignore = "minutes: 200 kills"]
+fn hosts_that_are_killed_leave_stores_that_open_for_long() {
+    hosts_die(KILLS_LONG);
+}
+
+#[test]
+fn wrong_places_are_refused() {
+    let scratch = Scratch::new();
+    let data = scratch.arg("store");
+    for place in ["far", "remote=", "remote=w", "remote=unix:a,", "remote=tcp://192.0.2.1:1"] {
+        let error = terrace(&["put", &data, "a", "1", "--compaction", place]).bad(2);
+        assert!(error.contains("expected"), "{place}: {error}");
+    }
+    terrace(&["put", &data, "a", "1", "--compaction", "local"]).good();
+}

@@ -1,0 +1,238 @@
+//! A worker: listens, and runs the jobs that hosts offer, each connection on a thread of its own.
+//!
+//! It keeps no state between jobs. Memory and the number of connections are bounded; a job that does not fit
+//! is refused, so that its host runs it.
+
+mod client;
+mod job;
+
+use std::fmt;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base::{Error, Result};
+use compact::Operators;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub(crate) use client::Client;
+
+use crate::{Address, Link, StreamLink, Timing};
+
+/// Connections beyond the slots: hosts that are being refused.
+const CONNECTIONS_SPARE: usize = 16;
+
+/// How long the worker waits for a connection before it looks whether to stop.
+const STOP_EVERY: Duration = Duration::from_millis(100);
+
+/// A directory of a store that the worker can open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Its name, for messages.
+    pub name: String,
+    /// The directory.
+    pub directory: PathBuf,
+}
+
+/// Options of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Memory of all jobs together, bytes.
+    pub memory: u64,
+    /// Jobs that run at once.
+    pub slots: usize,
+    /// Directories of stores that the worker can open. The files of other stores come over the link.
+    pub roots: Vec<Root>,
+    /// The token that hosts must know; over TCP there must be one.
+    pub token: Option<Vec<u8>>,
+    /// The merge operators that the worker knows.
+    pub operators: Arc<Operators>,
+    /// The times of an attempt.
+    pub timing: Timing,
+}
+
+/// What the connections of a worker share.
+struct Shared {
+    options: WorkerOptions,
+    /// Memory granted to jobs, bytes. Only a number: `Relaxed`.
+    granted: AtomicU64,
+    /// Open connections. Only a number: `Relaxed`.
+    connections: AtomicUsize,
+    /// Jobs that ended with an outcome, and those that did not.
+    done: AtomicU64,
+    failed: AtomicU64,
+}
+
+enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+/// A worker that listens. See the module.
+pub struct Worker {
+    listener: Listener,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    /// Listens at `address`.
+    ///
+    /// # Errors
+    /// `Invalid` if another worker listens there, the address is beyond loopback, TCP has no token, or a
+    /// number is zero.
+    pub fn listen(address: &Address, options: WorkerOptions) -> Result<Self> {
+        if options.slots == 0 || options.slots > 1024 {
+            return Err(Error::invalid("slots of a worker")
+                .expected("1 to 1024")
+                .got(options.slots));
+        }
+        let listener = match address {
+            Address::Unix(path) => Listener::Unix(listen_unix(path)?, path.clone()),
+            Address::Tcp(_) if options.token.as_ref().is_none_or(Vec::is_empty) => {
+                return Err(Error::invalid("worker on TCP").expected("a token").got("none"));
+            }
+            Address::Tcp(text) => {
+                let listener = TcpListener::bind(Address::loopback(text)?);
+                Listener::Tcp(listener.map_err(|error| unheard(address, error))?)
+            }
+        };
+        let shared = Shared {
+            options,
+            granted: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        };
+        Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// The address it listens at: with the port that the system chose, if port 0 was asked for.
+    ///
+    /// # Errors
+    /// `Retry` if the system does not say.
+    pub fn address(&self) -> Result<Address> {
+        match &self.listener {
+            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Listener::Tcp(listener) => {
+                let address = listener.local_addr();
+                let address = address
+                    .map_err(|error| Error::retry("address of a worker").caused_by(error))?;
+                Ok(Address::Tcp(address.to_string()))
+            }
+        }
+    }
+
+    /// Jobs that ended with an outcome, and those that did not.
+    #[must_use]
+    pub fn ended(&self) -> (u64, u64) {
+        (self.shared.done.load(Ordering::Relaxed), self.shared.failed.load(Ordering::Relaxed))
+    }
+
+    /// Serves connections until `stop` is set. `tell` gets a line about each connection that failed.
+    ///
+    /// # Errors
+    /// `Retry` if the socket fails.
+    pub fn run(&self, stop: &AtomicBool, tell: fn(&str)) -> Result<()> {
+        while !stop.load(Ordering::Acquire) {
+            let Some(link) = self.accept()? else { continue };
+            let shared = Arc::clone(&self.shared);
+            let most = shared.options.slots + CONNECTIONS_SPARE;
+            if shared.connections.fetch_add(1, Ordering::Relaxed) >= most {
+                shared.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let serve = move || {
+                let ended = job::serve(link, &shared);
+                shared.connections.fetch_sub(1, Ordering::Relaxed);
+                let counter = if ended.is_ok() { &shared.done } else { &shared.failed };
+                counter.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = ended {
+                    tell(&error.to_string());
+                }
+            };
+            let spawned = std::thread::Builder::new().name("job".into()).spawn(serve);
+            if spawned.is_err() {
+                // The connection is closed; its host runs the job.
+                self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next connection; `None` if none came in time, or it broke at once.
+    fn accept(&self) -> Result<Option<Box<dyn Link>>> {
+        let wait = Timespec::try_from(STOP_EVERY).ok();
+        let ready = {
+            let descriptor = match &self.listener {
+                Listener::Unix(listener, _) => PollFd::new(listener, PollFlags::IN),
+                Listener::Tcp(listener) => PollFd::new(listener, PollFlags::IN),
+            };
+            poll(&mut [descriptor], wait.as_ref())
+        };
+        match ready {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(Error::retry("socket of a worker").caused_by(error)),
+        }
+        let link = match &self.listener {
+            Listener::Unix(listener, _) => {
+                listener.accept().ok().and_then(|(stream, _)| StreamLink::unix(stream).ok())
+            }
+            Listener::Tcp(listener) => {
+                listener.accept().ok().and_then(|(stream, _)| StreamLink::tcp(stream).ok())
+            }
+        };
+        if link.is_none() {
+            // For example without file descriptors: not in a tight loop.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(link.map(|link| Box::new(link) as Box<dyn Link>))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = &self.listener {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Worker({:?})", self.shared.options)
+    }
+}
+
+/// Listens at a unix socket that only this user may connect to, in place of one that a dead worker left.
+fn listen_unix(path: &Path) -> Result<UnixListener> {
+    let fail = |error| unheard(&Address::Unix(path.to_owned()), error);
+    if UnixStream::connect(path).is_ok() {
+        return Err(Error::invalid("socket of a worker")
+            .at(path.display())
+            .expected("one where nobody listens"));
+    }
+    // The socket gets its name once its mode is set: in a directory that only this user may enter.
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let private = parent.join(format!(".worker-{}", std::process::id()));
+    std::fs::create_dir(&private).map_err(fail)?;
+    let made = (|| {
+        std::fs::set_permissions(&private, std::fs::Permissions::from_mode(0o700))?;
+        let early = private.join("s");
+        let listener = UnixListener::bind(&early)?;
+        std::fs::set_permissions(&early, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&early, path)?;
+        Ok(listener)
+    })();
+    let _ = std::fs::remove_file(private.join("s"));
+    let _ = std::fs::remove_dir(&private);
+    made.map_err(fail)
+}
+
+fn unheard(address: &Address, error: std::io::Error) -> Error {
+    Error::invalid("address of a worker").at(address).caused_by(error)
+}

@@ -1,0 +1,231 @@
+//! One connection to a worker: hello, offer, and the job.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::limits::PAGE_BYTES;
+use base::{Clock, Error, Result, SystemClock, put_bytes};
+use compact::{Env, Job, Outcome, Run};
+use media::{Access, Buf, FileMedium, FileOptions, Medium, Purpose};
+use rustix::time::{ClockId, clock_gettime};
+use table::{Dictionaries, Dictionary, values_file_name};
+
+use super::{Client, Shared};
+use crate::frame::BODY_BYTES_MAX;
+use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
+use crate::message::{Offer, PROOF_BYTES, Progress, put_error};
+use crate::remote_medium::RemoteMedium;
+use crate::{Frame, FrameKind, Link};
+
+/// Most memory of a job for reading, bytes.
+const READ_BYTES_MAX: u64 = 8 << 20;
+
+/// Memory of the writers of a job, with Zstandard, a value file and bins, bytes.
+const WRITER_BYTES: u64 = (5 << 20) + (9 << 18);
+
+/// Memory of open inputs and range deletes, bytes, for each input table.
+const TABLE_BYTES: u64 = 64 << 10;
+
+/// Serves one connection to its end.
+///
+/// # Errors
+/// Those of the link, and why the job failed; the host was told.
+pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()> {
+    let say = |link: &mut Box<dyn Link>, kind, (job, epoch), body| {
+        link.send(&Frame { kind, job, epoch, body })
+    };
+    let refuse = |link: &mut Box<dyn Link>, ids, error: &Error| {
+        let mut body = Vec::new();
+        put_error(&mut body, error);
+        say(link, FrameKind::Refuse, ids, body)
+    };
+    let timing = shared.options.timing;
+    // Before the token is checked nobody may make the worker hold much memory.
+    let hello = expect(&mut *link, timing.connect, HELLO_BYTES_MAX, FrameKind::Hello)?;
+    let welcome = HostHello::decode(&hello.body).and_then(|hello| match &shared.options.token {
+        Some(token) if !hello.has_token(token) => {
+            Err(Error::invalid("token of a host").expected("that of the worker"))
+        }
+        _ => Ok(()),
+    });
+    if let Err(error) = welcome {
+        refuse(&mut link, (0, 0), &error)?;
+        return Err(error);
+    }
+    let operators = shared.options.operators.names().map(str::to_owned).collect();
+    let own = WorkerHello { slots: shared.options.slots as u32, operators };
+    say(&mut link, FrameKind::Hello, (0, 0), own.encode())?;
+    let offer = expect(&mut *link, timing.connect, BODY_BYTES_MAX, FrameKind::Offer)?;
+    let ids = (offer.job, offer.epoch);
+    let prepared = Offer::decode(&offer.body).and_then(|offer| prepare(offer, ids, shared));
+    let (job, offer, memory) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            refuse(&mut link, ids, &error)?;
+            return Err(error);
+        }
+    };
+    let (medium, proof) = match shared_directory(&offer, shared) {
+        Some((medium, proof)) => (Some(medium), proof),
+        None => (None, [0; PROOF_BYTES]),
+    };
+    let mut body = vec![u8::from(medium.is_some())];
+    put_bytes(&mut body, &proof);
+    say(&mut link, FrameKind::Accept, ids, body)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let client = Arc::new(Client::new(link, ids, timing, clock));
+    let medium = medium.unwrap_or_else(|| Arc::new(RemoteMedium(Arc::clone(&client))));
+    let ended = run(job, &offer, medium, &client, shared, &memory);
+    let (kind, body) = match &ended {
+        Ok((outcome, progress)) => {
+            let mut body = progress.encode();
+            put_bytes(&mut body, &outcome.encode());
+            (FrameKind::Done, body)
+        }
+        Err(error) => {
+            let mut body = Vec::new();
+            put_error(&mut body, error);
+            (FrameKind::Failed, body)
+        }
+    };
+    client.send(kind, body)?;
+    client.linger();
+    ended.map(drop)
+}
+
+/// The next frame, which must be of `kind`.
+fn expect(link: &mut dyn Link, wait: Duration, max: usize, kind: FrameKind) -> Result<Frame> {
+    let frame = link.receive(wait, max)?;
+    let frame = frame.ok_or_else(|| Error::retry("frame of a host").expected("one in time"))?;
+    match frame.kind == kind {
+        true => Ok(frame),
+        false => Err(Error::corrupt("frame")
+            .expected(format_args!("{kind:?}"))
+            .got(format_args!("{:?}", frame.kind))),
+    }
+}
+
+/// The memory of a job, taken from the worker's until it is dropped.
+struct Grant<'a>(&'a AtomicU64, u64);
+
+impl Drop for Grant<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// Decides whether to take an offered job.
+fn prepare<'a>(
+    offer: Offer,
+    (id, epoch): (u64, u64),
+    shared: &'a Shared,
+) -> Result<(Job, Offer, Grant<'a>)> {
+    let job = Job::decode(&offer.job)?;
+    if (job.id, job.epoch) != (id, epoch) {
+        return Err(Error::corrupt("offer").expected("the job of its frame").got(job.id));
+    }
+    if let Some(name) = &job.operator
+        && shared.options.operators.get(name).is_none()
+    {
+        return Err(Error::invalid("merge operator").expected("a known one").got(name));
+    }
+    let runs = job.inputs.len() as u64;
+    let tables = job.pieces().count() as u64;
+    let bytes = runs * Env::RUN_BYTES_MIN as u64
+        + read_bytes(shared)
+        + WRITER_BYTES
+        + tables.saturating_mul(TABLE_BYTES);
+    let limit = shared.options.memory;
+    let take = |taken: u64| {
+        let all = taken.saturating_add(bytes);
+        (all <= limit).then_some(all)
+    };
+    let taken = shared.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+    match taken {
+        Ok(_) => Ok((job, offer, Grant(&shared.granted, bytes))),
+        Err(taken) => Err(Error::retry("memory of a worker")
+            .expected(format_args!("{bytes} bytes for a job"))
+            .got(format_args!("{taken} of {limit} in use"))),
+    }
+}
+
+fn read_bytes(shared: &Shared) -> u64 {
+    (shared.options.memory / 4 / shared.options.slots.max(1) as u64).min(READ_BYTES_MAX)
+}
+
+/// The directory of the store, if one of the worker's roots is it: the content of the file that the host
+/// just made there proves it.
+fn shared_directory(
+    offer: &Offer,
+    shared: &Shared,
+) -> Option<(Arc<dyn Medium>, [u8; PROOF_BYTES])> {
+    let name = values_file_name(offer.proof);
+    shared.options.roots.iter().find_map(|root| {
+        let options = FileOptions { create: false, ..FileOptions::default() };
+        let medium = FileMedium::open(&root.directory, options).ok()?;
+        let file = medium.open(&name, Access::Direct).ok()?;
+        let (buf, result) = file.read(0, Buf::pages(1), Purpose::Compaction);
+        result.ok()?;
+        let proof = buf.first_chunk::<PROOF_BYTES>().copied()?;
+        Some((Arc::new(medium) as Arc<dyn Medium>, proof))
+    })
+}
+
+fn run(
+    job: Job,
+    offer: &Offer,
+    medium: Arc<dyn Medium>,
+    client: &Client,
+    shared: &Shared,
+    grant: &Grant<'_>,
+) -> Result<(Outcome, Progress)> {
+    let began = thread_time();
+    let account = base::Budget::new(grant.1).account("job");
+    let dictionaries = StoreDictionaries {
+        medium: Arc::clone(&medium),
+        store: job.store,
+        account: account.clone(),
+    };
+    let env = Env {
+        medium,
+        dictionaries: Arc::new(dictionaries),
+        operators: Arc::clone(&shared.options.operators),
+        account: account.clone(),
+        tables: account,
+        read_bytes: read_bytes(shared) as usize / PAGE_BYTES * PAGE_BYTES,
+        value_bytes_max: usize::try_from(offer.value_bytes_max).unwrap_or(usize::MAX),
+    };
+    let mut run = Run::new(job, &env)?;
+    loop {
+        let outcome = run.step()?;
+        let progress =
+            || Progress { bytes_read: run.bytes_read(), cpu: thread_time().saturating_sub(began) };
+        if let Some(outcome) = outcome {
+            return Ok((outcome, progress()));
+        }
+        // A run that is dropped removes its outputs.
+        client.beat(&progress)?;
+    }
+}
+
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Reads dictionaries from the store's files.
+#[derive(Debug)]
+struct StoreDictionaries {
+    medium: Arc<dyn Medium>,
+    store: base::StoreId,
+    account: base::Account,
+}
+
+impl Dictionaries for StoreDictionaries {
+    fn get(&self, id: base::DictionaryId) -> Result<Arc<Dictionary>> {
+        Dictionary::read(&*self.medium, self.store, id, &self.account).map(Arc::new)
+    }
+}

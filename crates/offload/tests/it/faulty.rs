@@ -1,0 +1,96 @@
+//! A link that loses, repeats, delays and changes frames, with checksums that are right: as if the memory of
+//! a machine between host and worker were bad.
+//!
+//! Each attempt ends, with an error or with an outcome that passes verification; and then the tables are those
+//! of a local run.
+
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Rng;
+use media::{Medium, MemoryMedium};
+use terrace_offload::{Address, Link, StreamLink};
+
+use crate::support::env;
+use crate::workplace::{RunningWorker, SHORT, attempt, content, local, worker_options, workers};
+
+/// Passes frames of one connection on, about one in `odds` with a fault, until a side is gone.
+fn pass_on(listener: &UnixListener, worker: &Address, mut rng: Rng, odds: u64) -> u64 {
+    let (stream, _) = listener.accept().unwrap();
+    let mut host = StreamLink::unix(stream).unwrap();
+    let mut worker = StreamLink::connect(worker, Duration::from_secs(5)).unwrap();
+    let mut faults = 0;
+    loop {
+        for to_worker in [true, false] {
+            let (from, to) = match to_worker {
+                true => (&mut host, &mut worker),
+                false => (&mut worker, &mut host),
+            };
+            let frame = match from.receive(Duration::from_millis(1), 64 << 20) {
+                Ok(None) => continue,
+                Ok(Some(frame)) => frame,
+                Err(_) => return faults,
+            };
+            let mut frames = vec![frame];
+            if rng.one_in(odds) {
+                faults += 1;
+                match rng.below(4) {
+                    0 => frames.clear(),
+                    1 => frames.push(frames[0].clone()),
+                    2 => std::thread::sleep(Duration::from_millis(rng.below(30))),
+                    _ => {
+                        let body = &mut frames[0].body;
+                        if !body.is_empty() {
+                            let at = rng.below(body.len() as u64) as usize;
+                            body[at] ^= 1 << rng.below(8);
+                        }
+                    }
+                }
+            }
+            for frame in frames {
+                if to.send(&frame).is_err() {
+                    return faults;
+                }
+            }
+        }
+    }
+}
+
+fn attempts(seeds: u64, seed: u64) {
+    let (mut faults, mut good, mut bad) = (0, 0, 0);
+    for seed in seed..seed + seeds {
+        let mut rng = Rng::new(seed);
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let (_, job) = content(&mut rng, &medium, 100);
+        let options = terrace_offload::WorkerOptions { timing: SHORT, ..worker_options() };
+        let worker = RunningWorker::start(options);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("link");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (address, odds) = (worker.address.clone(), 20 + rng.below(100));
+        let link_rng = Rng::new(seed + 1);
+        let link = std::thread::spawn(move || pass_on(&listener, &address, link_rng, odds));
+        let workers = workers(&Address::Unix(path), b"", SHORT);
+        match attempt(&workers, &job, &env(&medium)) {
+            Ok(outcome) => {
+                good += 1;
+                assert_eq!(outcome.tables, local(&job, &medium).tables, "seed {seed}");
+            }
+            Err(_) => bad += 1,
+        }
+        faults += link.join().unwrap();
+    }
+    assert!(faults > 0 && good > 0 && bad > 0, "{faults} faults, {good} good, {bad} bad");
+}
+
+#[test]
+fn every_outcome_over_a_faulty_link_is_right_or_refused() {
+    attempts(30, 0);
+}
+
+#[test]
+#[ignore = "minutes: many seeds"]
+fn every_outcome_over_a_faulty_link_is_right_or_refused_for_long() {
+    attempts(2000, 1000);
+}

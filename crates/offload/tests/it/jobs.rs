@@ -1,0 +1,187 @@
+//! Jobs over links that work.
+
+use std::sync::Arc;
+
+use base::Rng;
+use compact::offload::Offload;
+use media::{FileMedium, FileOptions, Medium, MemoryMedium};
+use terrace_offload::{Address, Timing, Worker, WorkerOptions};
+
+use crate::support::env;
+use crate::workplace::{
+    PROOF, RunningWorker, SHORT, attempt, content, local, outputs, root, wait, worker_options,
+    workers,
+};
+
+#[test]
+fn worker_without_the_directory_writes_what_a_local_run_writes() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(1), &medium, 2000);
+    let worker = RunningWorker::start(worker_options());
+    let workers = workers(&worker.address, b"", Timing::default());
+    let outcome = attempt(&workers, &job, &env(&medium)).unwrap();
+    let expected = local(&job, &medium);
+    assert_eq!(outcome.tables, expected.tables);
+    assert_eq!(outcome.counts, expected.counts);
+    let statistics = workers.statistics().remove(0);
+    assert_eq!((statistics.jobs, statistics.running), (1, 0));
+    assert_eq!(statistics.bytes_written, outcome.bytes_written());
+    // All inputs and outputs went over the link.
+    assert!(statistics.link_bytes > outcome.bytes_read + outcome.bytes_written());
+    assert!(!statistics.cpu.is_zero());
+    assert_eq!(worker.wait_for(1), (1, 0));
+    // The proof is gone.
+    assert!(medium.list().unwrap().iter().all(|file| !file.name.contains(&PROOF.to_string())));
+}
+
+#[test]
+fn worker_with_the_directory_ships_no_tables() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let opened = FileMedium::open(directory.path(), FileOptions::default()).unwrap();
+    let medium: Arc<dyn Medium> = Arc::new(opened);
+    let (_, job) = content(&mut Rng::new(2), &medium, 2000);
+    let roots = vec![root(other.path()), root(directory.path())];
+    let worker = RunningWorker::start(WorkerOptions { roots, ..worker_options() });
+    let workers = workers(&worker.address, b"", Timing::default());
+    let outcome = attempt(&workers, &job, &env(&medium)).unwrap();
+    assert_eq!(outcome.tables, local(&job, &medium).tables);
+    let statistics = workers.statistics().remove(0);
+    assert!(statistics.link_bytes < outcome.bytes_written() / 2, "{statistics:?}");
+}
+
+#[test]
+fn token_is_needed_and_must_be_right() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(3), &medium, 100);
+    let options = WorkerOptions { token: Some(b"secret".to_vec()), ..worker_options() };
+    let worker = RunningWorker::start(options.clone());
+    for wrong in [&b""[..], b"secreT", b"secret and more"] {
+        let workers = workers(&worker.address, wrong, SHORT);
+        let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
+        assert!(error.to_string().contains("token"), "{error}");
+        let statistics = workers.statistics().remove(0);
+        assert_eq!(statistics.failures, [("refused", 1)]);
+        // It is left alone for a while.
+        assert!(!workers.is_ready());
+    }
+    assert!(outputs(&medium).is_empty());
+    let workers = workers(&worker.address, b"secret", Timing::default());
+    attempt(&workers, &job, &env(&medium)).unwrap();
+    // TCP never works without one.
+    let address = "tcp://127.0.0.1:0".parse().unwrap();
+    Worker::listen(&address, worker_options()).unwrap_err();
+    let worker = Worker::listen(&address, options).unwrap();
+    assert!(!worker.address().unwrap().to_string().ends_with(":0"));
+}
+
+#[test]
+fn tcp_on_loopback_works_and_beyond_it_is_refused() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(4), &medium, 100);
+    let options = WorkerOptions { token: Some(b"secret".to_vec()), ..worker_options() };
+    let beyond: Address = "tcp://0.0.0.0:0".parse().unwrap();
+    let refused = Worker::listen(&beyond, options.clone()).unwrap_err();
+    assert!(refused.to_string().contains("loopback"), "{refused}");
+    let worker = Worker::listen(&"tcp://127.0.0.1:0".parse().unwrap(), options).unwrap();
+    let (worker, stop) = (Arc::new(worker), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let thread = {
+        let (worker, stop) = (Arc::clone(&worker), Arc::clone(&stop));
+        std::thread::spawn(move || worker.run(&stop, |_| {}).unwrap())
+    };
+    let workers = workers(&worker.address().unwrap(), b"secret", Timing::default());
+    attempt(&workers, &job, &env(&medium)).unwrap();
+    stop.store(true, std::sync::atomic::Ordering::Release);
+    thread.join().unwrap();
+}
+
+/// Fault 7: a worker that lacks the operator is found out before a byte is written.
+#[test]
+fn worker_without_the_operator_gets_no_job() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(5), &medium, 100);
+    let operators = Arc::new(compact::Operators::builtin());
+    let worker = RunningWorker::start(WorkerOptions { operators, ..worker_options() });
+    let workers = workers(&worker.address, b"", SHORT);
+    let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
+    assert!(error.to_string().contains("operator"), "{error}");
+    assert_eq!(workers.statistics().remove(0).failures, [("operator", 1)]);
+    assert!(outputs(&medium).is_empty());
+}
+
+#[test]
+fn job_beyond_the_memory_of_a_worker_is_refused() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(6), &medium, 100);
+    let worker = RunningWorker::start(WorkerOptions { memory: 4 << 20, ..worker_options() });
+    let workers = workers(&worker.address, b"", SHORT);
+    let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
+    assert!(error.to_string().contains("memory"), "{error}");
+}
+
+#[test]
+fn nobody_at_the_address_is_a_failure_that_is_counted() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(7), &medium, 100);
+    let directory = tempfile::tempdir().unwrap();
+    let workers = workers(&Address::Unix(directory.path().join("none")), b"", SHORT);
+    attempt(&workers, &job, &env(&medium)).unwrap_err();
+    let statistics = workers.statistics().remove(0);
+    assert_eq!(statistics.failures, [("unreachable", 1)]);
+    assert!(statistics.last_failure.is_some());
+}
+
+/// Fault 11: a cancelled attempt changes no file any more, although the worker goes on for a moment.
+#[test]
+fn cancelled_attempt_writes_nothing_through_its_host() {
+    let mut rng = Rng::new(8);
+    for _ in 0..20 {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let (_, job) = content(&mut rng, &medium, 1000);
+        let worker = RunningWorker::start(worker_options());
+        let workers = workers(&worker.address, b"", Timing::default());
+        let remote = workers.offer(&job, &env(&medium), PROOF).unwrap();
+        while outputs(&medium).is_empty() && worker_is_running(&workers) {
+            std::thread::yield_now();
+        }
+        drop(remote);
+        job.discard_outputs(&*medium).unwrap();
+        let (done, failed) = worker.wait_for(1);
+        assert_eq!(done + failed, 1);
+        assert!(outputs(&medium).is_empty());
+    }
+}
+
+fn worker_is_running(workers: &dyn Offload) -> bool {
+    workers.statistics().remove(0).running > 0
+}
+
+#[test]
+fn slots_bound_the_jobs_of_a_worker() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(9), &medium, 3000);
+    let worker = RunningWorker::start(worker_options());
+    let workers = workers(&worker.address, b"", Timing::default());
+    // Before it said how many, it gets one.
+    let mut first = workers.offer(&job, &env(&medium), PROOF).unwrap();
+    assert!(workers.offer(&job, &env(&medium), PROOF).is_none());
+    wait(&mut *first).unwrap();
+}
+
+#[test]
+fn second_worker_at_a_socket_is_refused_and_a_dead_ones_socket_is_taken() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("worker");
+    let address = Address::Unix(path.clone());
+    // The socket of a process that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let worker = Worker::listen(&address, worker_options()).unwrap();
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    Worker::listen(&address, worker_options()).unwrap_err();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    drop(worker);
+    assert!(!path.exists());
+}

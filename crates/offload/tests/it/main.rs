@@ -1,0 +1,20 @@
+//! Jobs at workers: over links that work, links that fail, and with hostile workers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(unreachable_pub, reason = "the support of compact's tests is shared")]
+
+extern crate compact as terrace_compact;
+
+#[path = "../../../compact/tests/support/mod.rs"]
+mod support;
+
+mod faulty;
+mod hostile;
+mod jobs;
+mod workplace;

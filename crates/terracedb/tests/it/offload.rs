@@ -1,0 +1,182 @@
+//! Merges at workers, through the public API: what a store holds is the same, whoever merged.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use terracedb::events::{Event, Listener};
+use terracedb::offload::{Address, Operators, Root, Timing, Worker, WorkerOptions, Workers};
+use terracedb::{Db, env};
+
+use crate::common;
+
+const TIMING: Timing = Timing {
+    lease: Duration::from_millis(500),
+    beat: Duration::from_millis(50),
+    connect: Duration::from_millis(500),
+    stall: Duration::from_secs(5),
+};
+
+struct RunningWorker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningWorker {
+    fn start(address: &Address, root: Option<&std::path::Path>) -> Self {
+        let to_root = |directory: &std::path::Path| Root {
+            name: "store".into(),
+            directory: directory.to_owned(),
+        };
+        let options = WorkerOptions {
+            memory: 128 << 20,
+            slots: 2,
+            roots: root.map(to_root).into_iter().collect(),
+            token: None,
+            operators: Arc::new(Operators::builtin()),
+            timing: TIMING,
+        };
+        let worker = Worker::listen(address, options).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || worker.run(&stopped, |_| {}).unwrap());
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Failures(Mutex<Vec<String>>);
+
+impl Listener for Failures {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::OffloadFailed { .. }) {
+            self.0.lock().unwrap().push(event.to_string());
+        }
+    }
+}
+
+/// Overwrites and deletes keys, flushes after each round, and compacts. Returns what the store must hold.
+fn fill(db: &Db, rounds: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let keyspace = db.create_keyspace("k").unwrap();
+    let mut model = BTreeMap::new();
+    for round in 0..rounds {
+        for number in 0..2000u32 {
+            let key = format!("key{:05}", number * 7 % 3000 + round).into_bytes();
+            if number % 11 == 3 {
+                keyspace.delete(&key).unwrap();
+                model.remove(&key);
+            } else {
+                let value = format!("value {number} of round {round}").repeat(4).into_bytes();
+                keyspace.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    model
+}
+
+fn content(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let keyspace = db.keyspace("k").unwrap();
+    let entries = keyspace.iter().unwrap().map(|entry| entry.unwrap());
+    entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn workers(address: &Address) -> Arc<Workers> {
+    let clock = Arc::new(env::SystemClock::new());
+    Arc::new(Workers::new(vec![address.clone()], Vec::new(), TIMING, clock).unwrap())
+}
+
+fn open(dir: &std::path::Path, address: &Address, listener: &Arc<Failures>) -> Db {
+    let builder = Db::builder(dir).memory(common::MEMORY).workers(workers(address));
+    builder.listener(Arc::clone(listener) as _).open().unwrap()
+}
+
+#[test]
+fn merges_move_to_a_worker_and_the_store_holds_the_same() {
+    for is_shared in [false, true] {
+        let (dir, sockets) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = dir.path().join("store");
+        std::fs::create_dir(&store).unwrap();
+        let address = Address::Unix(sockets.path().join("w"));
+        let _worker = RunningWorker::start(&address, is_shared.then_some(&*store));
+        let listener = Arc::new(Failures::default());
+        let db = open(&store, &address, &listener);
+        let model = fill(&db, 4);
+        assert_eq!(content(&db), model);
+        let compaction = db.statistics().compaction;
+        assert!(compaction.remote > 0, "{compaction:?}");
+        assert_eq!(compaction.fallbacks, 0, "{:?}", listener.0.lock().unwrap());
+        let worker = &compaction.workers[0];
+        assert_eq!(worker.jobs, compaction.remote);
+        if is_shared {
+            assert!(worker.link_bytes < worker.bytes_written / 2, "{worker:?}");
+        } else {
+            assert!(worker.link_bytes > worker.bytes_written, "{worker:?}");
+        }
+        drop(db);
+        let db = Db::builder(&store).memory(common::MEMORY).open().unwrap();
+        assert_eq!(db.recovery().orphans_removed, 0);
+        assert_eq!(content(&db), model);
+    }
+}
+
+#[test]
+fn merges_run_here_if_no_worker_answers_and_the_reason_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("nobody"));
+    let listener = Arc::new(Failures::default());
+    let db = open(&dir.path().join("store"), &address, &listener);
+    let model = fill(&db, 4);
+    assert_eq!(content(&db), model);
+    let compaction = db.statistics().compaction;
+    assert_eq!(compaction.remote, 0);
+    assert!(compaction.done > 0 && compaction.failed == 0, "{compaction:?}");
+    assert!(compaction.fallbacks > 0);
+    assert_eq!(compaction.workers[0].failures, [("unreachable", compaction.fallbacks)]);
+    let told = listener.0.lock().unwrap();
+    assert_eq!(told.len() as u64, compaction.fallbacks);
+    assert!(told[0].contains("nobody"), "{told:?}");
+}
+
+/// Fault 1: all keys are deleted, so that the merge has no outputs and its inputs go.
+#[test]
+fn merge_without_outputs_at_a_worker_removes_its_inputs_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("w"));
+    let _worker = RunningWorker::start(&address, None);
+    let listener = Arc::new(Failures::default());
+    let db = open(&dir.path().join("store"), &address, &listener);
+    let (keyspace, other) = (db.create_keyspace("k").unwrap(), db.create_keyspace("o").unwrap());
+    other.put("a", "1").unwrap();
+    for round in 0..3 {
+        for number in 0..500 {
+            keyspace.put(format!("{number}"), format!("{round}")).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    for number in 0..500 {
+        keyspace.delete(format!("{number}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert!(content(&db).is_empty());
+    let statistics = db.statistics();
+    assert!(statistics.compaction.remote > 0);
+    let tables = |name: &str| {
+        let all = &statistics.keyspaces;
+        all.iter().find(|keyspace| keyspace.name == name).unwrap().tables
+    };
+    assert_eq!((tables("k"), tables("o")), (0, 1));
+    assert_eq!(other.get("a").unwrap().unwrap(), "1");
+}
