@@ -17,7 +17,7 @@ use crate::workspace::{self, Text};
 const JSON: &str = "docs/reference/json.md";
 
 /// The documented structs, and the files that define them.
-const STRUCTS: [(&str, &str); 13] = [
+const STRUCTS: [(&str, &str); 14] = [
     ("bench", "crates/workload/src/bench/report.rs Report"),
     ("replay", "crates/workload/src/replay/report.rs Report"),
     ("Interval", "crates/workload/src/bench/watch.rs Interval"),
@@ -31,6 +31,7 @@ const STRUCTS: [(&str, &str); 13] = [
     ("PageCounts", "crates/workload/src/pages.rs PageCounts"),
     ("ByKind", "crates/workload/src/pages.rs ByKind"),
     ("Emulation", "crates/workload/src/scm.rs Emulation"),
+    ("CompactionPlaces", "crates/workload/src/compaction.rs CompactionPlaces"),
 ];
 
 /// The structs of the SCM tier, which have many fields and stand last.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use terracedb::offload::{Address, Operators, Root, Timing, Worker, WorkerOptions};
+use terracedb::compaction::{Address, Operators, Root, Timing, Worker, WorkerOptions};
 use terracedb::{Error, Result};
 
 use crate::config::token;

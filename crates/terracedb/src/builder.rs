@@ -93,7 +93,7 @@ impl Builder {
     }
 
     /// Offers merges to workers in other processes, for example
-    /// [`Workers`](crate::offload::Workers); as [`crate::ResourcesBuilder::offload`]. Ignored if
+    /// [`Workers`](crate::compaction::Workers); as [`crate::ResourcesBuilder::offload`]. Ignored if
     /// [`Builder::resources`] is given.
     #[must_use]
     pub fn workers(mut self, workers: Arc<dyn Offload>) -> Self {

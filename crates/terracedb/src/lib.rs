@@ -74,8 +74,12 @@ pub use transaction::Transaction;
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
 pub use write_options::{PutOptions, TryWrite, WriteOptions};
 
-/// Compactions by hand: their progress and their end.
+/// Compactions by hand: their progress and their end. And merges in worker processes: the workers of a store
+/// ([`Builder::workers`]), and a worker.
 pub mod compaction {
+    pub use ::offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
+    pub use compact::Operators;
+    pub use compact::offload::{Offload, RemoteRun};
     pub use tree::compaction::{Compaction, CompactionProgress};
 }
 
@@ -101,13 +105,6 @@ pub mod events {
 pub mod hashed {
     pub use crate::entries::Entries;
     pub use base::{Discard, HashedPolicy};
-}
-
-/// Merges in worker processes: the workers of a store ([`Builder::workers`]), and a worker.
-pub mod offload {
-    pub use ::offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
-    pub use compact::Operators;
-    pub use compact::offload::{Offload, RemoteRun};
 }
 
 /// Merge operators: the trait, and those that every store knows by their `NAME`.

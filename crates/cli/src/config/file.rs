@@ -97,9 +97,13 @@ impl Reader<'_> {
             Error::invalid(format!("setting `{key}` is not built yet")).at(at)
         } else if let Some(setting) = Setting::of(key) {
             // A number is accepted as text, except as a path.
-            use Setting::{CompactionTokenFile, CompactionWorkers, FlashPath, ScmPath};
-            let is_path =
-                matches!(setting, FlashPath | ScmPath | CompactionWorkers | CompactionTokenFile);
+            let is_path = matches!(
+                setting,
+                Setting::FlashPath
+                    | Setting::ScmPath
+                    | Setting::CompactionWorkers
+                    | Setting::CompactionTokenFile
+            );
             let fits = !is_path || value.is_str();
             let set = text(value).filter(|text| fits && setting.set(self.values, text));
             let Some(text) = set else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::format_bytes;
-use terracedb::offload::{Timing, Workers};
+use terracedb::compaction::{Timing, Workers};
 use terracedb::scm::{Scm, ScmCalibration};
 use terracedb::{Builder, Db, Durability, Error, Result};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
-use terracedb::offload::Address;
+use terracedb::compaction::Address;
 use terracedb::scm::{Placement, Scm};
 use terracedb::{Codec, Durability};
 

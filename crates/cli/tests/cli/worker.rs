@@ -98,7 +98,7 @@ fn workers_die(kills: usize) {
     let root = format!("store={data}");
     let place = format!("remote={socket}");
     let mut args = bench(&data, &place, &stats);
-    let num = (20_000 * kills).max(60_000).min(2_000_000).to_string();
+    let num = (20_000 * kills).clamp(60_000, 2_000_000).to_string();
     args[4] = &num;
     let mut host = command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut killed = 0;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use terracedb::compaction::{Address, Operators, Root, Timing, Worker, WorkerOptions, Workers};
 use terracedb::events::{Event, Listener};
-use terracedb::offload::{Address, Operators, Root, Timing, Worker, WorkerOptions, Workers};
 use terracedb::{Db, env};
 
 use crate::common;

@@ -124,8 +124,7 @@ impl MergeJob {
         guard: &mut VersionEditGuard<'_>,
         merge: &Merge,
         (id, now_ms): (u64, u64),
-        (memory, local_bytes): (CompactionMemory, u64),
-        offloading: Option<Arc<Offloading>>,
+        (memory, local_bytes, offloading): (CompactionMemory, u64, Option<Arc<Offloading>>),
     ) -> Result<Option<Self>> {
         let version = guard.version();
         let rectangle = Rectangle {

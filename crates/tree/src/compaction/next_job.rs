@@ -269,8 +269,8 @@ impl Compactor {
         let Some(memory) = memory else { return Ok(None) };
         // Unique over all lives of the store, each of which begins a manifest.
         let id = self.env.manifest.number() << 32 | id & u64::from(u32::MAX);
-        let (ids, memory) = ((id, now_ms), (memory, bytes));
-        match MergeJob::new(&self.env, &env, tree, guard, merge, ids, memory, offloading) {
+        let (ids, place) = ((id, now_ms), (memory, bytes, offloading));
+        match MergeJob::new(&self.env, &env, tree, guard, merge, ids, place) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
         }
