@@ -182,9 +182,9 @@ impl Hits {
     }
 }
 
-/// The counters of a store. Those from `device` to `compaction` only grow, and a run reports their difference;
-/// the last three, `memory_bytes` to `logical_bytes`, are current values. A store leaves what it does not
-/// count at zero or `None`.
+/// The counters of a store. Those from `device` to `compaction` only grow, and a run reports their
+/// difference; the last three, `memory_bytes` to `logical_bytes`, are current values. A store leaves what it
+/// does not count at zero or `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Device traffic by purpose; the names are the engine's (`log`, `data`, `flush`, ..).

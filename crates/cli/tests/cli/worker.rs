@@ -88,8 +88,8 @@ fn host_and_worker_must_agree_on_a_token_over_tcp() {
     }
 }
 
-/// Fault 3: workers die by kill -9 while they write, with and without the store's directory; the host goes on,
-/// and every answer is right.
+/// Fault 3: workers die by kill -9 while they write, with and without the store's directory; the host goes
+/// on, and every answer is right.
 fn workers_die(kills: usize) {
     let scratch = Scratch::new();
     let (data, stats) = (scratch.arg("store"), scratch.arg("stats"));

@@ -1,8 +1,8 @@
 //! A link that loses, repeats, delays and changes frames, with checksums that are right: as if the memory of
 //! a machine between host and worker were bad.
 //!
-//! Each attempt ends, with an error or with an outcome that passes verification; and then the tables are those
-//! of a local run.
+//! Each attempt ends, with an error or with an outcome that passes verification; and then the tables are
+//! those of a local run.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;

@@ -13,32 +13,33 @@
 //!   tables that are flushed or ingested meanwhile are newer, and go above the rectangle if they may share a
 //!   key with it. So a tombstone that was dropped hid nothing (I5).
 
-use std::ops::{Range, RangeInclusive};
+mod inputs;
+mod offloaded;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, invariant};
-use compact::job::{Input, InputRun, Output, ValueRules};
+use compact::job::{InputRun, Output, ValueRules};
 use compact::offload::RemoteRun;
 use compact::plan::{Merge, Reason};
-use compact::{HotPage, Job, OpenInput, Outcome, Run, Verification};
+use compact::{HotPage, Job, Outcome, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
 use super::counters::{Merged, TurnoverBytes};
 use super::memory::CompactionMemory;
-use super::offloading::{ATTEMPTS_MAX, Offloading};
+use super::offloading::Offloading;
 use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
+use inputs::{below, inputs_of, open_inputs};
+use offloaded::reserve_ids;
 
 /// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
-
-/// Ids of a job that are no outputs of tables: a value file, and the proof of a shared directory.
-const OTHER_IDS: u64 = 2;
 
 /// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
 /// with Zstandard.
@@ -328,27 +329,6 @@ impl MergeJob {
         }
     }
 
-    /// Prepares to verify `outcome`.
-    fn verification(&self, env: &TreeContext, outcome: &Outcome) -> Result<Verification> {
-        outcome.expect(&self.job)?;
-        outcome.expect_read(self.versions()?)?;
-        let (job, compact) = (&self.job, &self.compact);
-        Verification::new(job, outcome.clone(), compact, env.output_accounts())
-    }
-
-    /// The number of versions in the inputs: the least and the most, because a table that is read in part
-    /// does not tell.
-    fn versions(&self) -> Result<RangeInclusive<u64>> {
-        let (mut least, mut most) = (0, 0);
-        for (_, piece) in &self.inputs {
-            let entries = piece.table()?.properties().entries;
-            let read = piece.range().intersection(&self.rectangle.range);
-            least += if read.covers(&piece.entry().range) { entries } else { 0 };
-            most += entries;
-        }
-        Ok(least..=most)
-    }
-
     /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
     fn survey(&mut self, env: &TreeContext, run: Option<&mut Run>) {
         if self.warm_outputs.is_some() {
@@ -362,59 +342,6 @@ impl MergeJob {
             self.job.hot = hot;
             self.warm_outputs = Some(warm_outputs);
         }
-    }
-
-    /// Offers the job to a worker, or begins to run it here.
-    fn offer(&mut self) -> Result<Stage> {
-        // Behind the ids of the outputs.
-        let proof = self.job.values.ids.end;
-        let offered = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
-        let offered = offered.and_then(|it| it.workers.offer(&self.job, &self.compact, proof));
-        if let Some(remote) = offered {
-            return Ok(Stage::Remote(remote));
-        }
-        if !self.memory.change_to(self.local_bytes) {
-            self.is_postponed = true;
-            return Err(Error::retry("memory of a merge that no worker took"));
-        }
-        let mut run = Run::new(self.job.clone(), &self.compact)?;
-        run.set_open_inputs(open_inputs(&self.inputs)?);
-        Ok(Stage::Running(Box::new(run)))
-    }
-
-    /// Ends the attempt of a worker and prepares the next one, with other ids: a worker that goes on
-    /// unnoticed writes no file of it.
-    fn give_up(
-        &mut self,
-        env: &TreeContext,
-        mut remote: Box<dyn RemoteRun>,
-        error: Error,
-    ) -> Result<Stage> {
-        remote.judged(Err(&error));
-        self.abandon(env, remote);
-        self.attempts += 1;
-        let keyspace = self.tree.name().to_owned();
-        env.events.tell(|| Event::OffloadFailed { keyspace, error });
-        let tables = self.job.output.ids.end.0.saturating_sub(self.job.output.ids.start.0);
-        (self.job.output.ids, self.job.values.ids) = reserve_ids(env, tables)?;
-        self.job.epoch = self.job.epoch.saturating_add(1);
-        Ok(Stage::Planned(None))
-    }
-
-    /// Cancels the attempt of a worker, and removes what it wrote, now and later.
-    fn abandon(&self, env: &TreeContext, remote: Box<dyn RemoteRun>) {
-        // Before the files are removed: it writes none through this process any more.
-        drop(remote);
-        self.discard(env);
-        if let Some(offloading) = &self.offloading {
-            offloading.count_fallback();
-            offloading.abandon(self.job.output.ids.start..TableId(self.job.values.ids.end.0 + 1));
-        }
-    }
-
-    /// Whether the job waits for a worker.
-    pub(super) const fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Remote(_))
     }
 
     /// Puts the input in which damage was found into quarantine.
@@ -549,68 +476,4 @@ impl Drop for MergeJob {
     fn drop(&mut self) {
         self.tree.version_edit().release(&self.rectangle);
     }
-}
-
-/// Reserves ids for a job: those of `tables` output tables, and that of its value file. The one behind is
-/// the proof of a shared directory.
-///
-/// # Errors
-/// The manifest's.
-fn reserve_ids(env: &TreeContext, tables: u64) -> Result<(Range<TableId>, Range<TableId>)> {
-    let ids = env.manifest.reserve_tables(tables + OTHER_IDS)?;
-    let values = TableId(ids.end.0 - OTHER_IDS);
-    Ok((ids.start..values, values..TableId(values.0 + 1)))
-}
-
-/// The inputs for the job, and the pieces that they come from.
-type Inputs = (Vec<InputRun>, Vec<(RunId, Arc<Piece>)>);
-
-/// Everything of `version` within `rectangle`, newest run first; `None` if that is nothing.
-///
-/// # Errors
-/// `Corrupt` if a piece is damaged.
-fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>> {
-    let mut runs = Vec::new();
-    let mut pieces = Vec::new();
-    for run in version.runs().iter().filter(|run| rectangle.holds(run.id())) {
-        let mut tables = Vec::new();
-        for piece in run.overlapping(&rectangle.range) {
-            if piece.file().is_damaged() {
-                let error = Error::corrupt("table of a merge").at(piece.entry().id);
-                return Err(error.expected("one without damage"));
-            }
-            let entry = piece.entry();
-            tables.push(Input {
-                id: entry.id,
-                file_bytes: entry.file_bytes,
-                digest: piece.table()?.footer().digest,
-                bounds: piece.range().intersection(&rectangle.range),
-                seqno: entry.seqno,
-            });
-            pieces.push((run.id(), Arc::clone(piece)));
-        }
-        if !tables.is_empty() {
-            runs.push(InputRun { tables });
-        }
-    }
-    Ok((!runs.is_empty()).then_some((runs, pieces)))
-}
-
-/// The tables of `pieces`, which the merge need not open a second time.
-fn open_inputs(pieces: &[(RunId, Arc<Piece>)]) -> Result<Vec<OpenInput>> {
-    let open = |(_, piece): &(RunId, Arc<Piece>)| {
-        Ok(OpenInput {
-            range: piece.range().clone(),
-            table: Arc::clone(piece.table()?),
-            range_deletes: Arc::clone(piece.range_deletes()),
-        })
-    };
-    pieces.iter().map(open).collect()
-}
-
-/// The keys within `rectangle` that older tables may contain.
-fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
-    let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
-    let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));
-    pieces.map(|piece| piece.range().intersection(&rectangle.range)).collect()
 }

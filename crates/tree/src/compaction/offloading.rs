@@ -50,8 +50,8 @@ pub(super) struct Offloading {
 }
 
 impl Offloading {
-    /// The offload of `host`; `None` if it has no workers. `medium` holds the store's files and no others, and
-    /// new ones have ids from `next` on: any other file that appears is a worker's of an earlier life.
+    /// The offload of `host`; `None` if it has no workers. `medium` holds the store's files and no others,
+    /// and new ones have ids from `next` on: any other file that appears is a worker's of an earlier life.
     pub(super) fn new(
         host: &Arc<dyn CompactionHost>,
         medium: &dyn Medium,

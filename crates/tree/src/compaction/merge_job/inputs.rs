@@ -1,0 +1,62 @@
+//! The inputs of a merge, from the version whose tables it merges.
+
+use std::sync::Arc;
+
+use base::{Error, KeyRange, Result, RunId};
+use compact::OpenInput;
+use compact::job::{Input, InputRun};
+
+use crate::{Piece, Rectangle, Version};
+
+/// The inputs for the job, and the pieces that they come from.
+pub(super) type Inputs = (Vec<InputRun>, Vec<(RunId, Arc<Piece>)>);
+
+/// Everything of `version` within `rectangle`, newest run first; `None` if that is nothing.
+///
+/// # Errors
+/// `Corrupt` if a piece is damaged.
+pub(super) fn inputs_of(version: &Version, rectangle: &Rectangle) -> Result<Option<Inputs>> {
+    let mut runs = Vec::new();
+    let mut pieces = Vec::new();
+    for run in version.runs().iter().filter(|run| rectangle.holds(run.id())) {
+        let mut tables = Vec::new();
+        for piece in run.overlapping(&rectangle.range) {
+            if piece.file().is_damaged() {
+                let error = Error::corrupt("table of a merge").at(piece.entry().id);
+                return Err(error.expected("one without damage"));
+            }
+            let entry = piece.entry();
+            tables.push(Input {
+                id: entry.id,
+                file_bytes: entry.file_bytes,
+                digest: piece.table()?.footer().digest,
+                bounds: piece.range().intersection(&rectangle.range),
+                seqno: entry.seqno,
+            });
+            pieces.push((run.id(), Arc::clone(piece)));
+        }
+        if !tables.is_empty() {
+            runs.push(InputRun { tables });
+        }
+    }
+    Ok((!runs.is_empty()).then_some((runs, pieces)))
+}
+
+/// The tables of `pieces`, which the merge need not open a second time.
+pub(super) fn open_inputs(pieces: &[(RunId, Arc<Piece>)]) -> Result<Vec<OpenInput>> {
+    let open = |(_, piece): &(RunId, Arc<Piece>)| {
+        Ok(OpenInput {
+            range: piece.range().clone(),
+            table: Arc::clone(piece.table()?),
+            range_deletes: Arc::clone(piece.range_deletes()),
+        })
+    };
+    pieces.iter().map(open).collect()
+}
+
+/// The keys within `rectangle` that older tables may contain.
+pub(super) fn below(version: &Version, rectangle: &Rectangle) -> Vec<KeyRange> {
+    let older = version.runs().iter().filter(|run| run.id() < rectangle.oldest);
+    let pieces = older.flat_map(|run| run.overlapping(&rectangle.range));
+    pieces.map(|piece| piece.range().intersection(&rectangle.range)).collect()
+}

@@ -1,0 +1,111 @@
+//! The part of a merge that concerns workers: offering it, giving an attempt up, and what its outcome must
+//! say.
+
+use std::ops::{Range, RangeInclusive};
+
+use base::{Error, Result, TableId};
+use compact::offload::RemoteRun;
+use compact::{Outcome, Run, Verification};
+
+use super::inputs::open_inputs;
+use super::{MergeJob, Stage};
+use crate::TreeContext;
+use crate::compaction::offloading::ATTEMPTS_MAX;
+use crate::events::Event;
+
+/// Ids of a job that are no outputs of tables: a value file, and the proof of a shared directory.
+const OTHER_IDS: u64 = 2;
+
+impl MergeJob {
+    /// Offers the job to a worker, or begins to run it here.
+    pub(super) fn offer(&mut self) -> Result<Stage> {
+        // Behind the ids of the outputs.
+        let proof = self.job.values.ids.end;
+        let offered = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
+        let offered = offered.and_then(|it| it.workers.offer(&self.job, &self.compact, proof));
+        if let Some(remote) = offered {
+            return Ok(Stage::Remote(remote));
+        }
+        if !self.memory.change_to(self.local_bytes) {
+            self.is_postponed = true;
+            return Err(Error::retry("memory of a merge that no worker took"));
+        }
+        let mut run = Run::new(self.job.clone(), &self.compact)?;
+        run.set_open_inputs(open_inputs(&self.inputs)?);
+        Ok(Stage::Running(Box::new(run)))
+    }
+
+    /// Ends the attempt of a worker and prepares the next one, with other ids: a worker that goes on
+    /// unnoticed writes no file of it.
+    pub(super) fn give_up(
+        &mut self,
+        env: &TreeContext,
+        mut remote: Box<dyn RemoteRun>,
+        error: Error,
+    ) -> Result<Stage> {
+        remote.judged(Err(&error));
+        self.abandon(env, remote);
+        self.attempts += 1;
+        let keyspace = self.tree.name().to_owned();
+        env.events.tell(|| Event::OffloadFailed { keyspace, error });
+        let tables = self.job.output.ids.end.0.saturating_sub(self.job.output.ids.start.0);
+        (self.job.output.ids, self.job.values.ids) = reserve_ids(env, tables)?;
+        self.job.epoch = self.job.epoch.saturating_add(1);
+        Ok(Stage::Planned(None))
+    }
+
+    /// Cancels the attempt of a worker, and removes what it wrote, now and later.
+    pub(super) fn abandon(&self, env: &TreeContext, remote: Box<dyn RemoteRun>) {
+        // Before the files are removed: it writes none through this process any more.
+        drop(remote);
+        self.discard(env);
+        if let Some(offloading) = &self.offloading {
+            offloading.count_fallback();
+            offloading.abandon(self.job.output.ids.start..TableId(self.job.values.ids.end.0 + 1));
+        }
+    }
+
+    /// Whether the job waits for a worker.
+    pub(in crate::compaction) const fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Remote(_))
+    }
+
+    /// Prepares to verify `outcome`.
+    pub(super) fn verification(
+        &self,
+        env: &TreeContext,
+        outcome: &Outcome,
+    ) -> Result<Verification> {
+        outcome.expect(&self.job)?;
+        outcome.expect_read(self.versions()?)?;
+        let (job, compact) = (&self.job, &self.compact);
+        Verification::new(job, outcome.clone(), compact, env.output_accounts())
+    }
+
+    /// The number of versions in the inputs: the least and the most, because a table that is read in part
+    /// does not tell.
+    fn versions(&self) -> Result<RangeInclusive<u64>> {
+        let (mut least, mut most) = (0, 0);
+        for (_, piece) in &self.inputs {
+            let entries = piece.table()?.properties().entries;
+            let read = piece.range().intersection(&self.rectangle.range);
+            least += if read.covers(&piece.entry().range) { entries } else { 0 };
+            most += entries;
+        }
+        Ok(least..=most)
+    }
+}
+
+/// Reserves ids for a job: those of `tables` output tables, and that of its value file. The one behind is
+/// the proof of a shared directory.
+///
+/// # Errors
+/// The manifest's.
+pub(super) fn reserve_ids(
+    env: &TreeContext,
+    tables: u64,
+) -> Result<(Range<TableId>, Range<TableId>)> {
+    let ids = env.manifest.reserve_tables(tables + OTHER_IDS)?;
+    let values = TableId(ids.end.0 - OTHER_IDS);
+    Ok((ids.start..values, values..TableId(values.0 + 1)))
+}
