@@ -162,6 +162,7 @@ impl Store {
             };
             operator
                 && (options.hashed.is_none() || options.hashed.as_ref() == tree.kind().policy())
+                && has_base_filter(tree, options)
         };
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
@@ -195,6 +196,12 @@ impl Store {
                 .at(format_args!("`{}`", tree.name()))
                 .expected(tree.kind())
                 .got(format_args!("hashed {wanted}")));
+        }
+        if !has_base_filter(tree, options) {
+            return Err(Error::invalid("base-filter-bits of a keyspace")
+                .at(format_args!("`{}`", tree.name()))
+                .expected(tree.kind().base_filter_bits())
+                .got(options.base_filter_bits.unwrap_or(0)));
         }
         if options.merge_operator.is_some() && tree.kind().policy().is_some() {
             return Err(KeyspaceOptions::operator_of_hashed());
@@ -241,7 +248,8 @@ impl Store {
             None => KeyspaceKind::Ordered,
             Some(policy) => {
                 let hash_key = options.hash_key.map_or_else(HashKey::random, Ok)?;
-                KeyspaceKind::Hashed { hash_key, policy }
+                let base_filter_bits = options.base_filter_bits.unwrap_or(0);
+                KeyspaceKind::Hashed { hash_key, policy, base_filter_bits }
             }
         };
         if kind.is_window() {
@@ -476,6 +484,11 @@ impl Store {
             None => Ok(()),
         }
     }
+}
+
+/// Whether `tree` has the base filters that `options` ask for, if they do.
+fn has_base_filter(tree: &Tree, options: &KeyspaceOptions) -> bool {
+    options.base_filter_bits.is_none_or(|wanted| wanted == tree.kind().base_filter_bits())
 }
 
 fn unknown_operator(name: &str) -> Error {

@@ -132,8 +132,8 @@ impl Edit {
     /// The least format version of a manifest that may hold the edit.
     pub(crate) const fn format_version(&self) -> u32 {
         match self {
-            Self::KeyspaceCreated { kind: KeyspaceKind::Hashed { .. }, .. }
-            | Self::LineageBegan { .. } => 2,
+            Self::KeyspaceCreated { kind, .. } => kind.format_version(),
+            Self::LineageBegan { .. } => 2,
             _ => 1,
         }
     }

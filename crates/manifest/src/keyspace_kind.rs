@@ -18,14 +18,22 @@ pub enum KeyspaceKind {
         hash_key: HashKey,
         /// How long entries are kept.
         policy: HashedPolicy,
+        /// Filter bits of the base of a keyspace that keeps everything, at most
+        /// [`BASE_FILTER_BITS_MAX`]; 0: it has no filter.
+        base_filter_bits: u8,
     },
 }
+
+/// Most filter bits of a base.
+pub const BASE_FILTER_BITS_MAX: u8 = 10;
 
 const ORDERED: u8 = 1;
 const HASHED: u8 = 2;
 
 const KEEP: u8 = 1;
 const WINDOW: u8 = 2;
+/// `KEEP` with the filter bits of the base.
+const KEEP_FILTERED: u8 = 3;
 
 const FIFO: u8 = 1;
 const CLOCK: u8 = 2;
@@ -56,6 +64,24 @@ impl KeyspaceKind {
         matches!(self.policy(), Some(HashedPolicy::Window { .. }))
     }
 
+    /// Filter bits of the base of a hashed keyspace; 0: it has no filter.
+    #[must_use]
+    pub const fn base_filter_bits(&self) -> u8 {
+        match self {
+            Self::Ordered => 0,
+            Self::Hashed { base_filter_bits, .. } => *base_filter_bits,
+        }
+    }
+
+    /// The least format version of a manifest that can state the kind.
+    pub(crate) const fn format_version(&self) -> u32 {
+        match self {
+            Self::Ordered => 1,
+            Self::Hashed { base_filter_bits: 0, .. } => 2,
+            Self::Hashed { .. } => 3,
+        }
+    }
+
     pub(crate) const fn number(&self) -> u8 {
         match self {
             Self::Ordered => ORDERED,
@@ -65,9 +91,12 @@ impl KeyspaceKind {
 
     /// Appends the fields that follow the keyspace's name.
     pub(crate) fn encode_fields(&self, out: &mut Vec<u8>) {
-        let Self::Hashed { hash_key, policy } = self else { return };
+        let Self::Hashed { hash_key, policy, base_filter_bits } = self else { return };
         out.extend_from_slice(hash_key.bytes());
         match policy {
+            HashedPolicy::Keep if *base_filter_bits > 0 => {
+                out.extend_from_slice(&[KEEP_FILTERED, *base_filter_bits]);
+            }
             HashedPolicy::Keep => out.push(KEEP),
             HashedPolicy::Window { bytes, discard } => {
                 out.push(WINDOW);
@@ -91,8 +120,9 @@ impl KeyspaceKind {
             HASHED => {
                 let mut hash_key = [0; HashKey::BYTES];
                 hash_key.copy_from_slice(cursor.take(HashKey::BYTES)?);
-                let policy = policy(cursor)?;
-                Ok(Self::Hashed { hash_key: HashKey::new(hash_key), policy })
+                let (policy, base_filter_bits) = policy(cursor)?;
+                let hash_key = HashKey::new(hash_key);
+                Ok(Self::Hashed { hash_key, policy, base_filter_bits })
             }
             other => Err(Error::corrupt("keyspace kind")
                 .expected("1 (ordered) or 2 (hashed)")
@@ -106,14 +136,24 @@ impl fmt::Display for KeyspaceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ordered => f.write_str("ordered"),
-            Self::Hashed { policy, .. } => write!(f, "hashed {policy}"),
+            Self::Hashed { policy, base_filter_bits: 0, .. } => write!(f, "hashed {policy}"),
+            Self::Hashed { policy, base_filter_bits, .. } => {
+                write!(f, "hashed {policy}, base-filter-bits {base_filter_bits}")
+            }
         }
     }
 }
 
-fn policy(cursor: &mut Cursor<'_>) -> Result<HashedPolicy> {
+/// The policy, and the filter bits of the base.
+fn policy(cursor: &mut Cursor<'_>) -> Result<(HashedPolicy, u8)> {
     match cursor.u8()? {
-        KEEP => Ok(HashedPolicy::Keep),
+        KEEP => Ok((HashedPolicy::Keep, 0)),
+        KEEP_FILTERED => match cursor.u8()? {
+            bits @ 1..=BASE_FILTER_BITS_MAX => Ok((HashedPolicy::Keep, bits)),
+            bits => Err(Error::corrupt("filter bits of a base")
+                .expected(format_args!("1..={BASE_FILTER_BITS_MAX}"))
+                .got(bits)),
+        },
         WINDOW => {
             let bytes = cursor.varint()?;
             let discard = match cursor.u8()? {
@@ -126,10 +166,10 @@ fn policy(cursor: &mut Cursor<'_>) -> Result<HashedPolicy> {
                         .got(other));
                 }
             };
-            Ok(HashedPolicy::Window { bytes, discard })
+            Ok((HashedPolicy::Window { bytes, discard }, 0))
         }
         other => Err(Error::corrupt("policy of a hashed keyspace")
-            .expected("1 (keep) or 2 (window)")
+            .expected("1 (keep), 2 (window) or 3 (keep with filters)")
             .got(other)),
     }
 }

@@ -28,7 +28,7 @@ mod values_entry;
 
 pub use edit::{Edit, ScrubPosition};
 pub use keyspace::{KeyspaceEntry, LivePiece, LiveTable, LiveValues};
-pub use keyspace_kind::KeyspaceKind;
+pub use keyspace_kind::{BASE_FILTER_BITS_MAX, KeyspaceKind};
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};
 pub use reader::{ManifestRecord, Recovered, inspect, recover};

@@ -112,7 +112,11 @@ fn the_clock_never_goes_back_and_the_merge_operator_never_changes() {
 fn hashed_edits() -> Vec<Edit> {
     let created = |keyspace, name: &str, hash_key, policy| Edit::KeyspaceCreated {
         keyspace: KeyspaceId(keyspace),
-        kind: KeyspaceKind::Hashed { hash_key: HashKey::new(hash_key), policy },
+        kind: KeyspaceKind::Hashed {
+            hash_key: HashKey::new(hash_key),
+            policy,
+            base_filter_bits: 0,
+        },
         name: name.into(),
     };
     let discard = Discard::Priority("score".into());
@@ -147,6 +151,43 @@ fn hashed_keyspaces_keep_their_hash_key_and_policy() {
     assert_eq!(state.keyspaces[&KeyspaceId(1)].kind.to_string(), "hashed keep");
     let window = state.keyspaces[&KeyspaceId(300)].kind.to_string();
     assert_eq!(window, "hashed window=8.0 GiB,priority:score");
+}
+
+/// The filter bits of a base are stored only where there are some, and only version 3 has them.
+#[test]
+fn filter_bits_of_a_base_are_stored_where_they_are_set() {
+    let kind = |base_filter_bits| KeyspaceKind::Hashed {
+        hash_key: HashKey::new(std::array::from_fn(|at| at as u8)),
+        policy: HashedPolicy::Keep,
+        base_filter_bits,
+    };
+    let created = |bits| Edit::KeyspaceCreated {
+        keyspace: KeyspaceId(1),
+        kind: kind(bits),
+        name: "keep".into(),
+    };
+    let encoded = |bits| {
+        let mut body = Vec::new();
+        created(bits).encode(&mut body);
+        body
+    };
+    assert_eq!((created(0).format_version(), created(1).format_version()), (2, 3));
+    assert_eq!(encoded(0).len() + 1, encoded(10).len());
+    assert!(
+        encoded(8) == golden(include_str!("../golden/manifest_filtered.hex")),
+        "{:02x?}",
+        encoded(8)
+    );
+    for bits in 0..=BASE_FILTER_BITS_MAX {
+        assert_eq!(Edit::decode_all(&encoded(bits)).unwrap(), [created(bits)]);
+        assert_eq!(kind(bits).base_filter_bits(), bits);
+    }
+    for bits in [0, 11, 255] {
+        let mut wrong = encoded(1);
+        *wrong.last_mut().unwrap() = bits;
+        assert_eq!(Edit::decode_all(&wrong).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+    assert_eq!(kind(8).to_string(), "hashed keep, base-filter-bits 8");
 }
 
 /// Scenario: the first hashed keyspace of a store is created; a binary that knows only version 1 must say

@@ -510,7 +510,11 @@ impl VersionEditGuard<'_> {
 #[must_use]
 pub fn metadata_bytes(tree: &Tree) -> u64 {
     let of = |table: &Arc<Table>| {
-        let paged = table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64);
+        let paged = match table.layout() {
+            Layout::Sorted => table.properties().meta_pages.saturating_mul(PAGE_BYTES as u64),
+            // Pinned.
+            Layout::Bins(_) => 0,
+        };
         table.pinned_bytes().saturating_add(paged)
     };
     let version = Arc::clone(&tree.view().version);

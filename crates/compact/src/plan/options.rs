@@ -21,6 +21,8 @@ pub struct Options {
     pub slice_bytes: u64,
     /// Most input runs of one job.
     pub runs_max: usize,
+    /// Filter bits of the base of a hashed keyspace; 0: none.
+    pub base_filter_bits: u8,
 }
 
 impl Default for Options {
@@ -34,6 +36,7 @@ impl Default for Options {
             dead_values_max: 0.4,
             slice_bytes: 64 << 20,
             runs_max: 64,
+            base_filter_bits: 0,
         }
     }
 }

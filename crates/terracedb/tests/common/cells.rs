@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use base::Rng;
+use base::{HashKey, Rng};
 use terracedb::hashed::HashedPolicy;
 use terracedb::operators::Append;
 use terracedb::{EntryOptions, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
@@ -19,6 +19,16 @@ pub(crate) fn options() -> KeyspaceOptions {
 /// Options of a hashed keyspace.
 pub(crate) fn hashed_options() -> KeyspaceOptions {
     KeyspaceOptions::new().hashed(HashedPolicy::Keep)
+}
+
+/// As [`hashed_options`]; the hashes of some seeds have eight bits, or none at all, so that bins are long.
+pub(crate) fn weakly_hashed_options(seed: u64) -> KeyspaceOptions {
+    let options = hashed_options().base_filter_bits((seed >> 16) as u8 % 11);
+    match (seed >> 8) % 3 {
+        0 => options.hash_key(*HashKey::weak(8).bytes()),
+        1 => options.hash_key(*HashKey::weak(0).bytes()),
+        _ => options,
+    }
 }
 
 /// An expiry in Unix milliseconds as a `SystemTime`.

@@ -17,7 +17,7 @@ use compact::plan::Options;
 use media::{Faulty, Medium};
 use terracedb::{Codec, Db, Keyspace};
 
-use super::cells::options;
+use super::cells::{options, weakly_hashed_options};
 use super::journal::{Batch, Incarnation, JOURNAL, apply, cells_of, last_of};
 use super::{Model, Mortal, Stepped, assert_tidy, compare, key, show};
 
@@ -60,6 +60,9 @@ pub(crate) struct Script {
     acknowledged: usize,
     synced: usize,
     live: Live,
+    /// The first names are those of hashed keyspaces.
+    hashed: usize,
+    seed: u64,
     /// Another possible set of keyspaces, if a creation or drop may have failed.
     alternative: Option<Live>,
     incarnations: u64,
@@ -91,6 +94,8 @@ impl Script {
             acknowledged: 0,
             synced: 0,
             live: Live::new(),
+            hashed: (seed % 4) as usize,
+            seed,
             alternative: None,
             incarnations: 0,
             struck: 0,
@@ -105,6 +110,11 @@ impl Script {
 
     fn keyspace(&self, name: &str) -> Keyspace {
         self.db().keyspace(name).unwrap()
+    }
+
+    /// Whether the keyspace `name` is a hashed one.
+    fn is_hashed(&self, name: &str) -> bool {
+        NAMES.iter().take(self.hashed).any(|hashed| *hashed == name)
     }
 
     fn live_names(&self) -> Vec<(&'static str, Incarnation)> {
@@ -319,6 +329,14 @@ impl Script {
         match self.rng.below(4) {
             0 => self.compact(),
             1 => self.settle(),
+            // A hashed keyspace has no ranges.
+            2 if self.is_hashed(name) => keyspace.compact_range::<&str>(..),
+            3 if self.is_hashed(name) => {
+                let started = keyspace.start_compaction::<&str>(..)?;
+                self.stepped.work(self.rng.below(8));
+                drop(started);
+                Ok(())
+            }
             2 => keyspace.compact_range(range),
             _ => {
                 let started = keyspace.start_compaction(range)?;
@@ -349,7 +367,11 @@ impl Script {
         let mut after = self.live.clone();
         after.insert(name, self.incarnations);
         let frozen = self.device.is_frozen();
-        let done = self.db().open_or_create_keyspace_opt(name, &options()).map(drop);
+        let options = match self.is_hashed(name) {
+            true => weakly_hashed_options(self.seed),
+            false => options(),
+        };
+        let done = self.db().open_or_create_keyspace_opt(name, &options).map(drop);
         self.change_names(after, frozen, done)
     }
 
@@ -415,6 +437,16 @@ impl Script {
         let right = |model: &Model| model.get(&probe).map(Vec::as_slice) == got.as_deref();
         assert!(answers.iter().any(right), "{}: get {}", self.context, show(&probe));
         let mut found = Vec::new();
+        if self.is_hashed(name) {
+            for entry in keyspace.entries()?.take(5) {
+                let (key, value) = entry?;
+                found.push((key.to_vec(), value.to_vec()));
+            }
+            let right =
+                |model: &Model| found.iter().all(|(key, value)| model.get(key) == Some(value));
+            assert!(answers.iter().any(right), "{}: some entries", self.context);
+            return Ok(());
+        }
         for entry in keyspace.range(&probe[..]..)?.take(5) {
             let (key, value) = entry?;
             found.push((key.to_vec(), value.to_vec()));

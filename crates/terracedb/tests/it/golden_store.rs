@@ -2,7 +2,8 @@
 //!
 //! The first store has the first version of every format. The second has a file of every kind and writes of
 //! every kind, in tables and in the log; [`write_everything`] wrote it, and a store that this build writes
-//! with it must give the same answers. To write another: `TERRACE_GOLDEN=FILE cargo test -p terracedb
+//! with it must give the same answers. The third has a hashed keyspace whose tables store hashes; the command
+//! `terrace` of the last build that wrote such tables made it. To write another: `TERRACE_GOLDEN=FILE cargo test -p terracedb
 //! --test it golden_store -- --ignored`.
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::common::{self, Cells, Change, Model, assert_same, cells::options};
 /// Every file of a store: its name and length, then its non-zero pages in hex, cut before trailing zeros.
 const FIRST: &str = include_str!("../../golden/store-1.pages");
 const SECOND: &str = include_str!("../../golden/store-2.pages");
+const THIRD: &str = include_str!("../../golden/store-3.pages");
 
 fn medium(store: &str) -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
@@ -313,6 +315,49 @@ fn the_second_store_opens_accepts_writes_and_merges() {
 fn a_store_of_this_build_answers_as_the_second_store_does() {
     let medium: Arc<dyn Medium> = write_everything();
     live_on(&medium, "a new store");
+}
+
+/// The contents of the hashed keyspace of the third store; two changes are in the log.
+fn hashed_cells() -> Model {
+    let mut model: Model =
+        (0..40).map(|n| (format!("key{n:04}").into(), format!("value {n}").into())).collect();
+    model.insert("long".into(), vec![b'l'; 20_000]);
+    model.insert("brief".into(), "soon".into());
+    model.remove(&b"key0007"[..]);
+    model.insert("key0008".into(), "in the log".into());
+    model
+}
+
+/// A store with a hashed keyspace, of the last build whose tables stored hashes (format version 4). It opens,
+/// and merges rewrite its tables with compact blocks.
+#[test]
+fn the_third_store_opens_and_merges_to_the_present_format() {
+    let medium = medium(THIRD);
+    let versions = |medium: &Arc<dyn Medium>| -> Vec<u32> {
+        let tables = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
+        let version = |name: &str| {
+            let file = medium.open(name, Access::Direct).unwrap();
+            let pages = (file.size().unwrap() / PAGE_BYTES as u64) as u32;
+            table::Footer::read(&*file, pages).unwrap().0.version
+        };
+        let mut versions: Vec<_> = tables.map(|it| version(&it.name)).collect();
+        versions.sort_unstable();
+        versions
+    };
+    assert_eq!(versions(&medium), [3, 4]);
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    for round in 0..2 {
+        let db = opened(&medium, WRITTEN);
+        let keyspace = db.keyspace("keep").unwrap();
+        assert_same(&keyspace, &hashed_cells(), &format!("keep, round {round}"));
+        assert_eq!(db.keyspace("plain").unwrap().get("a").unwrap().as_deref(), Some(&b"b"[..]));
+        db.compact().unwrap();
+        assert_same(&keyspace, &hashed_cells(), &format!("keep, merged, round {round}"));
+    }
+    assert_eq!(versions(&medium), [3, 5]);
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
 }
 
 #[test]

@@ -72,6 +72,53 @@ fn the_kind_of_a_keyspace_is_fixed() {
     kinds(&threaded(&medium).open().unwrap());
 }
 
+/// Filters of the base: fixed at creation, kept over reopening, 0.13 bytes of memory a key and bit, and hardly
+/// a page read for a missing key.
+#[test]
+fn a_base_has_filters_if_they_were_asked_for() {
+    let medium = common::memory();
+    let filtered = || keep().base_filter_bits(8);
+    let (mut metadata, mut reads) = (Vec::new(), Vec::new());
+    for (name, options) in [("bare", keep()), ("filtered", filtered())] {
+        let db = threaded(&medium).open().unwrap();
+        let keyspace = db.create_keyspace_opt(name, &options).unwrap();
+        for number in 0..20_000u32 {
+            keyspace.put(number.to_be_bytes(), [7; 100]).unwrap();
+        }
+        db.compact().unwrap();
+        let statistics = db.statistics();
+        let of = statistics.keyspaces.iter().find(|it| it.name == name).unwrap();
+        metadata.push(of.metadata_bytes);
+        let searched = |db: &Db| db.statistics().hits.absent_searched;
+        let before = searched(&db);
+        for number in 0..2000u32 {
+            assert_eq!(keyspace.get((1 << 30 | number).to_be_bytes()).unwrap(), None);
+            assert!(keyspace.get(number.to_be_bytes()).unwrap().is_some());
+        }
+        reads.push(searched(&db) - before);
+    }
+    // Without a filter every missing key is looked for on a page, with one about 8 of 2000.
+    assert!(reads[0] == 2000 && reads[1] < 30, "{reads:?}");
+    let more = (metadata[1] - metadata[0]) as f64 / 20_000.0;
+    assert!((1.0..1.3).contains(&more), "{metadata:?}: {more} bytes a key");
+    let db = threaded(&medium).open().unwrap();
+    let kinds: Vec<String> =
+        db.statistics().keyspaces.iter().map(|it| it.kind.to_string()).collect();
+    assert_eq!(kinds, ["hashed keep", "hashed keep, base-filter-bits 8"]);
+    db.open_or_create_keyspace_opt("filtered", &filtered()).unwrap();
+    db.open_or_create_keyspace_opt("filtered", &keep()).unwrap();
+    for (name, options, why) in [
+        ("bare", filtered(), "base-filter-bits"),
+        ("filtered", keep().base_filter_bits(9), "base-filter-bits"),
+        ("new", keep().base_filter_bits(11), "0..=10"),
+        ("new", KeyspaceOptions::new().base_filter_bits(1), "hashed"),
+    ] {
+        let error = db.open_or_create_keyspace_opt(name, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
 #[test]
 fn keys_may_have_65528_bytes() {
     let (_db, keyspace) = open(&common::memory());

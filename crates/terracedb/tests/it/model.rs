@@ -30,6 +30,7 @@ struct World {
     snapshots: Vec<(Snapshot, BTreeMap<&'static str, Cells>)>,
     /// The first names are those of hashed keyspaces.
     hashed: usize,
+    seed: u64,
     codec: Codec,
     version: u64,
     context: String,
@@ -48,6 +49,7 @@ impl World {
             cells: NAMES.iter().map(|name| (*name, Cells::default())).collect(),
             snapshots: Vec::new(),
             hashed: (seed % 4) as usize,
+            seed,
             codec,
             version: 0,
             context: format!("TERRACE_SEED={seed}"),
@@ -76,7 +78,7 @@ impl World {
 
     fn options(&self, name: &str) -> KeyspaceOptions {
         match NAMES[..self.hashed].contains(&name) {
-            true => common::cells::hashed_options(),
+            true => common::cells::weakly_hashed_options(self.seed),
             false => common::cells::options(),
         }
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
 use compact::plan::Options;
-use terracedb::{Db, Keyspace, WriteBatch, WriteOptions};
+use terracedb::hashed::HashedPolicy;
+use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use crate::alone;
 use crate::common::{self, child};
@@ -23,6 +24,12 @@ fn open(directory: &Path) -> Db {
         Options { fanout: 2, settled_runs: 1, slice_bytes: 1 << 20, ..Options::default() };
     let builder = Db::builder(directory).memory(common::MEMORY);
     builder.compaction_options(merging).open().unwrap()
+}
+
+/// The keyspace `two`, a hashed one.
+fn hashed(db: &Db) -> Keyspace {
+    let options = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
+    db.open_or_create_keyspace_opt("two", &options).unwrap()
 }
 
 fn key(thread: u64, number: u64) -> String {
@@ -50,8 +57,7 @@ fn last(keyspace: &Keyspace, thread: u64) -> u64 {
 fn writes_until_killed() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory);
-    let (one, two) =
-        (db.open_or_create_keyspace("one").unwrap(), db.open_or_create_keyspace("two").unwrap());
+    let (one, two) = (db.open_or_create_keyspace("one").unwrap(), hashed(&db));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (db, one, two) = (&db, &one, &two);
@@ -95,8 +101,7 @@ fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u6
 /// Checks every batch after `checked`; returns the last number of each thread.
 fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str) -> Vec<u64> {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
-    let (one, two) =
-        (db.open_or_create_keyspace("one").unwrap(), db.open_or_create_keyspace("two").unwrap());
+    let (one, two) = (db.open_or_create_keyspace("one").unwrap(), hashed(db));
     let mut lasts = Vec::new();
     for thread in 0..THREADS {
         let last = last(&one, thread);
@@ -116,7 +121,7 @@ fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str)
         lasts.push(last);
     }
     let all: u64 = lasts.iter().sum();
-    assert_eq!(two.iter().unwrap().map(Result::unwrap).count() as u64, all, "{why}");
+    assert_eq!(two.entries().unwrap().map(Result::unwrap).count() as u64, all, "{why}");
     lasts
 }
 

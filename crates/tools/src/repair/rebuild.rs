@@ -238,7 +238,10 @@ fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
 fn kind_of(properties: &Properties) -> KeyspaceKind {
     match properties.key_form() {
         KeyForm::Plain => KeyspaceKind::Ordered,
-        KeyForm::Hashed(hash_key) => KeyspaceKind::Hashed { hash_key, policy: HashedPolicy::Keep },
+        KeyForm::Hashed(hash_key) => {
+            let policy = HashedPolicy::Keep;
+            KeyspaceKind::Hashed { hash_key, policy, base_filter_bits: 0 }
+        }
     }
 }
 

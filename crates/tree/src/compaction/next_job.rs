@@ -86,7 +86,11 @@ impl Compactor {
         let taken = writer_bytes(codec, tree.key_form()) + self.job_env().read_bytes;
         let room = (self.pool.limit() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
-        plan::Options { runs_max: self.options.runs_max.min(fits), ..self.options.clone() }
+        plan::Options {
+            runs_max: self.options.runs_max.min(fits),
+            base_filter_bits: tree.kind().base_filter_bits(),
+            ..self.options.clone()
+        }
     }
 
     /// The next merge, its rectangle reserved; `None` if there is nothing to do now.

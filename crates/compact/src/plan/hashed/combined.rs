@@ -14,6 +14,7 @@ fn slices(options: &Options) -> keep::Options {
     let own = keep::Options::default();
     keep::Options {
         runs_max: options.runs_max,
+        base_filter_bits: options.base_filter_bits,
         slice_bytes_min: own.slice_bytes_min.min(options.slice_bytes),
         ..own
     }

@@ -1,6 +1,7 @@
 //! Damaged and wrong indexes of tables with bins: no answer is wrong, and a check finds them.
 
 use super::bins::{bins_spec, content_of, stored_key};
+use super::compact::{HASH_KEY, compact_content};
 use super::damage::with_content;
 use super::meta_builder::{MetaBuilder, NextBlock};
 use super::separator::Separator;
@@ -8,14 +9,19 @@ use super::tail::{damages, resealed};
 use super::*;
 use base::ErrorKind;
 
-/// A table of several partitions.
-fn sample() -> (Model, Vec<u8>) {
+/// A table of several partitions, with the blocks of a sorted table or compact ones.
+fn sample(is_compact: bool) -> (Model, Vec<u8>) {
     let mut model = Model::new();
     for number in 0..9000u64 {
-        let hash = key_hash(&number.to_le_bytes());
-        model.insert((stored_key(hash, b"key"), Reverse(put(1))), vec![number as u8; 60]);
+        let user = number.to_be_bytes();
+        let hash = if is_compact { HASH_KEY.hash(&user) } else { key_hash(&user) };
+        model.insert((stored_key(hash, &user), Reverse(put(1))), vec![number as u8; 60]);
     }
-    let content = content_of(bins_spec(Codec::None, 13, 10), &model);
+    let spec = bins_spec(Codec::None, 13, 10);
+    let content = match is_compact {
+        true => compact_content(spec, &model, HASH_KEY),
+        false => content_of(spec, &model),
+    };
     let table = open(&with_content(content.clone())).unwrap();
     assert!(table.properties().meta_pages > 2 && table.layout() != Layout::Sorted);
     (model, content)
@@ -33,7 +39,11 @@ fn is_whole(table: &Arc<Table>, model: &Model, step: usize) {
 /// Every byte of a metadata page: the open notices the flip, and rebuilds the page from the data.
 #[test]
 fn a_flipped_byte_of_an_index_page_costs_no_key() {
-    let (model, mut content) = sample();
+    [false, true].into_iter().for_each(flip_the_index);
+}
+
+fn flip_the_index(is_compact: bool) {
+    let (model, mut content) = sample(is_compact);
     let clean = open(&with_content(content.clone())).unwrap();
     let partition = clean.partition(1).unwrap();
     assert!(clean.tail_damage().is_none());
@@ -54,7 +64,11 @@ fn a_flipped_byte_of_an_index_page_costs_no_key() {
 /// If a data page is lost too, the partition's index cannot be rebuilt: its keys fail, and no others.
 #[test]
 fn a_lost_index_and_a_lost_data_page_cost_their_partition() {
-    let (model, mut content) = sample();
+    [false, true].into_iter().for_each(lose_index_and_data);
+}
+
+fn lose_index_and_data(is_compact: bool) {
+    let (model, mut content) = sample(is_compact);
     let partition = open(&with_content(content.clone())).unwrap().partition(1).unwrap();
     for page in [partition.first_page + 2, partition.meta_page] {
         content[page as usize * PAGE_BYTES + 77] ^= 1;
@@ -107,7 +121,11 @@ fn with_index(content: &[u8], bits: u8, bins: impl Fn(&mut Vec<u64>)) -> Vec<u8>
 /// and lookups that reach a page other than the one described fail.
 #[test]
 fn a_wrong_index_is_found_by_a_check_and_not_believed_by_lookups() {
-    let (model, content) = sample();
+    [false, true].into_iter().for_each(shift_the_index);
+}
+
+fn shift_the_index(is_compact: bool) {
+    let (model, content) = sample(is_compact);
     is_whole(&open(&with_content(with_index(&content, 13, |_| {}))).unwrap(), &model, 1);
     let shifted = with_index(&content, 13, |bins| {
         // Every page but the first seems to begin where the one after it does.
@@ -146,7 +164,11 @@ fn a_wrong_index_is_found_by_a_check_and_not_believed_by_lookups() {
 /// Bins of other bits than the table's: the page counts as damaged, and is rebuilt.
 #[test]
 fn wrong_bin_bits_are_found_at_open_and_by_a_check() {
-    let (model, content) = sample();
+    [false, true].into_iter().for_each(change_the_bin_bits);
+}
+
+fn change_the_bin_bits(is_compact: bool) {
+    let (model, content) = sample(is_compact);
     let halved = with_index(&content, 12, |bins| bins.iter_mut().for_each(|bin| *bin /= 2));
     let table = open(&with_content(halved)).unwrap();
     let error = table.tail_damage().unwrap().to_string();
@@ -175,7 +197,11 @@ fn wrong_bin_bits_are_found_at_open_and_by_a_check() {
 /// A salvage needs no index, and a lost data page costs its keys.
 #[test]
 fn a_salvage_reads_the_blocks_without_the_index() {
-    let (model, mut content) = sample();
+    [false, true].into_iter().for_each(salvage_blocks);
+}
+
+fn salvage_blocks(is_compact: bool) {
+    let (model, mut content) = sample(is_compact);
     let table = open(&with_content(content.clone())).unwrap();
     for number in 0..3 {
         let page = table.partition(number).unwrap().meta_page as usize;

@@ -68,6 +68,16 @@ fn reads_of_tables_with_compact_blocks_agree_with_a_map() {
         let table = table.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(table.footer().version, 5);
         agrees_with(&mut rng, &table, &model);
+        let mut driver = Driver::new(&table);
+        let some = model.iter().step_by(1 + model.len() / 200);
+        for (reads, ((key, at), value)) in (1..).zip(some) {
+            assert_eq!(driver.get(key, at.0).unwrap().unwrap().1, value);
+            assert_eq!(
+                (driver.meta_spans, driver.data_spans),
+                (0, reads),
+                "round {round}: one read"
+            );
+        }
         let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
         assert!(report.is_clean(), "round {round}: {}", report.listed[0]);
         assert_eq!(salvaged(content, None).0, model, "round {round}");

@@ -107,6 +107,11 @@ impl Script {
             let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
             (name, incarnation, change)
         });
+        let spread: Vec<_> = spread.collect();
+        let fitting = |(name, incarnation, change): (&'static str, Incarnation, Change)| {
+            (name, incarnation, change.fit(&self.keyspace(name)))
+        };
+        let spread = spread.into_iter().map(fitting);
         // Deletes and ranges must not remove the journal's own entries.
         let keeps = |(name, _, change): &(&str, Incarnation, Change)| {
             *name != JOURNAL || !matches!(change, Change::DeleteRange(..))
@@ -193,6 +198,10 @@ impl Script {
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let live = self.live_names();
         let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
+        if self.is_hashed(name) {
+            // A hashed keyspace takes no ingest.
+            return Ok(());
+        }
         self.attempts += 1;
         let (number, attempt) = (self.batches.len() + 1, self.attempts);
         let now = self.stepped.now();
