@@ -3,8 +3,8 @@
 //! The first store has the first version of every format. The second has a file of every kind and writes of
 //! every kind, in tables and in the log; [`write_everything`] wrote it, and a store that this build writes
 //! with it must give the same answers. The third has a hashed keyspace whose tables store hashes; the command
-//! `terrace` of the last build that wrote such tables made it. To write another: `TERRACE_GOLDEN=FILE cargo test -p terracedb
-//! --test it golden_store -- --ignored`.
+//! `terrace` of the last build that wrote such tables made it. To write another:
+//! `TERRACE_GOLDEN=FILE cargo test -p terracedb --test it golden_store -- --ignored`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -72,8 +72,8 @@ fn the_kind_of_a_keyspace_is_fixed() {
     kinds(&threaded(&medium).open().unwrap());
 }
 
-/// Filters of the base: fixed at creation, kept over reopening, 0.13 bytes of memory a key and bit, and hardly
-/// a page read for a missing key.
+/// Filters of the base: fixed at creation, kept over reopening, 0.13 bytes of memory a key and bit, and
+/// hardly a page read for a missing key.
 #[test]
 fn a_base_has_filters_if_they_were_asked_for() {
     let medium = common::memory();
