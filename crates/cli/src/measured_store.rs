@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use terracedb::hashed::HashedPolicy;
 use terracedb::{Durability, Error, Result};
 use workload::Engine;
 
@@ -50,6 +51,18 @@ impl MeasuredStore {
     /// `Invalid` if the directory breaks the rule `must`, a setting is wrong, or the SCM tier fails: a
     /// measurement without it would measure something else than the user asked for.
     pub(crate) fn open(args: &MeasuredStoreArgs, must: StoreMust) -> Result<Self> {
+        Self::open_as(args, must, None)
+    }
+
+    /// As [`MeasuredStore::open`], with a hashed keyspace of `policy` if there is one.
+    ///
+    /// # Errors
+    /// As [`MeasuredStore::open`]; `Invalid` if the store has a keyspace of another kind.
+    pub(crate) fn open_as(
+        args: &MeasuredStoreArgs,
+        must: StoreMust,
+        policy: Option<HashedPolicy>,
+    ) -> Result<Self> {
         let (typed, scratch) = match &args.data {
             Some(dir) => (dir.clone(), None),
             None => {
@@ -72,7 +85,11 @@ impl MeasuredStore {
         }
         // Without a setting, writes are not synced, as in the benchmarks of other stores.
         let durability = config.durability().unwrap_or(Durability::None);
-        let engine = Engine::new(db)?.durability(durability);
+        let engine = match policy {
+            None => Engine::new(db)?,
+            Some(policy) => Engine::hashed(db, policy)?,
+        };
+        let engine = engine.durability(durability);
         Ok(Self { engine, _scratch: scratch, dir, stats: args.stats.clone() })
     }
 

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use terracedb::recovery::Recovery;
 use terracedb::scm::ScmCalibration;
 use terracedb::stats::{
-    CompactionStatistics, KeyspaceStatistics, LevelStatistics, Memory, MissCurve, MissPoint,
-    RowSetStatistics, ScmStatus, Statistics, WorkerStatistics,
+    CompactionStatistics, KeyspaceStatistics, LevelStatistics, LookupStatistics, Memory, MissCurve,
+    MissPoint, RowSetStatistics, ScmStatus, Statistics, WorkerStatistics,
 };
 use terracedb::{Db, Error, Result};
 
@@ -78,6 +78,16 @@ fn print_keyspaces(statistics: &Statistics, out: &mut Output) -> Result<()> {
             keyspace.runs,
             format_bytes(keyspace.memtable_bytes),
         ))?;
+        if keyspace.kind != "ordered" {
+            let entries = keyspace.entries().max(1) as f64;
+            out.line(format_args!(
+                "  {}: index {}, filters {}, {:.2} B of memory an entry",
+                keyspace.kind,
+                format_bytes(keyspace.pinned_bytes.saturating_sub(keyspace.filter_bytes)),
+                format_bytes(keyspace.filter_bytes),
+                keyspace.pinned_bytes as f64 / entries,
+            ))?;
+        }
         for level in &keyspace.levels {
             out.line(format_args!(
                 "{:<20} {:>7} {:>12} {:>14} {:>5}",
@@ -278,7 +288,17 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "memtable_bytes": keyspace.memtable_bytes,
         "unflushed_bytes": keyspace.unflushed_bytes,
         "pinned_bytes": keyspace.pinned_bytes,
+        "filter_bytes": keyspace.filter_bytes,
         "metadata_bytes": keyspace.metadata_bytes,
+        "entries": keyspace.entries(),
+        "user_bytes": keyspace.user_bytes,
+        "flush_bytes": keyspace.flush_bytes,
+        "merge_bytes": keyspace.merge_bytes,
+        "base_merges": keyspace.base_merges,
+        "base_cycles": keyspace.base_cycles,
+        "dropped_entries": keyspace.dropped_entries,
+        "write_amplification": keyspace.write_amplification(),
+        "lookups": lookups_to_json(&keyspace.lookups),
         "value_files": keyspace.value_files,
         "value_file_bytes": keyspace.value_file_bytes,
         "live_value_bytes": keyspace.live_value_bytes,
@@ -286,6 +306,17 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "evicted_bytes": keyspace.evicted_bytes,
         "retained_bytes": keyspace.retained_bytes,
         "levels": keyspace.levels.iter().map(level_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn lookups_to_json(lookups: &LookupStatistics) -> Value {
+    json!({
+        "hits": lookups.hits,
+        "misses": lookups.misses,
+        "hit_reads": lookups.hit_reads,
+        "miss_reads": lookups.miss_reads,
+        "hit_false_reads": lookups.hit_false_reads,
+        "miss_false_reads": lookups.miss_false_reads,
     })
 }
 

@@ -103,6 +103,7 @@ impl Committer {
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok(first)
         })?;
+        tree.writes().user_bytes.add(size.user_bytes() as u64);
         self.publish(first, 1, size.user_bytes(), durability)
     }
 
@@ -190,6 +191,9 @@ impl Committer {
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
         let applied = self.apply(first, batch, durability);
+        for part in batch.parts() {
+            part.tree.writes().user_bytes.add(part.size.user_bytes() as u64);
+        }
         // Also if it was not applied as a whole: every later writer waits for these seqnos.
         let published = self.publish(first, u64::from(ops), bytes, durability);
         applied.and(published).map(|()| first)

@@ -100,6 +100,9 @@ impl PageReader {
                 Step::Ready(output) => return Ok((output, depth)),
                 Step::Need(span) => {
                     let (pages, from) = self.pages(op, span, ahead.as_deref_mut())?;
+                    if from == Depth::Flash {
+                        op.device_read();
+                    }
                     depth = depth.max(from);
                     supplied = Some(pages);
                 }

@@ -374,6 +374,9 @@ impl<O: QueuedRead> Queue<O> {
 
     /// Advances a get until it ends or needs a device.
     fn advance(&mut self, token: u64, mut op: O, mut supplied: Option<Pages>, mut depth: Depth) {
+        if supplied.is_some() && depth == Depth::Flash {
+            op.device_read();
+        }
         loop {
             self.reader.counters.steps.add(1);
             let span = match op.step(supplied.take()) {
@@ -404,6 +407,9 @@ impl<O: QueuedRead> Queue<O> {
                 match self.reader.read_alone(&op, span, &mut scm) {
                     Ok(None) => {}
                     Ok(Some((pages, from))) => {
+                        if from == Depth::Flash {
+                            op.device_read();
+                        }
                         depth = depth.max(from);
                         supplied = Some(pages);
                         continue;

@@ -22,6 +22,9 @@ pub trait ReadOp {
     /// The read's: `Corrupt` for damage.
     fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Self::Output>>;
 
+    /// Told before the step that is supplied with pages which were read from flash for this operation.
+    fn device_read(&mut self) {}
+
     /// The file whose pages the last step asked for; `None` before a step asked for pages.
     fn file(&self) -> Option<PageFile>;
 

@@ -262,6 +262,7 @@ impl Keyspace {
         let mut lookup = Lookup::new(key, probe, view, at, None);
         let (value, depth) = reader.pages.run(&mut lookup, None)?;
         reader.pages.counters.lookup_ended(depth, value.is_some());
+        lookup.count(value.is_some());
         if let Some(value) = &value {
             reader.rows.fill(&lookup, value, depth);
         }

@@ -126,7 +126,9 @@ pub mod scm {
 
 /// Counters and sizes of an open store ([`Db::statistics`]), and sizes as text.
 pub mod stats {
-    pub use crate::statistics::{Hits, KeyspaceStatistics, LevelStatistics, Statistics};
+    pub use crate::statistics::{
+        Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics,
+    };
     pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
     pub use cache::curve::{MissCurve, Point as MissPoint};
     pub use cache::{

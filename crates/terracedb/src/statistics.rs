@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use cache::curve::MissCurve;
@@ -154,10 +155,72 @@ pub struct KeyspaceStatistics {
     pub runs: usize,
     /// Memory that tables pin, for filters and separators, bytes.
     pub pinned_bytes: u64,
+    /// The part of `pinned_bytes` that is filters. Tables of ordered keyspaces pin none.
+    pub filter_bytes: u64,
     /// Size of the filters and separators of all tables, pinned or in the page cache, bytes.
     pub metadata_bytes: u64,
+    /// Lookups that rows did not answer.
+    pub lookups: LookupStatistics,
+    /// Bytes of acknowledged writes: keys as they are stored, and values.
+    pub user_bytes: u64,
+    /// Bytes that flushes wrote.
+    pub flush_bytes: u64,
+    /// Bytes that merges wrote.
+    pub merge_bytes: u64,
+    /// Merges into the oldest data.
+    pub base_merges: u64,
+    /// How many times merges rewrote the oldest data as a whole, in a hashed keyspace: the sum of the parts of
+    /// the hash space that they covered.
+    pub base_cycles: f64,
+    /// Versions that merges dropped.
+    pub dropped_entries: u64,
     /// The tables by level: flushes write level 0, merges write deeper levels.
     pub levels: Vec<LevelStatistics>,
+}
+
+/// Lookups of one keyspace that the row cache did not answer, and the device reads that they waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LookupStatistics {
+    /// Lookups that found a value.
+    pub hits: u64,
+    /// Lookups that found none.
+    pub misses: u64,
+    /// Device reads of hits.
+    pub hit_reads: u64,
+    /// Device reads of misses.
+    pub miss_reads: u64,
+    /// The part of `hit_reads` in tables that have filters and do not have the key.
+    pub hit_false_reads: u64,
+    /// The same of `miss_reads`.
+    pub miss_false_reads: u64,
+}
+
+impl LookupStatistics {
+    fn of(counters: &tree::LookupCounters) -> Self {
+        let tree::LookupCounters { hits, misses, .. } = counters;
+        Self {
+            hits: hits.get(),
+            misses: misses.get(),
+            hit_reads: counters.hit_reads.get(),
+            miss_reads: counters.miss_reads.get(),
+            hit_false_reads: counters.hit_false_reads.get(),
+            miss_false_reads: counters.miss_false_reads.get(),
+        }
+    }
+
+    /// The difference to an `earlier` reading.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            hits: self.hits.saturating_sub(earlier.hits),
+            misses: self.misses.saturating_sub(earlier.misses),
+            hit_reads: self.hit_reads.saturating_sub(earlier.hit_reads),
+            miss_reads: self.miss_reads.saturating_sub(earlier.miss_reads),
+            hit_false_reads: self.hit_false_reads.saturating_sub(earlier.hit_false_reads),
+            miss_false_reads: self.miss_false_reads.saturating_sub(earlier.miss_false_reads),
+        }
+    }
 }
 
 /// Sizes of the tables of one level. The remaining piece of a partly merged table is estimated.
@@ -252,8 +315,25 @@ impl Statistics {
 }
 
 impl KeyspaceStatistics {
+    /// Bytes that flushes and merges wrote, per byte of acknowledged writes; 0 if nothing was written. The
+    /// log is apart, because the keyspaces of a store share it.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.user_bytes == 0 {
+            return 0.0;
+        }
+        (self.flush_bytes + self.merge_bytes) as f64 / self.user_bytes as f64
+    }
+
+    /// Versions in tables, those in the cut part of partly merged tables left out: an estimate.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.levels.iter().map(|level| level.entries).sum()
+    }
+
     fn of(tree: &Tree) -> Self {
         let view = tree.view();
+        let writes = tree.writes();
         let files = view.version.files();
         let sum = |of: &dyn Fn(&TableFile) -> u64| files.iter().map(|file| of(file)).sum();
         let values = view.version.value_files();
@@ -278,7 +358,15 @@ impl KeyspaceStatistics {
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),
+            filter_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_filter_bytes())),
             metadata_bytes: tree::metadata_bytes(tree),
+            lookups: LookupStatistics::of(view.read_context.lookups()),
+            user_bytes: writes.user_bytes.get(),
+            flush_bytes: writes.flush_bytes.load(Relaxed),
+            merge_bytes: writes.merge_bytes.load(Relaxed),
+            base_merges: writes.base_merges.load(Relaxed),
+            base_cycles: writes.base_cycles(),
+            dropped_entries: writes.dropped_entries.load(Relaxed),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! How a keyspace's stored versions are interpreted by reads: the clock that expiries are compared with, and
-//! the merge operator. Also the memory limits of a read and the count of seeks.
+//! the merge operator. Also the memory limits of a read, and the counters of reads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +7,7 @@ use base::{Account, Counter, Error, Result, invariant};
 use cache::RowOwner;
 use compact::MergeOperator;
 
+use crate::LookupCounters;
 use crate::timekeeper::Timekeeper;
 
 /// What reads of a keyspace need beyond its data. Shared by all views of the keyspace.
@@ -23,6 +24,7 @@ pub struct ReadContext {
     rows: Arc<RowOwner>,
     /// Seeks of iterators: how much the keyspace is scanned decides how eagerly it is merged.
     seeks: Counter,
+    lookups: LookupCounters,
 }
 
 /// A merge operator's name, and the operator if the process has registered it.
@@ -41,8 +43,13 @@ impl ReadContext {
         rows: RowOwner,
     ) -> Arc<Self> {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
-        let seeks = Counter::default();
-        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, seeks })
+        let (seeks, lookups) = (Counter::default(), LookupCounters::default());
+        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, seeks, lookups })
+    }
+
+    /// Lookups in the keyspace since the store was opened.
+    pub fn lookups(&self) -> &LookupCounters {
+        &self.lookups
     }
 
     /// Seeks of iterators in the keyspace since the store was opened.

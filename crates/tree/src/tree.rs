@@ -27,7 +27,8 @@ use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
-use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version};
+use crate::trim_tables::trim_tables;
+use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version, WriteCounters};
 
 /// The data of a keyspace at one instant (a read view). Immutable, except that the active memtable grows.
 #[derive(Debug)]
@@ -95,6 +96,7 @@ pub struct Tree {
     ingested: AtomicU64,
     /// Identifies the keyspace's rows in the row cache.
     rows: Arc<RowOwner>,
+    writes: WriteCounters,
     /// The highest seqno that an evicted table of a window had. Stored with `Release` before the view without
     /// the table is installed.
     evicted_up_to: AtomicU64,
@@ -159,7 +161,13 @@ impl Tree {
             rows,
             evicted_up_to: AtomicU64::new(0),
             evictions: EvictionCounters::default(),
+            writes: WriteCounters::default(),
         }))
+    }
+
+    /// Bytes written by the keyspace and for it since the store was opened.
+    pub fn writes(&self) -> &WriteCounters {
+        &self.writes
     }
 
     /// The keyspace's id.
@@ -493,13 +501,15 @@ impl VersionEditGuard<'_> {
                 file.mark_obsolete();
             }
         }
+        let version = Arc::new(version);
         self.tree.view.store(Arc::new(View {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
-            version: Arc::new(version),
+            version: Arc::clone(&version),
             read_context: Arc::clone(&old.read_context),
             ingested: old.ingested,
         }));
+        trim_tables(&version, &change.inputs);
         drop(discarded);
         // Without the lock: dropping the view may remove files.
         drop(old);

@@ -181,6 +181,7 @@ impl<'a> Bench<'a> {
     /// needs; otherwise the first error of the store, which stops all threads.
     pub fn run(&mut self, name: Name, on_event: &mut dyn FnMut(Event)) -> Result<Report> {
         Self::check(name, &self.options, self.trace.as_ref().map(|trace| &trace.keys))?;
+        check_order(name, self.store.is_ordered())?;
         let is_scattered = name.layout().agree(self.is_scattered)?;
         self.is_scattered = Some(is_scattered);
         self.runs += 1;
@@ -250,6 +251,19 @@ impl<'a> Bench<'a> {
         }
         Ok(())
     }
+}
+
+/// Refuses a workload that needs an order of keys on a store without one.
+///
+/// # Errors
+/// `Invalid` for such a workload.
+pub fn check_order(name: Name, is_ordered: bool) -> Result<()> {
+    if is_ordered || !name.needs_order() {
+        return Ok(());
+    }
+    Err(Error::invalid("bench")
+        .expected("a workload without scans: a hashed keyspace has no order of keys")
+        .got(format_args!("`{name}`")))
 }
 
 #[cfg(test)]

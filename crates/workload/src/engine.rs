@@ -13,7 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use base::{broken_invariant, invariant};
-use terracedb::{Completed, Db, Durability, Keyspace, ReadQueue, Result, WriteBatch, WriteOptions};
+use terracedb::hashed::HashedPolicy;
+use terracedb::{
+    Completed, Db, Durability, Keyspace, KeyspaceOptions, ReadQueue, Result, WriteBatch,
+    WriteOptions,
+};
 
 use crate::{
     ByKind, CompactionPlaces, Counters, Direction, Emulation, Hits, PageCounts, ScanVisitor,
@@ -44,7 +48,27 @@ impl Engine {
     /// Those of the store.
     pub fn new(db: Db) -> Result<Self> {
         let keyspace = db.open_or_create_keyspace(KEYSPACE)?;
-        Ok(Self { db, keyspace, durability: Durability::None, queues: Mutex::default() })
+        Ok(Self::of(db, keyspace))
+    }
+
+    /// As [`Engine::new`], with a hashed keyspace.
+    ///
+    /// # Errors
+    /// Those of the store; `Invalid` if the keyspace exists and is of another kind.
+    pub fn hashed(db: Db, policy: HashedPolicy) -> Result<Self> {
+        let options = KeyspaceOptions::new().hashed(policy);
+        let keyspace = db.open_or_create_keyspace_opt(KEYSPACE, &options)?;
+        Ok(Self::of(db, keyspace))
+    }
+
+    fn of(db: Db, keyspace: Keyspace) -> Self {
+        Self { db, keyspace, durability: Durability::None, queues: Mutex::default() }
+    }
+
+    /// The name of the keyspace.
+    #[must_use]
+    pub fn keyspace_name(&self) -> &str {
+        self.keyspace.name()
     }
 
     /// Sets the durability of writes without `sync`. The default is [`Durability::None`].
@@ -247,6 +271,14 @@ impl Store for Engine {
 
     fn compact(&self) -> Result<()> {
         self.db.compact()
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.keyspace.hashed_policy().is_none()
+    }
+
+    fn may_drop(&self) -> bool {
+        matches!(self.keyspace.hashed_policy(), Some(HashedPolicy::Window { .. }))
     }
 
     fn counters(&self) -> Counters {

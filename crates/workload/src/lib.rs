@@ -13,6 +13,7 @@ mod compaction;
 mod distribution;
 mod engine;
 mod figures;
+mod hashed;
 mod key;
 mod key_ranges;
 mod kind;
@@ -36,6 +37,10 @@ pub use compaction::CompactionPlaces;
 pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
 pub use engine::Engine;
 pub use figures::{Device, Figures, Operations};
+pub use hashed::{
+    DedupReport, HashedFigures, Phase, Predicted, Silt, SiltOptions, SiltReport, WanOptions,
+    WanReport, run_dedup, run_wan,
+};
 pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
 pub use key_ranges::{KeyRanges, RangeHeat};
 pub use latency::{Latencies, LatencySummary};

@@ -116,6 +116,11 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Whether keys have an order: a store without one has no scans.
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
     /// The current counters. Cheap enough to call before and after every run.
     fn counters(&self) -> Counters;
 }

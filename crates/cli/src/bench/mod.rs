@@ -2,15 +2,18 @@
 
 mod key_trace;
 mod lanes;
+mod silt;
 mod tiers;
+mod wan;
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use serde::Serialize;
+use terracedb::hashed::HashedPolicy;
 use terracedb::{Error, Result};
 use workload::Distribution;
-use workload::bench::{Bench, Event, Name, Options, Report};
+use workload::bench::{Bench, Event, Name, Options, Report, check_order};
 use workload::trace::KeyTrace;
 
 use crate::measured_store::{MeasuredStore, MeasuredStoreArgs, StoreMust};
@@ -28,6 +31,10 @@ enum Command {
     Tiers(tiers::Args),
     /// Compare designs of a log on storage-class memory, on emulated devices in virtual time
     Lanes(lanes::Args),
+    /// Run the evaluation of SILT on a hashed keyspace, beside what its formulas predict
+    Silt(silt::Args),
+    /// Run a WAN optimizer on a hashed keyspace: fingerprints of chunks are looked up, and inserted if new
+    Wan(wan::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +107,9 @@ pub(crate) struct Args {
     /// Use the store in --data that an earlier fill with the same options left
     #[arg(long, requires = "data")]
     existing: bool,
+    /// Use a hashed keyspace: keep, window=SIZE; workloads that scan are refused [default: an ordered keyspace]
+    #[arg(long, value_name = "KIND", value_parser = str::parse::<HashedPolicy>)]
+    keyspace: Option<HashedPolicy>,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -120,6 +130,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     match &args.command {
         Some(Command::Tiers(args)) => return tiers::run(args),
         Some(Command::Lanes(args)) => return lanes::run(args),
+        Some(Command::Silt(args)) => return silt::run(args),
+        Some(Command::Wan(args)) => return wan::run(args),
         None => {}
     }
     let trace = args.trace.read()?;
@@ -127,7 +139,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     options.check()?;
     args.names.iter().try_for_each(|name| Bench::check(*name, &options, trace.as_ref()))?;
     let must = if args.existing { StoreMust::Exist } else { StoreMust::BeNew };
-    let store = MeasuredStore::open(&args.store, must)?;
+    args.names.iter().try_for_each(|name| check_order(*name, args.keyspace.is_none()))?;
+    if args.verify {
+        check_order(Name::Verify, args.keyspace.is_none())?;
+    }
+    let store = MeasuredStore::open_as(&args.store, must, args.keyspace.clone())?;
     let mut bench = Bench::new(store.engine(), options)?;
     let mut out = Output::new();
     if !args.output.json {

@@ -16,11 +16,13 @@ mod pass;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use base::{Error, Result, Trailer, broken_invariant, invariant};
 use bytes::Bytes;
 
 use super::block::{Block, BlockPosition};
 use super::meta::MetaPage;
+use super::pinned::PinnedMeta;
 use super::point::not_supplied;
 use super::raw_block::RawBlock;
 use super::separator::Separator;
@@ -36,6 +38,8 @@ const BEFORE_ALL: Trailer = Trailer::from_word(u64::MAX);
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
+    /// The metadata pages that the table keeps in memory, as of the creation of the cursor.
+    pinned: Option<Arc<PinnedMeta>>,
     bounds: Bounds,
     goal: Goal,
     /// The span whose pages the next step gets.
@@ -85,14 +89,15 @@ enum Pick {
 impl TableCursor {
     /// A cursor on no entry.
     #[must_use]
-    pub const fn new(table: Arc<Table>) -> Self {
+    pub fn new(table: Arc<Table>) -> Self {
         Self::with_bounds(table, Bounds::ALL)
     }
 
     /// A cursor on no entry that sees only entries with keys inside `bounds`.
     #[must_use]
-    pub const fn with_bounds(table: Arc<Table>, bounds: Bounds) -> Self {
+    pub fn with_bounds(table: Arc<Table>, bounds: Bounds) -> Self {
         Self {
+            pinned: table.pinned().map(Guard::into_inner),
             table,
             bounds,
             goal: Goal::Idle,
@@ -373,7 +378,8 @@ impl TableCursor {
 
     /// The metadata page of the current partition, if it is loaded.
     fn meta(&self) -> Option<MetaPage<'_>> {
-        if let Some(meta) = self.table.pinned_meta(self.partition) {
+        let pinned = self.pinned.as_ref();
+        if let Some(meta) = pinned.and_then(|pinned| pinned.get(self.partition)) {
             return Some(meta);
         }
         let (partition, pages) = self.meta.as_ref()?;

@@ -82,7 +82,8 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 let number = top.search(key, self.at)?;
                 let partition = top.partition(number)?;
                 let span = self.table.meta_span(partition);
-                if let Some(meta) = self.table.pinned_meta(number) {
+                let pinned = self.table.pinned();
+                if let Some(meta) = pinned.as_ref().and_then(|pinned| pinned.get(number)) {
                     return Ok(match self.block(span, meta)? {
                         Some((span, bin)) => {
                             self.state = PointState::Data(span, bin);

@@ -6,7 +6,8 @@
 //!
 //! Immutable, shared in an `Arc`. Keeps in memory about 20 bytes per partition of about a hundred pages, and
 //! the range deletes until [`Table::release_range_deletes`], charged (I10). A table with bins ([`Layout`])
-//! keeps its metadata pages as well, because they are small, so that a read needs one data page and no other.
+//! keeps its metadata pages as well, because they are small, so that a read needs one data page and no other;
+//! those that merges of parts of the table leave unused are given back ([`Table::trim`]).
 //!
 //! An ingested table was made outside the store and has no seqnos of its own. It is opened with the
 //! seqno at which all of its entries are read.
@@ -15,10 +16,11 @@ use std::fmt;
 use std::iter;
 use std::sync::{Arc, Weak};
 
+use arc_swap::{ArcSwap, Guard};
 use arena::{Frame, Page};
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Charge, Codec, Error, HashKey, PageSeed, Result, Seqno, StoreId, TableId, Trailer,
+    Charge, Codec, Error, HashKey, KeyRange, PageSeed, Result, Seqno, StoreId, TableId, Trailer,
     invariant,
 };
 use bytes::Bytes;
@@ -57,7 +59,7 @@ pub struct Table {
     range_deletes: Mutex<RangeDeletesOf>,
     layout: Layout,
     /// The metadata pages of a table with bins; none of a sorted table.
-    pinned: PinnedMeta,
+    pinned: Option<ArcSwap<PinnedMeta>>,
     /// See [`Table::tail_damage`].
     tail_damage: Option<Error>,
     /// If set, the seqno of every entry, in place of the stored one.
@@ -110,7 +112,7 @@ impl Table {
             file,
             footer,
             layout: properties.layout().map_err(locate)?,
-            pinned: PinnedMeta::default(),
+            pinned: None,
             properties,
             top: top.into(),
             range_deletes: Mutex::new(RangeDeletesOf::Held(Arc::new(range_deletes))),
@@ -121,7 +123,7 @@ impl Table {
             charge,
         };
         if table.layout != Layout::Sorted {
-            table.pin_meta(&pinned).map_err(locate)?;
+            table.pin_meta().map_err(locate)?;
         }
         match seqno {
             Some(seqno) => table.as_of(seqno).map(Arc::new).map_err(locate),
@@ -158,10 +160,9 @@ impl Table {
 
     /// Reads the metadata pages, and keeps them in memory. A page that cannot be read is rebuilt from
     /// the data pages of its partition; if that fails too, reads of its keys fail, and no others.
-    fn pin_meta(&mut self, account: &Account) -> Result<()> {
-        let (pinned, damage) = PinnedMeta::read(self, account)?;
-        self.charge.grow(pinned.bytes())?;
-        self.pinned = pinned;
+    fn pin_meta(&mut self) -> Result<()> {
+        let (pinned, damage) = PinnedMeta::read(self, &self.accounts.pinned)?;
+        self.pinned = Some(ArcSwap::from_pointee(pinned));
         self.tail_damage = self.tail_damage.take().or(damage);
         Ok(())
     }
@@ -184,10 +185,30 @@ impl Table {
         self.properties.hash_key.0
     }
 
-    /// The metadata page of partition `number`, if the table keeps it in memory.
+    /// The metadata pages that the table keeps in memory, if it has bins.
     #[inline]
-    pub(crate) fn pinned_meta(&self, number: usize) -> Option<MetaPage<'_>> {
-        self.pinned.get(number)
+    pub(crate) fn pinned(&self) -> Option<Guard<Arc<PinnedMeta>>> {
+        self.pinned.as_ref().map(ArcSwap::load)
+    }
+
+    /// Gives back the memory of metadata pages that only keys outside the ranges `live` need. Reads of such
+    /// keys read the pages from the device. The caller is the only one at a time.
+    ///
+    /// # Errors
+    /// `Retry` if memory is short, and those of a damaged top level: nothing changes then.
+    pub fn trim(&self, live: &[KeyRange]) -> Result<()> {
+        let Some(pinned) = &self.pinned else { return Ok(()) };
+        let top = self.top()?;
+        let newest = Trailer::seek(Seqno::MAX);
+        let mut kept = Vec::with_capacity(live.len());
+        for KeyRange { first, end } in live {
+            let last = end.as_ref().map(|end| top.search(end, newest)).transpose()?;
+            kept.push(top.search(first, newest)?..=last.unwrap_or(usize::MAX));
+        }
+        if let Some(trimmed) = pinned.load().within(&kept, &self.accounts.pinned)? {
+            pinned.store(Arc::new(trimmed));
+        }
+        Ok(())
     }
 
     /// The properties that the table stores.
@@ -218,7 +239,21 @@ impl Table {
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         let range_deletes = self.held_range_deletes();
-        self.charge.bytes() + range_deletes.map_or(0, |deletes| deletes.charged_bytes())
+        let range_deletes = range_deletes.map_or(0, |deletes| deletes.charged_bytes());
+        let pinned = self.pinned().map_or(0, |pinned| pinned.bytes());
+        self.charge.bytes() + range_deletes + pinned
+    }
+
+    /// The part of [`Table::pinned_bytes`] that is filters: those of a table with bins.
+    #[must_use]
+    pub fn pinned_filter_bytes(&self) -> u64 {
+        self.pinned().map_or(0, |pinned| pinned.filter_bytes())
+    }
+
+    /// Whether lookups of absent keys are answered by filters.
+    #[must_use]
+    pub const fn has_filters(&self) -> bool {
+        self.properties.filter_bytes > 0
     }
 
     /// The range deletes, if something keeps them in memory.

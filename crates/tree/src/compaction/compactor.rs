@@ -123,6 +123,7 @@ impl Compactor {
         let version = Arc::clone(&tree.view().version);
         let held = |file: &Arc<TableFile>| file.summary().bytes + file.summary().value_bytes();
         let all: u64 = version.files().into_iter().map(held).sum();
+        tree.writes().flush_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.state.lock().keyspaces.entry(tree.id()).or_default().flushed(bytes, all);
         self.wake();
     }
@@ -131,6 +132,7 @@ impl Compactor {
     pub fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
         let (id, bytes) = (job.tree().id(), job.bytes());
+        job.count(merged);
         drop(job);
         let mut state = self.state.lock();
         let keyspace = state.keyspaces.entry(id).or_default();

@@ -259,6 +259,13 @@ impl MergeJob {
         self.rectangle.bytes
     }
 
+    /// Counts the merge, which was installed, in the counters of its keyspace.
+    pub(super) fn count(&self, merged: &Merged) {
+        let bytes = merged.bytes_written + merged.values_bytes;
+        let base = self.turnover.is_some().then_some(&self.rectangle.range);
+        self.tree.writes().merged(bytes, merged.counts.dropped(), base);
+    }
+
     /// The tree whose tables are merged.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree

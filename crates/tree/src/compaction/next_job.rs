@@ -86,8 +86,13 @@ impl Compactor {
         let taken = writer_bytes(codec, tree.key_form()) + self.job_env().read_bytes;
         let room = (self.pool.limit() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
+        let most = match tree.kind().policy() {
+            None => self.options.runs_max,
+            // A slice has more runs when it is due than an ordered tree ever has.
+            Some(_) => plan::hashed::keep::Options::default().runs_max,
+        };
         plan::Options {
-            runs_max: self.options.runs_max.min(fits),
+            runs_max: most.min(fits),
             base_filter_bits: tree.kind().base_filter_bits(),
             ..self.options.clone()
         }

@@ -11,6 +11,7 @@ use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::Probe;
 use super::resolver::{Resolution, Resolver, Value};
+use crate::keyspace_counters::LookupReads;
 use crate::{Memtable, Piece, View};
 
 /// Longer values are not copied out of a memtable but shared, bytes. A shared value keeps the memory of the
@@ -54,6 +55,10 @@ pub struct Lookup<K, V> {
     resolver: Resolver,
     /// The read of a separated value. It ends the lookup.
     fetch: Option<Box<ValueRead>>,
+    /// Device reads so far.
+    reads: LookupReads,
+    /// Device reads before the search of the current table.
+    reads_before: u32,
 }
 
 /// The search of one table.
@@ -83,7 +88,15 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             search: None,
             resolver: Resolver::new(now),
             fetch: None,
+            reads: LookupReads::default(),
+            reads_before: 0,
         }
+    }
+
+    /// Counts the lookup in the counters of its keyspace. It ended, and found a value if `is_hit`.
+    #[inline]
+    pub fn count(&self, is_hit: bool) {
+        self.view.read_context.lookups().ended(self.reads, is_hit);
     }
 
     /// Searches the memtables. `Some` if they decide the key's value, or that it has none.
@@ -143,6 +156,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     /// Starts the search of the next table that may have the key.
     fn next_table(&mut self) -> Result<Option<Search<K>>> {
         let key = self.key.as_ref();
+        self.reads_before = self.reads.all;
         while let Some(run) = self.view.version.runs().get(self.run) {
             self.run += 1;
             if let Some(handle) = run.find(key) {
@@ -277,9 +291,20 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                     let resolution = self.resolver.end(read_context, key)?;
                     return self.end(resolution);
                 }
-                Step::Ready(_) => self.search = None,
+                Step::Ready(_) => {
+                    if let Some(Search::Newest(point)) = &self.search
+                        && point.table().has_filters()
+                    {
+                        self.reads.useless += self.reads.all - self.reads_before;
+                    }
+                    self.search = None;
+                }
             }
         }
+    }
+
+    fn device_read(&mut self) {
+        self.reads.all += 1;
     }
 
     fn file(&self) -> Option<PageFile> {

@@ -36,6 +36,10 @@ impl ReadOp for QueuedLookup {
         self.0.step(supplied)
     }
 
+    fn device_read(&mut self) {
+        self.0.device_read();
+    }
+
     fn file(&self) -> Option<PageFile> {
         self.0.file()
     }
@@ -55,6 +59,7 @@ impl QueuedRead for QueuedLookup {
         depth: Depth,
     ) -> Result<Option<Bytes>> {
         let value = output?;
+        self.0.count(value.is_some());
         if let Some(value) = &value {
             reader.rows.fill(&self.0, value, depth);
         }

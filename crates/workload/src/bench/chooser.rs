@@ -25,12 +25,10 @@ impl Chooser {
             None => mix.heat,
             Some(Distribution::Latest) => Heat::Latest,
             Some(Distribution::Zipfian { theta }) => Heat::Zipfian(theta),
-            Some(Distribution::Uniform) => {
-                let sampler = Sampler::new(Distribution::Uniform, end, options.seed)?;
-                return Ok(Self::Drawn(sampler));
-            }
+            Some(Distribution::Uniform) => Heat::Even,
         };
         match heat {
+            Heat::Even => Sampler::new(Distribution::Uniform, end, options.seed).map(Self::Drawn),
             Heat::Latest => Ok(Self::Latest),
             Heat::Ranges(heat) => KeyRanges::new(heat, end, options.seed).map(Self::Ranges),
             Heat::Zipfian(theta) => {

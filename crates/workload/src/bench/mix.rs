@@ -14,6 +14,8 @@ pub(super) enum Heat {
     Latest,
     /// By the heat of their range.
     Ranges(RangeHeat),
+    /// None: every key is as likely as any other.
+    Even,
 }
 
 #[derive(Debug)]
@@ -98,6 +100,16 @@ static HIVE_CACHE: Mix = Mix {
     key_bytes: 24,
 };
 
+static SILT: Mix = Mix {
+    kinds: &[(Kind::Read, 0.9), (Kind::Update, 0.1)],
+    heat: Heat::Even,
+    absent: 0.0,
+    values: Sizes::Fixed(236),
+    scans: Sizes::Fixed(1),
+    layout: Wanted::Scattered,
+    key_bytes: 20,
+};
+
 impl Name {
     /// The mix of a mixed workload, or of the workload that it loads.
     pub(super) fn mix(self) -> Option<&'static Mix> {
@@ -112,6 +124,7 @@ impl Name {
             Self::ChatLoad | Self::Chat => Some(&CHAT),
             Self::BlobMetaLoad | Self::BlobMeta => Some(&BLOB_META),
             Self::HiveCacheLoad | Self::HiveCache => Some(&HIVE_CACHE),
+            Self::SiltLoad | Self::SiltMix => Some(&SILT),
             _ => None,
         }
     }
@@ -127,6 +140,7 @@ impl Name {
             Self::Chat => Some(Self::ChatLoad),
             Self::BlobMeta => Some(Self::BlobMetaLoad),
             Self::HiveCache => Some(Self::HiveCacheLoad),
+            Self::SiltMix => Some(Self::SiltLoad),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use base::{Error, Result};
 use serde::{Serialize, Serializer};
 
+use super::Kind;
 use crate::Distribution;
 
 /// A workload.
@@ -68,13 +69,17 @@ pub enum Name {
     HiveCacheLoad,
     /// A cache before a data warehouse.
     HiveCache,
+    /// Fills the store for `SiltMix`.
+    SiltLoad,
+    /// The mix of SILT's evaluation: 90 % reads, 10 % updates, uniform keys.
+    SiltMix,
     /// Compacts the whole store into as few files as possible: one operation.
     Compact,
 }
 
 impl Name {
     /// Every workload.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::FillSeq,
         Self::FillRandom,
         Self::FillSync,
@@ -104,6 +109,8 @@ impl Name {
         Self::BlobMeta,
         Self::HiveCacheLoad,
         Self::HiveCache,
+        Self::SiltLoad,
+        Self::SiltMix,
     ];
 
     /// The name on the command line and in reports.
@@ -137,6 +144,8 @@ impl Name {
             Self::BlobMeta => "blobmeta",
             Self::HiveCacheLoad => "hivecache-load",
             Self::HiveCache => "hivecache",
+            Self::SiltLoad => "silt-load",
+            Self::SiltMix => "silt-mix",
             Self::Verify => "verify",
             Self::Compact => "compact",
         }
@@ -169,6 +178,7 @@ impl Name {
                 | Self::ChatLoad
                 | Self::BlobMetaLoad
                 | Self::HiveCacheLoad
+                | Self::SiltLoad
         )
     }
 
@@ -192,6 +202,14 @@ impl Name {
                 | Self::MultiReadRandom
                 | Self::Compact
         )
+    }
+
+    /// Whether it reads keys in their order, which a hashed keyspace does not have.
+    #[must_use]
+    pub fn needs_order(self) -> bool {
+        self.is_scan()
+            || matches!(self, Self::SeekRandom)
+            || (self.is_mixed() && self.mix().is_some_and(|mix| mix.part(Kind::Scan) > 0.0))
     }
 
     pub(super) const fn is_scan(self) -> bool {

@@ -10,10 +10,11 @@
 //!
 //! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
 //! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves, and
-//! the peak is hardly above the mean. Slices that cannot be merged, because a job works there or a table is
+//! the peak is hardly above the mean. A slice with more runs than a job has memory for, before it is due, has
+//! its runs merged with one another, which writes only them and not the base. Slices that cannot be merged, because a job works there or a table is
 //! damaged, do not count: others are not merged early in their place.
 
-use base::invariant;
+use base::{RunId, invariant};
 
 use super::filters::run_filter_bits;
 use super::slices::{Slices, bytes_in, clipped, hashes_of, hashes_of_piece, key_of, meet};
@@ -70,6 +71,9 @@ const RUNS_MIN: u64 = 4;
 
 /// A slice with this many times its due share of runs is merged, however few all others have.
 const OVERDUE: f64 = 1.5;
+
+/// A slice with less than this part of its due share of runs has them folded, if they are too many for a job.
+const FOLDED: f64 = 0.8;
 
 /// The level of the base.
 pub const BASE_LEVEL: u8 = 1;
@@ -136,10 +140,66 @@ impl<'a> Tree<'a> {
         slice.runs >= self.options.runs_max || self.share(slice) > self.options.run_share * OVERDUE
     }
 
+    /// Whether the runs of `slice` are merged with one another and not with the base: one job cannot take them
+    /// and the base, and they are too short to rewrite the base for.
+    fn is_folded(&self, slice: &Slice) -> bool {
+        slice.runs >= self.options.runs_max && self.share(slice) < self.options.run_share * FOLDED
+    }
+
+    /// The merge of the runs of slice `number` with one another, or of as many of the oldest as one job takes.
+    fn fold(&self, number: usize) -> Option<Merge> {
+        let hashes = self.slices.hashes(number);
+        let mut inputs = Vec::new();
+        for run in &self.summary.runs {
+            let inside = run.pieces.iter().filter(|it| meet(&hashes_of_piece(it), &hashes));
+            let pieces: Vec<Piece> = inside.map(|piece| clipped(piece, &hashes)).collect();
+            if pieces.iter().any(|piece| piece.level >= BASE_LEVEL) {
+                break;
+            }
+            if !pieces.is_empty() {
+                inputs.push((run.id, pieces));
+            }
+        }
+        inputs.drain(..inputs.len().saturating_sub(self.options.runs_max.max(2)));
+        let length = |(_, pieces): &(RunId, Vec<Piece>)| -> u64 {
+            pieces.iter().map(|piece| bytes_in(piece, &hashes)).sum()
+        };
+        let mut bytes = inputs.iter().map(length).sum::<u64>();
+        // A run that an earlier fold left is not written again with a few short ones.
+        while let Some(oldest) = inputs.last().map(length)
+            && inputs.len() > self.options.runs_max / 2 + 1
+            && oldest > (bytes - oldest) / 2
+        {
+            inputs.pop();
+            bytes -= oldest;
+        }
+        let into = inputs.last().filter(|_| inputs.len() > 1)?.0;
+        if self.summary.free_bytes.is_some_and(|free| free < bytes) {
+            return None;
+        }
+        let base = self.all.iter().map(|slice| slice.base_bytes).sum();
+        Some(Merge {
+            inputs,
+            first: key_of(hashes.start).unwrap_or_default(),
+            end: key_of(hashes.end),
+            into,
+            level: 0,
+            oldest: false,
+            reason: Reason::Runs,
+            bytes,
+            table_bytes: self.options.table_bytes,
+            filter_bits: f32::from(self.options.flush_filter_bits(self.summary.unit_bytes, base)),
+            collect: Vec::new(),
+        })
+    }
+
     /// The merge of slice `number`: of its base and all its runs, or as many of the oldest as one job takes.
     fn merge(&self, number: usize, reason: Reason) -> Option<Merge> {
         let hashes = self.slices.hashes(number);
         let slice = self.all.get(number)?;
+        if slice.damaged.is_none() && reason == Reason::Runs && self.is_folded(slice) {
+            return self.fold(number);
+        }
         // Nothing passes a damaged table: the runs above it are merged with one another.
         let runs = self.summary.runs.get(..slice.damaged.unwrap_or(self.summary.runs.len()))?;
         let newest = self.summary.manual.as_ref().filter(|_| reason == Reason::Manual);

@@ -225,6 +225,45 @@ fn the_schedule_of_keep_has_the_figures_of_its_formulas() {
     }
 }
 
+/// Jobs with memory for fewer runs than a slice has when it is due merge its runs with one another first: that
+/// costs less than another write of each entry, and the base is not rewritten more often.
+#[test]
+fn few_runs_in_a_job_do_not_rewrite_the_base_more_often() {
+    const BASE: u64 = 256 << 20;
+    const FLUSH: u64 = BASE / 250;
+    for runs_max in [12, 24, 40, 192] {
+        let options = keep::Options { runs_max, ..keep::Options::default() };
+        let mut tree = Runs::default();
+        for slice in 0..64u8 {
+            let end = [(slice + 1) << 2];
+            let piece = tree.table(BASE / 64, 1, &[slice << 2], (slice < 63).then_some(&end));
+            tree.insert(1, piece);
+        }
+        let (mut written, mut base_written, mut user) = (0, 0, 0);
+        for flush in 0..6 * 67 {
+            let piece = tree.table(FLUSH, 0, b"", None);
+            let run = tree.next + 1;
+            tree.insert(run, piece);
+            let is_measured = flush >= 2 * 67;
+            user += if is_measured { FLUSH } else { 0 };
+            while let Some(Plan::Merge(merge)) = keep::plan(&tree.summary(FLUSH), &options) {
+                tree.check(&merge);
+                assert!(merge.inputs.len() <= runs_max.max(2));
+                tree.cut(&merge);
+                let bytes = if merge.oldest { BASE / 64 } else { merge.bytes };
+                let piece = tree.table(bytes, merge.level, &merge.first, merge.end.as_deref());
+                tree.insert(merge.into.0, piece);
+                written += if is_measured { bytes } else { 0 };
+                base_written += if is_measured && merge.oldest { bytes } else { 0 };
+            }
+        }
+        let part = |bytes: u64| bytes as f64 / user as f64;
+        println!("{runs_max}: {:.2} written, {:.2} to the base", part(written), part(base_written));
+        assert!(part(base_written) < 1.05 / options.run_share + 0.3, "{runs_max}");
+        assert!(part(written - base_written) < 2.5, "{runs_max}: folds");
+    }
+}
+
 /// A tree with the newest version of each key in each file. Keys are two bytes of hash.
 struct Model {
     rng: Rng,

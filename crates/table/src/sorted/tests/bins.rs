@@ -1,5 +1,7 @@
 //! Tables with bins: against a map for any hash, and the space and reads that they promise.
 
+use base::KeyRange;
+
 use super::damage::with_content;
 use super::model::{agrees_with, model};
 use super::*;
@@ -96,7 +98,8 @@ fn bounds_are_kept(rng: &mut Rng, table: &Arc<Table>, model: &Model) {
 fn bins_of(table: &Table) -> (usize, usize) {
     let (mut pages, mut splits) = (BTreeMap::<u64, u32>::new(), 0);
     for number in 0..table.top().unwrap().partitions() {
-        let meta = table.pinned_meta(number).unwrap();
+        let pinned = table.pinned().unwrap();
+        let meta = pinned.get(number).unwrap();
         let mut before = None;
         let after = |block: &usize| meta.after(*block).unwrap();
         for block in std::iter::successors(Some(0), after) {
@@ -255,6 +258,54 @@ fn metadata_pages_are_charged_while_the_table_is_open() {
     let absent = (0..4000u64).map(|number| stored_key(key_hash(&[number as u8, 7, 3]), b"no"));
     absent.for_each(|key| assert_eq!(driver.get(&key, put(9)).unwrap(), None));
     assert_eq!((driver.meta_spans, driver.data_spans), (0, 0), "a filter of 12 bits");
+}
+
+/// Trimming gives back the memory of partitions that the live ranges do not meet. Every key is still found,
+/// through the page cache where its metadata page is gone.
+#[test]
+fn trimmed_metadata_pages_give_their_memory_back() {
+    let mut model = Model::new();
+    for number in 0..20_000u64 {
+        let hash = key_hash(&number.to_le_bytes());
+        model.insert((stored_key(hash, b"k"), Reverse(put(1))), vec![3; 30]);
+    }
+    let medium = with_content(content_of(bins_spec(Codec::None, 14, 12), &model));
+    let account = Account::unlimited("tables");
+    let table = Table::open(&*medium, STORE, TABLE, None, None, Arc::new(NoDictionaries), &account);
+    let table = table.unwrap();
+    let (whole, filters) = (table.pinned_bytes(), table.pinned_filter_bytes());
+    assert!(table.has_filters() && filters > 30_000 && filters < whole);
+    table.trim(&[KeyRange::all()]).unwrap();
+    assert_eq!(table.pinned_bytes(), whole);
+    let mut old_cursor = TableCursor::new(Arc::clone(&table));
+    let quarters = [KeyRange::new(b"", Some(&[0x40])), KeyRange::new(&[0x80], Some(&[0xc0]))];
+    table.trim(&quarters).unwrap();
+    assert!(account.used() > table.pinned_bytes(), "the cursor keeps what it had");
+    let driver = &mut Driver::new(&table);
+    old_cursor.seek_first();
+    assert!(driver.step(&mut old_cursor).unwrap());
+    drop(old_cursor);
+    assert_eq!(account.used(), table.pinned_bytes());
+    let part = table.pinned_bytes() as f64 / whole as f64;
+    assert!((0.4..0.75).contains(&part), "two quarters, rounded to partitions: {part}");
+    assert!(table.pinned_filter_bytes() < filters * 3 / 4);
+    for (key, _) in model.keys() {
+        driver.meta_spans = 0;
+        assert!(driver.get(key, put(9)).unwrap().is_some());
+        let is_live = quarters.iter().any(|range| range.holds(key));
+        assert!(!is_live || driver.meta_spans == 0, "a live key needs its data page only");
+    }
+    let mut cursor = TableCursor::new(Arc::clone(&table));
+    let mut found = 0;
+    cursor.seek_first();
+    while driver.step(&mut cursor).unwrap() && cursor.trailer().is_some() {
+        found += 1;
+        cursor.next();
+    }
+    assert_eq!(found, model.len());
+    table.trim(&[]).unwrap();
+    assert_eq!(table.pinned_filter_bytes(), 0);
+    assert!(driver.get(&model.keys().next().unwrap().0, put(9)).unwrap().is_some());
 }
 
 #[test]

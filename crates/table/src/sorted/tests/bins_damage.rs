@@ -97,7 +97,8 @@ fn lose_index_and_data(is_compact: bool) {
 fn with_index(content: &[u8], bits: u8, bins: impl Fn(&mut Vec<u64>)) -> Vec<u8> {
     let table = open(&with_content(content.to_vec())).unwrap();
     let partition = table.partition(1).unwrap();
-    let meta = table.pinned_meta(1).unwrap();
+    let pinned = table.pinned().unwrap();
+    let meta = pinned.get(1).unwrap();
     let mut first: Vec<u64> =
         (0..meta.blocks()).map(|block| meta.first_bin(block).unwrap().unwrap().bin).collect();
     bins(&mut first);

@@ -144,7 +144,8 @@ fn a_flipped_byte_of_a_compact_block_costs_the_keys_of_its_page() {
     let on_page: Vec<_> = model
         .iter()
         .filter(|((key, at), _)| {
-            let meta = table.pinned_meta(0).unwrap();
+            let pinned = table.pinned().unwrap();
+            let meta = pinned.get(0).unwrap();
             table.top().unwrap().search(key, at.0).unwrap() == 0
                 && meta.block_pages(meta.search(key, at.0).unwrap()).unwrap().0 == 3
         })
