@@ -169,8 +169,8 @@ pub struct KeyspaceStatistics {
     pub merge_bytes: u64,
     /// Merges into the oldest data.
     pub base_merges: u64,
-    /// How many times merges rewrote the oldest data as a whole, in a hashed keyspace: the sum of the parts of
-    /// the hash space that they covered.
+    /// How many times merges rewrote the oldest data as a whole, in a hashed keyspace: the sum of the parts
+    /// of the hash space that they covered.
     pub base_cycles: f64,
     /// Versions that merges dropped.
     pub dropped_entries: u64,

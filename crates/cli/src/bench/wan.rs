@@ -119,8 +119,8 @@ fn wan_line(report: &WanReport) -> String {
 
 fn dedup_line(report: &DedupReport) -> String {
     format!(
-        "wan: {} of {} in {}, {} of {} chunks found, {} duplicate, {:.0} Mbit/s; insert p50 {:.2} p99.9 {:.2} \
-         us, lookup p50 {:.2} p99.9 {:.2} us",
+        "wan: {} of {} in {}, {} of {} chunks found, {} duplicate, {:.0} Mbit/s; insert p50 {:.2} \
+         p99.9 {:.2} us, lookup p50 {:.2} p99.9 {:.2} us",
         base::format_count(report.files, "file"),
         base::format_bytes(report.bytes),
         report.from.display(),

@@ -1,5 +1,5 @@
-//! De-duplication of real files: each is cut into chunks by its content (`FastCDC`), and the fingerprint of each
-//! chunk is looked up, and inserted if it is new.
+//! De-duplication of real files: each is cut into chunks by its content (`FastCDC`), and the fingerprint of
+//! each chunk is looked up, and inserted if it is new.
 //!
 //! One thread; memory for one chunk. Symbolic links are not followed, and special files are left out.
 

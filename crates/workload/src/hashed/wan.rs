@@ -1,8 +1,8 @@
 //! The WAN optimizer of BufferHash (Anand et al., NSDI 2010): a stream is cut into chunks; the fingerprint of
 //! each is looked up, and inserted if it is new. A chunk that is found need not be sent again.
 //!
-//! Keys are fingerprints of 20 B, values are pointers to chunks. Each thread has a stream of its own: with the
-//! given probability the next chunk is one of its stream's recent chunks, all of which a window of the
+//! Keys are fingerprints of 20 B, values are pointers to chunks. Each thread has a stream of its own: with
+//! the given probability the next chunk is one of its stream's recent chunks, all of which a window of the
 //! expected size still holds; otherwise it is new. A wrong pointer, a new chunk that is found, and, in a
 //! keyspace that keeps everything, a recent chunk that is missing count as wrong.
 

@@ -9,10 +9,11 @@
 //! - (*d* / 2) / (bytes of a flush / bytes of the base) runs lie above a key.
 //!
 //! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
-//! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves, and
-//! the peak is hardly above the mean. A slice with more runs than a job has memory for, before it is due, has
-//! its runs merged with one another, which writes only them and not the base. Slices that cannot be merged, because a job works there or a table is
-//! damaged, do not count: others are not merged early in their place.
+//! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves,
+//! and the peak is hardly above the mean. A slice with more runs than a job has memory for, before it is
+//! due, has its runs merged with one another, which writes only them and not the base. Slices that cannot be
+//! merged, because a job works there or a table is damaged, do not count: others are not merged early in
+//! their place.
 
 use base::{RunId, invariant};
 
@@ -140,13 +141,14 @@ impl<'a> Tree<'a> {
         slice.runs >= self.options.runs_max || self.share(slice) > self.options.run_share * OVERDUE
     }
 
-    /// Whether the runs of `slice` are merged with one another and not with the base: one job cannot take them
-    /// and the base, and they are too short to rewrite the base for.
+    /// Whether the runs of `slice` are merged with one another and not with the base: one job cannot take
+    /// them and the base, and they are too short to rewrite the base for.
     fn is_folded(&self, slice: &Slice) -> bool {
         slice.runs >= self.options.runs_max && self.share(slice) < self.options.run_share * FOLDED
     }
 
-    /// The merge of the runs of slice `number` with one another, or of as many of the oldest as one job takes.
+    /// The merge of the runs of slice `number` with one another, or of as many of the oldest as one job
+    /// takes.
     fn fold(&self, number: usize) -> Option<Merge> {
         let hashes = self.slices.hashes(number);
         let mut inputs = Vec::new();

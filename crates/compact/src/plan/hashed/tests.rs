@@ -225,8 +225,8 @@ fn the_schedule_of_keep_has_the_figures_of_its_formulas() {
     }
 }
 
-/// Jobs with memory for fewer runs than a slice has when it is due merge its runs with one another first: that
-/// costs less than another write of each entry, and the base is not rewritten more often.
+/// Jobs with memory for fewer runs than a slice has when it is due merge its runs with one another first:
+/// that costs less than another write of each entry, and the base is not rewritten more often.
 #[test]
 fn few_runs_in_a_job_do_not_rewrite_the_base_more_often() {
     const BASE: u64 = 256 << 20;
