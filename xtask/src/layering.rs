@@ -28,6 +28,7 @@ const LEVELS: [(&str, u8); 16] = [
     ("terrace-tools", 7),
     ("terracedb", 8),
     ("terrace-workload", 9),
+    ("terrace-server", 9),
     ("terrace", 10),
 ];
 

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, plan, repair, replay, scrub, stats, worker,
+    inspect, keyspace, plan, repair, replay, scrub, serve, stats, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Replay(replay::Args),
     /// Predict hit ratios, latency, cost and power of a workload for sizes of DRAM and SCM
     Plan(plan::Args),
+    /// Serve a store to clients of the Redis protocol
+    Serve(serve::Args),
     /// Print the value of a key
     Get(entries::GetArgs),
     /// Set the value of a key

@@ -31,6 +31,7 @@ mod reference;
 mod repair;
 mod replay;
 mod scrub;
+mod serve;
 mod shared_args;
 mod stats;
 mod time;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Bench(args) => bench::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Get(args) => entries::get(&args),

@@ -107,6 +107,12 @@ pub mod hashed {
     pub use base::{Discard, HashedPolicy};
 }
 
+/// Memory of a program that is charged to the memory limit of its store: an account of
+/// [`Resources::account`], such as that of a server's buffers.
+pub mod memory {
+    pub use base::{Account, Charge};
+}
+
 /// Merge operators: the trait, and those that every store knows by their `NAME`.
 pub mod operators {
     pub use compact::{Append, I64Add, I64AddSaturating, MergeOperator, U64Max, U64Min};

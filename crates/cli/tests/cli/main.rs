@@ -33,6 +33,12 @@ mod replay;
 #[cfg(test)]
 mod scrub;
 #[cfg(test)]
+mod serve;
+#[cfg(test)]
+mod serve_client;
+#[cfg(test)]
+mod serve_oracle;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod usage;

@@ -1,0 +1,78 @@
+//! `terrace serve`: the store behind the Redis protocol, until SIGTERM.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use server::{AppendFsync, Config as ServerConfig, serve};
+use terracedb::Result;
+
+use crate::config::{Config, Flags};
+use crate::outcome::Outcome;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory; it is created if it is missing
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where clients connect; without a password, a loopback address
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379")]
+    listen: SocketAddr,
+    /// A unix socket for clients, beside --listen; only its owner can connect
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<PathBuf>,
+    /// Where /metrics and /healthz are served
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin: Option<SocketAddr>,
+    /// When a write is durable: before its reply, within a second, or when the store flushes
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Fsync::Everysec)]
+    appendfsync: Fsync,
+    /// The password that clients give with AUTH
+    /// (or the variable TERRACE_REQUIREPASS, which other users of the machine cannot read)
+    #[arg(long, value_name = "PASSWORD")]
+    requirepass: Option<String>,
+    /// The most clients at once
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    maxclients: usize,
+    /// Threads that serve connections [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Fsync {
+    Always,
+    Everysec,
+    No,
+}
+
+/// Serves the store. Prints one line with the address once clients can connect.
+///
+/// # Errors
+/// As [`Config::open`] and [`serve`].
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let db = Config::of_store(&args.data, &args.flags)?.open(true)?;
+    let defaults = ServerConfig::new(args.listen);
+    let config = ServerConfig {
+        unix_socket: args.unix_socket.clone(),
+        admin: args.admin,
+        password: args.requirepass.clone().or_else(|| std::env::var("TERRACE_REQUIREPASS").ok()),
+        append_fsync: match args.appendfsync {
+            Fsync::Always => AppendFsync::Always,
+            Fsync::Everysec => AppendFsync::EverySecond,
+            Fsync::No => AppendFsync::No,
+        },
+        clients_max: args.maxclients,
+        threads: args.threads.unwrap_or(defaults.threads),
+        ..defaults
+    };
+    serve(db, config, |address| {
+        let mut out = std::io::stdout();
+        // A supervisor that does not read the line misses it; clients can connect all the same.
+        let _ = writeln!(out, "ready: {address}").and_then(|()| out.flush());
+    })?;
+    Ok(Outcome::Done)
+}

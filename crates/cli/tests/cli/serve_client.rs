@@ -1,0 +1,121 @@
+//! A server as a process, and a small client of the Redis protocol.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::support::*;
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Simple(String),
+    Error(String),
+    Int(i64),
+    Bulk(Vec<u8>),
+    Null,
+    Array(Vec<Reply>),
+}
+
+pub(crate) struct Client(pub(crate) BufReader<TcpStream>);
+
+impl Client {
+    pub(crate) fn connect(address: &str) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        // A server that does not answer fails the test instead of hanging it.
+        socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        Self(BufReader::new(socket))
+    }
+
+    pub(crate) fn send(&mut self, args: &[&[u8]]) {
+        let mut request = format!("*{}\r\n", args.len()).into_bytes();
+        for arg in args {
+            request.extend(format!("${}\r\n", arg.len()).bytes());
+            request.extend_from_slice(arg);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.0.get_mut().write_all(&request).unwrap();
+    }
+
+    pub(crate) fn try_read(&mut self) -> std::io::Result<Reply> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let text = line.trim_end()[1..].to_owned();
+        Ok(match line.as_bytes()[0] {
+            b'+' => Reply::Simple(text),
+            b'-' => Reply::Error(text),
+            b':' => Reply::Int(text.parse().unwrap()),
+            b'$' if text == "-1" => Reply::Null,
+            b'*' if text == "-1" => Reply::Null,
+            b'$' => {
+                let mut bytes = vec![0; text.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                Reply::Bulk(bytes)
+            }
+            b'*' => {
+                let count: usize = text.parse().unwrap();
+                Reply::Array((0..count).map(|_| self.try_read()).collect::<Result<_, _>>()?)
+            }
+            other => panic!("reply type {other}"),
+        })
+    }
+
+    pub(crate) fn call(&mut self, args: &[&[u8]]) -> Reply {
+        self.send(args);
+        self.try_read().unwrap()
+    }
+
+    /// Calls a command whose arguments have no spaces.
+    pub(crate) fn say(&mut self, text: &str) -> Reply {
+        self.call(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn start(data: &Path, options: &[&str]) -> Self {
+        let data = data.to_str().unwrap();
+        let args = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--memory", "64MiB"];
+        let mut command = command(args.iter().chain(options));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("ready: ").expect(&line).to_owned();
+        Self { child, address }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.address)
+    }
+
+    /// Ends it by SIGTERM, and returns its exit status.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").arg(&id).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn bulk(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}
+
+pub(crate) fn ok() -> Reply {
+    Reply::Simple("OK".into())
+}

@@ -1,0 +1,82 @@
+//! Arguments of commands as numbers, options and times, with Redis's error texts.
+
+use crate::reply::Fail;
+
+/// The upper-case text of an option.
+pub(crate) fn option(arg: &[u8]) -> String {
+    String::from_utf8_lossy(arg).to_ascii_uppercase()
+}
+
+/// An integer, as `string2ll` of Redis: no sign `+`, no leading zeros, no spaces.
+///
+/// # Errors
+/// That the value is not an integer.
+pub(crate) fn integer(arg: &[u8]) -> Result<i64, Fail> {
+    let text = std::str::from_utf8(arg).map_err(|_| Fail::not_integer())?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_plain = digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
+    if !is_plain || text == "-0" {
+        return Err(Fail::not_integer());
+    }
+    text.parse().map_err(|_| Fail::not_integer())
+}
+
+/// A number, finite or infinite.
+///
+/// # Errors
+/// That the value is not a float.
+pub(crate) fn float(arg: &[u8]) -> Result<f64, Fail> {
+    let text = std::str::from_utf8(arg).ok();
+    let value: Option<f64> = text.and_then(|text| text.parse().ok());
+    value.filter(|value| !value.is_nan()).ok_or_else(|| Fail::new("ERR value is not a valid float"))
+}
+
+/// How a time argument counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    /// Milliseconds of one.
+    pub(crate) ms: i64,
+    /// It is a time and not a duration.
+    pub(crate) is_absolute: bool,
+}
+
+pub(crate) const SECONDS: Unit = Unit { ms: 1000, is_absolute: false };
+pub(crate) const MILLIS: Unit = Unit { ms: 1, is_absolute: false };
+pub(crate) const AT_SECONDS: Unit = Unit { ms: 1000, is_absolute: true };
+pub(crate) const AT_MILLIS: Unit = Unit { ms: 1, is_absolute: true };
+
+impl Unit {
+    /// The option names of GETEX and SET.
+    pub(crate) fn of_option(name: &str) -> Option<Self> {
+        Some(match name {
+            "EX" => SECONDS,
+            "PX" => MILLIS,
+            "EXAT" => AT_SECONDS,
+            "PXAT" => AT_MILLIS,
+            _ => return None,
+        })
+    }
+
+    /// The expiry that `value` asks for at `now`, Unix milliseconds; may lie in the past.
+    ///
+    /// # Errors
+    /// That the time of `command` is invalid: it overflows.
+    pub(crate) fn expiry(self, value: i64, now: u64, command: &str) -> Result<i64, Fail> {
+        let invalid = || Fail::new(format!("ERR invalid expire time in '{command}' command"));
+        let since = if self.is_absolute { 0 } else { i64::try_from(now).unwrap_or(i64::MAX) };
+        value.checked_mul(self.ms).and_then(|ms| ms.checked_add(since)).ok_or_else(invalid)
+    }
+
+    /// As [`Unit::expiry`], of an argument that must be above zero.
+    ///
+    /// # Errors
+    /// As [`Unit::expiry`].
+    pub(crate) fn positive(self, arg: &[u8], now: u64, command: &str) -> Result<u64, Fail> {
+        let invalid = || Fail::new(format!("ERR invalid expire time in '{command}' command"));
+        let value = integer(arg)?;
+        if value <= 0 {
+            return Err(invalid());
+        }
+        u64::try_from(self.expiry(value, now, command)?).map_err(|_| invalid())
+    }
+}

@@ -1,0 +1,160 @@
+//! [`Client`]: what other threads may know of a connection, and do to it: send a message, or end it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::glob;
+use crate::reply::Reply;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) local: String,
+    pub(crate) since: Instant,
+    pub(crate) info: Mutex<Info>,
+    /// Messages of other clients, not sent yet.
+    pub(crate) messages: Mutex<Vec<u8>>,
+    pub(crate) has_message: Notify,
+    pub(crate) is_killed: AtomicBool,
+    pub(crate) output_bytes_max: usize,
+}
+
+/// What CLIENT LIST shows and other commands change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Info {
+    pub(crate) name: Vec<u8>,
+    pub(crate) database: u8,
+    pub(crate) last: String,
+    pub(crate) is_resp3: bool,
+    pub(crate) library: (String, String),
+    pub(crate) channels: usize,
+    pub(crate) patterns: usize,
+}
+
+impl Client {
+    /// Ends the connection.
+    pub(crate) fn kill(&self) {
+        self.is_killed.store(true, Ordering::Release);
+        self.has_message.notify_one();
+    }
+
+    /// Sends a message. A client that reads too slowly is cut off.
+    pub(crate) fn send(&self, message: &[u8]) {
+        let mut messages = self.messages.lock();
+        if messages.len() + message.len() > self.output_bytes_max {
+            drop(messages);
+            return self.kill();
+        }
+        messages.extend_from_slice(message);
+        drop(messages);
+        self.has_message.notify_one();
+    }
+
+    /// A line of CLIENT LIST.
+    pub(crate) fn line(&self) -> String {
+        let info = self.info.lock();
+        format!(
+            "id={} addr={} laddr={} fd=0 name={} age={} idle=0 flags=N db={} sub={} psub={} ssub=0 multi=-1 \
+             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=0 events=r cmd={} \
+             user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            self.id,
+            self.address,
+            self.local,
+            String::from_utf8_lossy(&info.name),
+            self.since.elapsed().as_secs(),
+            info.database,
+            info.channels,
+            info.patterns,
+            if info.last.is_empty() { "NULL" } else { &info.last },
+            if info.is_resp3 { 3 } else { 2 },
+            info.library.0,
+            info.library.1,
+        )
+    }
+}
+
+/// The connections, and what they subscribe to.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next: AtomicU64,
+    channels: Mutex<Topics>,
+    patterns: Mutex<Topics>,
+}
+
+type Topics = HashMap<Vec<u8>, BTreeMap<u64, Arc<Client>>>;
+
+impl Clients {
+    /// A number for a new client.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.connected.lock().len()
+    }
+
+    fn topics(&self, is_pattern: bool) -> &Mutex<Topics> {
+        if is_pattern { &self.patterns } else { &self.channels }
+    }
+
+    pub(crate) fn subscribe(&self, client: &Arc<Client>, topic: &[u8], is_pattern: bool) {
+        let mut topics = self.topics(is_pattern).lock();
+        topics.entry(topic.to_vec()).or_default().insert(client.id, Arc::clone(client));
+    }
+
+    pub(crate) fn unsubscribe(&self, client: &Client, topic: &[u8], is_pattern: bool) {
+        let mut topics = self.topics(is_pattern).lock();
+        if let Some(subscribers) = topics.get_mut(topic) {
+            subscribers.remove(&client.id);
+            if subscribers.is_empty() {
+                topics.remove(topic);
+            }
+        }
+    }
+
+    /// Sends `message` to the subscribers of `channel`. Returns how many got it.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        let deliver = |client: &Client, parts: &[&[u8]]| {
+            let mut reply = Reply { bytes: Vec::new(), is_resp3: client.info.lock().is_resp3 };
+            reply.push(parts.len());
+            parts.iter().for_each(|part| reply.bulk(part));
+            client.send(&reply.bytes);
+        };
+        let mut count = 0;
+        for client in self.channels.lock().get(channel).into_iter().flat_map(BTreeMap::values) {
+            deliver(client, &[b"message", channel, message]);
+            count += 1;
+        }
+        for (pattern, clients) in &*self.patterns.lock() {
+            if glob::matches(pattern, channel) {
+                for client in clients.values() {
+                    deliver(client, &[b"pmessage", pattern, channel, message]);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// Channels with subscribers that match `pattern`.
+    pub(crate) fn channels(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
+        let channels = self.channels.lock();
+        channels.keys().filter(|channel| glob::matches(pattern, channel)).cloned().collect()
+    }
+
+    pub(crate) fn subscribers(&self, channel: &[u8]) -> usize {
+        self.channels.lock().get(channel).map_or(0, BTreeMap::len)
+    }
+
+    pub(crate) fn patterns(&self) -> usize {
+        self.patterns.lock().len()
+    }
+}

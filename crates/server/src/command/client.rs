@@ -1,0 +1,269 @@
+//! Commands on the connection: PING, AUTH, HELLO, SELECT, CLIENT, RESET, QUIT.
+
+use crate::args;
+use crate::command::keys::database;
+use crate::reply::{Done, Fail};
+use crate::session::{Replies, Session};
+
+pub(crate) fn ping(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let is_subscribed = !session.channels.is_empty() || !session.patterns.is_empty();
+    match (args.get(1), is_subscribed && !session.reply.is_resp3) {
+        _ if args.len() > 2 => return Err(Fail::arity("ping")),
+        (text, true) => {
+            session.reply.array(2);
+            session.reply.bulk("pong");
+            session.reply.bulk(text.map_or(&[][..], Vec::as_slice));
+        }
+        (Some(text), false) => session.reply.bulk(text),
+        (None, false) => session.reply.simple("PONG"),
+    }
+    Ok(())
+}
+
+pub(crate) fn echo(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    session.reply.bulk(args.get(1).ok_or_else(Fail::syntax)?);
+    Ok(())
+}
+
+pub(crate) fn quit(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.reply.ok();
+    session.is_closing = true;
+    Ok(())
+}
+
+pub(crate) fn reset(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.queued = None;
+    session.unwatch();
+    session.leave_topics();
+    session.replies = Replies::On;
+    session.database = 0;
+    session.reply.is_resp3 = false;
+    session.is_authenticated = session.shared.config.password.is_none();
+    let mut info = session.client.info.lock();
+    (info.database, info.is_resp3) = (0, false);
+    info.name.clear();
+    drop(info);
+    session.reply.simple("RESET");
+    Ok(())
+}
+
+pub(crate) fn select(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let number = args.get(1).ok_or_else(Fail::syntax)?;
+    session.database = database(number, "ERR value is not an integer or out of range")?;
+    session.client.info.lock().database = session.database;
+    session.reply.ok();
+    Ok(())
+}
+
+/// Compares without leaking, by its time, how much is right.
+fn is_equal(given: &[u8], wanted: &[u8]) -> bool {
+    let differing = given.iter().zip(wanted.iter().cycle()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    differing == 0 && given.len() == wanted.len()
+}
+
+fn check_password(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
+    let wanted = session.shared.config.password.as_ref();
+    // Without a password any is right for the user "default", as in Redis.
+    if user == b"default" && wanted.is_none_or(|wanted| is_equal(password, wanted.as_bytes())) {
+        session.is_authenticated = true;
+        return Ok(());
+    }
+    Err(Fail::new("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+pub(crate) fn auth(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    match args {
+        [_, password] if session.shared.config.password.is_some() => {
+            check_password(session, b"default", password)?;
+        }
+        [_, _] => {
+            return Err(Fail::new(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure \
+                 your configuration is correct?",
+            ));
+        }
+        [_, user, password] => check_password(session, user, password)?,
+        _ => return Err(Fail::syntax()),
+    }
+    session.reply.ok();
+    Ok(())
+}
+
+fn set_name(session: &Session, name: &[u8]) -> Done {
+    if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+        return Err(Fail::new(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ));
+    }
+    session.client.info.lock().name = name.to_vec();
+    Ok(())
+}
+
+pub(crate) fn hello(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let mut is_resp3 = session.reply.is_resp3;
+    if let Some(version) = args.get(1) {
+        let version = args::integer(version)
+            .map_err(|_| Fail::new("ERR Protocol version is not an integer or out of range"))?;
+        is_resp3 = match version {
+            2 => false,
+            3 => true,
+            _ => return Err(Fail::new("NOPROTO unsupported protocol version")),
+        };
+    }
+    let mut rest = args.get(2..).unwrap_or_default();
+    loop {
+        rest = match rest {
+            [] => break,
+            [name, user, password, rest @ ..] if args::option(name) == "AUTH" => {
+                check_password(session, user, password)?;
+                rest
+            }
+            [option, name, rest @ ..] if args::option(option) == "SETNAME" => {
+                set_name(session, name)?;
+                rest
+            }
+            [option, ..] => {
+                let option = String::from_utf8_lossy(option);
+                return Err(Fail::new(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        };
+    }
+    if !session.is_authenticated {
+        return Err(Fail::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+             the HELLO <proto> AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at \
+             the same time",
+        ));
+    }
+    session.reply.is_resp3 = is_resp3;
+    session.client.info.lock().is_resp3 = is_resp3;
+    let id = i64::try_from(session.client.id).unwrap_or(i64::MAX);
+    let reply = &mut session.reply;
+    reply.map(7);
+    reply.bulk("server");
+    reply.bulk("redis");
+    reply.bulk("version");
+    reply.bulk("7.0.15");
+    reply.bulk("proto");
+    reply.integer(if is_resp3 { 3 } else { 2 });
+    reply.bulk("id");
+    reply.integer(id);
+    reply.bulk("mode");
+    reply.bulk("standalone");
+    reply.bulk("role");
+    reply.bulk("master");
+    reply.bulk("modules");
+    reply.array(0);
+    Ok(())
+}
+
+pub(crate) fn client(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let name = args.get(1).map_or_else(String::new, |arg| args::option(arg));
+    let rest = args.get(2..).unwrap_or_default();
+    match (name.as_str(), rest) {
+        ("ID", []) => session.reply.integer(i64::try_from(session.client.id).unwrap_or(i64::MAX)),
+        ("INFO", []) => session.reply.bulk(session.client.line()),
+        ("LIST", _) => {
+            let clients = session.shared.clients.connected.lock();
+            let lines: String = clients.values().map(|client| client.line()).collect();
+            session.reply.bulk(lines);
+        }
+        ("GETNAME", []) => {
+            let name = session.client.info.lock().name.clone();
+            session.reply.bulk_or_null((!name.is_empty()).then_some(name));
+        }
+        ("SETNAME", [name]) => {
+            set_name(session, name)?;
+            session.reply.ok();
+        }
+        ("SETINFO", [option, value]) => {
+            let value = String::from_utf8_lossy(value.get(..128).unwrap_or(value))
+                .replace([' ', '\n'], "_");
+            let mut info = session.client.info.lock();
+            match args::option(option).as_str() {
+                "LIB-NAME" => info.library.0 = value,
+                "LIB-VER" => info.library.1 = value,
+                _ => return Err(Fail::new("ERR Unrecognized option")),
+            }
+            drop(info);
+            session.reply.ok();
+        }
+        ("NO-EVICT" | "NO-TOUCH", [_]) => session.reply.ok(),
+        ("REPLY", [mode]) => match args::option(mode).as_str() {
+            "ON" => {
+                session.replies = Replies::On;
+                session.reply.ok();
+            }
+            "OFF" => session.replies = Replies::Off,
+            "SKIP" => session.replies = Replies::SkipNext,
+            _ => return Err(Fail::syntax()),
+        },
+        ("KILL", [address]) => {
+            let address = String::from_utf8_lossy(address).into_owned();
+            match kill(session, |client| client.address == address, false) {
+                0 => return Err(Fail::new("ERR No such client")),
+                _ => session.reply.ok(),
+            }
+        }
+        ("KILL", filters) => {
+            let count = kill_by(session, filters)?;
+            session.reply.count(count);
+        }
+        (other, _) => {
+            return Err(Fail::new(format!("ERR unknown subcommand '{other}'. Try CLIENT HELP.")));
+        }
+    }
+    Ok(())
+}
+
+/// Ends the chosen connections. Its own ends after the reply.
+fn kill(
+    session: &mut Session,
+    is_chosen: impl Fn(&crate::clients::Client) -> bool,
+    skips_own: bool,
+) -> usize {
+    let mut count = 0;
+    let own = session.client.id;
+    for client in session.shared.clients.connected.lock().values() {
+        if !is_chosen(client) || skips_own && client.id == own {
+            continue;
+        }
+        count += 1;
+        if client.id == own {
+            session.is_closing = true;
+        } else {
+            client.kill();
+        }
+    }
+    count
+}
+
+fn kill_by(session: &mut Session, filters: &[Vec<u8>]) -> Result<usize, Fail> {
+    let (mut id, mut address, mut local, mut skips_own) = (None, None, None, true);
+    for pair in filters.chunks(2) {
+        let [name, value] = pair else { return Err(Fail::syntax()) };
+        let text = String::from_utf8_lossy(value).into_owned();
+        match args::option(name).as_str() {
+            "ID" => {
+                let number = args::integer(value).ok().and_then(|id| u64::try_from(id).ok());
+                id = Some(
+                    number.ok_or_else(|| Fail::new("ERR client-id should be greater than 0"))?,
+                );
+            }
+            "ADDR" => address = Some(text),
+            "LADDR" => local = Some(text),
+            "SKIPME" if text.eq_ignore_ascii_case("yes") => skips_own = true,
+            "SKIPME" if text.eq_ignore_ascii_case("no") => skips_own = false,
+            _ => return Err(Fail::syntax()),
+        }
+    }
+    let is_chosen = |client: &crate::clients::Client| {
+        id.is_none_or(|id| client.id == id)
+            && address.as_ref().is_none_or(|address| *address == client.address)
+            && local.as_ref().is_none_or(|local| *local == client.local)
+    };
+    Ok(kill(session, is_chosen, skips_own))
+}

@@ -1,0 +1,13 @@
+//! The commands, and the table of them: name, arity, flags, keys, function. COMMAND, the arity checks and the
+//! locks follow from it.
+
+pub(crate) mod bits;
+pub(crate) mod client;
+pub(crate) mod keys;
+pub(crate) mod pubsub;
+pub(crate) mod server;
+pub(crate) mod strings;
+mod table;
+pub(crate) mod transaction;
+
+pub(crate) use table::{all, find};

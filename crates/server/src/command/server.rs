@@ -1,0 +1,436 @@
+//! Commands on the server: INFO, CONFIG, COMMAND, SLOWLOG, MEMORY, SHUTDOWN, and the store's own KV commands.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::keys::stored;
+use super::{all, find};
+use crate::args;
+use crate::glob;
+use crate::keys::{DATABASES, now_ms};
+use crate::reply::{Done, Fail, Reply};
+use crate::session::Session;
+use crate::spec::Spec;
+
+fn unknown_subcommand(command: &str, name: &str) -> Fail {
+    let name: String = name.chars().take(128).collect();
+    Fail::new(format!("ERR unknown subcommand '{name}'. Try {command} HELP."))
+}
+
+fn subcommand(args: &[Vec<u8>]) -> String {
+    args.get(1).map_or_else(String::new, |arg| args::option(arg))
+}
+
+pub(crate) fn time(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    session.reply.array(2);
+    session.reply.bulk(since.as_secs().to_string());
+    session.reply.bulk(since.subsec_micros().to_string());
+    Ok(())
+}
+
+pub(crate) fn role(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.reply.array(3);
+    session.reply.bulk("master");
+    session.reply.integer(0);
+    session.reply.array(0);
+    Ok(())
+}
+
+pub(crate) fn info(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let wanted: Vec<_> = args.iter().skip(1).map(|arg| args::option(arg)).collect();
+    let is_wanted = |section: &str| {
+        wanted.is_empty()
+            || wanted.iter().any(|name| {
+                matches!(name.as_str(), "ALL" | "DEFAULT" | "EVERYTHING") || name == section
+            })
+    };
+    let mut text = String::new();
+    for (section, lines) in [
+        ("Server", server_info as fn(&Session) -> String),
+        ("Clients", clients_info),
+        ("Memory", memory_info),
+        ("Persistence", persistence_info),
+        ("Stats", stats_info),
+        ("Replication", |_| "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+        ("Tiering", tiering_info),
+        ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
+        ("Keyspace", keyspace_info),
+    ] {
+        if is_wanted(&section.to_ascii_uppercase()) {
+            let gap = if text.is_empty() { "" } else { "\r\n" };
+            // Writing to a string cannot fail.
+            let _written = write!(text, "{gap}# {section}\r\n{}", lines(session));
+        }
+    }
+    session.reply.bulk(text);
+    Ok(())
+}
+
+fn server_info(session: &Session) -> String {
+    let up = session.shared.started.elapsed().as_secs();
+    format!(
+        "redis_version:7.0.15\r\nterracedb_version:{}\r\nredis_mode:standalone\r\n\
+         os:Linux\r\narch_bits:64\r\n\
+         process_id:{}\r\ntcp_port:{}\r\nuptime_in_seconds:{up}\r\nuptime_in_days:{}\r\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        session.shared.config.listen.port(),
+        up / 86_400,
+    )
+}
+
+fn clients_info(session: &Session) -> String {
+    let shared = &session.shared;
+    format!(
+        "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:0\r\n",
+        shared.clients.count(),
+        shared.config.clients_max
+    )
+}
+
+fn memory_info(session: &Session) -> String {
+    let memory = session.shared.keys.db.statistics().memory;
+    let mut text = format!(
+        "used_memory:{}\r\nused_memory_human:{}\r\nmaxmemory:{}\r\nmaxmemory_human:{}\r\n\
+         maxmemory_policy:noeviction\r\n",
+        memory.used,
+        terracedb::stats::format_bytes(memory.used),
+        memory.limit,
+        terracedb::stats::format_bytes(memory.limit),
+    );
+    for component in &memory.components {
+        let name = component.name.replace(' ', "_");
+        let _written = write!(text, "used_memory_{name}:{}\r\n", component.used);
+    }
+    text
+}
+
+fn persistence_info(session: &Session) -> String {
+    let statistics = session.shared.keys.db.statistics();
+    format!(
+        "loading:0\r\naof_enabled:1\r\nappendfsync:{}\r\nrdb_bgsave_in_progress:0\r\n\
+         rdb_last_save_time:{}\r\n\
+         log_bytes:{}\r\nwrites_refused:{}\r\n",
+        session.shared.config.append_fsync.name(),
+        session.shared.last_save.load(Ordering::Relaxed),
+        statistics.log_bytes,
+        u8::from(statistics.poisoned.is_some()),
+    )
+}
+
+fn stats_info(session: &Session) -> String {
+    let (counts, keys) = (&session.shared.counts, &session.shared.keys);
+    let hits = keys.db.statistics().hits;
+    let found = hits.memtable + hits.row + hits.page + hits.scm + hits.flash;
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    format!(
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
+         total_net_output_bytes:{}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\nkeyspace_hits:{found}\r\n\
+         keyspace_misses:{}\r\ntotal_error_replies:{}\r\nclient_output_buffer_limit_disconnections:{}\r\n\
+         pubsub_patterns:{}\r\n",
+        load(&counts.connections),
+        load(&counts.commands),
+        load(&counts.input_bytes),
+        load(&counts.output_bytes),
+        load(&counts.rejected),
+        load(&keys.expired),
+        hits.absent,
+        load(&counts.failed),
+        load(&counts.cut_off),
+        session.shared.clients.patterns(),
+    )
+}
+
+fn tiering_info(session: &Session) -> String {
+    let statistics = session.shared.keys.db.statistics();
+    let hits = &statistics.hits;
+    format!(
+        "hits_memtable:{}\r\nhits_row:{}\r\nhits_page:{}\r\nhits_scm:{}\r\nhits_flash:{}\r\n\
+         compaction_debt_bytes:{}\r\n",
+        hits.memtable, hits.row, hits.page, hits.scm, hits.flash, statistics.compaction.debt_bytes
+    )
+}
+
+fn keyspace_info(session: &Session) -> String {
+    let mut text = String::new();
+    for database in 0..DATABASES {
+        let count = session.shared.keys.count(database);
+        if count > 0 {
+            let _written = write!(text, "db{database}:keys={count},expires=0,avg_ttl=0\r\n");
+        }
+    }
+    text
+}
+
+/// The settings that CONFIG GET shows.
+fn settings(session: &Session) -> Vec<(&'static str, String)> {
+    let (config, db) = (&session.shared.config, &session.shared.keys.db);
+    vec![
+        ("appendfsync", config.append_fsync.name().to_owned()),
+        ("appendonly", "yes".to_owned()),
+        ("bind", config.listen.ip().to_string()),
+        ("databases", DATABASES.to_string()),
+        ("maxclients", config.clients_max.to_string()),
+        ("maxmemory", db.settings().memory.to_string()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", config.listen.port().to_string()),
+        ("proto-max-bulk-len", super::strings::STRING_BYTES_MAX.to_string()),
+        ("save", String::new()),
+        ("slowlog-log-slower-than", crate::shared::SLOW.as_micros().to_string()),
+    ]
+}
+
+pub(crate) fn config(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let rest = args.get(2..).unwrap_or_default();
+    match (subcommand(args).as_str(), rest) {
+        ("GET", [_, ..]) => {
+            let mut found = settings(session);
+            found.retain(|(name, _)| {
+                rest.iter()
+                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+            });
+            session.reply.map(found.len());
+            for (name, value) in found {
+                session.reply.bulk(name);
+                session.reply.bulk(value);
+            }
+            Ok(())
+        }
+        ("SET", [name, _, ..]) => {
+            let name = String::from_utf8_lossy(name);
+            let is_known =
+                settings(session).iter().any(|(known, _)| known.eq_ignore_ascii_case(&name));
+            Err(Fail::new(match is_known {
+                true => format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - \
+                     can't set immutable config"
+                ),
+                false => {
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+                }
+            }))
+        }
+        ("RESETSTAT", []) => {
+            let counts = &session.shared.counts;
+            for counter in [
+                &counts.connections,
+                &counts.commands,
+                &counts.failed,
+                &counts.input_bytes,
+                &counts.output_bytes,
+                &counts.rejected,
+                &session.shared.keys.expired,
+            ] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            session.reply.ok();
+            Ok(())
+        }
+        ("REWRITE", []) => Err(Fail::new("ERR The server is running without a config file")),
+        ("GET" | "SET" | "RESETSTAT" | "REWRITE", _) => Err(Fail::arity("config")),
+        (name, _) => Err(unknown_subcommand("CONFIG", name)),
+    }
+}
+
+fn describe(reply: &mut Reply, spec: &Spec) {
+    reply.array(10);
+    reply.bulk(spec.name);
+    reply.integer(spec.arity);
+    let flags: Vec<_> = spec.flags.iter().filter(|flag| REDIS_FLAGS.contains(*flag)).collect();
+    reply.array(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (first, last, step) = spec.keys;
+    [first, last, step].into_iter().for_each(|number| reply.integer(number));
+    let categories: Vec<_> = [
+        ("write", "@write"),
+        ("readonly", "@read"),
+        ("admin", "@admin"),
+        ("pubsub", "@pubsub"),
+        ("fast", "@fast"),
+    ]
+    .into_iter()
+    .filter(|(flag, _)| spec.has(flag))
+    .collect();
+    reply.array(categories.len());
+    categories.iter().for_each(|(_, category)| reply.simple(category));
+    // Tips, key specifications and subcommands: none.
+    (0..3).for_each(|_| reply.array(0));
+}
+
+/// The flags of Redis among those of the table.
+const REDIS_FLAGS: [&str; 9] =
+    ["write", "readonly", "denyoom", "fast", "admin", "pubsub", "noscript", "loading", "no_auth"];
+
+pub(crate) fn command(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let rest = args.get(2..).unwrap_or_default();
+    let reply = &mut session.reply;
+    match (subcommand(args).as_str(), rest) {
+        ("", _) => {
+            reply.array(all().len());
+            all().iter().for_each(|spec| describe(reply, spec));
+        }
+        ("COUNT", []) => reply.count(all().len()),
+        ("LIST", []) => reply.bulks(&all().iter().map(|spec| spec.name).collect::<Vec<_>>()),
+        ("INFO", names) => {
+            let specs: Vec<_> = match names {
+                [] => all().iter().map(Some).collect(),
+                names => names.iter().map(|name| find(name)).collect(),
+            };
+            reply.array(specs.len());
+            for spec in specs {
+                match spec {
+                    Some(spec) => describe(reply, spec),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        ("DOCS", names) => {
+            let known = names.iter().filter_map(|name| find(name));
+            let specs: Vec<_> =
+                if names.is_empty() { all().iter().collect() } else { known.collect() };
+            reply.map(specs.len());
+            for spec in specs {
+                reply.bulk(spec.name);
+                reply.map(1);
+                reply.bulk("arity");
+                reply.integer(spec.arity);
+            }
+        }
+        ("GETKEYS", [name, ..]) => {
+            let spec = find(name).ok_or_else(|| Fail::new("ERR Invalid command specified"))?;
+            if !spec.takes(rest.len()) {
+                return Err(Fail::new("ERR Invalid number of arguments specified for command"));
+            }
+            let keys = spec.keys_of(rest);
+            if keys.is_empty() {
+                return Err(Fail::new("ERR The command has no key arguments"));
+            }
+            reply.bulks(&keys);
+        }
+        (name, _) => return Err(unknown_subcommand("COMMAND", name)),
+    }
+    Ok(())
+}
+
+pub(crate) fn slowlog(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let mut slow = session.shared.slow.lock();
+    match (subcommand(args).as_str(), args.get(2)) {
+        ("LEN", None) => session.reply.count(slow.entries.len()),
+        ("RESET", None) => {
+            slow.entries.clear();
+            session.reply.ok();
+        }
+        ("GET", most) => {
+            let most = most.map_or(Ok(10), |most| args::integer(most))?;
+            let most = if most == -1 {
+                usize::MAX
+            } else {
+                usize::try_from(most).map_err(|_| Fail::not_integer())?
+            };
+            session.reply.array(slow.entries.len().min(most));
+            for entry in slow.entries.iter().take(most) {
+                session.reply.array(6);
+                session.reply.integer(entry.id as i64);
+                session.reply.integer(entry.unix_s as i64);
+                session.reply.integer(entry.took.as_micros() as i64);
+                session.reply.bulks(&entry.args);
+                session.reply.bulk(&entry.address);
+                session.reply.bulk(&entry.name);
+            }
+        }
+        (name, _) => return Err(unknown_subcommand("SLOWLOG", name)),
+    }
+    Ok(())
+}
+
+pub(crate) fn memory(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    match (subcommand(args).as_str(), args.get(2)) {
+        ("USAGE", Some(key)) => {
+            let key = stored(session, key);
+            let value = crate::keys::Unit::new(&session.shared.keys).get(&key)?;
+            // Bytes of the key's entry, as stored.
+            match value {
+                Some(value) => session.reply.count(key.len() + value.bytes.len() + 10),
+                None => session.reply.null(),
+            }
+            Ok(())
+        }
+        (name, _) => Err(unknown_subcommand("MEMORY", name)),
+    }
+}
+
+pub(crate) fn bgsave(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.shared.keys.db.flush()?;
+    session.shared.last_save.store(now_ms() / 1000, Ordering::Relaxed);
+    session.reply.simple("Background saving started");
+    Ok(())
+}
+
+pub(crate) fn save(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.shared.keys.db.flush()?;
+    session.shared.last_save.store(now_ms() / 1000, Ordering::Relaxed);
+    session.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn lastsave(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    let last = session.shared.last_save.load(Ordering::Relaxed);
+    session.reply.integer(i64::try_from(last).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+pub(crate) fn shutdown(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.is_closing = true;
+    session.shared.stop();
+    Ok(())
+}
+
+/// KV.COMPACT: compacts the store, and replies when that is done.
+pub(crate) fn kv_compact(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+    session.shared.keys.db.compact()?;
+    session.reply.ok();
+    Ok(())
+}
+
+/// KV.SCAN start end [COUNT n]: keys and values in key order, from `start` (`-`: the first) up to `end`,
+/// which is not part of the range (`+`: none).
+pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    let (Some(start), Some(end)) = (args.get(1), args.get(2)) else { return Err(Fail::syntax()) };
+    let count = match args.get(3..).unwrap_or_default() {
+        [] => 100,
+        [name, count] if args::option(name) == "COUNT" => {
+            usize::try_from(args::integer(count)?).map_err(|_| Fail::not_integer())?.min(10_000)
+        }
+        _ => return Err(Fail::syntax()),
+    };
+    let start = if start == b"-" { vec![session.database] } else { stored(session, start) };
+    let end = if end == b"+" { vec![session.database + 1] } else { stored(session, end) };
+    let (mut found, now, mut bytes) = (Vec::new(), now_ms(), 0);
+    let mut from = Some(start);
+    while let Some(start) = from.take().filter(|start| *start < end) {
+        let (page, next) = session.shared.keys.page(&start, count.clamp(1, 1000), now)?;
+        let mut unit = crate::keys::Unit::new(&session.shared.keys);
+        for key in page {
+            if key >= end || found.len() == count || bytes > 16 << 20 {
+                from = None;
+                break;
+            }
+            from.clone_from(&next);
+            if let Some(value) = unit.get(&key)? {
+                bytes += key.len() + value.bytes.len();
+                found.push((key, value.bytes));
+            }
+        }
+        if from.is_none() && found.is_empty() {
+            from = next;
+        }
+    }
+    session.reply.array(2 * found.len());
+    for (key, value) in found {
+        session.reply.bulk(key.get(1..).unwrap_or_default());
+        session.reply.bulk(value);
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! TerraceDB behind the Redis protocol: what `terrace serve` runs.
+//!
+//! Each core has one thread with a runtime of its own, and a connection stays on the thread that accepted it
+//! ([`conn`]). The commands of a connection run on a bounded pool of threads, because they may wait for the
+//! device or for flushes ([`session`]). [`keys`] maps Redis's keys to the store; [`command`] has the
+//! commands. docs/server.md is the page for users.
+
+mod admin;
+mod args;
+mod clients;
+mod command;
+mod config;
+mod conn;
+mod glob;
+mod keys;
+mod listen;
+mod locks;
+mod reply;
+mod resp;
+mod session;
+mod shared;
+mod spec;
+mod watch;
+
+pub use config::{AppendFsync, Config};
+pub use listen::serve;
+
+/// The parser of requests, for the fuzz target: parses `input` in pieces, and returns the number of requests.
+#[doc(hidden)]
+#[must_use]
+pub fn parse_for_fuzzing(input: &[u8], piece: usize) -> usize {
+    let mut parser = resp::Parser::new(1 << 20);
+    let mut count = 0;
+    for piece in input.chunks(piece.max(1)) {
+        parser.push(piece);
+        loop {
+            match parser.next() {
+                Ok(Some(_)) => count += 1,
+                Ok(None) => break,
+                Err(_) => return count,
+            }
+        }
+    }
+    count
+}

@@ -1,0 +1,293 @@
+//! [`serve`]: opens the sockets, starts a runtime on each core, and ends cleanly.
+//!
+//! Every thread accepts from the same listeners. SIGTERM and SIGINT, and the command SHUTDOWN, end the
+//! server: no connection is accepted any more, commands in progress end, and the store is closed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use terracedb::memory::Account;
+use terracedb::{Db, Error, Result};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
+
+use crate::admin;
+use crate::clients::Client;
+use crate::command;
+use crate::config::Config;
+use crate::conn::Connection;
+use crate::keys::Keys;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// Threads of one runtime that may wait for the store at once.
+const WORKERS: usize = 32;
+/// Commands in progress at the end have this long.
+const GRACE: Duration = Duration::from_secs(10);
+/// The sweeper of expired keys runs this often.
+const SWEEP: Duration = Duration::from_millis(100);
+
+fn failed(what: &'static str, error: io::Error) -> Error {
+    Error::io("open", what, error)
+}
+
+/// Serves `db` until a signal or SHUTDOWN ends the server, then closes it. Calls `ready` with the address of
+/// the clients' socket once they can connect.
+///
+/// # Errors
+/// `Io` if a socket cannot be opened; `Invalid` if it would be open to other machines without a password;
+/// those of the store.
+pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+    check(&config)?;
+    let listener =
+        StdListener::bind(config.listen).map_err(|error| failed("client socket", error))?;
+    listener.set_nonblocking(true).map_err(|error| failed("client socket", error))?;
+    let address = listener.local_addr().map_err(|error| failed("client socket", error))?;
+    let unix = config.unix_socket.as_ref().map(|path| bind_unix(path)).transpose();
+    let unix = unix.map_err(|error| failed("unix socket", error))?;
+    let admin = config.admin.map(StdListener::bind).transpose();
+    let admin = admin.map_err(|error| failed("admin socket", error))?;
+    let account = db.resources().account("network");
+    let config = Config { listen: address, ..config };
+    let threads = config.threads.max(1);
+    let shared = Arc::new(Shared::new(config, Keys::open(db)?));
+    let served = std::thread::scope(|scope| {
+        let mut joined = Vec::new();
+        for number in 0..threads {
+            let part = Part {
+                shared: Arc::clone(&shared),
+                listener: listener.try_clone().map_err(|error| failed("client socket", error))?,
+                unix: unix
+                    .as_ref()
+                    .map(StdUnixListener::try_clone)
+                    .transpose()
+                    .map_err(|error| failed("unix socket", error))?,
+                admin: if number == 0 {
+                    admin
+                        .as_ref()
+                        .map(StdListener::try_clone)
+                        .transpose()
+                        .map_err(|error| failed("admin socket", error))?
+                } else {
+                    None
+                },
+                account: account.clone(),
+                is_first: number == 0,
+            };
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(WORKERS)
+                .build()
+                .map_err(|error| failed("runtime", error))?;
+            let thread = std::thread::Builder::new().name(format!("terrace-net-{number}"));
+            let shared = Arc::clone(&shared);
+            let run = move || {
+                let ended = part.run(&runtime);
+                // Also if this one failed: the others must not serve alone.
+                shared.stop();
+                runtime.shutdown_timeout(GRACE);
+                ended
+            };
+            joined.push(thread.spawn_scoped(scope, run).map_err(|error| failed("thread", error))?);
+        }
+        ready(address);
+        let mut served = Ok(());
+        for thread in joined {
+            let panicked = |_| Err(io::Error::other("a thread panicked"));
+            let ended = thread.join().unwrap_or_else(panicked);
+            served = served.and(ended.map_err(|error| failed("runtime", error)));
+        }
+        served
+    });
+    if let Some(path) = &shared.config.unix_socket {
+        drop(std::fs::remove_file(path));
+    }
+    let closed = shared.keys.db.close();
+    served.and(closed)
+}
+
+/// Protected mode: without a password only this machine can connect.
+fn check(config: &Config) -> Result<()> {
+    let is_local = |address: IpAddr| address.is_loopback();
+    if config.password.is_none() && !is_local(config.listen.ip()) {
+        return Err(Error::invalid("--listen")
+            .expected("a loopback address, or a password")
+            .got(config.listen));
+    }
+    Ok(())
+}
+
+/// A unix socket that only its owner may use. A socket that nobody serves any more is replaced.
+fn bind_unix(path: &std::path::Path) -> io::Result<StdUnixListener> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let is_dead = std::os::unix::net::UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead && std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        std::fs::remove_file(path)?;
+    }
+    let listener = StdUnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// What one thread serves.
+struct Part {
+    shared: Arc<Shared>,
+    listener: StdListener,
+    unix: Option<StdUnixListener>,
+    admin: Option<StdListener>,
+    account: Account,
+    is_first: bool,
+}
+
+impl Part {
+    fn run(self, runtime: &Runtime) -> io::Result<()> {
+        let tasks = LocalSet::new();
+        tasks.block_on(runtime, async {
+            let Self { shared, listener, unix, admin, account, is_first } = self;
+            let listener = TcpListener::from_std(listener)?;
+            let unix = unix.map(UnixListener::from_std).transpose()?;
+            if let Some(admin) = admin {
+                admin.set_nonblocking(true)?;
+                tokio::task::spawn_local(admin::serve(
+                    TcpListener::from_std(admin)?,
+                    Arc::clone(&shared),
+                ));
+            }
+            if is_first {
+                tokio::task::spawn_local(sweep(Arc::clone(&shared)));
+                let (mut end, mut interrupt) =
+                    (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+                let shared = Arc::clone(&shared);
+                tokio::task::spawn_local(async move {
+                    tokio::select! {
+                        _ = end.recv() => {}
+                        _ = interrupt.recv() => {}
+                    }
+                    shared.stop();
+                });
+            }
+            let server = Server { shared, account, workers: Arc::new(Semaphore::new(WORKERS)) };
+            server.accept(&listener, unix.as_ref()).await;
+            server.finish().await;
+            Ok(())
+        })
+    }
+}
+
+/// One thread's part of the server.
+struct Server {
+    shared: Arc<Shared>,
+    account: Account,
+    workers: Arc<Semaphore>,
+}
+
+impl Server {
+    async fn accept(&self, listener: &TcpListener, unix: Option<&UnixListener>) {
+        let from_unix = async || match unix {
+            Some(unix) => unix.accept().await.map(|(socket, _)| socket),
+            None => std::future::pending().await,
+        };
+        while !self.shared.is_stopping.load(Ordering::Acquire) {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted.map(|(socket, from)| {
+                    // Replies are written whole, so waiting for more bytes only delays them.
+                    drop(socket.set_nodelay(true));
+                    let local = socket.local_addr().map(|at| at.to_string()).unwrap_or_default();
+                    self.welcome(socket, from.to_string(), local);
+                }),
+                accepted = from_unix() => accepted.map(|socket| {
+                    let path = self.shared.config.unix_socket.as_ref();
+                    let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+                    self.welcome(socket, format!("{path}:0"), format!("{path}:0"));
+                }),
+                // Every thread looks, also one that missed the notification.
+                () = tokio::time::sleep(SWEEP) => Ok(()),
+                () = self.shared.stop.notified() => Ok(()),
+            };
+            if accepted.is_err() {
+                // Most often there are too many open files: a pause lets connections end.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    fn welcome<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+        &self,
+        mut socket: S,
+        address: String,
+        local: String,
+    ) {
+        let shared = &self.shared;
+        shared.counts.connections.fetch_add(1, Ordering::Relaxed);
+        let client = Arc::new(Client {
+            id: shared.clients.next_id(),
+            address,
+            local,
+            since: Instant::now(),
+            info: Default::default(),
+            messages: Default::default(),
+            has_message: Default::default(),
+            is_killed: Default::default(),
+            output_bytes_max: shared.config.output_bytes_max,
+        });
+        {
+            let mut connected = shared.clients.connected.lock();
+            if connected.len() >= shared.config.clients_max {
+                shared.counts.rejected.fetch_add(1, Ordering::Relaxed);
+                tokio::task::spawn_local(async move {
+                    let told = socket.write_all(b"-ERR max number of clients reached\r\n");
+                    drop(tokio::time::timeout(Duration::from_secs(1), told).await);
+                });
+                return;
+            }
+            connected.insert(client.id, Arc::clone(&client));
+        }
+        let (session, account) =
+            (Session::new(shared, &client, command::find), self.account.clone());
+        let workers = Arc::clone(&self.workers);
+        let shared = Arc::clone(shared);
+        let id = client.id;
+        let connection = Connection { socket, client, session, account, workers };
+        tokio::task::spawn_local(async move {
+            connection.serve().await;
+            shared.clients.connected.lock().remove(&id);
+        });
+    }
+
+    /// Ends idle connections, and lets commands in progress end.
+    async fn finish(&self) {
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            for client in self.shared.clients.connected.lock().values() {
+                client.kill();
+            }
+            if self.shared.clients.count() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Deletes expired keys now and then, in bounded batches.
+async fn sweep(shared: Arc<Shared>) {
+    loop {
+        let sweeping = Arc::clone(&shared);
+        let swept = tokio::task::spawn_blocking(move || sweeping.sweep()).await;
+        match swept {
+            Ok(Ok(true)) => {}
+            // An error is that of the store, which reports it; the next round tries again.
+            _ => tokio::time::sleep(SWEEP).await,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! [`Reply`]: the bytes of replies, in RESP2 or RESP3, and the errors that commands reply with.
+
+/// An error reply, without the leading `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fail(pub(crate) String);
+
+/// What a command returns after it has written its reply.
+pub(crate) type Done = Result<(), Fail>;
+
+impl Fail {
+    /// An error whose text begins with its code, such as `ERR`.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn syntax() -> Self {
+        Self::new("ERR syntax error")
+    }
+
+    pub(crate) fn not_integer() -> Self {
+        Self::new("ERR value is not an integer or out of range")
+    }
+
+    pub(crate) fn arity(name: &str) -> Self {
+        Self::new(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+}
+
+impl From<terracedb::Error> for Fail {
+    fn from(error: terracedb::Error) -> Self {
+        use terracedb::ErrorKind::{NoSpace, Poisoned, Retry};
+        let code = match error.kind() {
+            Retry => "OOM",
+            NoSpace | Poisoned => "MISCONF",
+            _ => "ERR",
+        };
+        Self(format!("{code} {error}"))
+    }
+}
+
+/// Replies that are not sent yet.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) bytes: Vec<u8>,
+    /// The protocol is RESP3.
+    pub(crate) is_resp3: bool,
+}
+
+impl Reply {
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        // A line ends at its first line break, so text from outside must not hold one.
+        self.bytes.extend(
+            text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }),
+        );
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    pub(crate) fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    pub(crate) fn error(&mut self, Fail(text): &Fail) {
+        self.line(b'-', text.as_bytes());
+    }
+
+    pub(crate) fn integer(&mut self, value: i64) {
+        self.line(b':', value.to_string().as_bytes());
+    }
+
+    pub(crate) fn count(&mut self, value: usize) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn bulk(&mut self, value: impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        self.line(b'$', value.len().to_string().as_bytes());
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(crate) fn null(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    pub(crate) fn null_array(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    pub(crate) fn bulk_or_null(&mut self, value: Option<impl AsRef<[u8]>>) {
+        match value {
+            Some(value) => self.bulk(value),
+            None => self.null(),
+        }
+    }
+
+    pub(crate) fn array(&mut self, len: usize) {
+        self.line(b'*', len.to_string().as_bytes());
+    }
+
+    /// A map of `len` pairs; in RESP2 an array of twice as many elements.
+    pub(crate) fn map(&mut self, len: usize) {
+        match self.is_resp3 {
+            true => self.line(b'%', len.to_string().as_bytes()),
+            false => self.array(2 * len),
+        }
+    }
+
+    /// An out-of-band message; in RESP2 an array.
+    pub(crate) fn push(&mut self, len: usize) {
+        self.line(if self.is_resp3 { b'>' } else { b'*' }, len.to_string().as_bytes());
+    }
+
+    pub(crate) fn bulks<T: AsRef<[u8]>>(&mut self, values: &[T]) {
+        self.array(values.len());
+        values.iter().for_each(|value| self.bulk(value));
+    }
+}

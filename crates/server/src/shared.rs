@@ -1,0 +1,167 @@
+//! [`Shared`]: what all connections share.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use terracedb::{Durability, WriteOptions};
+use tokio::sync::Notify;
+
+use crate::clients::Clients;
+use crate::config::{AppendFsync, Config};
+use crate::keys::{Keys, now_ms};
+use crate::locks::Locks;
+use crate::reply::Fail;
+use crate::watch::Watches;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) locks: Locks,
+    pub(crate) watches: Watches,
+    pub(crate) clients: Clients,
+    pub(crate) cursors: Mutex<Cursors>,
+    pub(crate) slow: Mutex<SlowLog>,
+    pub(crate) counts: Counts,
+    pub(crate) started: Instant,
+    pub(crate) last_save: AtomicU64,
+    /// Set once the server ends.
+    pub(crate) is_stopping: AtomicBool,
+    pub(crate) stop: Notify,
+    hasher: RandomState,
+    draws: AtomicU64,
+}
+
+/// Counters of INFO and of the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) commands: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) input_bytes: AtomicU64,
+    pub(crate) output_bytes: AtomicU64,
+    pub(crate) cut_off: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, keys: Keys) -> Self {
+        let (watches, clients, cursors, slow, counts) = Default::default();
+        Self {
+            config,
+            keys: Arc::new(keys),
+            locks: Locks::new(),
+            watches,
+            clients,
+            cursors,
+            slow,
+            counts,
+            started: Instant::now(),
+            last_save: AtomicU64::new(now_ms() / 1000),
+            is_stopping: AtomicBool::new(false),
+            stop: Notify::new(),
+            hasher: RandomState::new(),
+            draws: AtomicU64::new(0),
+        }
+    }
+
+    /// The options of a commit. With `always`, the session syncs before it sends replies, once for all of
+    /// them.
+    pub(crate) fn write_options(&self) -> WriteOptions {
+        WriteOptions::new().durability(match self.config.append_fsync {
+            AppendFsync::Always | AppendFsync::No => Durability::None,
+            AppendFsync::EverySecond => Durability::Interval,
+        })
+    }
+
+    /// A number that clients cannot predict.
+    pub(crate) fn random(&self) -> u64 {
+        self.hasher.hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Ends the server.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+        self.stop.notify_one();
+    }
+
+    /// Deletes keys that have expired, a bounded number. Returns whether more may be due.
+    pub(crate) fn sweep(&self) -> Result<bool, Fail> {
+        const MOST: usize = 200;
+        let due = self.keys.due(now_ms(), MOST)?;
+        for (row, key) in &due {
+            let _held = self.locks.lock(std::iter::once(key));
+            let mut unit = crate::keys::Unit::new(&self.keys);
+            unit.sweep(*row, key)?;
+            let written = unit.commit(&self.write_options())?;
+            self.watches.written(&written);
+        }
+        Ok(due.len() == MOST)
+    }
+}
+
+/// The cursors of SCAN: a number stands for the stored key to go on from. A cursor that is not known any more
+/// restarts its scan, which keeps SCAN's promise to return every key at least once.
+#[derive(Debug, Default)]
+pub(crate) struct Cursors {
+    starts: HashMap<u64, Vec<u8>>,
+    order: VecDeque<u64>,
+    last: u64,
+}
+
+/// Known cursors; with keys of 64 KiB they take 64 MiB at worst.
+const CURSORS_MAX: usize = 1024;
+
+impl Cursors {
+    pub(crate) fn start(&self, database: u8, cursor: u64) -> Vec<u8> {
+        let known = self.starts.get(&cursor).filter(|start| start.first() == Some(&database));
+        known.cloned().unwrap_or_else(|| vec![database])
+    }
+
+    pub(crate) fn add(&mut self, start: Vec<u8>) -> u64 {
+        if self.order.len() == CURSORS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.starts.remove(&oldest);
+        }
+        self.last += 1;
+        self.starts.insert(self.last, start);
+        self.order.push_back(self.last);
+        self.last
+    }
+}
+
+/// One slow command.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    pub(crate) id: u64,
+    pub(crate) unix_s: u64,
+    pub(crate) took: Duration,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) address: String,
+    pub(crate) name: Vec<u8>,
+}
+
+/// The commands that took long, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct SlowLog {
+    pub(crate) entries: VecDeque<Slow>,
+    next: u64,
+}
+
+/// Commands that take this long are slow.
+pub(crate) const SLOW: Duration = Duration::from_millis(10);
+const SLOW_MAX: usize = 128;
+
+impl SlowLog {
+    pub(crate) fn add(&mut self, slow: Slow) {
+        self.entries.push_front(Slow { id: self.next, ..slow });
+        self.next += 1;
+        self.entries.truncate(SLOW_MAX);
+    }
+}
