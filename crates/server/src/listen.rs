@@ -55,7 +55,7 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     let unix = unix.map_err(|error| failed("unix socket", error))?;
     let admin = config.admin.map(StdListener::bind).transpose();
     let admin = admin.map_err(|error| failed("admin socket", error))?;
-    let account = db.resources().account("network");
+    let account = terracedb::memory::account(db.resources(), "network");
     let config = Config { listen: address, ..config };
     let threads = config.threads.max(1);
     let shared = Arc::new(Shared::new(config, Keys::open(db)?));

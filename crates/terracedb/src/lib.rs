@@ -107,10 +107,15 @@ pub mod hashed {
     pub use base::{Discard, HashedPolicy};
 }
 
-/// Memory of a program that is charged to the memory limit of its store: an account of
-/// [`Resources::account`], such as that of a server's buffers.
+/// Memory of a program that is charged to the memory limit of its store, such as a server's buffers.
 pub mod memory {
     pub use base::{Account, Charge};
+
+    /// The account called `name` of `resources`, made if there is none.
+    #[must_use]
+    pub fn account(resources: &crate::Resources, name: &'static str) -> Account {
+        engine::Components::account(resources, name)
+    }
 }
 
 /// Merge operators: the trait, and those that every store knows by their `NAME`.
