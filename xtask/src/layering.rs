@@ -12,7 +12,7 @@ use crate::metadata::{Dependency, Kind, Package, packages};
 mod tests;
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 16] = [
+const LEVELS: [(&str, u8); 17] = [
     ("terrace-base", 0),
     ("terrace-media", 1),
     ("terrace-arena", 1),
