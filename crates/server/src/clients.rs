@@ -1,4 +1,4 @@
-//! [`Client`]: what other threads may know of a connection, and do to it: send a message, or end it.
+//! [`Client`]: the part of a connection that other threads use: they list it, send it messages, and end it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     pub(crate) output_bytes_max: usize,
 }
 
-/// What CLIENT LIST shows and other commands change.
+/// The fields of CLIENT LIST that commands change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Info {
     pub(crate) name: Vec<u8>,
@@ -80,7 +80,7 @@ impl Client {
     }
 }
 
-/// The connections, and what they subscribe to.
+/// The connections and their subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) connected: Mutex<BTreeMap<u64, Arc<Client>>>,

@@ -30,7 +30,7 @@ const MEMORY_RETRIES: usize = 1000;
 /// Requests that are executed before their replies are sent.
 const BATCH: usize = 1024;
 
-/// What a connection needs of its server.
+/// A connection, and the parts of its server that it uses.
 pub(crate) struct Connection<S> {
     pub(crate) socket: S,
     pub(crate) client: Arc<Client>,
@@ -131,7 +131,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Reads what there is, at most [`READ_BYTES`].
+/// Reads the bytes that have arrived, at most [`READ_BYTES`].
 async fn read_some<S: AsyncRead + Unpin>(socket: &mut S, piece: &mut Vec<u8>) -> io::Result<usize> {
     // The first byte is waited for without a buffer.
     let mut first = [0; 1];
@@ -140,7 +140,7 @@ async fn read_some<S: AsyncRead + Unpin>(socket: &mut S, piece: &mut Vec<u8>) ->
     }
     piece.reserve_exact(READ_BYTES);
     piece.extend_from_slice(&first);
-    // What is there already is read at once; nothing more is waited for.
+    // Bytes that have arrived are read at once; nothing more is waited for.
     std::future::poll_fn(|context| {
         let mut buffer = [0; READ_BYTES - 1];
         let mut read = tokio::io::ReadBuf::new(&mut buffer);

@@ -85,7 +85,7 @@ pub(crate) fn stored_key(database: u8, key: &[u8]) -> Vec<u8> {
 /// Stored keys, and the stored key to go on from.
 type Page = (Vec<Vec<u8>>, Option<Vec<u8>>);
 
-/// The store, and what is kept of it in memory.
+/// The store, and the counts of its keys in memory.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) db: Db,
@@ -239,7 +239,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Commits what is staged, and returns the stored keys that changed.
+    /// Commits the staged writes, and returns the stored keys that changed.
     pub(crate) fn commit(&mut self, options: &WriteOptions) -> Result<Vec<Vec<u8>>, Fail> {
         if self.staged.is_empty() && self.stale.is_empty() {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! TerraceDB behind the Redis protocol: what `terrace serve` runs.
+//! TerraceDB behind the Redis protocol, for `terrace serve`.
 //!
 //! Each core has one thread with a runtime of its own, and a connection stays on the thread that accepted it
 //! ([`conn`]). The commands of a connection run on a bounded pool of threads, because they may wait for the

@@ -35,8 +35,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The sweeper of expired keys runs this often.
 const SWEEP: Duration = Duration::from_millis(100);
 
-fn failed(what: &'static str, error: io::Error) -> Error {
-    Error::io("open", what, error)
+fn failed(object: &'static str, error: io::Error) -> Error {
+    Error::io("open", object, error)
 }
 
 /// Serves `db` until a signal or SHUTDOWN ends the server, then closes it. Calls `ready` with the address of
@@ -139,7 +139,7 @@ fn bind_unix(path: &std::path::Path) -> io::Result<StdUnixListener> {
     Ok(listener)
 }
 
-/// What one thread serves.
+/// The sockets of one thread.
 struct Part {
     shared: Arc<Shared>,
     listener: StdListener,

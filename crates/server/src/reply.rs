@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fail(pub(crate) String);
 
-/// What a command returns after it has written its reply.
+/// The result of a command, which has written its reply.
 pub(crate) type Done = Result<(), Fail>;
 
 impl Fail {

@@ -1,4 +1,4 @@
-//! [`Shared`]: what all connections share.
+//! [`Shared`]: the state that all connections share.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! [`Spec`]: one command as the table describes it, and [`Call`]: what its function gets.
+//! [`Spec`]: one command as the table describes it, and [`Call`], the argument of its function.
 
 use crate::keys::{Unit, Value, stored_key};
 use crate::reply::{Done, Fail, Reply};
