@@ -20,10 +20,10 @@ use super::{Block, BlockEntry, BlockPosition, KIND_BITS, trailer_of, zigzag};
 use crate::sorted::layout::HASH_BYTES;
 
 /// Number of entries from one listed entry to the next. Stored in each block.
-pub(in crate::sorted) const COMPACT_INTERVAL: usize = 8;
+pub(crate) const COMPACT_INTERVAL: usize = 8;
 
 /// Appends the part of an entry before its value, and returns its tag. `base` is the block's.
-pub(in crate::sorted) fn put_compact_head(
+pub(crate) fn put_compact_head(
     out: &mut Vec<u8>,
     key: &[u8],
     (seqno, base): (Seqno, Seqno),
