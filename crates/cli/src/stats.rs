@@ -4,6 +4,8 @@
 //! the contents of the store, the recovery, and the compaction debt. `bench` and `replay` write the JSON
 //! after a run, with the counters of that run.
 
+mod compaction;
+
 use std::fs;
 use std::path::Path;
 
@@ -12,8 +14,8 @@ use serde_json::{Value, json};
 use terracedb::recovery::Recovery;
 use terracedb::scm::ScmCalibration;
 use terracedb::stats::{
-    CompactionStatistics, KeyspaceStatistics, LevelStatistics, LookupStatistics, Memory, MissCurve,
-    MissPoint, RowSetStatistics, ScmStatus, Statistics, WorkerStatistics,
+    KeyspaceStatistics, LevelStatistics, LookupStatistics, Memory, MissCurve, MissPoint,
+    RowSetStatistics, ScmStatus, Statistics,
 };
 use terracedb::{Db, Error, Result};
 
@@ -256,7 +258,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
         "rows": rows_to_json(statistics),
         "curves": curves_to_json(statistics),
         "scm": statistics.scm.as_ref().map(scm_to_json),
-        "compaction": compaction_to_json(&statistics.compaction),
+        "compaction": compaction::compaction_to_json(&statistics.compaction),
         "recovery": {
             "seconds": recovery.elapsed.as_secs_f64(),
             "log_records": recovery.log_records,
@@ -478,34 +480,6 @@ fn scm_rows_to_json(rows: &RowSetStatistics) -> Value {
         },
         "damaged": rows.damaged,
         "bytes_written": rows.bytes_written,
-    })
-}
-
-fn compaction_to_json(compaction: &CompactionStatistics) -> Value {
-    json!({
-        "debt_bytes": compaction.debt_bytes,
-        "running": compaction.running,
-        "damaged_tables": compaction.damaged_tables,
-        "local_jobs": compaction.done - compaction.remote,
-        "remote_jobs": compaction.remote,
-        "fallbacks": compaction.fallbacks,
-        "workers": compaction.workers.iter().map(worker_to_json).collect::<Vec<_>>(),
-    })
-}
-
-fn worker_to_json(worker: &WorkerStatistics) -> Value {
-    let failures = worker.failures.iter();
-    json!({
-        "address": worker.address,
-        "running": worker.running,
-        "jobs": worker.jobs,
-        "bytes_read": worker.bytes_read,
-        "bytes_written": worker.bytes_written,
-        "link_bytes": worker.link_bytes,
-        "cpu_seconds": worker.cpu.as_secs_f64(),
-        "failures": failures.map(|(why, count)| json!({ "reason": why, "count": count }))
-            .collect::<Vec<_>>(),
-        "last_failure": worker.last_failure,
     })
 }
 

@@ -42,7 +42,7 @@ pub use memory::Memory;
 pub use open::open;
 pub use pace::{Delays, Pace};
 pub use recovery::Recovery;
-pub use resources::{Components, Resources, ResourcesBuilder};
+pub use resources::{Components, OffloadsMerges, Resources, ResourcesBuilder};
 pub use scm::{Scm, ScmCalibration, ScmStatus};
 pub use settings::{LiveSettings, Settings};
 pub use store::Store;

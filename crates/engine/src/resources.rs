@@ -25,7 +25,7 @@ use tree::{ReadContext, Timekeeper};
 use crate::memory::Memory;
 use crate::memory_plan::MemoryPlan;
 use crate::scm::{ScmCache, ScmStatus};
-pub use builder::ResourcesBuilder;
+pub use builder::{OffloadsMerges, ResourcesBuilder};
 
 /// Memory, caches and background threads that any number of stores share. Cheap to clone.
 ///

@@ -24,7 +24,7 @@ use crate::{Frame, FrameKind, Link, StreamLink, Timing};
 /// How often the thread looks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What an attempt needs.
+/// Inputs of an attempt.
 pub(crate) struct Attempt {
     pub(crate) worker: Arc<RemoteWorker>,
     pub(crate) job: Job,
@@ -313,7 +313,7 @@ impl Attempt {
         }
     }
 
-    /// Adds what a worker says of its processor time to its sum.
+    /// Adds the processor time that a worker reports to its sum.
     fn note(&self, progress: &mut Progress, news: Progress) {
         // No thread has more processor time than time passes; a worker may say anything.
         let more = news.cpu.saturating_sub(progress.cpu).min(Duration::from_secs(3600));

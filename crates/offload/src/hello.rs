@@ -15,13 +15,13 @@ pub(crate) const HELLO_BYTES_MAX: usize = 64 << 10;
 
 const OPERATORS_MAX: usize = 200;
 
-/// What the host says first.
+/// The host's first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostHello {
     pub(crate) token: Vec<u8>,
 }
 
-/// What the worker answers.
+/// The worker's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkerHello {
     /// Jobs that it runs at once.

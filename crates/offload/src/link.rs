@@ -128,7 +128,7 @@ impl Link for StreamLink {
                 Some(length) => length - self.received.len(),
                 None => READ_BYTES,
             };
-            // Memory grows by what arrives, not by what the length field claims.
+            // Memory grows with the bytes that arrive, not with the length field.
             let begin = self.received.len();
             self.received.resize(begin + missing.min(READ_BYTES), 0);
             let read = self.stream.read(self.received.get_mut(begin..).unwrap_or_default());

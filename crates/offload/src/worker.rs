@@ -55,7 +55,7 @@ pub struct WorkerOptions {
     pub timing: Timing,
 }
 
-/// What the connections of a worker share.
+/// State that the connections of a worker share.
 struct Shared {
     options: WorkerOptions,
     /// Memory granted to jobs, bytes. Only a number: `Relaxed`.

@@ -1,4 +1,4 @@
-//! The host's workers: which one gets a job, and what became of its jobs.
+//! The host's workers: which one gets a job, and the counters of its jobs.
 //!
 //! A worker that fails is left alone for a while, twice as long after each failure in a row. Locks are short;
 //! no lock is held while a link is used.

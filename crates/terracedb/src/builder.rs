@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
-use compact::offload::Offload;
 use compact::{MergeOperator, Operators};
 use engine::{Settings, open};
 use media::{FileMedium, FileOptions, Medium};
@@ -92,11 +91,10 @@ impl Builder {
         self
     }
 
-    /// Offers merges to workers in other processes, for example
-    /// [`Workers`](crate::compaction::Workers); as [`crate::ResourcesBuilder::offload`]. Ignored if
-    /// [`Builder::resources`] is given.
+    /// Offers merges to workers in other processes; merges that no worker takes or ends run here. Ignored if
+    /// [`Builder::resources`] is given: see [`crate::compaction::with_workers`].
     #[must_use]
-    pub fn workers(mut self, workers: Arc<dyn Offload>) -> Self {
+    pub fn workers(mut self, workers: Arc<crate::compaction::Workers>) -> Self {
         self.own = self.own.offload(workers);
         self
     }

@@ -79,8 +79,17 @@ pub use write_options::{PutOptions, TryWrite, WriteOptions};
 pub mod compaction {
     pub use ::offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
     pub use compact::Operators;
-    pub use compact::offload::{Offload, RemoteRun};
     pub use tree::compaction::{Compaction, CompactionProgress};
+
+    /// Offers the merges of every store that shares these resources to workers in other processes, as
+    /// [`Builder::workers`](crate::Builder::workers) does for one store.
+    #[must_use]
+    pub fn with_workers(
+        resources: crate::ResourcesBuilder,
+        workers: std::sync::Arc<Workers>,
+    ) -> crate::ResourcesBuilder {
+        engine::OffloadsMerges::offload(resources, workers)
+    }
 }
 
 /// The environment of a store, for callers that replace a part of it: the storage device

@@ -12,6 +12,8 @@
 //! tables until the version with these tables is installed. So no two of them choose conflicting runs. Lock
 //! order: `reserved`, the manifest, `change`.
 
+mod version_edit;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -29,6 +31,8 @@ use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
 use crate::trim_tables::trim_tables;
 use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version, WriteCounters};
+
+pub use version_edit::VersionEditGuard;
 
 /// The data of a keyspace at one instant (a read view). Immutable, except that the active memtable grows.
 #[derive(Debug)]
@@ -377,142 +381,6 @@ impl Tree {
     /// The guard for a change of the tree's tables. Waits for the current holder.
     pub fn version_edit(&self) -> VersionEditGuard<'_> {
         VersionEditGuard { tree: self, reserved: self.reserved.lock() }
-    }
-}
-
-/// The exclusive right to change which tables a tree has, and to reserve rectangles for compaction jobs.
-#[derive(Debug)]
-pub struct VersionEditGuard<'a> {
-    tree: &'a Tree,
-    reserved: MutexGuard<'a, Vec<Rectangle>>,
-}
-
-impl VersionEditGuard<'_> {
-    /// The current version.
-    pub fn version(&self) -> Arc<Version> {
-        Arc::clone(&self.tree.view().version)
-    }
-
-    /// The rectangles that compaction jobs have reserved.
-    pub fn reserved(&self) -> &[Rectangle] {
-        &self.reserved
-    }
-
-    /// Reserves `rectangle` for a job, to be released with [`VersionEditGuard::release`]. Returns false and
-    /// reserves nothing if a reserved rectangle overlaps it.
-    pub fn reserve(&mut self, rectangle: &Rectangle) -> bool {
-        if self.reserved.iter().any(|other| other.overlaps(rectangle)) {
-            return false;
-        }
-        invariant!(
-            rectangle.oldest <= rectangle.newest && !rectangle.range.is_empty(),
-            "a reserved rectangle has runs and keys"
-        );
-        self.reserved.push(rectangle.clone());
-        true
-    }
-
-    /// Releases a rectangle that a job reserved.
-    pub fn release(&mut self, rectangle: &Rectangle) {
-        let at = self.reserved.iter().position(|other| other == rectangle);
-        invariant!(at.is_some(), "a job releases a rectangle that it reserved");
-        if let Some(at) = at {
-            self.reserved.swap_remove(at);
-        }
-    }
-
-    /// The run for a table over `range` that is newer than all other tables. In a window it is a new one,
-    /// because entries are evicted by run, oldest first.
-    pub fn place_newest(&self, range: &KeyRange) -> RunId {
-        let all = KeyRange::all();
-        let range = if self.tree.kind.is_window() { &all } else { range };
-        self.tree.view().version.place_newest(range, &self.reserved)
-    }
-
-    /// Replaces `flushed`, the oldest sealed memtable, by `table`; by nothing if no version of the memtable
-    /// was worth keeping.
-    pub fn install_flushed(&self, flushed: &Arc<Memtable>, table: Option<Arc<TableFile>>) {
-        let discarded = self.tree.change.lock();
-        if *discarded {
-            table.inspect(|table| table.mark_obsolete());
-            return;
-        }
-        let mut held = self.tree.flushed.lock();
-        held.retain(|memtable| memtable.strong_count() > 0);
-        held.push(Arc::downgrade(flushed));
-        drop(held);
-        let old = self.tree.view.load();
-        invariant!(
-            old.sealed.last().is_some_and(|oldest| Arc::ptr_eq(oldest, flushed)),
-            "memtables are flushed oldest first (I4)"
-        );
-        let sealed =
-            old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
-        let version = match table {
-            Some(table) => {
-                let run = table.entry().run;
-                Arc::new(old.version.with_piece(run, Piece::whole(table)))
-            }
-            None => Arc::clone(&old.version),
-        };
-        let (active, read_context) = (Arc::clone(&old.active), Arc::clone(&old.read_context));
-        let ingested = old.ingested;
-        self.tree.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
-    }
-
-    /// Adds `tables`, which contain the writes of the ingest at `seqno`. They must not be visible yet.
-    pub fn install_ingested(&self, tables: Vec<Arc<TableFile>>, seqno: Seqno) {
-        let discarded = self.tree.change.lock();
-        if *discarded {
-            tables.iter().for_each(|table| table.mark_obsolete());
-            return;
-        }
-        let old = self.tree.view.load();
-        invariant!(seqno > old.ingested, "ingests are installed in seqno order (I4)");
-        let mut version = Version::clone(&old.version);
-        for table in tables {
-            version = version.with_piece(table.entry().run, Piece::whole(table));
-        }
-        self.tree.view.store(Arc::new(View {
-            active: Arc::clone(&old.active),
-            sealed: old.sealed.clone(),
-            version: Arc::new(version),
-            read_context: Arc::clone(&old.read_context),
-            ingested: seqno,
-        }));
-        self.tree.ingested.store(seqno.get(), Ordering::Release);
-    }
-
-    /// Replaces the inputs of `change` by its outputs. A file without any remaining piece is removed with its
-    /// last reader.
-    pub fn install_changed(&self, change: &Change) {
-        let discarded = self.tree.change.lock();
-        if *discarded {
-            for (_, piece) in &change.outputs {
-                piece.file().mark_obsolete();
-            }
-            return;
-        }
-        let old = self.tree.view_owned();
-        let version = old.version.with_change(change);
-        let left = version.files();
-        for file in old.version.files() {
-            if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {
-                file.mark_obsolete();
-            }
-        }
-        let version = Arc::new(version);
-        self.tree.view.store(Arc::new(View {
-            active: Arc::clone(&old.active),
-            sealed: old.sealed.clone(),
-            version: Arc::clone(&version),
-            read_context: Arc::clone(&old.read_context),
-            ingested: old.ingested,
-        }));
-        trim_tables(&version, &change.inputs);
-        drop(discarded);
-        // Without the lock: dropping the view may remove files.
-        drop(old);
     }
 }
 

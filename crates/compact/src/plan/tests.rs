@@ -495,7 +495,7 @@ fn a_value_file_is_collected_once_it_is_mostly_dead() {
 fn a_table_without_overlap_moves_to_an_older_run() {
     let runs = vec![vec![table(3, 0, "a", "c", 10)], vec![table(2, 0, "k", "m", 10)]];
     let mut summary = tree(runs);
-    assert_eq!(plan(&summary, &Options::default()), None, "two runs hurt nobody who writes");
+    assert_eq!(plan(&summary, &Options::default()), None, "two runs do not slow writes");
     summary.quiet = true;
     let Some(Plan::Move(moves)) = plan(&summary, &Options::default()) else { panic!() };
     assert_eq!((moves[0].from, moves[0].into), (RunId(2), RunId(1)));

@@ -38,6 +38,20 @@ pub struct ResourcesBuilder {
     offload: Option<Arc<dyn Offload>>,
 }
 
+/// Merges in other processes, for the facade: users name the workers, not this trait.
+pub trait OffloadsMerges {
+    /// Offers merges to `offload`. Merges that no worker takes or ends run here.
+    #[must_use]
+    fn offload(self, offload: Arc<dyn Offload>) -> Self;
+}
+
+impl OffloadsMerges for ResourcesBuilder {
+    fn offload(mut self, offload: Arc<dyn Offload>) -> Self {
+        self.offload = Some(offload);
+        self
+    }
+}
+
 impl ResourcesBuilder {
     /// Sets the memory limit of all stores together, bytes: memtables, caches, metadata, buffers. At least
     /// 64 MiB. The default is a quarter of the memory of the cgroup or the machine.
@@ -85,13 +99,6 @@ impl ResourcesBuilder {
     #[must_use]
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
-        self
-    }
-
-    /// Offers merges to workers in other processes. Merges that no worker takes or ends run here.
-    #[must_use]
-    pub fn offload(mut self, offload: Arc<dyn Offload>) -> Self {
-        self.offload = Some(offload);
         self
     }
 

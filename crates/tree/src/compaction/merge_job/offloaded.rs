@@ -66,7 +66,7 @@ impl MergeJob {
     }
 
     /// Whether the job waits for a worker.
-    pub(in crate::compaction) const fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Remote(_))
     }
 
