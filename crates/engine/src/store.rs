@@ -10,21 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arena::PublishRing;
-use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
-use base::{
-    Durability, Error, ErrorKind, HashKey, KeyRange, KeyspaceId, Owner, Result, Seqno, StoreId,
-    Write, invariant,
-};
+use base::{Durability, Error, KeyRange, Owner, Result, StoreId, Write};
 use compact::Operators;
-use manifest::{Edit, KeyspaceKind, Manifest};
+use manifest::Manifest;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
 use tree::compaction::Compactor;
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader};
-use tree::{
-    Memtable, Quarantine, SnapshotList, StoreDictionaries, Timekeeper, Tree, Trees, Version,
-};
+use tree::{Quarantine, SnapshotList, StoreDictionaries, Timekeeper, Tree, Trees};
 use wal::Log;
 
 use crate::background::Background;
@@ -36,7 +30,7 @@ use crate::resources::StoreGuard;
 use crate::settings::LiveSettings;
 use crate::transaction::Transactions;
 use crate::watchdog::Watchdog;
-use crate::{EncodedBatch, KeyspaceOptions, Resources};
+use crate::{EncodedBatch, Resources};
 
 /// The components of an open store.
 ///

@@ -95,7 +95,7 @@ impl Builder {
     /// [`Builder::resources`] is given: see [`crate::compaction::with_workers`].
     #[must_use]
     pub fn workers(mut self, workers: Arc<crate::compaction::Workers>) -> Self {
-        self.own = self.own.offload(workers);
+        self.own = crate::compaction::with_workers(self.own, workers);
         self
     }
 

@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use base::limits::PAGE_BYTES;
 use base::{
     Account, Counter, Discard, Error, HashedPolicy, KeyForm, KeyRange, KeyspaceId, Owner, Result,
-    RunId, Seqno, invariant,
+    Seqno, invariant,
 };
 use cache::RowOwner;
 use compact::plan::hashed::{keep, window};
@@ -29,8 +29,7 @@ use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
-use crate::trim_tables::trim_tables;
-use crate::{Change, Memtable, Piece, ReadContext, Rectangle, TableFile, Version, WriteCounters};
+use crate::{Memtable, ReadContext, Rectangle, Version, WriteCounters};
 
 pub use version_edit::VersionEditGuard;
 

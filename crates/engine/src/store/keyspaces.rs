@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
-use base::{Error, HashKey, KeyspaceId, Result, Seqno, invariant};
+use base::{Error, ErrorKind, HashKey, KeyspaceId, Result, Seqno, invariant};
 use manifest::{Edit, KeyspaceKind};
 use tree::{Memtable, Tree, Version};
 

@@ -1,6 +1,7 @@
 //! The right to change which tables a tree has.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{KeyRange, RunId, Seqno, invariant};
 use parking_lot::MutexGuard;
