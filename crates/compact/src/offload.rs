@@ -54,7 +54,7 @@ pub struct WorkerStatistics {
     pub address: String,
     /// Jobs that it runs now.
     pub running: usize,
-    /// Jobs whose outcome was installed.
+    /// Jobs with an installed outcome.
     pub jobs: u64,
     /// Bytes of inputs that these jobs read.
     pub bytes_read: u64,

@@ -25,7 +25,7 @@ use crate::{Env, Job, Outcome};
 /// Pages per read.
 const CHUNK_PAGES: u32 = 64;
 
-/// An output file whose pages are being read.
+/// An output file that is being read.
 struct OpenOutput {
     name: String,
     file: Arc<dyn File>,
@@ -62,7 +62,7 @@ pub struct Verification {
     accounts: Accounts,
     /// Tables to verify, the next one last.
     summaries: Vec<Summary>,
-    /// The file whose pages are being read.
+    /// The file that is being read.
     open_output: Option<OpenOutput>,
     /// The value file, if it is not verified yet.
     values: Option<ValuesSummary>,

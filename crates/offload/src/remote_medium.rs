@@ -1,4 +1,4 @@
-//! The worker's side of shipped bytes: a medium whose files are the host's.
+//! The worker's side of shipped bytes: a medium of the host's files.
 //!
 //! Each operation is one request and one answer. Operations that a job does not need (rename, link, store,
 //! lock, list) are refused.

@@ -64,7 +64,7 @@ impl WorkerState {
         self.slots = Some(slots.clamp(1, 1024) as usize);
     }
 
-    /// Counts a job whose outcome was installed.
+    /// Counts a job after its outcome was installed.
     pub(crate) fn succeeded(&mut self, bytes_read: u64, bytes_written: u64) {
         self.failures_in_row = 0;
         self.jobs += 1;

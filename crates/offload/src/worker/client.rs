@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until the host closes the link, at most a lease: frames that it has not read yet must not be lost.
+    /// Waits until the host closes the link, at most a lease, so that frames it has not read yet are not lost.
     pub(crate) fn linger(&self) {
         let mut inner = self.inner.lock();
         while self.receive(&mut inner, self.timing.beat).is_ok() {}

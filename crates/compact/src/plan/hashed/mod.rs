@@ -1,4 +1,4 @@
-//! Planners for hashed keyspaces, whose keys begin with a uniform hash of eight bytes.
+//! Planners for hashed keyspaces: their keys begin with a uniform hash of eight bytes.
 //!
 //! A flush adds a run over the whole hash space. The planners differ in what becomes of the runs:
 //!

@@ -105,7 +105,7 @@ fn is_retained(run: &RunSummary) -> bool {
     run.pieces.iter().all(|piece| piece.level >= RETAINED_LEVEL)
 }
 
-/// The number of the newest run all of whose entries, and those of all older runs, no read needs: they
+/// The number of the newest run such that no read needs its entries or those of older runs: they
 /// expired, are tombstones, or lie below a range delete, which covers all keys of a hashed keyspace.
 fn dead_from(summary: &Summary) -> usize {
     let is_settled = |piece: &Piece| piece.file.seqno_max <= summary.readers.oldest();
@@ -168,7 +168,7 @@ fn merge(summary: &Summary, options: &Options) -> Option<Merge> {
     let is_fit = |run: &RunSummary| {
         !is_retained(run) && !is_busy(summary, run) && !run.pieces.iter().any(|it| it.damaged)
     };
-    // Among equals the newest, whose entries stay longest: the first minimum.
+    // Among equals the newest, because its entries stay longest: the first minimum.
     let groups = summary.runs.windows(count).filter(|runs| runs.iter().all(is_fit));
     let sized = groups.map(|runs| (runs.iter().map(bytes_of).fold(0, u64::saturating_add), runs));
     let (bytes, runs) = sized.min_by_key(|(bytes, _)| *bytes)?;
