@@ -86,7 +86,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until the host closes the link, at most a lease, so that frames it has not read yet are not lost.
+    /// Waits until the host closes the link, at most a lease, so that frames it has not read yet are not
+    /// lost.
     pub(crate) fn linger(&self) {
         let mut inner = self.inner.lock();
         while self.receive(&mut inner, self.timing.beat).is_ok() {}
