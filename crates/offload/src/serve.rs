@@ -2,8 +2,7 @@
 //!
 //! A worker reaches the files of its job only: it opens the job's inputs, value files and dictionaries, it
 //! creates files with the ids that are reserved for this attempt, and it writes, removes and syncs those
-//! alone. The
-//! bytes that it may write are bounded. Handles are numbers, given here.
+//! alone. The bytes that it may write are bounded. Handles are numbers, given here.
 //!
 //! One thread serves; another may close the gate, and no file is created or written after that.
 
