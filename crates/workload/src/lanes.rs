@@ -4,7 +4,7 @@
 //! the product's log does, the other kinds as the published stores do: FlatStore, Viper, ChameleonDB, and a
 //! log for each thread. All write the log's own records, and all keep real bytes; every get is verified.
 //! Times are those of the emulated devices and of a few constants for the processor, the same for all
-//! stores, so that a run gives the same figures on every machine. [`report`] prints the tables.
+//! stores, so that a run gives the same figures on every machine. [`report()`] prints the tables.
 
 mod chameleon;
 mod devices;
