@@ -1,8 +1,8 @@
 //! TerraceDB behind the Redis protocol, for `terrace serve`.
 //!
 //! Each core has one thread with a runtime of its own, and a connection stays on the thread that accepted it
-//! ([`conn`]). The commands of a connection run on a bounded pool of threads, because they may wait for the
-//! device or for flushes ([`session`]). [`keys`] maps Redis's keys to the store; [`command`] has the
+//! (`conn`). The commands of a connection run on a bounded pool of threads, because they may wait for the
+//! device or for flushes (`session`). `keys` maps Redis's keys to the store; `command` has the
 //! commands. docs/server.md is the page for users.
 
 mod admin;
