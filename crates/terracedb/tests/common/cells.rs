@@ -27,7 +27,8 @@ pub(crate) fn weakly_hashed_options(seed: u64) -> KeyspaceOptions {
     match (seed >> 8) % 3 {
         0 => options.hash_key(*HashKey::weak(8).bytes()),
         1 => options.hash_key(*HashKey::weak(0).bytes()),
-        _ => options,
+        // Derived from the seed: the same run is the same on every device.
+        _ => options.hash_key((u128::from(seed) << 64 | u128::from(!seed)).to_le_bytes()),
     }
 }
 

@@ -194,14 +194,15 @@ impl Script {
         }
     }
 
-    /// Ingests some keys into a random keyspace, long values too.
+    /// Ingests some keys into a random ordered keyspace, long values too.
     pub(crate) fn ingest(&mut self) -> Result<()> {
-        let live = self.live_names();
-        let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
-        if self.is_hashed(name) {
-            // A hashed keyspace takes no ingest.
+        let mut live = self.live_names();
+        // A hashed keyspace takes no ingest.
+        live.retain(|(name, _)| !self.is_hashed(name));
+        if live.is_empty() {
             return Ok(());
         }
+        let (name, incarnation) = live[self.rng.below(live.len() as u64) as usize];
         self.attempts += 1;
         let (number, attempt) = (self.batches.len() + 1, self.attempts);
         let now = self.stepped.now();
