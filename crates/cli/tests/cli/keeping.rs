@@ -72,7 +72,12 @@ fn keyspaces_are_created_listed_and_dropped() {
     let made = json_lines(&on(&dir, &["keyspace", "create"], &["carts", "--json"]).good());
     assert_eq!(
         made[0],
-        serde_json::json!({ "name": "carts", "merge_operator": null, "hashed": null })
+        serde_json::json!({
+            "name": "carts",
+            "merge_operator": null,
+            "hashed": null,
+            "base_filter_bits": null,
+        })
     );
     on(&dir, &["keyspace", "drop"], &["users", "--dry-run"]).good();
     assert!(on(&dir, &["keyspace", "drop"], &["users"]).good().contains("dropped"));
