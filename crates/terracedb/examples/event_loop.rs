@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use terracedb::{Db, Durability, TryWrite, WriteBatch, WriteOptions};
+use terracedb::polling::TryWrite;
+use terracedb::{Db, Durability, WriteBatch, WriteOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;

@@ -13,10 +13,11 @@ use tree::compaction::Compaction;
 use tree::reads::{ReadQueue, open_queue};
 
 use crate::builder::{Builder, StoreLocation};
+use crate::polling::TryWrite;
 use crate::statistics::Statistics;
 use crate::transaction::transact;
 use crate::{
-    Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, TryWrite, WriteBatch, WriteOptions,
+    Keyspace, KeyspaceOptions, Resources, Snapshot, Transaction, WriteBatch, WriteOptions,
 };
 
 /// An open store.

@@ -63,16 +63,15 @@ pub use builder::Builder;
 pub use bytes::Bytes;
 pub use db::Db;
 pub use engine::{
-    EntryOptions, Expiry, Ingest, Ingested, KeyspaceOptions, Resources, ResourcesBuilder, Settings,
+    EntryOptions, Expiry, Ingest, KeyspaceOptions, Resources, ResourcesBuilder, Settings,
     TransactionIter,
 };
 pub use keyspace::Keyspace;
-pub use read::Completed;
 pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
-pub use write_options::{PutOptions, TryWrite, WriteOptions};
+pub use write_options::{PutOptions, WriteOptions};
 
 /// Compactions by hand: their progress and their end. And merges in worker processes: the workers of a store
 /// ([`Builder::workers`]), and a worker.
@@ -127,6 +126,12 @@ pub mod memory {
     }
 }
 
+/// Results of calls that do not block: reads of a [`ReadQueue`], writes of [`Db::try_write`].
+pub mod polling {
+    pub use crate::write_options::TryWrite;
+    pub use read::Completed;
+}
+
 /// Merge operators: the trait, and those that every store knows by their `NAME`.
 pub mod operators {
     pub use compact::{Append, I64Add, I64AddSaturating, MergeOperator, U64Max, U64Min};
@@ -156,7 +161,7 @@ pub mod stats {
         ScmStatistics,
     };
     pub use compact::offload::WorkerStatistics;
-    pub use engine::{Delays, Memory, ScmStatus};
+    pub use engine::{Delays, Ingested, Memory, ScmStatus};
     pub use media::{Counts, Purpose, Usage};
     #[cfg(feature = "tools")]
     pub use tools::ScrubStatistics;

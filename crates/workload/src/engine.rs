@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use base::{broken_invariant, invariant};
 use terracedb::hashed::HashedPolicy;
+use terracedb::polling::Completed;
 use terracedb::{
-    Completed, Db, Durability, Keyspace, KeyspaceOptions, ReadQueue, Result, WriteBatch,
-    WriteOptions,
+    Db, Durability, Keyspace, KeyspaceOptions, ReadQueue, Result, WriteBatch, WriteOptions,
 };
 
 use crate::{

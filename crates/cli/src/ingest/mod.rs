@@ -11,7 +11,8 @@ use base::Key;
 use base::limits::VALUE_BYTES_MAX;
 use base::{format_bytes, format_count};
 use serde_json::{Value, json};
-use terracedb::{EntryOptions, Error, Ingested, Keyspace, Result};
+use terracedb::stats::Ingested;
+use terracedb::{EntryOptions, Error, Keyspace, Result};
 
 use crate::outcome::Outcome;
 use crate::output::print_result;

@@ -15,7 +15,8 @@ use base::{Codec, Result};
 
 use media::Purpose;
 
-use crate::{Db, EntryOptions, Ingest, Ingested, Keyspace, Resources, Snapshot, WriteOptions};
+use crate::stats::Ingested;
+use crate::{Db, EntryOptions, Ingest, Keyspace, Resources, Snapshot, WriteOptions};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

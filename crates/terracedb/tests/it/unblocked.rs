@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use base::{Durability, ErrorKind};
-use terracedb::{Db, ReadQueue, TryWrite, WriteBatch, WriteOptions};
+use terracedb::polling::TryWrite;
+use terracedb::{Db, ReadQueue, WriteBatch, WriteOptions};
 
 use crate::common::{self, MEMORY, Stepped};
 

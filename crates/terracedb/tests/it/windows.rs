@@ -174,7 +174,9 @@ fn unlogged_writes_are_durable_once_they_are_flushed() {
     let (device, medium) = faulty(1);
     let (db, seen) = open(&medium);
     let ordered = db.create_keyspace("ordered").unwrap();
-    ordered.put("first", "1").unwrap();
+    // Synced: a sync in the background would pad the log later.
+    let synced = WriteOptions::new().durability(Durability::Sync);
+    ordered.put_opt("first", "1", &synced).unwrap();
     let log = db.statistics().log;
     let mut batch = WriteBatch::new();
     for number in 0..500u32 {
