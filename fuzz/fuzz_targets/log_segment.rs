@@ -39,7 +39,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = wal::inspect(&*medium, NAME, &mut |entry| {
         if let LogEntry::Begin { offset, .. }
         | LogEntry::Mark { offset, .. }
-        | LogEntry::Batch { offset, .. } = entry
+        | LogEntry::Batch { offset, .. }
+        | LogEntry::Gap { offset, .. } = entry
         {
             assert!(offset > last && offset < length);
             last = offset;

@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Ok(())
     };
-    let salvaged = salvage(&*medium, store, id, &NoDictionaries, &account, &mut visit);
+    let salvaged = salvage(&*medium, store, id, &NoDictionaries, None, &account, &mut visit);
     let salvaged = salvaged.expect("memory");
     let dictionaries = Arc::new(NoDictionaries);
     let opened = Table::open(&*medium, store, id, None, None, dictionaries, &account);
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     let report = table.check(&account, &mut |done, total| assert!(done <= total)).expect("memory");
     let keys = walk(&table, true);
     let back = walk(&table, false);
-    let deletes = table.range_deletes();
+    let deletes = table.range_deletes().expect("memory");
     for (before, next) in deletes.iter().zip(deletes.iter().skip(1)) {
         assert!(before.start < before.end && before.end <= next.start);
     }

@@ -64,7 +64,7 @@ fuzz_target!(|input: (u8, u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8
     let bytes = Some(summary.file_bytes);
     let table = Table::open(&*medium, store, id, bytes, None, Arc::new(NoDictionaries), &account);
     let table = table.expect("what was written opens");
-    assert_eq!(*table.range_deletes(), deletes);
+    assert_eq!(**table.range_deletes().expect("memory"), deletes);
     let report = table.check(&account, &mut |_, _| ()).expect("memory");
     assert!(report.is_clean(), "{report:?}");
     let mut cursor = TableCursor::new(Arc::clone(&table));

@@ -83,8 +83,13 @@ impl MeasuredStore {
         if let Some(failure) = db.resources().scm().and_then(|scm| scm.failure) {
             return Err(Error::invalid("SCM tier").expected("one that opens").got(failure));
         }
-        // Without a setting, writes are not synced, as in the benchmarks of other stores.
-        let durability = config.durability().unwrap_or(Durability::None);
+        // Without a setting, writes are not synced, as in the benchmarks of other stores, and those to a
+        // window are not logged.
+        let unset = match policy {
+            Some(HashedPolicy::Window { .. }) => Durability::Unlogged,
+            Some(HashedPolicy::Keep) | None => Durability::None,
+        };
+        let durability = config.durability().unwrap_or(unset);
         let engine = match policy {
             None => Engine::new(db)?,
             Some(policy) => Engine::hashed(db, policy)?,

@@ -459,14 +459,14 @@ impl Buffers {
         Ok(())
     }
 
-    /// Refuses every later write. Flushes still end.
-    pub(crate) fn refuse_writes(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+    /// Refuses every later write. Flushes still end. Returns whether writes were taken until now.
+    pub(crate) fn refuse_writes(&self) -> bool {
+        !self.is_closed.swap(true, Ordering::Relaxed)
     }
 
     /// Refuses every later write, and makes waiting threads return `Closed`.
     pub(crate) fn close(&self) {
-        self.refuse_writes();
+        let _ = self.refuse_writes();
         self.waits.close();
     }
 

@@ -139,7 +139,7 @@ impl Committer {
     ) -> Result<Option<Duration>> {
         if durability == Durability::Sync {
             return Err(Error::invalid("durability of a write that does not wait")
-                .expected("none or interval, and a sync by another thread")
+                .expected("unlogged, none or interval, and a sync by another thread")
                 .got("sync"));
         }
         if batch.is_empty() {
@@ -148,7 +148,7 @@ impl Committer {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
         let bytes = batch.parts().iter().map(|part| part.size.bytes).sum();
-        if let Some(wait) = self.buffers.wait_before(bytes)? {
+        if let Some(wait) = self.buffers.wait_before()? {
             return Ok(Some(wait));
         }
         for part in batch.parts() {
@@ -156,6 +156,7 @@ impl Committer {
                 return Ok(Some(wait));
             }
         }
+        self.buffers.note_admitted(bytes);
         self.commit_admitted(batch, durability, |record| self.append(record, durability))?;
         Ok(None)
     }

@@ -14,7 +14,7 @@
 //!   operands are combined to short ones only. Two tables with the longest operands fit `compaction_cap`; a
 //!   merge of more of them that finds too little memory is planned again with fewer runs.
 //! - Open tables keep metadata in memory: about 1 KiB each, 20 bytes for 400 KiB of data, and their range
-//!   deletes, about 0.1 KiB and two keys each. Puts are refused above `tables`, range deletes above
+//!   deletes, about 0.1 KiB and two keys each. Puts and deletes of single keys are refused above `tables`, range deletes above
 //!   `range_deletes`. A flush may add to both what memtables had accepted before, less than it gives back. A
 //!   merge takes no memory for its inputs, which are open, and drops the range deletes of what it merged. So
 //!   metadata, a flush, the merges and a memtable fit together whatever was written.
@@ -39,7 +39,7 @@ pub(crate) struct MemoryPlan {
     pub write_buffers: u64,
     /// A memtable of this size is sealed.
     pub memtable: u64,
-    /// Open tables whose metadata takes more admit no puts.
+    /// Open tables whose metadata takes more admit no puts and no deletes of single keys.
     pub tables: u64,
     /// Open tables whose range deletes take more admit no range deletes. Merges drop range deletes first
     /// above the half of it.

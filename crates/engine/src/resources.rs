@@ -199,7 +199,7 @@ impl Resources {
         self.account("range deletes")
     }
 
-    /// Metadata of open tables above this admits no puts, bytes.
+    /// Metadata of open tables above this admits no puts and no deletes of single keys, bytes.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
         self.0.plan.load().tables
     }

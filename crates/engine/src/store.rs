@@ -264,8 +264,10 @@ impl Store {
     pub fn close(&self) -> Result<()> {
         self.owner.check()?;
         // A clean end loses no unlogged write that was acknowledged before it.
-        self.buffers.refuse_writes();
-        let flushed = self.flush_unlogged();
+        let flushed = match self.buffers.refuse_writes() {
+            true => self.flush_unlogged(),
+            false => Ok(()),
+        };
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());

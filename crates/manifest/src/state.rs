@@ -218,20 +218,21 @@ impl ManifestState {
 
     /// Returns the highest sequence number that the tables account for. No later write may have it.
     pub fn floor(&self) -> Seqno {
-        let highest = self.keyspaces.values().flat_map(|entry| {
-            let tables = entry.tables.values().map(|table| table.entry.seqno_max);
-            tables.chain([entry.flushed_below.before()])
-        });
-        highest.max().unwrap_or(Seqno::ZERO)
+        self.highest(|_| true)
     }
 
     /// Returns the highest sequence number that the log must reach. A window's tables may have writes that no
     /// log had.
     fn logged(&self) -> Seqno {
+        self.highest(|kind| !kind.is_window())
+    }
+
+    /// The highest sequence number that was flushed, and that the tables of the keyspaces of the kinds
+    /// `counts` have.
+    fn highest(&self, counts: impl Fn(&KeyspaceKind) -> bool) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
-            let tables = entry.tables.values().map(|table| table.entry.seqno_max);
-            let tables = tables.filter(|_| !entry.kind.is_window());
-            tables.chain([entry.flushed_below.before()])
+            let tables = entry.tables.values().filter(|_| counts(&entry.kind));
+            tables.map(|table| table.entry.seqno_max).chain([entry.flushed_below.before()])
         });
         highest.max().unwrap_or(Seqno::ZERO)
     }

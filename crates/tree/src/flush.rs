@@ -149,10 +149,12 @@ impl FlushJob {
         if let Some(log) = &env.log {
             // A table must not outlive the log records before it: otherwise a crash could bring back a part
             // of a batch over several keyspaces.
-            log.sync(self.below.before())?;
             // Later writes may get the seqnos of unlogged writes at the end of the log, if a crash loses
-            // those; and then replay must not skip them as flushed.
-            below = below.min(log.stored_below());
+            // those; and then replay must not skip them as flushed. Read before the sync: it is then a sync
+            // to the last record, and so also of the Gap that covers the seqnos before that.
+            let stored = log.stored_below();
+            log.sync(stored.before())?;
+            below = below.min(stored);
         }
         let mut edits = vec![Edit::Flushed { keyspace, below }];
         if let Some(log) = &env.log {

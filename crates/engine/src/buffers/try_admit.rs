@@ -16,12 +16,13 @@ use super::{Buffers, FLUSHES_AWAITED_MAX};
 const RETRY: Duration = Duration::from_millis(1);
 
 impl Buffers {
-    /// The time after which a write of `bytes` should try again; `None` if it may be admitted now. Reserves
-    /// nothing, so that a write that is refused many times leaves no memory reserved.
+    /// The time after which a write should try again; `None` if it may be admitted now. Reserves nothing.
+    /// A batch that is refused at a later keyspace leaves the memory of the earlier ones reserved until their
+    /// memtables are flushed; the quota bounds it.
     ///
     /// # Errors
     /// As [`Buffers::admit`].
-    pub(crate) fn wait_before(&self, bytes: usize) -> Result<Option<Duration>> {
+    pub(crate) fn wait_before(&self) -> Result<Option<Duration>> {
         self.check_open()?;
         if self.is_over_quota.load(Ordering::Relaxed) {
             let usage = self.usage();
@@ -31,7 +32,12 @@ impl Buffers {
             }
             self.is_over_quota.store(false, Ordering::Relaxed);
         }
-        Ok(self.pace.delay_left(bytes, self.resources.executor()))
+        Ok(self.pace.delay_left(self.resources.executor()))
+    }
+
+    /// Counts a write of `bytes` that was admitted as a whole.
+    pub(crate) fn note_admitted(&self, bytes: usize) {
+        self.pace.join(bytes, self.resources.executor());
     }
 
     /// Reserves memory in `tree`'s active memtable for writes of `size`, as [`Buffers::admit`] does; returns

@@ -167,19 +167,17 @@ impl Pace {
     }
 
     /// As [`Pace::delay_write`], without sleeping: returns the time after which the writer should try again,
-    /// and counts it as its delay; `None` if it may write now. Bytes join the backlog only when they may be
-    /// written.
-    pub(crate) fn delay_left(&self, bytes: usize, executor: &dyn Executor) -> Option<Duration> {
+    /// and counts it as its delay; `None` if it may write now: then [`Pace::join`] counts its bytes once it
+    /// is admitted.
+    pub(crate) fn delay_left(&self, executor: &dyn Executor) -> Option<Duration> {
         let cost = self.cost()?;
         if self.is_clock_stepped.load(Ordering::Relaxed) {
             return None;
         }
         let now = nanos(executor.clock().monotonic());
-        let mut backlog = self.backlog.lock();
         // The bytes ahead must be drained first; the writer's own are what the next one waits for.
-        let left = backlog.left_of_all(now, cost);
+        let left = self.backlog.lock().left_of_all(now, cost);
         if left < SLEEP_MIN {
-            backlog.join(bytes, now, cost);
             return None;
         }
         let wait = left.min(SLEEP_MAX);
@@ -187,6 +185,15 @@ impl Pace {
             counter.add(wait);
         }
         Some(Duration::from_nanos(wait))
+    }
+
+    /// Adds the bytes of a write that was admitted without waiting to the backlog.
+    pub(crate) fn join(&self, bytes: usize, executor: &dyn Executor) {
+        let Some(cost) = self.cost() else { return };
+        if !self.is_clock_stepped.load(Ordering::Relaxed) {
+            let now = nanos(executor.clock().monotonic());
+            self.backlog.lock().join(bytes, now, cost);
+        }
     }
 
     /// Index of the present cause in [`Cause::ALL`].

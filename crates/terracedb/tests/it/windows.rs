@@ -11,7 +11,7 @@ use terracedb::{
     WriteOptions, events::Event,
 };
 
-use crate::common::{self, EventRecorder, faulty, noise, stepped, text, threaded};
+use crate::common::{self, EventRecorder, Stepped, faulty, noise, stepped, text, threaded};
 
 const WINDOW: u64 = 640 << 10;
 
@@ -300,6 +300,53 @@ fn long_values_count_and_go_with_their_run() {
     let there = |number: &u32| seen.contains_key(number.to_be_bytes()).unwrap();
     let there: Vec<_> = (0..40).filter(there).collect();
     assert_eq!(there, (40 - there.len() as u32..40).collect::<Vec<_>>(), "the newest");
+}
+
+/// A flush of unlogged writes states no seqno that the log has not durably reached. The Gap for them is stored
+/// between the seal of the memtable and the end of its flush; the power is cut at every change after that.
+#[test] // I11
+fn a_flush_does_not_pass_the_durable_end_of_the_log() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let seeds = (rng.next_u64(), rng.next_u64());
+    let unsynced = WriteOptions::new().durability(Durability::None);
+    let (mut point, mut changes) = (0, u64::MAX);
+    while point < changes {
+        let (device, medium) = faulty(seeds.0);
+        let background = Stepped::new(seeds.1);
+        let db = background.on(medium).open().unwrap();
+        let ordered = db.create_keyspace("ordered").unwrap();
+        let seen = db.create_keyspace_opt("seen", &window(64 << 20)).unwrap();
+        ordered.put_opt("first", "1", &unsynced).unwrap();
+        let mut number = 0u32;
+        while statistics(&db, "seen").memtables < 2 {
+            seen.put_opt(number.to_be_bytes(), noise(1000), &unlogged()).unwrap();
+            number += 1;
+            assert!(number < 100_000, "a full memtable is sealed");
+        }
+        db.sync().unwrap();
+        ordered.put_opt("last", "1", &unsynced).unwrap();
+        assert_eq!(statistics(&db, "seen").memtables, 2, "the flush did not run yet");
+        point = point.max(device.changes());
+        device.freeze(Freeze::AtChange(point));
+        for _ in 0..10_000 {
+            if statistics(&db, "seen").memtables == 1 {
+                break;
+            }
+            background.work(1);
+        }
+        assert!(statistics(&db, "seen").table_entries > 0, "the sealed memtable is flushed");
+        if !device.is_frozen() {
+            changes = device.changes();
+        }
+        for _ in 0..16 {
+            let image: Arc<dyn Medium> = Arc::new(device.crash_image(rng.next_u64()).unwrap());
+            let db = stepped(&image, 1).open();
+            let db = db.unwrap_or_else(|error| panic!("change {point}: {error}"));
+            assert!(db.keyspace("ordered").unwrap().contains_key("first").unwrap());
+        }
+        point += 1;
+    }
 }
 
 /// One batch over an ordered, a hashed and a window keyspace, between unlogged writes and flushes, with a

@@ -49,8 +49,11 @@ impl Backup {
         let mut objects = Objects::of(&*self.medium)?;
         self.must_be_repository(&objects)?;
         objects.remove_unfinished(&*self.medium)?;
-        // If the store cannot flush, the backup has more log to copy, and is needed the more.
-        let _ = store.flush_for_copy();
+        // If the store cannot flush, the backup has more log to copy, and is needed the more. The log does not
+        // have unlogged writes: without their flush there is no whole backup.
+        if store.flush_for_copy().is_err() {
+            store.flush_unlogged()?;
+        }
         let capture = Capture::take(store, None)?;
         let mut making = Making::new(self, store, &capture, objects)?;
         for extent in &capture.log {

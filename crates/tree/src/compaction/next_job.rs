@@ -46,7 +46,10 @@ impl Next {
         let plan = window::plan(summary, &window).map(|eviction| match eviction {
             Eviction::Drop(pieces) => Plan::Drop(pieces),
             Eviction::Merge(merge) => Plan::Merge(merge),
-            Eviction::Discard(discard) => Plan::Merge(discard.merge),
+            Eviction::Discard(discard) => {
+                invariant!(false, "creation refuses windows that retain chosen entries");
+                Plan::Merge(discard.merge)
+            }
         });
         Self { plan, debt: window::debt(summary, &window) }
     }

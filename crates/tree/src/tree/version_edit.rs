@@ -139,9 +139,10 @@ impl VersionEditGuard<'_> {
             read_context: Arc::clone(&old.read_context),
             ingested: old.ingested,
         }));
-        trim_tables(&version, &change.inputs);
         drop(discarded);
-        // Without the lock: dropping the view may remove files.
+        // Without the lock, on which every writer may wait: trimming copies pages, and dropping the view may
+        // remove files.
+        trim_tables(&version, &change.inputs);
         drop(old);
     }
 }

@@ -152,6 +152,7 @@ impl Store for Chameleon {
         match std::mem::take(state) {
             State::New => {
                 let seqno = world.take_seqnos(1);
+                world.count_group(1);
                 let (image, _) = world.shape.group(&[put], seqno)?;
                 let at = *tail;
                 *tail += image.len() as u64;

@@ -135,6 +135,7 @@ impl FlatStore {
     fn persist(&mut self, now: Nanos, thread: usize, world: &mut World) -> Result<Step> {
         let is_inline = self.is_inline;
         let core = self.core(thread)?;
+        world.count_group(core.batch.len());
         let at = core.log_tail.next_multiple_of(LINE_BYTES);
         let image = if is_inline {
             let puts: Vec<Put> = core.batch.iter().map(|entry| entry.put).collect();

@@ -130,6 +130,7 @@ impl LaneStore {
         let members: Vec<(usize, Put)> = found.pending.drain(..count).collect();
         let puts: Vec<Put> = members.iter().map(|(_, put)| *put).collect();
         let first = world.take_seqnos(count);
+        world.count_group(count);
         let (image, lens) = world.shape.group(&puts, first)?;
         let at = found.tail.next_multiple_of(self.unit);
         found.tail = at + image.len() as u64;

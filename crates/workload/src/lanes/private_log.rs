@@ -38,6 +38,7 @@ impl Store for PrivateLog {
             return Ok(Step::Done(seqno));
         }
         let seqno = world.take_seqnos(1);
+        world.count_group(1);
         let (image, _) = world.shape.group(&[put], seqno)?;
         let at = *tail;
         *tail += image.len() as u64;

@@ -208,11 +208,9 @@ pub fn report(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<
     let lanes = learned(dimm)?;
     let near = Setup { ops, hop_ns: HOP_NS, ..Setup::load(dimm, 4, lanes, 64) };
     let far = Setup { hop_ns: 0.0, profile: named("optane-dimm-remote")?, ..near };
-    for reads_percent in [None, Some(50)] {
-        for setup in [near, far] {
-            let setup = Setup { reads_percent, ..setup };
-            print(&line(Table::Nodes, &setup, &run(&setup)?))?;
-        }
+    // Puts alone: a profile has one latency of reads, whichever node the reader is on.
+    for setup in [near, far] {
+        print(&line(Table::Nodes, &setup, &run(&setup)?))?;
     }
     Ok(())
 }

@@ -39,9 +39,13 @@ impl World {
     pub(super) fn take_seqnos(&mut self, count: usize) -> u64 {
         let first = self.seqno;
         self.seqno += count as u64;
-        self.groups += 1;
-        self.records += count as u64;
         first
+    }
+
+    /// Counts a group of `records` records that is persisted with one fence.
+    pub(super) fn count_group(&mut self, records: usize) {
+        self.groups += 1;
+        self.records += records as u64;
     }
 
     /// Notes that the record of `key` with `seqno` lies at `at`, acknowledged.

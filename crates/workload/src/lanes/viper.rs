@@ -74,6 +74,7 @@ impl Store for Viper {
                     (client.page, client.used) = (client.page + PAGE_BYTES as u64, 0);
                 }
                 let seqno = world.take_seqnos(1);
+                world.count_group(1);
                 let (image, _) = world.shape.group(&[put], seqno)?;
                 let slot = u64::from(client.used.trailing_ones());
                 let at = client.page + HEAD_BYTES + slot * slot_bytes;
