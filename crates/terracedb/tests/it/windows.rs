@@ -302,8 +302,9 @@ fn long_values_count_and_go_with_their_run() {
     assert_eq!(there, (40 - there.len() as u32..40).collect::<Vec<_>>(), "the newest");
 }
 
-/// A flush of unlogged writes states no seqno that the log has not durably reached. The Gap for them is stored
-/// between the seal of the memtable and the end of its flush; the power is cut at every change after that.
+/// A flush of unlogged writes states no seqno that the log has not durably reached. The Gap for them is
+/// stored between the seal of the memtable and the end of its flush; the power is cut at every change after
+/// that.
 #[test] // I11
 fn a_flush_does_not_pass_the_durable_end_of_the_log() {
     let (mut rng, seed) = Rng::from_env();

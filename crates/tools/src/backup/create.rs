@@ -49,8 +49,8 @@ impl Backup {
         let mut objects = Objects::of(&*self.medium)?;
         self.must_be_repository(&objects)?;
         objects.remove_unfinished(&*self.medium)?;
-        // If the store cannot flush, the backup has more log to copy, and is needed the more. The log does not
-        // have unlogged writes: without their flush there is no whole backup.
+        // If the store cannot flush, the backup has more log to copy, and is needed the more. The log does
+        // not have unlogged writes: without their flush there is no whole backup.
         if store.flush_for_copy().is_err() {
             store.flush_unlogged()?;
         }
