@@ -59,7 +59,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let config = ServerConfig {
         unix_socket: args.unix_socket.clone(),
         admin: args.admin,
-        password: args.requirepass.clone().or_else(|| std::env::var("TERRACE_REQUIREPASS").ok()),
+        password: args
+            .requirepass
+            .clone()
+            .or_else(|| std::env::var("TERRACE_REQUIREPASS").ok())
+            // An empty password protects nothing.
+            .filter(|password| !password.is_empty()),
         append_fsync: match args.appendfsync {
             Fsync::Always => AppendFsync::Always,
             Fsync::Everysec => AppendFsync::EverySecond,

@@ -132,8 +132,8 @@ impl Outcome {
             .got(format_args!("job {} epoch {} part {}", self.job, self.epoch, self.part)))
     }
 
-    /// Checks that the job read as many versions as its inputs hold: otherwise an outcome that claims
-    /// nothing, or that a part of an input was lost on the way, would look like one that dropped them.
+    /// Checks that the job read as many versions as its inputs hold: otherwise an outcome that claims to have
+    /// read nothing would look like one that dropped them. Inputs that are read in part give no lower bound.
     ///
     /// # Errors
     /// `Corrupt` if the number is not within `versions`.

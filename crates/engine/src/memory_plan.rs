@@ -15,9 +15,9 @@
 //!   merge of more of them that finds too little memory is planned again with fewer runs.
 //! - Open tables keep metadata in memory: about 1 KiB each, 20 bytes for 400 KiB of data, and their range
 //!   deletes, about 0.1 KiB and two keys each. Puts and deletes of single keys are refused above `tables`,
-//!   range deletes above `range_deletes`. A flush may add to both what memtables had accepted before, less than it gives back. A
-//!   merge takes no memory for its inputs, which are open, and drops the range deletes of what it merged. So
-//!   metadata, a flush, the merges and a memtable fit together whatever was written.
+//!   range deletes above `range_deletes`. A flush may add to both what memtables had accepted before, less
+//!   than it gives back. A merge takes no memory for its inputs, which are open, and drops the range deletes
+//!   of what it merged. So metadata, a flush, the merges and a memtable fit together whatever was written.
 //! - `Retry` means that other work holds the memory and gives it back when it ends.
 //!
 //! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{Error, Result};
 
@@ -98,6 +98,12 @@ impl StreamLink {
         Ok(Self::of(Box::new(stream)))
     }
 
+    /// Whether a frame was received whole.
+    fn is_whole(&self, body_max: usize) -> Result<bool> {
+        let length = Frame::length(&self.received, body_max)?;
+        Ok(length.is_some_and(|length| self.received.len() >= length))
+    }
+
     fn of(stream: Box<dyn Stream>) -> Self {
         Self { stream, received: Vec::new(), wait: None, bytes: 0 }
     }
@@ -117,6 +123,7 @@ impl Link for StreamLink {
             self.stream.wait_at_most(wait).map_err(|error| broken("link", error))?;
             self.wait = Some(wait);
         }
+        let begun = Instant::now();
         loop {
             let length = Frame::length(&self.received, body_max)?;
             let missing = match length {
@@ -137,6 +144,8 @@ impl Link for StreamLink {
             self.bytes += count as u64;
             match read {
                 Ok(0) => return Err(Error::retry("link").got("the end of the connection")),
+                // A peer that sends a byte now and then does not hold the caller; the bytes are kept.
+                Ok(_) if begun.elapsed() >= wait && !self.is_whole(body_max)? => return Ok(None),
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

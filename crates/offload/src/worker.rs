@@ -60,6 +60,8 @@ struct Shared {
     options: WorkerOptions,
     /// Memory granted to jobs, bytes. Only a number: `Relaxed`.
     granted: AtomicU64,
+    /// Jobs that run. Only a number: `Relaxed`.
+    running: AtomicUsize,
     /// Open connections. Only a number: `Relaxed`.
     connections: AtomicUsize,
     /// Jobs that ended with an outcome, and those that did not.
@@ -103,6 +105,7 @@ impl Worker {
         let shared = Shared {
             options,
             granted: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),

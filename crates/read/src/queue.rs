@@ -326,6 +326,8 @@ impl<O: QueuedRead> Queue<O> {
     /// Continues without the SCM tier, which failed: its reads are submitted to flash.
     fn abandon_scm(&mut self, error: Error) {
         self.reader.scm_failed(error);
+        // Its reads are submitted again: another round passes them to the device.
+        self.rounds += 1;
         if let (Some(ready), Some(descriptor)) =
             (&self.ready, self.scm.as_mut().and_then(|scm| scm.descriptor()))
         {

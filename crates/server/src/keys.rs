@@ -129,17 +129,19 @@ impl Keys {
         self.keys.get(key)?.as_ref().map(Value::decode).transpose()
     }
 
-    /// Stored keys from `start` on, of the database of `start`, that exist at `now`: at most `most`, after
-    /// looking at no more than `most` entries. Returns them and the stored key to go on from.
+    /// Stored keys from `start` on, of the database of `start`, that exist at `now`: at most `most`, and at
+    /// most [`PAGE_BYTES`] bytes of keys and one more key, after looking at no more than `most` entries.
+    /// Returns them and the stored key to go on from.
     pub(crate) fn page(&self, start: &[u8], most: usize, now: u64) -> Result<Page, Fail> {
         let database = start.first().copied().unwrap_or(0);
         let end = [database.saturating_add(1)];
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for (seen, entry) in self.keys.range(start..&end[..])?.enumerate() {
             let (key, stored) = entry?;
-            if seen == most {
+            if seen == most || bytes > PAGE_BYTES {
                 return Ok((found, Some(key.to_vec())));
             }
+            bytes += key.len();
             if !Value::decode(&stored)?.is_expired(now) {
                 found.push(key.to_vec());
             }
@@ -182,13 +184,17 @@ impl Keys {
     }
 }
 
+/// Most bytes of keys of one page of a scan.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// Reads and staged writes of one command, or of all commands of an EXEC.
 #[derive(Debug)]
 pub(crate) struct Unit {
     keys: Arc<Keys>,
     pub(crate) now: u64,
-    /// Stored values that were read, expired ones included.
-    read: BTreeMap<Vec<u8>, Option<Value>>,
+    /// The expiry of each stored value that was read, expired ones included; `None`: there is no value. The
+    /// values themselves may be long.
+    read: BTreeMap<Vec<u8>, Option<u64>>,
     staged: BTreeMap<Vec<u8>, Option<Value>>,
     /// Rows of the expiry index to delete beside those of the staged writes.
     stale: Vec<Vec<u8>>,
@@ -210,17 +216,17 @@ impl Unit {
     }
 
     fn stored(&mut self, key: &[u8]) -> Result<Option<Value>, Fail> {
-        if let Some(read) = self.read.get(key) {
-            return Ok(read.clone());
-        }
+        // A second read of a key finds the same: the caller holds the locks of the keys that it changes.
         let value = self.keys.read(key)?;
-        self.read.insert(key.to_vec(), value.clone());
+        self.read.insert(key.to_vec(), value.as_ref().map(|value| value.expiry));
         Ok(value)
     }
 
     /// Stages a value, or a delete. A value that has expired already is a delete.
     pub(crate) fn set(&mut self, key: &[u8], value: Option<Value>) -> Result<(), Fail> {
-        self.stored(key)?;
+        if !self.read.contains_key(key) {
+            self.stored(key)?;
+        }
         let now = self.now;
         self.staged.insert(key.to_vec(), value.filter(|value| !value.is_expired(now)));
         Ok(())
@@ -249,8 +255,8 @@ impl Unit {
         let mut written = Vec::new();
         let row = |expiry: u64, key: &[u8]| [&expiry.to_be_bytes(), key].concat();
         for (key, value) in &self.staged {
-            let old = self.read.get(key).cloned().flatten();
-            let old_expiry = old.as_ref().map_or(0, |old| old.expiry);
+            let old = self.read.get(key).copied().flatten();
+            let old_expiry = old.unwrap_or(0);
             let expiry = value.as_ref().map_or(0, |value| value.expiry);
             if old_expiry != expiry {
                 if old_expiry > 0 {

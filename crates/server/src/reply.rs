@@ -17,6 +17,10 @@ impl Fail {
         Self::new("ERR syntax error")
     }
 
+    pub(crate) fn too_long() -> Self {
+        Self::new("ERR the reply is longer than the output buffer of a client")
+    }
+
     pub(crate) fn not_integer() -> Self {
         Self::new("ERR value is not an integer or out of range")
     }
@@ -37,6 +41,9 @@ impl From<terracedb::Error> for Fail {
         Self(format!("{code} {error}"))
     }
 }
+
+/// Most bytes of the reply to one request of many keys: it is held whole before it is sent.
+pub(crate) const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Replies that are not sent yet.
 #[derive(Debug, Default)]

@@ -137,6 +137,12 @@ impl Session {
     }
 
     fn dispatch(&mut self, request: &Request) -> Done {
+        // A web page makes a browser send these to any port of its machine; nothing after them is executed.
+        let name = request.first().map_or(&[][..], Vec::as_slice);
+        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+            self.is_closing = true;
+            return Err(Fail::new("ERR HTTP is not spoken here"));
+        }
         let spec =
             find(self.find, request).and_then(|spec| self.check(spec, request).map(|()| spec));
         let spec = match spec {

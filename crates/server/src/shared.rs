@@ -129,6 +129,10 @@ impl Cursors {
         {
             self.starts.remove(&oldest);
         }
+        if self.last == 0 {
+            // A cursor of an earlier process is not known, rather than another scan's.
+            self.last = RandomState::new().hash_one(0_u8) >> 1;
+        }
         self.last += 1;
         self.starts.insert(self.last, start);
         self.order.push_back(self.last);

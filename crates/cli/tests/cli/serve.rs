@@ -122,6 +122,24 @@ fn broken_requests_end_their_connection_only() {
     // The server may close before it has read everything.
     let _ = client.0.get_mut().write_all(&vec![b'x'; 200_000]);
     drop(client);
+    // A web page can make a browser send this: nothing of it is executed.
+    other.say("SET kept 1");
+    let mut page = server.client();
+    let request = "POST / HTTP/1.1\r\nHost: localhost\r\n\r\nFLUSHALL\r\n";
+    page.0.get_mut().write_all(request.as_bytes()).unwrap();
+    assert!(matches!(page.try_read().unwrap(), Reply::Error(_)));
+    assert!(page.try_read().is_err(), "closed");
+    assert_eq!(other.say("EXISTS kept"), Reply::Int(1));
+    // An expired first key is no reason to leave the database.
+    for command in ["SELECT 5", "SET a 1 PX 1", "SET b 1 PX 1", "SET c 1", "SET d 1"] {
+        other.say(command);
+    }
+    for _ in 0..20 {
+        let key = other.say("RANDOMKEY");
+        let expected = [&b"a"[..], b"b", b"c", b"d"];
+        assert!(expected.iter().any(|it| key == Reply::Bulk(it.to_vec())), "{key:?}");
+    }
+    assert!(matches!(other.say("KV.SCAN - + COUNT 0"), Reply::Error(_)));
     let mut truncated = server.client();
     truncated.0.get_mut().write_all(b"*2\r\n$3\r\nGET\r\n$100\r\nabc").unwrap();
     drop(truncated);

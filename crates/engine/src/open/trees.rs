@@ -32,7 +32,13 @@ pub(super) fn open_trees(
         for table in entry.tables.values() {
             let file = open_table(context, table, recovery)?;
             let parts = table.pieces.iter().map(|part| (part.range.clone(), part.level));
-            let parts = Piece::parts(&file, parts.collect());
+            let parts: Vec<_> = parts.collect();
+            if let Ok(table) = file.table() {
+                // As merges did: what the table pins for keys that they cut off is given back.
+                let ranges: Vec<_> = parts.iter().map(|(range, _)| range.clone()).collect();
+                let _ = table.trim(&ranges);
+            }
+            let parts = Piece::parts(&file, parts);
             pieces.extend(table.pieces.iter().map(|part| part.run).zip(parts));
         }
         let version = Version::from_pieces(pieces)?;

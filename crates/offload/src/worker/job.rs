@@ -1,7 +1,7 @@
 //! One connection to a worker: hello, offer, and the job.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
@@ -107,11 +107,32 @@ fn expect(link: &mut dyn Link, wait: Duration, max: usize, kind: FrameKind) -> R
 }
 
 /// The memory of a job, taken from the worker's until it is dropped.
-struct Grant<'a>(&'a AtomicU64, u64);
+struct Grant<'a> {
+    granted: &'a AtomicU64,
+    bytes: u64,
+    _slot: Running<'a>,
+}
+
+/// A slot of the worker, taken until it is dropped.
+struct Running<'a>(&'a AtomicUsize);
+
+impl<'a> Running<'a> {
+    fn start(shared: &'a Shared) -> Option<Self> {
+        let take = |taken: usize| (taken < shared.options.slots).then_some(taken + 1);
+        let taken = shared.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_ok().then_some(Self(&shared.running))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.granted.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -136,6 +157,10 @@ fn prepare<'a>(
         + read_bytes(shared)
         + WRITER_BYTES
         + tables.saturating_mul(TABLE_BYTES);
+    let slot = Running::start(shared).ok_or_else(|| {
+        Error::retry("slots of a worker")
+            .expected(format_args!("a free one of {}", shared.options.slots))
+    })?;
     let limit = shared.options.memory;
     let take = |taken: u64| {
         let all = taken.saturating_add(bytes);
@@ -143,7 +168,7 @@ fn prepare<'a>(
     };
     let taken = shared.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
     match taken {
-        Ok(_) => Ok((job, offer, Grant(&shared.granted, bytes))),
+        Ok(_) => Ok((job, offer, Grant { granted: &shared.granted, bytes, _slot: slot })),
         Err(taken) => Err(Error::retry("memory of a worker")
             .expected(format_args!("{bytes} bytes for a job"))
             .got(format_args!("{taken} of {limit} in use"))),
@@ -181,7 +206,7 @@ fn run(
     grant: &Grant<'_>,
 ) -> Result<(Outcome, Progress)> {
     let began = thread_time();
-    let account = base::Budget::new(grant.1).account("job");
+    let account = base::Budget::new(grant.bytes).account("job");
     let dictionaries = StoreDictionaries {
         medium: Arc::clone(&medium),
         store: job.store,

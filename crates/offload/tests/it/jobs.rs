@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::Rng;
+use base::{ErrorKind, Rng};
 use compact::offload::Offload;
 use media::{FileMedium, FileOptions, Medium, MemoryMedium};
 use terrace_offload::{Address, Timing, Worker, WorkerOptions};
@@ -166,6 +166,29 @@ fn slots_bound_the_jobs_of_a_worker() {
     let mut first = workers.offer(&job, &env(&medium), PROOF).unwrap();
     assert!(workers.offer(&job, &env(&medium), PROOF).is_none());
     wait(&mut *first).unwrap();
+}
+
+/// Hosts do not know of one another, so the worker itself refuses jobs beyond its slots.
+#[test]
+fn slots_bound_the_jobs_of_all_hosts_together() {
+    let options = WorkerOptions { slots: 1, ..worker_options() };
+    let worker = RunningWorker::start(options);
+    let hosts: Vec<_> = (0..4).map(|_| workers(&worker.address, b"", Timing::default())).collect();
+    let media: Vec<Arc<dyn Medium>> =
+        (0..4).map(|_| Arc::new(MemoryMedium::new()) as Arc<dyn Medium>).collect();
+    let jobs: Vec<_> =
+        media.iter().map(|medium| content(&mut Rng::new(9), medium, 3000).1).collect();
+    let mut attempts: Vec<_> = hosts
+        .iter()
+        .zip(media.iter().zip(&jobs))
+        .map(|(host, (medium, job))| host.offer(job, &env(medium), PROOF).unwrap())
+        .collect();
+    let ended: Vec<_> = attempts.iter_mut().map(|attempt| wait(&mut **attempt)).collect();
+    assert!(ended.iter().any(Result::is_ok));
+    for error in ended.iter().filter_map(|ended| ended.as_ref().err()) {
+        assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+        assert!(error.to_string().contains("slots"), "{error}");
+    }
 }
 
 #[test]

@@ -276,7 +276,8 @@ pub(crate) fn randomkey(session: &mut Session, _args: &[Vec<u8>]) -> Done {
         let random = session.shared.random();
         let end = [database + 1];
         let last = keys.keys.range(&[database][..]..&end[..])?.next_back().transpose()?;
-        let (first, last) = (found.clone().unwrap_or_default(), last.map(|(key, _)| key.to_vec()));
+        let (first, last) =
+            (found.clone().unwrap_or_else(|| vec![database]), last.map(|(key, _)| key.to_vec()));
         let place = between(&first, &last.unwrap_or_default(), random);
         found = keys.page(&place, PAGE, now_ms())?.0.into_iter().next().or(found);
     }

@@ -401,7 +401,8 @@ pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let count = match args.get(3..).unwrap_or_default() {
         [] => 100,
         [name, count] if args::option(name) == "COUNT" => {
-            usize::try_from(args::integer(count)?).map_err(|_| Fail::not_integer())?.min(10_000)
+            let count = usize::try_from(args::integer(count)?).ok().filter(|count| *count > 0);
+            count.ok_or_else(Fail::syntax)?.min(10_000)
         }
         _ => return Err(Fail::syntax()),
     };
@@ -412,19 +413,16 @@ pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
     while let Some(start) = from.take().filter(|start| *start < end) {
         let (page, next) = session.shared.keys.page(&start, count.clamp(1, 1000), now)?;
         let mut unit = crate::keys::Unit::new(&session.shared.keys);
+        from = next;
         for key in page {
             if key >= end || found.len() == count || bytes > 16 << 20 {
                 from = None;
                 break;
             }
-            from.clone_from(&next);
             if let Some(value) = unit.get(&key)? {
                 bytes += key.len() + value.bytes.len();
                 found.push((key, value.bytes));
             }
-        }
-        if from.is_none() && found.is_empty() {
-            from = next;
         }
     }
     session.reply.array(2 * found.len());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::args::{self, MILLIS, SECONDS, Unit};
 use crate::keys::Value;
-use crate::reply::{Done, Fail};
+use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::spec::Call;
 
 /// The longest string, as proto-max-bulk-len of Redis would set it; the store's own limit is lower for a
@@ -117,9 +117,14 @@ pub(crate) fn getex(call: &mut Call<'_>) -> Done {
 }
 
 pub(crate) fn mget(call: &mut Call<'_>) -> Done {
-    let mut values = Vec::new();
+    let (mut values, mut bytes) = (Vec::new(), 0);
     for number in 1..call.args.len() {
-        values.push(call.value(number)?);
+        let value = call.value(number)?;
+        bytes += value.as_ref().map_or(0, |value| value.bytes.len());
+        if bytes > REPLY_BYTES_MAX {
+            return Err(Fail::too_long());
+        }
+        values.push(value);
     }
     call.reply.array(values.len());
     values.into_iter().for_each(|value| call.reply.bulk_or_null(value.map(|value| value.bytes)));

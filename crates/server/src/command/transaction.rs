@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::command::keys::stored;
 use crate::keys::{Unit, stored_key};
-use crate::reply::{Done, Fail};
+use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::session::{Queued, Session};
 use crate::spec::Run;
 
@@ -35,6 +35,9 @@ pub(crate) fn watch(session: &mut Session, args: &[Vec<u8>]) -> Done {
     }
     for key in args.iter().skip(1) {
         let key = stored(session, key);
+        if session.watched.contains(&key) {
+            continue;
+        }
         let shared = Arc::clone(&session.shared);
         let _held = shared.locks.lock(std::iter::once(&key));
         shared.watches.watch(&key, &session.mark);
@@ -99,6 +102,11 @@ pub(crate) fn exec(session: &mut Session, _args: &[Vec<u8>]) -> Done {
                 run(session, request)
             }
         };
+        if session.reply.bytes.len() > REPLY_BYTES_MAX {
+            session.reply.bytes.clear();
+            session.is_closing = true;
+            return Err(Fail::too_long());
+        }
         if let Err(fail) = outcome {
             session.reply.bytes.truncate(before);
             session.reply.error(&fail);

@@ -190,3 +190,26 @@ fn transactions_conflict_on_hashed_keys_as_on_ordered_ones() {
     transaction.commit().unwrap();
     assert_eq!(keyspace.get("ada").unwrap(), None);
 }
+
+/// A run that merges cut in part pins no more after a reopening than before.
+#[test]
+fn a_reopened_store_pins_no_more_metadata() {
+    let medium = common::memory();
+    let (db, keyspace) = open(&medium);
+    for round in 0..12u32 {
+        for number in (round % 4..40_000).step_by(4) {
+            keyspace.put(number.to_be_bytes(), [round as u8; 100]).unwrap();
+        }
+        keyspace.flush().unwrap();
+        db.wait_until_settled().unwrap();
+    }
+    let pinned = |db: &Db| {
+        let mut keyspaces = db.statistics().keyspaces.into_iter();
+        keyspaces.find(|it| it.name == "photos").unwrap().pinned_bytes
+    };
+    let before = pinned(&db);
+    db.close().unwrap();
+    drop((db, keyspace));
+    let after = pinned(&open(&medium).0);
+    assert!(after <= before, "{after} bytes, {before} before");
+}

@@ -94,9 +94,13 @@ impl Options {
 
 /// Bytes of a run, separated values included.
 fn bytes_of(run: &RunSummary) -> u64 {
-    let of = |piece: &Piece| {
-        bytes_in(piece, &hashes_of_piece(piece)).saturating_add(piece.file.value_bytes())
-    };
+    let values = run.pieces.iter().map(|piece| piece.file.value_bytes());
+    values.fold(table_bytes_of(run), u64::saturating_add)
+}
+
+/// Bytes of the tables of a run: a merge writes these again. Separated values stay in their files.
+fn table_bytes_of(run: &RunSummary) -> u64 {
+    let of = |piece: &Piece| bytes_in(piece, &hashes_of_piece(piece));
     run.pieces.iter().map(of).fold(0, u64::saturating_add)
 }
 
@@ -143,8 +147,8 @@ pub fn debt(summary: &Summary, options: &Options) -> Debt {
     Debt {
         bytes: busy.max(u64::from(is_merging)),
         runs,
-        // Merges keep up easily; twice the runs mean that they do not.
-        fullness: runs as f64 / (2 * options.runs_max.max(1)) as f64,
+        // Merges keep up easily; twice the runs mean that they do not, and delay writers.
+        fullness: runs as f64 / options.runs_max.max(1) as f64,
         space: 1.0,
         ..Debt::default()
     }
@@ -170,7 +174,9 @@ fn merge(summary: &Summary, options: &Options) -> Option<Merge> {
     };
     // Among equals the newest, because its entries stay longest: the first minimum.
     let groups = summary.runs.windows(count).filter(|runs| runs.iter().all(is_fit));
-    let sized = groups.map(|runs| (runs.iter().map(bytes_of).fold(0, u64::saturating_add), runs));
+    let bytes_of_all =
+        |runs: &[RunSummary]| runs.iter().map(table_bytes_of).fold(0, u64::saturating_add);
+    let sized = groups.map(|runs| (bytes_of_all(runs), runs));
     let (bytes, runs) = sized.min_by_key(|(bytes, _)| *bytes)?;
     if summary.free_bytes.is_some_and(|free| free < bytes) {
         return None;
