@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use base::Rng;
 use media::Medium;
 use terracedb::hashed::HashedPolicy;
 use terracedb::{Db, Entry, ErrorKind, Keyspace, KeyspaceOptions, Result, WriteBatch, operators};
@@ -196,9 +197,13 @@ fn transactions_conflict_on_hashed_keys_as_on_ordered_ones() {
 fn a_reopened_store_pins_no_more_metadata() {
     let medium = common::memory();
     let (db, keyspace) = open(&medium);
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
     for round in 0..12u32 {
         for number in (round % 4..40_000).step_by(4) {
-            keyspace.put(number.to_be_bytes(), [round as u8; 100]).unwrap();
+            let mut value = [0; 200];
+            rng.fill(&mut value);
+            keyspace.put(number.to_be_bytes(), value).unwrap();
         }
         keyspace.flush().unwrap();
         db.wait_until_settled().unwrap();
