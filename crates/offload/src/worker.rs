@@ -7,8 +7,9 @@ mod client;
 mod job;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -214,10 +215,20 @@ impl fmt::Debug for Worker {
 /// Listens at a unix socket that only this user may connect to, in place of one that a dead worker left.
 fn listen_unix(path: &Path) -> Result<UnixListener> {
     let fail = |error| unheard(&Address::Unix(path.to_owned()), error);
-    if UnixStream::connect(path).is_ok() {
+    // Nothing but a socket that refuses connections is replaced: not a file, nor another user's socket.
+    let is_free = match std::fs::symlink_metadata(path) {
+        Ok(found) => {
+            let answer = UnixStream::connect(path);
+            found.file_type().is_socket()
+                && answer.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(fail(error)),
+    };
+    if !is_free {
         return Err(Error::invalid("socket of a worker")
             .at(path.display())
-            .expected("one where nobody listens"));
+            .expected("no file, or a socket where nobody listens"));
     }
     // The socket gets its name once its mode is set: in a directory that only this user may enter.
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));

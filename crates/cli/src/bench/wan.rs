@@ -18,7 +18,7 @@ use crate::shared_args::OutputArgs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Chunks inserted before the measurement
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "from")]
     num: u64,
     /// Share of chunks that are recent ones
     #[arg(long, value_name = "R", default_value_t = 0.4, conflicts_with = "from")]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T", default_value_t = 1, conflicts_with = "from")]
     threads: usize,
     /// Seconds of the measurement
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "30")]
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "30", conflicts_with = "from")]
     duration: Duration,
     /// The hashed keyspace: keep, window=SIZE
     #[arg(long, value_name = "KIND", default_value = "keep", value_parser = str::parse::<HashedPolicy>)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "from")]
     seed: u64,
     #[command(flatten)]
     store: MeasuredStoreArgs,
@@ -60,7 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         duration: args.duration,
         seed: args.seed,
     };
-    options.check()?;
+    if args.from.is_none() {
+        options.check()?;
+    }
     let store = MeasuredStore::open_as(&args.store, StoreMust::BeNew, Some(args.keyspace.clone()))?;
     let mut out = Output::new();
     if !args.output.json {

@@ -207,4 +207,7 @@ fn second_worker_at_a_socket_is_refused_and_a_dead_ones_socket_is_taken() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     drop(worker);
     assert!(!path.exists());
+    std::fs::write(&path, "kept").unwrap();
+    Worker::listen(&address, worker_options()).unwrap_err();
+    assert_eq!(std::fs::read(&path).unwrap(), b"kept");
 }

@@ -52,16 +52,22 @@ pub struct DedupReport {
     pub lookup_us: LatencySummary,
 }
 
+/// Refuses a mean length of chunks out of the range of the cutter.
+pub(super) fn check_chunk_bytes(chunk_bytes: u64) -> Result<()> {
+    if (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
+        return Ok(());
+    }
+    Err(Error::invalid("chunk size, bytes")
+        .expected(format_args!("{CHUNK_BYTES_MIN}..={CHUNK_BYTES_MAX}"))
+        .got(chunk_bytes))
+}
+
 /// Cuts the files below `dir` into chunks of `chunk_bytes` bytes on average, and looks each up in `engine`.
 ///
 /// # Errors
 /// `Invalid` if `chunk_bytes` is out of its range; `Io` for a file that cannot be read; the store's.
 pub fn run_dedup(engine: &Engine, dir: &Path, chunk_bytes: u64) -> Result<DedupReport> {
-    if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
-        return Err(Error::invalid("chunk size, bytes")
-            .expected(format_args!("{CHUNK_BYTES_MIN}..={CHUNK_BYTES_MAX}"))
-            .got(chunk_bytes));
-    }
+    check_chunk_bytes(chunk_bytes)?;
     let mean = chunk_bytes as usize;
     let (mut inserts, mut lookups) = (Latencies::new()?, Latencies::new()?);
     let (mut files, mut bytes, mut chunks) = (0, 0, 0);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use base::{Error, Result, Rng};
 use serde::Serialize;
 
+use super::dedup::check_chunk_bytes;
 use super::figures::{HashedFigures, HashedMeter};
 use crate::figures::ratio;
 use crate::{Engine, Latencies, LatencySummary, Permutation, Store};
@@ -74,6 +75,7 @@ impl WanOptions {
                 .expected(format_args!("1..{}", STREAM / 2))
                 .got(each));
         }
+        check_chunk_bytes(self.chunk_bytes)?;
         if self.recent == 0 {
             return Err(Error::invalid("recent chunks").expected("at least 1").got(0));
         }

@@ -27,7 +27,7 @@ const APART_NS: Nanos = 3.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The product's log, with this many lanes a device.
+    /// The design of the log, with this many lanes a device.
     Lanes {
         /// Lanes of each device.
         per_device: usize,

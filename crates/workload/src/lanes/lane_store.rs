@@ -1,5 +1,6 @@
-//! Lanes: the product's log. Each lane is written by one leader at a time, in groups of whole units with one
-//! fence each; a record is acknowledged once every record with a lower seqno is durable.
+//! Lanes: the design of the log on storage-class memory. Each lane is written by one leader at a time, in
+//! groups of whole units with one fence each; a record is acknowledged once every record with a lower seqno
+//! is durable.
 
 use std::collections::VecDeque;
 
