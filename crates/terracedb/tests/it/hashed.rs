@@ -98,8 +98,9 @@ fn a_base_has_filters_if_they_were_asked_for() {
         }
         reads.push(searched(&db) - before);
     }
-    // Without a filter every missing key is looked for on a page, with one about 8 of 2000.
-    assert!(reads[0] == 2000 && reads[1] < 30, "{reads:?}");
+    // Without a filter a missing key is looked for on a page, unless its hash, under a random key, lies
+    // between two tables; with one about 8 of 2000 are.
+    assert!(reads[0] > 1900 && reads[1] < 30, "{reads:?}");
     let more = (metadata[1] - metadata[0]) as f64 / 20_000.0;
     assert!((1.0..1.3).contains(&more), "{metadata:?}: {more} bytes a key");
     let db = threaded(&medium).open().unwrap();
