@@ -20,7 +20,8 @@ const REPEATS: usize = 32;
 
 fuzz_target!(|input: (u8, u8, Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u8>, u8)>)| {
     let (choice, bins, entries, deletes) = input;
-    let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice % 3)];
+    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate];
+    let codec = codecs[usize::from(choice % 4)];
     // Any byte is a choice: 0 is a sorted table.
     let layout = Layout::decode(bins % 57).expect("at most 56 bits");
     let key_bytes_min = if layout == Layout::Sorted { 1 } else { HASH_BYTES };

@@ -59,6 +59,8 @@ persisted!(
         Lz4 = 1,
         /// One Zstandard frame.
         Zstd = 2,
+        /// One raw DEFLATE stream (RFC 1951).
+        Deflate = 3,
     }
 );
 
@@ -99,9 +101,10 @@ mod tests {
             assert_eq!(EntryKind::decode(number).unwrap(), kind);
         }
         assert!(EntryKind::decode(6).is_err());
-        for (number, codec) in (0u8..).zip([Codec::None, Codec::Lz4, Codec::Zstd]) {
+        for (number, codec) in (0u8..).zip([Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate]) {
             assert_eq!(Codec::decode(number).unwrap(), codec);
         }
+        assert!(Codec::decode(4).is_err());
         assert_eq!(Durability::decode(2).unwrap(), Durability::Sync);
         assert_eq!(Durability::decode(3).unwrap(), Durability::Unlogged);
     }

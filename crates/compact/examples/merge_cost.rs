@@ -104,7 +104,7 @@ fn main() -> Result<()> {
         older: Vec::new(),
         output: Output {
             codec: Codec::Lz4,
-            zstd_level: 0,
+            level: 0,
             dictionary: None,
             filter_bits: table::FILTER_BITS_DEFAULT,
             layout: table::Layout::Sorted,
@@ -123,6 +123,7 @@ fn main() -> Result<()> {
         tables: account.clone(),
         read_bytes: 8 << 20,
         value_bytes_max: base::limits::VALUE_BYTES_MAX,
+        engine: None,
     };
     for _ in 0..5 {
         let start = now();

@@ -111,8 +111,8 @@ pub struct Input {
 pub struct Output {
     /// The compression codec of blocks.
     pub codec: Codec,
-    /// The Zstandard level.
-    pub zstd_level: i32,
+    /// The level of the codec, if it has levels.
+    pub level: i32,
     /// The Zstandard dictionary; only with [`Codec::Zstd`].
     pub dictionary: Option<DictionaryId>,
     /// Filter bits per key, in the unit of [`table::Spec`].
@@ -333,7 +333,7 @@ impl ValueRules {
 impl Output {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(self.codec as u8);
-        put_u32(out, self.zstd_level.cast_unsigned());
+        put_u32(out, self.level.cast_unsigned());
         put_u32(out, self.dictionary.unwrap_or_default().0);
         out.push(self.filter_bits);
         put_varint(out, self.table_bytes_max);
@@ -344,7 +344,7 @@ impl Output {
     fn get(cursor: &mut Cursor<'_>) -> Result<Self> {
         Ok(Self {
             codec: Codec::decode(cursor.u8()?)?,
-            zstd_level: cursor.u32()?.cast_signed(),
+            level: cursor.u32()?.cast_signed(),
             dictionary: Some(DictionaryId(cursor.u32()?)).filter(|id| id.0 != 0),
             filter_bits: cursor.u8()?,
             layout: Layout::Sorted,

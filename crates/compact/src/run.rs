@@ -405,7 +405,7 @@ fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
         table: job.output.ids.start,
         keyspace: job.keyspace,
         codec: job.output.codec,
-        level: job.output.zstd_level,
+        level: job.output.level,
         dictionary,
         filter_bits: job.output.filter_bits,
         layout: job.output.layout,
@@ -416,13 +416,13 @@ fn new_outputs(job: &Job, env: &Env) -> Result<Outputs> {
         file: job.values.ids.start,
         keyspace: job.keyspace,
         codec: job.output.codec,
-        level: job.output.zstd_level,
+        level: job.output.level,
         purpose: Purpose::Compaction,
     });
     let (bytes_min, collect) = (job.values.bytes_min, job.values.collect.clone());
     let separator = ValueSeparator::new(&env.medium, values, bytes_min, collect, &env.account);
     let (ids, table_bytes_max) = (job.output.ids.clone(), job.output.table_bytes_max);
-    Ok(Outputs::new(&env.medium, spec, ids, table_bytes_max, separator, &env.account))
+    Ok(Outputs::new(env, spec, ids, table_bytes_max, separator))
 }
 
 /// Orders two sources whose abbreviated keys are equal. If all else is equal, the newer run comes first.

@@ -124,6 +124,71 @@ fn survivors_are_written_once_and_in_order() {
 }
 
 /// In key ranges that one run holds alone, blocks are copied, with almost no padding.
+/// An engine that compresses on threads and decompresses at once, and counts.
+#[derive(Debug)]
+struct CountingEngine(table::SoftPool, std::sync::atomic::AtomicU64);
+
+impl table::BlockEngine for CountingEngine {
+    fn stream(
+        &self,
+        codec: base::Codec,
+        level: i32,
+        account: &Account,
+    ) -> Option<Box<dyn table::BlockStream>> {
+        self.0.stream(codec, level, account)
+    }
+
+    fn decompress(&self, codec: base::Codec, payload: &[u8], raw: usize) -> Option<Vec<u8>> {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        table::decompress_block(codec, payload, raw).ok()
+    }
+}
+
+#[test]
+fn an_engine_changes_where_blocks_are_compressed_and_no_entry() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let spec = ContentSpec {
+        runs: 3,
+        keys: 2000,
+        entries: 1500,
+        tables: 2,
+        value_bytes: 300,
+        puts_only: false,
+        disjoint: false,
+    };
+    let account = Account::unlimited("test");
+    let pool = table::SoftPool::new(2, &account).unwrap();
+    let engine = Arc::new(CountingEngine(pool, Default::default()));
+    // The outputs of the first job are the inputs of a second one: compressed, unlike the first inputs.
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let content = Content::random(&mut rng, &medium, &spec);
+    let mut job = content.job(&[]);
+    (job.output.codec, job.output.level) = (base::Codec::Deflate, 6);
+    let plain = run(job.clone(), &env(&medium)).unwrap();
+    let (expected, _) = survivors(&plain, &job, &medium);
+    job.output.ids = TableId(OUTPUTS + 100)..TableId(OUTPUTS + 200);
+    let with = terrace_compact::Env { engine: Some(Arc::clone(&engine) as _), ..env(&medium) };
+    let outcome = run(job.clone(), &with).unwrap();
+    assert!(survivors(&outcome, &job, &medium).0 == expected);
+    assert_eq!(outcome.counts, plain.counts);
+    let compressed = outcome.tables.iter().map(|it| it.properties.compressions).sum::<u64>();
+    assert!(compressed > 0);
+    let input = |it: &table::Summary| terrace_compact::job::Input {
+        id: it.table,
+        file_bytes: it.file_bytes,
+        digest: it.digest,
+        bounds: KeyRange::all(),
+        seqno: None,
+    };
+    job.inputs =
+        vec![terrace_compact::job::InputRun { tables: outcome.tables.iter().map(input).collect() }];
+    job.output.ids = TableId(OUTPUTS + 300)..TableId(OUTPUTS + 400);
+    let again = run(job.clone(), &with).unwrap();
+    assert!(survivors(&again, &job, &medium).0 == expected);
+    assert!(engine.1.load(std::sync::atomic::Ordering::Relaxed) > 0);
+}
+
 #[test]
 fn blocks_of_a_run_without_overlap_are_copied() {
     let mut rng = Rng::new(6);

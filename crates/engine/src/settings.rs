@@ -21,6 +21,8 @@ pub struct Settings {
     pub codec: Codec,
     /// The Zstandard level if `codec` is Zstandard: -7 to 22.
     pub zstd_level: i32,
+    /// The DEFLATE level if `codec` is DEFLATE: 1 to 9.
+    pub deflate_level: i32,
     /// The most that all merges together may read and write, bytes per second; 0: no limit. Writers are
     /// delayed (`terracedb::stats::Delays`) if merges cannot keep up at this rate.
     pub compaction_rate: u64,
@@ -49,6 +51,7 @@ impl Default for Settings {
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
+            deflate_level: 6,
             compaction_rate: 0,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
@@ -60,6 +63,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The level of the codec, if it has levels.
+    pub(crate) const fn level(&self) -> i32 {
+        match self.codec {
+            Codec::Deflate => self.deflate_level,
+            Codec::None | Codec::Lz4 | Codec::Zstd => self.zstd_level,
+        }
+    }
+
     /// Checks the range of every setting.
     ///
     /// # Errors
@@ -70,6 +81,11 @@ impl Settings {
             return Err(Error::invalid("setting zstd_level")
                 .expected("-7..=22")
                 .got(self.zstd_level));
+        }
+        if !(1..=9).contains(&self.deflate_level) {
+            return Err(Error::invalid("setting deflate_level")
+                .expected("1..=9")
+                .got(self.deflate_level));
         }
         if self.durability == Durability::Unlogged {
             return Err(Error::invalid("setting durability")
@@ -151,7 +167,8 @@ impl LiveSettings {
 
 impl OptionSource for LiveSettings {
     fn tree_options(&self) -> TreeOptions {
-        let Settings { codec, zstd_level, compaction_rate, .. } = **self.load();
-        TreeOptions { codec, zstd_level, compaction_rate }
+        let settings = self.load();
+        let Settings { codec, compaction_rate, .. } = **settings;
+        TreeOptions { codec, level: settings.level(), compaction_rate }
     }
 }

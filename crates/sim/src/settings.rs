@@ -68,7 +68,7 @@ pub enum CompactionStyle {
 impl Variant {
     /// Random settings.
     pub(crate) fn random(rng: &mut Rng) -> Self {
-        let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate][rng.below(4) as usize];
         let compaction = [
             CompactionStyle::Default,
             CompactionStyle::Tiny,

@@ -25,7 +25,10 @@ mod values;
 
 pub use accounts::Accounts;
 pub use bounds::Bounds;
-pub use codec::{check_codec, pack_value, unpack_value};
+pub use codec::{
+    BlockCompressor, BlockEngine, BlockStream, SoftPool, check_codec, decompress_block, pack_value,
+    unpack_value,
+};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name, parse_values_file_name, values_file_name};
 pub use page::{

@@ -149,6 +149,13 @@ impl Builder {
         self
     }
 
+    /// The level of [`Codec::Deflate`], 1 to 9; 6 by default.
+    #[must_use]
+    pub fn deflate_level(mut self, level: i32) -> Self {
+        self.settings.deflate_level = level;
+        self
+    }
+
     /// The limit on reads and writes of all merges together, bytes per second; 0, the default, is no limit.
     #[must_use]
     pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {

@@ -246,7 +246,7 @@ impl Output {
         let options = env.options.tree_options();
         let dictionary = match options.codec {
             // A table without its dictionary is larger but correct, so a shortage is no failure.
-            Codec::Zstd => self.dictionary(env, options.zstd_level).unwrap_or(None),
+            Codec::Zstd => self.dictionary(env, options.level).unwrap_or(None),
             _ => None,
         };
         let spec = Spec {
@@ -254,7 +254,7 @@ impl Output {
             table,
             keyspace: self.tree.id(),
             codec: options.codec,
-            level: options.zstd_level,
+            level: options.level,
             dictionary,
             filter_bits: self.tree.flush_filter_bits(self.memtable.bytes()),
             layout: self.tree.layout(self.memtable.bytes(), &KeyRange::all()),

@@ -9,8 +9,8 @@ use base::Codec;
 pub struct TreeOptions {
     /// How table pages are compressed.
     pub codec: Codec,
-    /// The Zstandard level, if `codec` is Zstandard.
-    pub zstd_level: i32,
+    /// The level of `codec`, if it has levels.
+    pub level: i32,
     /// Bytes per second that all merges together may read and write; 0 means no limit.
     pub compaction_rate: u64,
 }

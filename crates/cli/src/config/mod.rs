@@ -247,6 +247,7 @@ impl Config {
             .sync_interval(values.sync_interval)
             .codec(values.codec)
             .zstd_level(values.zstd_level)
+            .deflate_level(values.deflate_level)
             .background_threads(values.background_threads)
             .compaction_rate(values.compaction_rate)
             .scrub_rate(values.scrub_rate)

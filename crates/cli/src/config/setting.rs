@@ -23,6 +23,7 @@ pub(crate) struct Values {
     pub(crate) sync_interval: Duration,
     pub(crate) codec: Codec,
     pub(crate) zstd_level: i32,
+    pub(crate) deflate_level: i32,
     pub(crate) background_threads: usize,
     /// Bytes per second; 0 means no limit.
     pub(crate) compaction_rate: u64,
@@ -49,6 +50,7 @@ impl Default for Values {
             sync_interval: Duration::from_millis(100),
             codec: Codec::Lz4,
             zstd_level: 3,
+            deflate_level: 6,
             background_threads: 2,
             compaction_rate: 0,
             scrub_rate: 4 << 20,
@@ -72,6 +74,7 @@ pub(crate) enum Setting {
     SyncInterval,
     Codec,
     ZstdLevel,
+    DeflateLevel,
     BackgroundThreads,
     CompactionRate,
     ScrubRate,
@@ -91,6 +94,7 @@ pub(super) enum CodecName {
     None,
     Lz4,
     Zstd,
+    Deflate,
 }
 
 impl From<CodecName> for Codec {
@@ -99,6 +103,7 @@ impl From<CodecName> for Codec {
             CodecName::None => Self::None,
             CodecName::Lz4 => Self::Lz4,
             CodecName::Zstd => Self::Zstd,
+            CodecName::Deflate => Self::Deflate,
         }
     }
 }
@@ -106,19 +111,24 @@ impl From<CodecName> for Codec {
 const DURABILITIES: [(&str, Durability); 3] =
     [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
 
-const CODECS: [(&str, Codec); 3] =
-    [("none", Codec::None), ("lz4", Codec::Lz4), ("zstd", Codec::Zstd)];
+const CODECS: [(&str, Codec); 4] = [
+    ("none", Codec::None),
+    ("lz4", Codec::Lz4),
+    ("zstd", Codec::Zstd),
+    ("deflate", Codec::Deflate),
+];
 
 /// The smallest memory limit of a store, bytes.
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
         Self::Codec,
         Self::ZstdLevel,
+        Self::DeflateLevel,
         Self::BackgroundThreads,
         Self::CompactionRate,
         Self::ScrubRate,
@@ -140,6 +150,7 @@ impl Setting {
             Self::SyncInterval => "sync-interval",
             Self::Codec => "codec",
             Self::ZstdLevel => "zstd-level",
+            Self::DeflateLevel => "deflate-level",
             Self::BackgroundThreads => "background-threads",
             Self::CompactionRate => "compaction-rate",
             Self::ScrubRate => "scrub-rate",
@@ -176,6 +187,7 @@ impl Setting {
             Self::SyncInterval => "Longest time until an `interval` write is durable",
             Self::Codec => "Compression of new tables",
             Self::ZstdLevel => "Compression level if `codec` is `zstd`",
+            Self::DeflateLevel => "Compression level if `codec` is `deflate`",
             Self::BackgroundThreads => {
                 "Threads that flush and merge, at nice 5; also the limit of concurrent merges; a number \
                  above the cores of the machine counts as the cores, but never as less than 2"
@@ -217,8 +229,9 @@ impl Setting {
             Self::Memory => "a size of at least 64MiB, as in 512MiB",
             Self::Durability => "`none`, `interval` or `sync`",
             Self::SyncInterval => "a time of at least 1ms, as in 100ms",
-            Self::Codec => "`none`, `lz4` or `zstd`",
+            Self::Codec => "`none`, `lz4`, `zstd` or `deflate`",
             Self::ZstdLevel => "a whole number from -7 to 22",
+            Self::DeflateLevel => "a whole number from 1 to 9",
             Self::BackgroundThreads => "a whole number from 1 to 1024",
             Self::CompactionRate => "a size, as in 100MiB",
             Self::ScrubRate => "a size, as in 4MiB",
@@ -243,6 +256,7 @@ impl Setting {
             | Self::SyncInterval
             | Self::Codec
             | Self::ZstdLevel
+            | Self::DeflateLevel
             | Self::CompactionRate
             | Self::ScrubRate
             | Self::ScrubInterval => Some("Db::change_settings"),
@@ -274,6 +288,11 @@ impl Setting {
                 .ok()
                 .filter(|level| (-7..=22).contains(level))
                 .map(|level| values.zstd_level = level),
+            Self::DeflateLevel => text
+                .parse()
+                .ok()
+                .filter(|level| (1..=9).contains(level))
+                .map(|level| values.deflate_level = level),
             Self::BackgroundThreads => text
                 .parse()
                 .ok()
@@ -316,6 +335,7 @@ impl Setting {
             Self::SyncInterval => time::format(values.sync_interval),
             Self::Codec => name_of(&CODECS, values.codec),
             Self::ZstdLevel => values.zstd_level.to_string(),
+            Self::DeflateLevel => values.deflate_level.to_string(),
             Self::BackgroundThreads => values.background_threads.to_string(),
             Self::CompactionRate => size(values.compaction_rate),
             Self::ScrubRate => size(values.scrub_rate),
@@ -394,6 +414,7 @@ mod tests {
             (Setting::SyncInterval, &["0", "500us"]),
             (Setting::Codec, &["LZ4", "gzip"]),
             (Setting::ZstdLevel, &["23", "-8", "3.5"]),
+            (Setting::DeflateLevel, &["0", "10", "6.0"]),
             (Setting::BackgroundThreads, &["0", "many", "1025"]),
             (Setting::CompactionRate, &["slow", "-1"]),
             (Setting::ScrubRate, &["fast"]),

@@ -43,7 +43,7 @@ fn job() -> Job {
         older: vec![KeyRange::new(b"k", Some(b"l"))],
         output: Output {
             codec: Codec::Zstd,
-            zstd_level: -3,
+            level: -3,
             dictionary: Some(DictionaryId(2)),
             filter_bits: 8,
             layout: Layout::Sorted,

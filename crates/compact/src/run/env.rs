@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Account;
 use base::limits::PAGE_BYTES;
 use media::Medium;
-use table::Dictionaries;
+use table::{BlockEngine, Dictionaries};
 
 use crate::Operators;
 
@@ -26,6 +26,8 @@ pub struct Env {
     pub read_bytes: usize,
     /// Operands are merged to values of at most this many bytes.
     pub value_bytes_max: usize,
+    /// Compresses the blocks of outputs, and decompresses those of inputs; `None`: the run does.
+    pub engine: Option<Arc<dyn BlockEngine>>,
 }
 
 /// Most pages per read: every device reaches its full rate with reads of this length.
@@ -41,6 +43,10 @@ const CHUNKS: usize = 2;
 const SOURCE_BYTES: usize = 128 << 10;
 
 impl Env {
+    /// Memory of a run with an engine beyond that of one without: blocks in flight, and a compressor for
+    /// those that the engine does not compress, bytes.
+    pub const ENGINE_BYTES: u64 = 2 << 20;
+
     /// Least memory that each input run needs, bytes.
     pub const RUN_BYTES_MIN: usize = CHUNKS * CHUNK_PAGES_MIN * PAGE_BYTES + SOURCE_BYTES;
 

@@ -9,14 +9,18 @@ use std::sync::Arc;
 use base::{Account, KeyForm, Result, TableId, broken_invariant, invariant};
 use bytes::Bytes;
 use media::Medium;
-use table::{Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer};
+use table::{
+    BlockEngine, Bounds, Fragment, RangeDeletes, RawBlock, Spec, Summary, ValuesSummary, Writer,
+};
 
+use super::env::Env;
 use crate::{RetainedVersion, ValueSeparator};
 
 /// The finished tables and the table being written.
 pub(super) struct Outputs {
     medium: Arc<dyn Medium>,
     account: Account,
+    engine: Option<Arc<dyn BlockEngine>>,
     /// The form of every table; the id is replaced.
     spec: Spec,
     /// How the keyspace stores its keys: as the inputs state it.
@@ -41,16 +45,16 @@ pub(super) struct Outputs {
 
 impl Outputs {
     pub(super) fn new(
-        medium: &Arc<dyn Medium>,
+        env: &Env,
         spec: Spec,
         ids: Range<TableId>,
         table_bytes_max: u64,
         separator: ValueSeparator,
-        account: &Account,
     ) -> Self {
         Self {
-            medium: Arc::clone(medium),
-            account: account.clone(),
+            medium: Arc::clone(&env.medium),
+            account: env.account.clone(),
+            engine: env.engine.clone(),
             spec,
             key_form: KeyForm::Plain,
             ids,
@@ -209,7 +213,10 @@ impl Outputs {
         let spec = Spec { table, ..self.spec.clone() };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
         writer.keys_are(&self.key_form);
-        Ok(writer)
+        Ok(match &self.engine {
+            Some(engine) => writer.compressing_with(&**engine, &self.account),
+            None => writer,
+        })
     }
 
     /// Removes all files that were not handed over.

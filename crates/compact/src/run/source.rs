@@ -7,7 +7,8 @@ use base::{
     Error, ErrorKind, KeyspaceId, Result, StoreId, TableId, Trailer, broken_invariant, invariant,
 };
 use table::{
-    Accounts, Bounds, PinnedRangeDeletes, RangeDeletes, RawBlock, Step, Table, TableCursor,
+    Accounts, BlockEngine, Bounds, Pages, PinnedRangeDeletes, RangeDeletes, RawBlock, Step, Table,
+    TableCursor, decode_with,
 };
 
 use super::env::Env;
@@ -122,6 +123,8 @@ struct OpenTable {
     entries_read: u64,
     entries_expected: Option<u64>,
     keeps_stored: bool,
+    /// Decompresses blocks that are not kept as stored.
+    engine: Option<Arc<dyn BlockEngine>>,
     /// Entries of the current block that the next advance skips; 0: it moves to the next entry.
     skip_entries: u64,
 }
@@ -272,6 +275,7 @@ impl OpenTable {
             entries_read: 0,
             entries_expected: expected,
             keeps_stored: false,
+            engine: reading.env.engine.clone(),
             skip_entries: 0,
         })
     }
@@ -295,7 +299,15 @@ impl OpenTable {
         let mut supplied = None;
         loop {
             match self.cursor.step(supplied.take())? {
-                Step::Need(span) => supplied = Some(self.pages.pages(span, reads)?),
+                Step::Need(span) => {
+                    let pages = self.pages.pages(span, reads)?;
+                    let engine = self.engine.as_ref().filter(|_| !span.meta && !self.keeps_stored);
+                    let block = match engine {
+                        Some(engine) => decode_with(&**engine, &pages, span.pages)?,
+                        None => None,
+                    };
+                    supplied = Some(block.map_or(pages, Pages::Block));
+                }
                 Step::Ready(valid) => {
                     self.entries_read += u64::from(valid);
                     return Ok(valid);

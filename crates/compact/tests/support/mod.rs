@@ -62,6 +62,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
         account,
         read_bytes: 8 << 20,
         value_bytes_max: base::limits::VALUE_BYTES_MAX,
+        engine: None,
     }
 }
 
@@ -174,7 +175,7 @@ impl Content {
             older: Vec::new(),
             output: Output {
                 codec: Codec::Lz4,
-                zstd_level: 0,
+                level: 0,
                 dictionary: None,
                 filter_bits: 8,
                 layout: Layout::Sorted,

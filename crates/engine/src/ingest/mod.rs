@@ -300,7 +300,7 @@ fn create_separator(store: &Store, tree: &Tree, account: &Account) -> Result<Val
         file: store.manifest.next_table()?,
         keyspace: tree.id(),
         codec: settings.codec,
-        level: settings.zstd_level,
+        level: settings.level(),
         purpose: Purpose::Ingest,
     };
     let least = VALUE_APART_BYTES as u64;
@@ -323,7 +323,7 @@ fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer>
         table,
         keyspace: id,
         codec: settings.codec,
-        level: settings.zstd_level,
+        level: settings.level(),
         dictionary: dictionary.map(|id| store.dictionaries.get(id)).transpose()?,
         filter_bits: FILTER_BITS_DEFAULT,
         layout: Layout::Sorted,

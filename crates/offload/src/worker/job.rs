@@ -220,6 +220,7 @@ fn run(
         tables: account,
         read_bytes: read_bytes(shared) as usize / PAGE_BYTES * PAGE_BYTES,
         value_bytes_max: usize::try_from(offer.value_bytes_max).unwrap_or(usize::MAX),
+        engine: None,
     };
     let mut run = Run::new(job, &env)?;
     loop {

@@ -3,7 +3,11 @@
 //! Decompression does not trust its input: the raw length comes from a page header, is bounded before
 //! memory is allocated, and must match exactly.
 
+mod compressor;
+pub(crate) mod deflate;
+mod engine;
 pub(crate) mod lz4;
+mod pool;
 mod short;
 #[cfg(feature = "zstd")]
 pub(crate) mod zstd;
@@ -12,6 +16,9 @@ pub(crate) mod zstd;
 pub(crate) mod zstd;
 
 use base::{Codec, Error, Result};
+pub(crate) use compressor::Compressor;
+pub use engine::{BlockCompressor, BlockEngine, BlockStream};
+pub use pool::SoftPool;
 pub use short::{pack_value, unpack_value};
 
 use crate::dictionary::Dictionary;
@@ -31,6 +38,14 @@ fn zstd_is_absent<T>() -> Result<T> {
     Err(Error::invalid("zstd").expected("a build with the feature `zstd`").got("one without"))
 }
 
+/// Decompresses a block's `payload`, of `raw_bytes` bytes, without a dictionary: for engines.
+///
+/// # Errors
+/// `Corrupt` if the payload is damaged or has another raw length, `Invalid` if this build lacks the codec.
+pub fn decompress_block(codec: Codec, payload: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
+    decompress(codec, None, payload, raw_bytes)
+}
+
 /// Decompresses `payload` into exactly `raw_bytes` bytes. The caller bounded `raw_bytes`.
 ///
 /// # Errors
@@ -46,6 +61,7 @@ pub(crate) fn decompress(
         Codec::None => payload.to_vec(),
         Codec::Lz4 => lz4::decompress(payload, raw_bytes)?,
         Codec::Zstd => zstd::decompress(dictionary, payload, raw_bytes)?,
+        Codec::Deflate => deflate::decompress(payload, raw_bytes)?,
     };
     if raw.len() != raw_bytes {
         return Err(Error::corrupt("decompressed length, bytes")
@@ -61,7 +77,9 @@ mod tests {
 
     #[test]
     fn a_codec_that_the_build_lacks_is_refused_by_the_name_of_its_feature() {
-        assert!([Codec::None, Codec::Lz4].map(check_codec).iter().all(Result::is_ok));
+        assert!(
+            [Codec::None, Codec::Lz4, Codec::Deflate].map(check_codec).iter().all(Result::is_ok)
+        );
         let checked = check_codec(Codec::Zstd);
         assert_eq!(checked.is_ok(), cfg!(feature = "zstd"));
         if let Err(error) = checked {

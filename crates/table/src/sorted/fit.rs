@@ -87,6 +87,11 @@ impl Predictor {
         (raw_bytes as f64 * self.ratio) as usize
     }
 
+    /// As [`Predictor::size`], with the margin added: compare it with the pages' whole capacity.
+    pub(crate) fn size_with_margin(self, raw_bytes: usize) -> usize {
+        (raw_bytes as f64 * self.ratio / (1.0 - self.margin)) as usize
+    }
+
     /// The size to aim for on `pages` pages.
     pub(crate) fn target(self, pages: usize) -> usize {
         (capacity(pages) as f64 * (1.0 - self.margin)) as usize

@@ -32,6 +32,10 @@ const BINS_VERSION: u32 = 4;
 /// The format version of tables with compact blocks.
 pub(crate) const COMPACT_VERSION: u32 = 5;
 
+/// The mark, beside the version, of a table whose data pages may have the codec DEFLATE. Earlier builds
+/// refuse it as a newer version.
+pub(crate) const MAY_DEFLATE: u32 = 1 << 8;
+
 /// The positions of a table's parts, and the table's identity.
 ///
 /// Order of the pages: data and metadata pages before `range_deletes`; range deletes, if there are any,
@@ -40,8 +44,10 @@ pub(crate) const COMPACT_VERSION: u32 = 5;
 /// end at the one footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The format version.
+    /// The format version, without marks.
     pub version: u32,
+    /// Whether data pages may have the codec DEFLATE.
+    pub may_deflate: bool,
     /// Number of pages in the file, this one included.
     pub pages: u32,
     /// The store the table belongs to.
@@ -79,7 +85,7 @@ impl Footer {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, MAGIC);
-        put_u32(&mut out, self.version);
+        put_u32(&mut out, self.version | if self.may_deflate { MAY_DEFLATE } else { 0 });
         put_u32(&mut out, self.pages);
         put_u128(&mut out, self.store.0);
         put_u64(&mut out, self.table.0);
@@ -143,6 +149,7 @@ impl Footer {
         }
         let mut footer = Self {
             version: cursor.u32()?,
+            may_deflate: false,
             pages: cursor.u32()?,
             store: StoreId(cursor.u128()?),
             table: TableId(cursor.u64()?),
@@ -155,6 +162,8 @@ impl Footer {
         verify_page(PageSeed::new(footer.store, footer.table), number, page)?;
         // Magic, version and checksum have the same position in every version, so that a newer version
         // is recognised.
+        footer.may_deflate = footer.version & MAY_DEFLATE != 0;
+        footer.version &= !MAY_DEFLATE;
         if footer.version > FORMAT_VERSION {
             return Err(Error::invalid("table format version: a newer format")
                 .expected(format_args!("at most {FORMAT_VERSION}"))

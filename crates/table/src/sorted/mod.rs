@@ -47,7 +47,7 @@ pub use pinned_range_deletes::PinnedRangeDeletes;
 pub use point::{FoundVersion, PointRead};
 pub use properties::{CodecField, Properties};
 pub use raw_block::RawBlock;
-pub use read::CHARGED_BYTES_MIN;
+pub use read::{CHARGED_BYTES_MIN, decode_with};
 pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
 pub use step::{Pages, Span, Step};
 pub use table::Table;

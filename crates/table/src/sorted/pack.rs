@@ -2,7 +2,7 @@
 //!
 //! The packer adds entries to a block until its compressed form would no longer fit its page; the entry
 //! that does not fit starts the next block. With LZ4 that takes one pass of compression
-//! ([`lz4::Encoder`]). With zstd the packer estimates the size, compresses, and corrects a wrong
+//! ([`lz4::Encoder`]). With zstd and DEFLATE the packer estimates the size, compresses, and corrects a wrong
 //! estimate. A block whose compression saves no page is stored uncompressed.
 //!
 //! In a table with bins ([`Layout`](super::Layout)) a block ends only between bins. A bin that is longer
@@ -21,8 +21,9 @@ use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
 use super::pieces::Pieces;
-use crate::codec::{lz4, zstd};
+use crate::codec::{Compressor, lz4};
 use crate::page::{PAYLOAD_BYTES, run_pages};
+use batched::Batched;
 use bins::Bins;
 
 /// Bytes that an entry usually takes besides its value and the suffix of its key.
@@ -57,8 +58,8 @@ enum Fit {
     Stored,
     /// Exactly, because it is compressed as it grows.
     Lz4(lz4::Encoder),
-    /// By estimate.
-    Zstd(Predictor, zstd::Compressor),
+    /// By estimate, because only whole blocks are compressed.
+    Whole(Predictor, Compressor),
 }
 
 /// An entry to add.
@@ -93,11 +94,14 @@ pub(crate) struct Packer {
     /// The part after the entries.
     tail: Vec<u8>,
     payload: Vec<u8>,
-    /// For zstd: the block's length when it was last compressed, and the compressed length.
+    /// For [`Fit::Whole`]: the block's length when it was last compressed, and the compressed length.
     measured: (usize, usize),
     /// Whether `payload` is the compressed form of the current block.
     compressed: bool,
     padding: Padding,
+    /// The engine that compresses blocks, if the packer does not. The packer then fits blocks by their
+    /// length in LZ4.
+    batched: Option<Box<Batched>>,
     /// Where blocks may end, if not everywhere.
     bins: Option<Bins>,
     /// The hash key of the keyspace, if its blocks are compact.
@@ -116,8 +120,8 @@ impl Packer {
         Self::with(Fit::Lz4(lz4::Encoder::new()), account)
     }
 
-    pub(crate) fn zstd(compressor: zstd::Compressor, account: &Account) -> Self {
-        Self::with(Fit::Zstd(Predictor::new(), compressor), account)
+    pub(crate) fn whole(compressor: Compressor, account: &Account) -> Self {
+        Self::with(Fit::Whole(Predictor::new(), compressor), account)
     }
 
     fn with(fit: Fit, account: &Account) -> Self {
@@ -135,6 +139,7 @@ impl Packer {
             measured: (0, 0),
             compressed: false,
             padding: Padding::default(),
+            batched: None,
             bins: None,
             hash_key: None,
             compressions: 0,
@@ -164,6 +169,11 @@ impl Packer {
         self.compressions
     }
 
+    /// Number of pages, approximately, of blocks that the engine has.
+    pub(crate) fn pages_in_flight(&self) -> usize {
+        self.batched.as_ref().map_or(0, |batched| batched.pages())
+    }
+
     /// Adds an entry, which must be after the previous one. Emits the blocks that are full.
     pub(crate) fn add(
         &mut self,
@@ -178,6 +188,9 @@ impl Packer {
                 self.close_before(kept, emit)?;
             }
             self.finish(emit)?;
+            if self.batched.is_some() {
+                return self.add_alone(entry, emit);
+            }
             let Some(_charge) = self.charge_alone(entry) else {
                 return self.stream(entry, emit);
             };
@@ -201,7 +214,7 @@ impl Packer {
         while self.block.count() > 0 {
             self.close(emit)?;
         }
-        Ok(())
+        self.drain(emit)
     }
 
     /// Charges for a block of one long entry: the block, the block with its tail, and the compressed
@@ -289,7 +302,7 @@ impl Packer {
         }
         match &self.fit {
             Fit::Stored | Fit::Lz4(_) => Ok(self.append_exactly(entry)),
-            Fit::Zstd(..) => self.append_by_estimate(entry),
+            Fit::Whole(..) => self.append_by_estimate(entry),
         }
     }
 
@@ -304,7 +317,8 @@ impl Packer {
             Fit::Lz4(encoder) => {
                 let entries = self.block.entries();
                 encoder.advance(entries);
-                encoder.size(entries.len(), self.block.tail_bytes()).min(raw)
+                let size = encoder.size(entries.len(), self.block.tail_bytes());
+                self.batched.as_ref().map_or(size, |batched| batched.predict(size)).min(raw)
             }
             _ => raw,
         };
@@ -341,8 +355,8 @@ impl Packer {
     }
 
     fn append_by_estimate(&mut self, entry: NewEntry<'_>) -> Result<bool> {
-        let Fit::Zstd(predictor, _) = &self.fit else {
-            return Err(broken_invariant!("only sizes of zstd are estimated"));
+        let Fit::Whole(predictor, _) = &self.fit else {
+            return Err(broken_invariant!("only sizes of whole blocks are estimated"));
         };
         let shared = self.block.unstored_bytes(entry.key);
         let bytes = entry.key.len() - shared + entry.value.len() + ENTRY_OVERHEAD_USUAL;
@@ -354,8 +368,8 @@ impl Packer {
             // The block is full unless the estimate is too high: compress it to find out.
             let used = self.compress_block()?;
             self.measured = (self.block.raw_bytes(), used);
-            let Fit::Zstd(predictor, _) = &self.fit else {
-                return Err(broken_invariant!("only sizes of zstd are estimated"));
+            let Fit::Whole(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only sizes of whole blocks are estimated"));
             };
             let with = used + predictor.size(bytes);
             // Continuing costs a compression, which a little room does not justify.
@@ -376,12 +390,12 @@ impl Packer {
         Ok(fits)
     }
 
-    /// Compresses the current zstd block, at most once. Returns its size.
+    /// Compresses the current whole block, at most once. Returns its size.
     fn compress_block(&mut self) -> Result<usize> {
         if !self.compressed {
             self.assemble();
-            let Fit::Zstd(predictor, compressor) = &mut self.fit else {
-                return Err(broken_invariant!("only zstd compresses whole blocks"));
+            let Fit::Whole(predictor, compressor) = &mut self.fit else {
+                return Err(broken_invariant!("whole blocks have a compressor"));
             };
             if !compressor.compress(&self.raw, &mut self.payload)? {
                 self.payload.extend_from_slice(&self.raw);
@@ -414,7 +428,7 @@ impl Packer {
             Fit::Stored => {}
             Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
             // Leaves the payload empty if memory is too short: the entry is then stored uncompressed.
-            Fit::Zstd(_, compressor) => _ = compressor.compress(&self.raw, &mut self.payload)?,
+            Fit::Whole(_, compressor) => _ = compressor.compress(&self.raw, &mut self.payload)?,
         }
         self.compressions += 1;
         Ok(())
@@ -422,6 +436,9 @@ impl Packer {
 
     /// Emits the current block, or as many of its entries as fit its pages.
     fn close(&mut self, emit: Emit<'_>) -> Result<()> {
+        if self.batched.is_some() {
+            return self.close_batched(emit);
+        }
         match &mut self.fit {
             Fit::Stored => {}
             Fit::Lz4(encoder) => {
@@ -430,12 +447,12 @@ impl Packer {
                 encoder.finish(self.block.entries(), &self.tail, &mut self.payload);
                 self.compressions += 1;
             }
-            Fit::Zstd(..) => {
+            Fit::Whole(..) => {
                 let used = self.compress_block()?;
                 let over = used > capacity(self.pages)
                     && self.block.count() > 1
                     && self.bins.as_ref().is_none_or(|bins| bins.begins_at > 0);
-                if let Fit::Zstd(predictor, _) = &mut self.fit {
+                if let Fit::Whole(predictor, _) = &mut self.fit {
                     predictor.learn_estimate(over);
                 }
                 if over {
@@ -464,15 +481,15 @@ impl Packer {
             }
             Fit::Stored => (Codec::None, DictionaryId(0)),
             Fit::Lz4(_) => (Codec::Lz4, DictionaryId(0)),
-            Fit::Zstd(_, compressor) => (Codec::Zstd, compressor.dictionary_id()),
+            Fit::Whole(_, compressor) => (compressor.codec(), compressor.dictionary_id()),
         };
         let payload = match codec {
             Codec::None => Pieces::new(self.block.entries(), &self.tail, &[]),
             _ => Pieces::from(self.payload.as_slice()),
         };
         let pages = run_pages(payload.len());
-        // If memory for zstd runs out during a cut, the block is stored uncompressed, however long.
-        let is_uncompressed = codec == Codec::None && matches!(self.fit, Fit::Zstd(..));
+        // If memory for the codec runs out during a cut, the block is stored uncompressed, however long.
+        let is_uncompressed = codec == Codec::None && matches!(self.fit, Fit::Whole(..));
         let is_bin = self.bins.as_ref().is_some_and(|bins| bins.begins_at == 0);
         invariant!(
             self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_uncompressed || is_bin,
@@ -493,6 +510,7 @@ impl Packer {
     }
 }
 
+mod batched;
 mod bins;
 mod cut;
 #[cfg(test)]

@@ -239,6 +239,7 @@ impl Partitions {
         let [copy, ..] = self.put_tail(&top, &stored)?;
         let footer = Footer {
             version: Footer::version_of(self.layout, self.is_compact),
+            may_deflate: properties.codec.0 == base::Codec::Deflate,
             pages: self.output.pages() + 2,
             store: self.store,
             table: self.table,

@@ -9,7 +9,7 @@ use media::{Buf, File, Purpose};
 
 use super::block::RAW_BYTES_MAX;
 use super::step::Pages;
-use crate::codec::decompress;
+use crate::codec::{BlockEngine, decompress};
 use crate::dictionary::Dictionaries;
 use crate::page::{HEADER_BYTES, Header, PageKind, payload, verify_page};
 
@@ -102,6 +102,29 @@ fn join_in_place(kind: PageKind, mut buf: Buf, count: u32, account: &Account) ->
             .got(joined));
     }
     Ok(Bytes::from_owner(ChargedRun { buf, _charge: charge }).slice(..joined))
+}
+
+/// The block on `pages`, which were verified, decompressed by `engine`; `None` if the engine does not.
+///
+/// # Errors
+/// `Corrupt` if the pages are no block of `count` pages.
+pub fn decode_with(engine: &dyn BlockEngine, pages: &Pages, count: u32) -> Result<Option<Bytes>> {
+    let mut all = pages.iter().take(count as usize);
+    let first = all.next().ok_or_else(|| Error::corrupt("pages of a block").got(0))?;
+    let header = check_run(PageKind::Data, first, count)?;
+    let raw_bytes = header.raw_bytes as usize;
+    if header.codec == Codec::None
+        || header.dictionary != DictionaryId(0)
+        || raw_bytes > CHARGED_BYTES_MIN
+    {
+        return Ok(None);
+    }
+    let mut joined = payload(first, &header)?.to_vec();
+    for (number, page) in (1..).zip(all) {
+        joined.extend_from_slice(payload(page, &continuation(page, &header, number)?)?);
+    }
+    let raw = engine.decompress(header.codec, &joined, raw_bytes);
+    Ok(raw.filter(|raw| raw.len() == raw_bytes).map(Bytes::from))
 }
 
 /// Decompresses the block on `pages`, which were verified.

@@ -29,7 +29,7 @@ use super::partitions::Partitions;
 use super::properties::{CodecField, HashKeyField, Properties};
 use super::raw_block::RawBlock;
 use crate::Bounds;
-use crate::codec::zstd;
+use crate::codec::{BlockEngine, Compressor};
 use crate::dictionary::Dictionary;
 use crate::name::file_name;
 use crate::pointer::Pointer;
@@ -52,7 +52,7 @@ pub struct Spec {
     pub keyspace: KeyspaceId,
     /// The codec for blocks.
     pub codec: Codec,
-    /// The level of zstd; ignored for other codecs.
+    /// The level of zstd (-100 to 22) or DEFLATE (1 to 9); ignored for other codecs.
     pub level: i32,
     /// The dictionary; only for zstd.
     pub dictionary: Option<Arc<Dictionary>>,
@@ -90,6 +90,7 @@ pub struct Writer {
     medium: Arc<dyn Medium>,
     name: String,
     codec: Codec,
+    level: i32,
     layout: Layout,
     dictionary: Option<DictionaryId>,
     /// The hash key of the keyspace, if blocks are compact.
@@ -106,13 +107,14 @@ pub struct Writer {
 /// A compressor with the dictionary or, if memory for its digest is short, without: such a table is
 /// larger but correct.
 fn compressor(
+    codec: Codec,
     level: i32,
     dictionary: Option<Arc<Dictionary>>,
     account: &Account,
-) -> Result<zstd::Compressor> {
-    match zstd::Compressor::new(level, dictionary.clone(), account) {
+) -> Result<Compressor> {
+    match Compressor::new(codec, level, dictionary.clone(), account) {
         Err(error) if error.is_retryable() && dictionary.is_some() => {
-            zstd::Compressor::new(level, None, account)
+            Compressor::new(codec, level, None, account)
         }
         made => made,
     }
@@ -151,12 +153,12 @@ impl Writer {
         let mut packer = match spec.codec {
             Codec::None => Packer::stored(account),
             Codec::Lz4 => Packer::lz4(account),
-            Codec::Zstd => {
-                let compressor = compressor(spec.level, spec.dictionary, account)?;
+            Codec::Zstd | Codec::Deflate => {
+                let compressor = compressor(spec.codec, spec.level, spec.dictionary, account)?;
                 dictionary = Some(compressor.dictionary_id()).filter(|id| id.0 > 0);
                 properties.level = spec.level;
                 properties.dictionaries = dictionary.into_iter().collect();
-                Packer::zstd(compressor, account)
+                Packer::whole(compressor, account)
             }
         };
         if let Layout::Bins(bits) = spec.layout {
@@ -169,6 +171,7 @@ impl Writer {
             medium: Arc::clone(medium),
             name,
             codec: spec.codec,
+            level: spec.level,
             layout: spec.layout,
             dictionary,
             hash_key: None,
@@ -194,6 +197,17 @@ impl Writer {
     pub fn growing_on(mut self, account: &Account) -> Self {
         invariant!(self.is_empty(), "a writer's accounts are chosen before anything is added");
         self.partitions.grow_on(account);
+        self
+    }
+
+    /// Lets `engine` compress the blocks; `account` is charged with the blocks in flight. Tables with bins or
+    /// a dictionary, with other codecs than zstd and DEFLATE, and those for which memory is short are
+    /// compressed here. Must be called before anything is added.
+    #[must_use]
+    pub fn compressing_with(mut self, engine: &dyn BlockEngine, account: &Account) -> Self {
+        invariant!(self.is_empty(), "a writer's engine is chosen before anything is added");
+        let packer = std::mem::replace(&mut self.packer, Packer::stored(account));
+        self.packer = packer.compressing_with(engine, self.level, account);
         self
     }
 
@@ -375,10 +389,12 @@ impl Writer {
         error
     }
 
-    /// Length of the file so far, bytes: all sealed pages, written or not.
+    /// Length of the file so far, bytes: all sealed pages, written or not, and blocks that an engine has.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        u64::from(self.partitions.output.pages()) * PAGE_BYTES as u64
+        let pages =
+            u64::from(self.partitions.output.pages()) + self.packer.pages_in_flight() as u64;
+        pages * PAGE_BYTES as u64
     }
 
     /// Number of versions added.

@@ -12,6 +12,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRAVAL");
 /// The newest format version of value files.
 const VERSION: u32 = 1;
 
+/// The mark, beside the version, of a file whose values may have the codec DEFLATE. Earlier builds refuse it
+/// as a newer version.
+const MAY_DEFLATE: u32 = 1 << 8;
+
 /// The identity and the contents of a value file. The values fill the pages before the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValuesFooter {
@@ -32,12 +36,12 @@ pub struct ValuesFooter {
 }
 
 impl ValuesFooter {
-    /// Encodes the footer.
+    /// Encodes the footer of a file whose values have the codec DEFLATE or not.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self, may_deflate: bool) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, MAGIC);
-        put_u32(&mut out, VERSION);
+        put_u32(&mut out, VERSION | if may_deflate { MAY_DEFLATE } else { 0 });
         put_u32(&mut out, self.pages);
         put_u128(&mut out, self.store.0);
         put_u64(&mut out, self.file.0);
@@ -63,7 +67,7 @@ impl ValuesFooter {
                 .expected(format_args!("a footer page with magic {MAGIC:016x}"))
                 .got(format_args!("a {} page with {magic:016x}", kind.name())));
         }
-        let version = cursor.u32()?;
+        let version = cursor.u32()? & !MAY_DEFLATE;
         let stated_pages = cursor.u32()?;
         let (store, file) = (StoreId(cursor.u128()?), TableId(cursor.u64()?));
         verify_page(PageSeed::new(store, file), pages.saturating_sub(1), page)?;

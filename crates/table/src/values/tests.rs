@@ -21,8 +21,8 @@ fn spec(codec: Codec) -> ValuesSpec {
 
 fn codecs() -> &'static [Codec] {
     match cfg!(feature = "zstd") {
-        true => &[Codec::None, Codec::Lz4, Codec::Zstd],
-        false => &[Codec::None, Codec::Lz4],
+        true => &[Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate],
+        false => &[Codec::None, Codec::Lz4, Codec::Deflate],
     }
 }
 

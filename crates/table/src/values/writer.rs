@@ -18,7 +18,7 @@ use super::footer::ValuesFooter;
 use super::head;
 use super::read::Values;
 use crate::Pointer;
-use crate::codec::{lz4, zstd};
+use crate::codec::{Compressor, lz4};
 use crate::name::values_file_name;
 use crate::page::{PageKind, run_pages};
 use crate::sorted::output::{Output, Section, memory};
@@ -30,7 +30,7 @@ const BUFFER_PAGES: usize = 32;
 /// A longer value is not compressed, bytes.
 const COMPRESSED_BYTES_MAX: usize = 1 << 20;
 
-/// Memory that must stay free besides that of zstd, for values that are copied or compressed, bytes.
+/// Memory that must stay free besides that of the codec, for values that are copied or compressed, bytes.
 const LEFT_BYTES: u64 = 128 << 10;
 
 /// Specification of a value file.
@@ -44,7 +44,7 @@ pub struct ValuesSpec {
     pub keyspace: KeyspaceId,
     /// The codec for values.
     pub codec: Codec,
-    /// The level of zstd; ignored for other codecs.
+    /// The level of zstd (-100 to 22) or DEFLATE (1 to 9); ignored for other codecs.
     pub level: i32,
     /// The purpose of the writes.
     pub purpose: Purpose,
@@ -72,7 +72,7 @@ pub struct ValuesWriter {
     spec: ValuesSpec,
     name: String,
     output: Output,
-    compressor: Option<zstd::Compressor>,
+    compressor: Option<Compressor>,
     raw: Vec<u8>,
     payload: Vec<u8>,
     values: u64,
@@ -84,7 +84,7 @@ pub struct ValuesWriter {
 }
 
 impl ValuesWriter {
-    /// Creates the file of `spec.file`. Uses LZ4 in place of zstd if memory for zstd is short.
+    /// Creates the file of `spec.file`. Uses LZ4 if memory for another codec is short.
     ///
     /// # Errors
     /// `Retry` if memory is short, `Invalid` if the file exists or this build lacks the codec; otherwise
@@ -92,12 +92,14 @@ impl ValuesWriter {
     pub fn create(medium: &Arc<dyn Medium>, spec: ValuesSpec, account: &Account) -> Result<Self> {
         let charge = account.charge(memory(BUFFER_PAGES))?;
         let (codec, compressor) = match spec.codec {
-            Codec::Zstd => match zstd::Compressor::new(spec.level, None, account) {
-                Ok(compressor) if account.has_room(LEFT_BYTES) => (Codec::Zstd, Some(compressor)),
-                Ok(_) => (Codec::Lz4, None),
-                Err(error) if error.is_retryable() => (Codec::Lz4, None),
-                Err(error) => return Err(error),
-            },
+            Codec::Zstd | Codec::Deflate => {
+                match Compressor::new(spec.codec, spec.level, None, account) {
+                    Ok(made) if account.has_room(LEFT_BYTES) => (spec.codec, Some(made)),
+                    Ok(_) => (Codec::Lz4, None),
+                    Err(error) if error.is_retryable() => (Codec::Lz4, None),
+                    Err(error) => return Err(error),
+                }
+            }
             codec => (codec, None),
         };
         let spec = ValuesSpec { codec, ..spec };
@@ -234,7 +236,10 @@ impl ValuesWriter {
             value_bytes: self.value_bytes,
             digest: self.output.digest(),
         };
-        self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
+        self.output.put(Section::plain(
+            PageKind::Footer,
+            &footer.encode(self.spec.codec == Codec::Deflate),
+        ))?;
         self.output.finish()?;
         self.finished = true;
         Ok(ValuesSummary {

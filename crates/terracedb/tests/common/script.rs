@@ -76,7 +76,7 @@ impl Script {
     /// A script on an empty device. All of it is derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate][rng.below(4) as usize];
         Self {
             device: Arc::new(Faulty::new(rng.next_u64())),
             repository: Arc::new(Faulty::new(rng.next_u64())),

@@ -318,7 +318,7 @@ fn stores_share_resources_and_not_pages() {
 
 #[test]
 fn every_codec_round_trips() {
-    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate] {
         let db = Db::on_medium(memory()).memory(common::MEMORY).codec(codec).open().unwrap();
         let ks = db.open_or_create_keyspace("k").unwrap();
         for number in 0..2000u32 {

@@ -39,7 +39,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let codec = [Codec::None, Codec::Lz4, Codec::Zstd][rng.below(3) as usize];
+        let codec = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Deflate][rng.below(4) as usize];
         let mut world = Self {
             rng,
             faulty: Arc::new(Faulty::new(seed)),

@@ -131,6 +131,7 @@ fn an_invalid_change_is_refused_by_name_and_changes_nothing() {
         assert_eq!(db.settings(), before, "{error}");
     };
     refused("zstd_level", &|settings| settings.zstd_level = 99);
+    refused("deflate_level", &|settings| settings.deflate_level = 10);
     refused("sync_interval", &|settings| settings.sync_interval = Duration::ZERO);
     refused("scrub_interval", &|settings| settings.scrub_interval = Duration::ZERO);
     refused("recover_damaged_log", &|settings| settings.recover_damaged_log = true);

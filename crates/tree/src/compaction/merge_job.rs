@@ -42,10 +42,10 @@ use offloaded::reserve_ids;
 const SPARE_IDS: u64 = 4;
 
 /// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
-/// with Zstandard.
+/// with Zstandard and DEFLATE.
 pub(super) const fn writer_bytes(codec: Codec, form: &KeyForm) -> usize {
     let codec = match codec {
-        Codec::Zstd => 4 << 20,
+        Codec::Zstd | Codec::Deflate => 4 << 20,
         Codec::None | Codec::Lz4 => 3 << 20,
     };
     // A table with bins collects the hashes of more keys before it writes their filter.
@@ -56,10 +56,12 @@ pub(super) const fn writer_bytes(codec: Codec, form: &KeyForm) -> usize {
     codec + bins
 }
 
-/// Estimate of the memory of a value file's writer, bytes. It works without Zstandard if memory is short.
+/// Estimate of the memory of a value file's writer, bytes. It works without Zstandard or DEFLATE if
+/// memory is short.
 const fn values_writer_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Zstd => 9 << 18,
+        Codec::Deflate => 3 << 18,
         Codec::None | Codec::Lz4 => 1 << 18,
     }
 }
@@ -209,7 +211,7 @@ impl MergeJob {
             older: below(version, rectangle),
             output: Output {
                 codec: options.codec,
-                zstd_level: options.zstd_level,
+                level: options.level,
                 dictionary,
                 filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
                 layout: tree.layout(rectangle.bytes, &rectangle.range),

@@ -80,6 +80,7 @@ impl Compactor {
             tables: self.env.accounts.pinned.clone(),
             read_bytes: read_bytes.min(READ_BYTES_MAX),
             value_bytes_max: self.host.value_bytes_max(),
+            engine: None,
         }
     }
 

@@ -79,7 +79,7 @@ impl Packer {
                 encoder.advance(entries);
                 encoder.size(entries.len(), self.block.tail_bytes()).min(raw)
             }
-            Fit::Zstd(predictor, _) => predictor.size(raw),
+            Fit::Whole(predictor, _) => predictor.size(raw),
         };
         self.keep(entry);
         true
@@ -89,7 +89,7 @@ impl Packer {
     /// least one bin. The rest start the next block.
     pub(super) fn close_before(&mut self, kept: usize, emit: Emit<'_>) -> Result<()> {
         invariant!(kept > 0 && kept < self.block.count(), "a bin begins within the block");
-        if matches!(self.fit, Fit::Zstd(..)) {
+        if matches!(self.fit, Fit::Whole(..)) {
             let used = self.compress_block()?;
             return self.cut_between(used, kept, emit);
         }

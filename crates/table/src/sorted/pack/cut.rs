@@ -1,4 +1,4 @@
-//! Cuts a zstd block that is longer than its pages to the entries that fit.
+//! Cuts a block of zstd or DEFLATE that is longer than its pages to the entries that fit.
 //!
 //! The number of entries that fit is estimated in proportion to the size, because entries are usually
 //! alike. If one entry is most of the block, proportional steps would be small, each with a compression;
@@ -58,8 +58,8 @@ impl Packer {
         let mut fits = (0_usize, 0);
         // Bounded: proportional steps are counted, and each later step halves the interval.
         for step in 0.. {
-            let Fit::Zstd(predictor, _) = &self.fit else {
-                return Err(broken_invariant!("only blocks of zstd are cut"));
+            let Fit::Whole(predictor, _) = &self.fit else {
+                return Err(broken_invariant!("only blocks that are compressed whole are cut"));
             };
             let count = match step < IN_PROPORTION && fits.0 == 0 {
                 true => over.0 * predictor.target(pages) / over.1,

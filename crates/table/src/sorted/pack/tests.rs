@@ -71,9 +71,11 @@ fn half_compressible(
 
 fn packers() -> Vec<Packer> {
     let account = Account::unlimited("test");
-    let zstd = zstd::Compressor::new(1, None, &account);
     let mut packers = vec![Packer::stored(&account), Packer::lz4(&account)];
-    packers.extend(zstd.ok().map(|zstd| Packer::zstd(zstd, &account)));
+    for codec in [Codec::Zstd, Codec::Deflate] {
+        let compressor = Compressor::new(codec, 1, None, &account);
+        packers.extend(compressor.ok().map(|it| Packer::whole(it, &account)));
+    }
     packers
 }
 
@@ -92,8 +94,8 @@ fn padding_and_compressions_stay_within_their_bounds() {
             let pages = packer.padding().pages as f64;
             let empty = packer.padding().bytes as f64;
             let part = empty / (pages * PAYLOAD_BYTES as f64);
-            let exact = !matches!(packer.fit, Fit::Zstd(..));
-            let name = if exact { "exact" } else { "zstd" };
+            let exact = !matches!(packer.fit, Fit::Whole(..));
+            let name = if exact { "exact" } else { "whole" };
             // Without compression the same entries are twice as long, and there is no promise.
             let stored = matches!(packer.fit, Fit::Stored);
             let padding_max = if stored { 0.26 } else { padding_max };
@@ -174,8 +176,8 @@ fn a_long_entry_is_stored_uncompressed_if_memory_is_short() {
     for (cap, is_compressed) in [(6 << 20, false), (24 << 20, true)] {
         let account = Account::unlimited("test");
         account.set_cap(cap);
-        let compressor = zstd::Compressor::new(22, None, &account).unwrap();
-        let mut packer = Packer::zstd(compressor, &account);
+        let compressor = Compressor::new(Codec::Zstd, 22, None, &account).unwrap();
+        let mut packer = Packer::whole(compressor, &account);
         let mut entries = half_compressible(&mut Rng::new(4), 50, 200);
         entries[20].2 = vec![7; 700_000];
         let out = pack(&mut packer, &entries);
@@ -199,8 +201,8 @@ fn zstd_memory_with_a_dictionary_is_charged() {
     for level in [3, 9, 13, 19, 22] {
         let account = Account::unlimited("test");
         let with = Some(Arc::clone(&dictionary));
-        let compressor = zstd::Compressor::new(level, with, &account).unwrap();
-        let mut packer = Packer::zstd(compressor, &account);
+        let compressor = Compressor::new(Codec::Zstd, level, with, &account).unwrap();
+        let mut packer = Packer::whole(compressor, &account);
         let mut entries = half_compressible(&mut rng, 12, 200);
         let lengths = [60_000, 120_000, 131_000, 250_000, 255_000, 500_000, 510_000, 1_040_000];
         for ((_, _, value), length) in entries.iter_mut().zip(lengths) {

@@ -8,6 +8,7 @@ const GOLDEN_2: &str = include_str!("../../../golden/table_2.hex");
 const GOLDEN_3: &str = include_str!("../../../golden/table_3.hex");
 const GOLDEN_4: &str = include_str!("../../../golden/table_4.hex");
 const GOLDEN_5: &str = include_str!("../../../golden/table_5.hex");
+const GOLDEN_DEFLATE: &str = include_str!("../../../golden/table_deflate.hex");
 
 /// A table with a compressed block, a run, several versions and a delete.
 fn entries() -> Vec<(Vec<u8>, Trailer, Vec<u8>)> {
@@ -204,6 +205,35 @@ fn superseded_versions_are_stored_as_documented() {
     assert_eq!(*table.properties(), properties);
     let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
     assert!(report.is_clean());
+}
+
+/// A table of DEFLATE blocks. A library may compress to other bytes, so the golden file is read, and a new
+/// table has its marks.
+#[test]
+fn a_table_of_deflate_blocks_is_read_and_marked_as_documented() {
+    let golden = crate::golden::bytes(GOLDEN_DEFLATE);
+    let footer = &golden[golden.len() - PAGE_BYTES + crate::HEADER_BYTES..];
+    assert!(footer.starts_with(&crate::golden::bytes("544552524154424c 03010000")));
+    assert_eq!((golden[8], golden[9]), (crate::PageKind::Data as u8, Codec::Deflate as u8));
+    let table = open_golden(GOLDEN_DEFLATE);
+    assert!(table.footer().version == 3 && table.footer().may_deflate);
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean() && report.entries == 24);
+    let mut driver = Driver::new(&table);
+    for (key, trailer, value) in entries() {
+        let (found, bytes) = driver.get(&key, trailer).unwrap().unwrap();
+        assert!(found == trailer && bytes == value);
+    }
+    let medium = medium();
+    let spec = Spec { level: 6, ..spec(Codec::Deflate) };
+    let mut writer = Writer::create(&medium, spec, &Account::unlimited("test")).unwrap();
+    for (key, trailer, value) in entries() {
+        writer.add(&key, trailer, &value).unwrap();
+    }
+    writer.finish().unwrap();
+    let written = open(&medium).unwrap();
+    assert_eq!(*written.properties(), *table.properties());
+    assert!(written.footer().may_deflate);
 }
 
 fn open_golden(golden: &str) -> Arc<Table> {

@@ -53,8 +53,8 @@ pub(super) fn spec(codec: Codec) -> Spec {
 
 pub(super) fn codecs() -> Vec<Codec> {
     match cfg!(feature = "zstd") {
-        true => vec![Codec::None, Codec::Lz4, Codec::Zstd],
-        false => vec![Codec::None, Codec::Lz4],
+        true => vec![Codec::None, Codec::Lz4, Codec::Deflate, Codec::Zstd],
+        false => vec![Codec::None, Codec::Lz4, Codec::Deflate],
     }
 }
 
