@@ -27,9 +27,10 @@ pub enum HashedPolicy {
 pub enum Discard {
     /// The oldest, whole runs at a time.
     Fifo,
-    /// Of the oldest, those that were not read lately.
+    /// Of the oldest, those that were not read lately. Those that were take at most a quarter of the window.
     Clock,
-    /// Of the oldest, those that the named priority does not retain.
+    /// Of the oldest, those to which the named function gives priority 0, and the lowest others if more than
+    /// a quarter of the window would stay.
     Priority(String),
 }
 

@@ -60,6 +60,7 @@ impl Outcome {
             put_u64(&mut out, table.digest);
             put_bytes(&mut out, &table.properties.encode());
         }
+        invariant!(self.counts.evicted == 0, "no worker runs a partial discard");
         for count in self.counts.list() {
             put_varint(&mut out, count);
         }

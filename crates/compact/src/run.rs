@@ -29,7 +29,7 @@ use table::{Bounds, RangeDeletes, RawBlock, Spec, ValuesSpec, run_pages};
 
 use crate::{
     Job, KeyRange, MergeOperator, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules,
-    ValueSeparator,
+    Selection, ValueSeparator,
 };
 use block_passthrough::{BlockPassthrough, needs_no_decision};
 use env::source_bytes;
@@ -57,6 +57,8 @@ pub struct Run {
     /// The range deletes of all inputs, without those that no read of the horizon can tell from a newer one.
     range_deletes: RangeDeletes,
     outputs: Outputs,
+    /// Chooses the entries that stay, in a partial discard of a window.
+    selection: Option<Selection>,
     blame: Option<TableId>,
     bytes_read: u64,
     passthrough: BlockPassthrough,
@@ -113,6 +115,7 @@ impl Run {
             job,
             range_deletes: RangeDeletes::default(),
             outputs,
+            selection: None,
             blame: None,
             bytes_read: 0,
             passthrough: BlockPassthrough::new(),
@@ -130,6 +133,16 @@ impl Run {
             "open inputs are supplied before the merge begins"
         );
         self.reading.open_inputs = inputs;
+    }
+
+    /// Makes the run a partial discard: of the surviving versions, only those stay that `selection` retains.
+    /// Nothing may lie below the outputs. Call it before the first step.
+    pub fn set_selection(&mut self, selection: Selection) {
+        invariant!(
+            matches!(self.stage, Stage::CheckInputs(_)) && self.job.older.is_empty(),
+            "a partial discard has nothing below it and is set before the merge begins"
+        );
+        self.selection = Some(selection);
     }
 
     /// Replaces [`Job::hot`] by `hot`. Call it before the first step.
@@ -237,7 +250,8 @@ impl Run {
                 .sources
                 .get_mut(winner)
                 .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
-            if source.is_at_block_start() {
+            // A partial discard decides about each entry.
+            if source.is_at_block_start() && self.selection.is_none() {
                 self.passthrough.note_block_start();
                 source.keep_stored(self.passthrough.keeps_stored());
                 if self.passthrough.keeps_stored()
@@ -264,6 +278,7 @@ impl Run {
     #[inline]
     fn take_entry(&mut self, winner: usize) -> Result<Option<usize>> {
         let (sources, outputs) = (&mut self.sources, &mut self.outputs);
+        let selection = &mut self.selection;
         let Stage::Merge(loser_tree) = &mut self.stage else {
             return Err(broken_invariant!("a run merges only once its loser tree is built"));
         };
@@ -275,8 +290,14 @@ impl Run {
         {
             base = outputs.operand_base(key, value)?;
         }
-        let mut keep =
-            |kept: RetainedVersion<'_>| outputs.add(kept).inspect_err(|_| is_writing = true);
+        let mut keep = |kept: RetainedVersion<'_>| {
+            if let Some(selection) = selection
+                && !selection.retains(&kept)?
+            {
+                return Ok(());
+            }
+            outputs.add(kept).inspect_err(|_| is_writing = true)
+        };
         let source = sources
             .get_mut(winner)
             .ok_or_else(|| broken_invariant!("the winner of a merge is one of its sources"))?;
@@ -355,7 +376,10 @@ impl Run {
             self.sources.iter().all(|source| source.entry().is_none()),
             "a merge ends once every source is at its end"
         );
-        let counts = *self.retention.counts();
+        let mut counts = *self.retention.counts();
+        counts.evicted = self.selection.as_ref().map_or(0, Selection::evicted);
+        invariant!(counts.evicted <= counts.kept, "a discard evicts versions that retention kept");
+        counts.kept = counts.kept.saturating_sub(counts.evicted);
         invariant!(counts.is_balanced(), "every version read is either kept or dropped");
         let (tables, values) = self.outputs.finish()?;
         let entries = tables.iter().map(|table| table.properties.entries).sum::<u64>();

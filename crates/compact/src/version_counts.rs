@@ -21,13 +21,17 @@ pub struct VersionCounts {
     pub expired: u64,
     /// Operands and base values that were merged into another version.
     pub merged: u64,
+    /// Dropped: a partial discard of a window did not retain them. Not part of an encoded outcome, because
+    /// no worker runs such a merge.
+    pub evicted: u64,
 }
 
 impl VersionCounts {
     /// Versions that were read and not written, for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        let gone = [self.superseded, self.range_deleted, self.deleted, self.expired, self.merged];
+        let Self { superseded, range_deleted, deleted, expired, merged, evicted, .. } = *self;
+        let gone = [superseded, range_deleted, deleted, expired, merged, evicted];
         // Saturates because decoded counts may be arbitrary.
         gone.into_iter().fold(0, u64::saturating_add)
     }
@@ -42,7 +46,7 @@ impl VersionCounts {
 impl VersionCounts {
     /// The counts, in encoding order.
     pub(crate) const fn list(&self) -> [u64; 7] {
-        let Self { read, kept, superseded, range_deleted, deleted, expired, merged } = *self;
+        let Self { read, kept, superseded, range_deleted, deleted, expired, merged, .. } = *self;
         [read, kept, superseded, range_deleted, deleted, expired, merged]
     }
 
@@ -56,6 +60,7 @@ impl VersionCounts {
             deleted: next()?,
             expired: next()?,
             merged: next()?,
+            evicted: 0,
         })
     }
 }
@@ -69,5 +74,6 @@ impl AddAssign for VersionCounts {
         self.deleted += other.deleted;
         self.expired += other.expired;
         self.merged += other.merged;
+        self.evicted += other.evicted;
     }
 }

@@ -1,7 +1,7 @@
 //! Options of a keyspace.
 
 use base::limits::WINDOW_BYTES_MIN;
-use base::{Discard, Error, HashKey, HashedPolicy, Result, format_bytes};
+use base::{Error, HashKey, HashedPolicy, Result, format_bytes};
 use manifest::BASE_FILTER_BITS_MAX;
 
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
@@ -122,11 +122,6 @@ impl KeyspaceOptions {
             Some(policy @ HashedPolicy::Window { bytes, .. }) if *bytes < WINDOW_BYTES_MIN => {
                 Err(Error::invalid("length of a window")
                     .expected(format_args!("at least {}", format_bytes(WINDOW_BYTES_MIN)))
-                    .got(policy))
-            }
-            Some(policy @ HashedPolicy::Window { discard, .. }) if *discard != Discard::Fifo => {
-                Err(Error::invalid("discard of a window")
-                    .expected("fifo: this version has no other")
                     .got(policy))
             }
             Some(HashedPolicy::Keep | HashedPolicy::Window { .. }) | None => Ok(()),

@@ -77,6 +77,11 @@ impl KeyspaceKind {
     pub(crate) const fn format_version(&self) -> u32 {
         match self {
             Self::Ordered => 1,
+            // Version 2 has its bytes, but readers from before version 4 cannot evict as it states.
+            Self::Hashed { policy: HashedPolicy::Window { discard, .. }, .. } => match discard {
+                Discard::Fifo => 2,
+                Discard::Clock | Discard::Priority(_) => 4,
+            },
             Self::Hashed { base_filter_bits: 0, .. } => 2,
             Self::Hashed { .. } => 3,
         }

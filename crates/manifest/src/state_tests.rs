@@ -190,6 +190,22 @@ fn filter_bits_of_a_base_are_stored_where_they_are_set() {
     assert_eq!(kind(8).to_string(), "hashed keep, base-filter-bits 8");
 }
 
+/// Readers of version 3 would decode windows that retain entries, but cannot evict from them.
+#[test]
+fn windows_that_retain_entries_need_version_4() {
+    let kind = |discard| KeyspaceKind::Hashed {
+        hash_key: HashKey::new([7; 16]),
+        policy: HashedPolicy::Window { bytes: 1 << 20, discard },
+        base_filter_bits: 0,
+    };
+    let version = |discard| {
+        let (keyspace, name) = (KeyspaceId(1), "win".into());
+        Edit::KeyspaceCreated { keyspace, kind: kind(discard), name }.format_version()
+    };
+    let versions = [Discard::Fifo, Discard::Clock, Discard::Priority("a".into())].map(version);
+    assert_eq!(versions, [2, 4, 4]);
+}
+
 /// Scenario: the first hashed keyspace of a store is created; a binary that knows only version 1 must say
 /// that the store is newer, not that it is damaged.
 #[test]
@@ -207,16 +223,16 @@ fn the_first_hashed_keyspace_raises_the_format_version() {
     assert_eq!(version(), (file_name(1), 1));
     let [_, window] = hashed_edits().try_into().unwrap();
     manifest.append(vec![window]).unwrap();
-    assert_eq!(version(), (file_name(2), 2));
+    assert_eq!(version(), (file_name(2), 4));
     manifest.append(vec![created(301, "more")]).unwrap();
-    assert_eq!(version(), (file_name(2), 2));
+    assert_eq!(version(), (file_name(2), 4));
     let state = manifest.state();
     drop(manifest);
     let found = recover(&*medium, false).unwrap().unwrap();
     assert_eq!(found.state, state);
     let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
     resumed.append(vec![Edit::KeyspaceDropped { keyspace: KeyspaceId(300) }]).unwrap();
-    assert_eq!(version(), (file_name(2), 2));
+    assert_eq!(version(), (file_name(2), 4));
     let state = resumed.state();
     drop(resumed);
     // The headers are lost: salvage finds the version that fits the records' checksums.

@@ -1,11 +1,12 @@
-//! [`Builder`]: the location, settings, resources, listeners and merge operators of a store, and its opening.
+//! [`Builder`]: the location, settings, resources, listeners, merge operators and window priorities of a
+//! store, and its opening.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
-use compact::{MergeOperator, Operators};
+use compact::{MergeOperator, Operators, WindowPriority};
 use engine::{Settings, open};
 use media::{FileMedium, FileOptions, Medium};
 use tree::events::{Events, Listener};
@@ -25,6 +26,7 @@ pub struct Builder {
     resources: Option<Resources>,
     settings: Settings,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
+    window_priorities: Vec<Arc<dyn WindowPriority>>,
     listeners: Vec<Arc<dyn Listener>>,
 }
 
@@ -37,7 +39,8 @@ pub(crate) enum StoreLocation {
 impl Builder {
     pub(crate) fn new(location: StoreLocation) -> Self {
         let settings = Settings::default();
-        let (own, resources, merge_operators, listeners) = Default::default();
+        let (own, resources, merge_operators, window_priorities) = Default::default();
+        let listeners = Vec::new();
         let identity = None;
         Self {
             location,
@@ -47,6 +50,7 @@ impl Builder {
             resources,
             settings,
             merge_operators,
+            window_priorities,
             listeners,
         }
     }
@@ -238,13 +242,22 @@ impl Builder {
         self
     }
 
+    /// Registers `priority` by its name, for the windows that use it
+    /// ([`Discard::Priority`](crate::hashed::Discard)). A store with such a window opens only in a program
+    /// that registers its priority.
+    #[must_use]
+    pub fn window_priority(mut self, priority: Arc<dyn WindowPriority>) -> Self {
+        self.window_priorities.push(priority);
+        self
+    }
+
     /// Opens the store, and recovers it after a crash: reads the manifest and replays the log.
     ///
     /// # Errors
-    /// `Invalid` if a setting is out of range, two merge operators have the same name, another process
-    /// has the store open, a newer version of the format wrote it, or it does not exist and
-    /// [`Builder::create_if_missing`] is false. `Corrupt` if the manifest or a log record that must
-    /// exist is damaged.
+    /// `Invalid` if a setting is out of range, two merge operators or priorities have the same name, the
+    /// priority of a window is not registered, another process has the store open, a newer version of the
+    /// format wrote it, or it does not exist and [`Builder::create_if_missing`] is false. `Corrupt` if the
+    /// manifest or a log record that must exist is damaged.
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
         let resources = self.resources.map_or_else(|| self.own.build(), Ok)?;
@@ -258,6 +271,9 @@ impl Builder {
         let mut operators = Operators::builtin();
         for operator in self.merge_operators {
             operators.add(operator)?;
+        }
+        for priority in self.window_priorities {
+            operators.add_priority(priority)?;
         }
         let events = Arc::new(Events::new(self.listeners));
         let create = match (self.create, self.identity) {

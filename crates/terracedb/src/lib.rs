@@ -113,6 +113,7 @@ pub mod events {
 pub mod hashed {
     pub use crate::entries::Entries;
     pub use base::{Discard, HashedPolicy};
+    pub use compact::{FirstByte, WindowPriority};
 }
 
 /// Memory of a program that is charged to the memory limit of its store, such as a server's buffers.

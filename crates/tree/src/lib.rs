@@ -16,6 +16,7 @@ mod obsolete_files;
 mod options;
 mod purge_task;
 mod quarantine;
+mod read_clock;
 mod read_context;
 pub mod reads;
 mod row_compression;

@@ -1,5 +1,5 @@
 //! How a keyspace's stored versions are interpreted by reads: the clock that expiries are compared with, and
-//! the merge operator. Also the memory limits of a read, and the counters of reads.
+//! the merge operator. Also the memory limits of a read, the counters of reads, and the clock of a window.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,6 +8,7 @@ use cache::RowOwner;
 use compact::MergeOperator;
 
 use crate::LookupCounters;
+use crate::read_clock::ReadClock;
 use crate::timekeeper::Timekeeper;
 
 /// What reads of a keyspace need beyond its data. Shared by all views of the keyspace.
@@ -25,6 +26,8 @@ pub struct ReadContext {
     /// Seeks of iterators: how much the keyspace is scanned decides how eagerly it is merged.
     seeks: Counter,
     lookups: LookupCounters,
+    /// Notes reads, in a window that keeps the entries that were read lately.
+    clock: OnceLock<ReadClock>,
 }
 
 /// A merge operator's name, and the operator if the process has registered it.
@@ -44,7 +47,27 @@ impl ReadContext {
     ) -> Arc<Self> {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
         let (seeks, lookups) = (Counter::default(), LookupCounters::default());
-        Arc::new(Self { timekeeper, operator, account, operand_bytes_max, rows, seeks, lookups })
+        let clock = OnceLock::new();
+        Arc::new(Self {
+            timekeeper,
+            operator,
+            account,
+            operand_bytes_max,
+            rows,
+            seeks,
+            lookups,
+            clock,
+        })
+    }
+
+    /// Makes reads set the bits of `clock`. Called once, when the tree is made.
+    pub(crate) fn set_clock(&self, clock: ReadClock) {
+        invariant!(self.clock.set(clock).is_ok(), "the clock of a window is set once");
+    }
+
+    /// The clock of a window that keeps the entries that were read lately.
+    pub(crate) fn clock(&self) -> Option<&ReadClock> {
+        self.clock.get()
     }
 
     /// Lookups in the keyspace since the store was opened.

@@ -29,6 +29,7 @@ use manifest::KeyspaceKind;
 use parking_lot::{Mutex, MutexGuard};
 use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
+use crate::read_clock::ReadClock;
 use crate::{Memtable, ReadContext, Rectangle, Version, WriteCounters};
 
 pub use version_edit::VersionEditGuard;
@@ -144,6 +145,11 @@ impl Tree {
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
+        if let Some(HashedPolicy::Window { bytes, discard: Discard::Clock }) = kind.policy() {
+            let clock = ReadClock::new(*bytes, read_context.account());
+            clock.adapt(&version);
+            read_context.set_clock(clock);
+        }
         let rows = Arc::clone(read_context.rows());
         let (sealed, version, ingested) = (Vec::new(), Arc::new(version), Seqno::ZERO);
         let view = View { active, sealed, version, read_context, ingested };
@@ -383,7 +389,8 @@ impl Tree {
     }
 }
 
-/// Bytes of the filters and separators of a tree's tables, whether pinned or read through the page cache.
+/// Bytes of the filters and separators of a tree's tables, whether pinned or read through the page cache, and
+/// of a window's clock.
 #[must_use]
 pub fn metadata_bytes(tree: &Tree) -> u64 {
     let of = |table: &Arc<Table>| {
@@ -394,6 +401,9 @@ pub fn metadata_bytes(tree: &Tree) -> u64 {
         };
         table.pinned_bytes().saturating_add(paged)
     };
-    let version = Arc::clone(&tree.view().version);
-    version.files().iter().map(|file| file.table().map_or(0, of)).sum()
+    let view = tree.view_owned();
+    let clock = view.read_context.clock().and_then(ReadClock::counters);
+    let clock_bytes = clock.map_or(0, |counters| counters.memory_bytes());
+    let tables = view.version.files().iter().map(|file| file.table().map_or(0, of)).sum::<u64>();
+    tables.saturating_add(clock_bytes)
 }

@@ -62,8 +62,9 @@ pub(crate) struct Lane {
     sequence: u64,
     /// The next seqno.
     next: u64,
-    /// The number of seqnos just below `next` that unlogged batches took since the last record. The next
-    /// Batch is stored behind a Gap that covers them.
+    /// The number of seqnos just below `next` that no record covers yet: unlogged batches took them since the
+    /// last record, or before the open. The next Batch is stored behind a Gap that covers them, or in a
+    /// segment whose Begin does.
     unlogged: u64,
     /// The durable lane sequence that the latest Mark or Begin states.
     marked: u64,
@@ -116,15 +117,17 @@ pub(crate) struct SyncPoint {
 
 impl Lane {
     /// A lane whose next record has the lane sequence `sequence` and whose next seqno is `next`. All
-    /// earlier records are durable.
+    /// earlier records are durable, and hold the seqnos below `stored`. The first Begin covers those between,
+    /// which tables may have.
     pub(crate) fn new(
         id: LaneId,
         supply: Supply,
         shared: Arc<Shared>,
         retention: &Arc<Retention>,
         sequence: u64,
-        next: u64,
+        (stored, next): (u64, u64),
     ) -> Self {
+        invariant!(stored <= next, "the next seqno is above those of the records");
         Self {
             id,
             supply: Arc::new(supply),
@@ -133,7 +136,7 @@ impl Lane {
             active: None,
             sequence,
             next,
-            unlogged: 0,
+            unlogged: next.saturating_sub(stored),
             marked: 0,
             unsynced: Vec::new(),
             unsynced_bytes: 0,
@@ -298,6 +301,7 @@ impl Lane {
         file.store(begin_at, &record, Purpose::Log)?;
         file.sync(Purpose::Log)?;
         self.sequence += 1;
+        self.unlogged = 0;
         self.shared.set_durable(self.sequence, self.next - 1);
         file.set_len(begin_at + PAGE)?;
         Ok(true)
@@ -312,10 +316,13 @@ impl Lane {
         let durable = self.shared.durable_sequence();
         invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
-        let record = begin(fresh.seed, self.next_stored(), first);
+        // After an open the log continues behind every seqno that is in use, without a Gap.
+        let seqno = if opened { self.next } else { self.next_stored() };
+        let record = begin(fresh.seed, seqno, first);
         self.try_store(&fresh, PAGE, &record)?;
         if opened {
             fresh.file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
+            self.unlogged = 0;
             self.shared.set_durable(self.sequence + 1, 0);
         }
         let next = Segment {

@@ -107,8 +107,8 @@ pub(crate) struct Args {
     /// Use the store in --data that an earlier fill with the same options left
     #[arg(long, requires = "data")]
     existing: bool,
-    /// Use a hashed keyspace: keep, window=SIZE; workloads that scan are refused [default: an ordered
-    /// keyspace]
+    /// Use a hashed keyspace: keep, window=SIZE, window=SIZE,clock; workloads that scan are refused
+    /// [default: an ordered keyspace]
     #[arg(long, value_name = "KIND", value_parser = str::parse::<HashedPolicy>)]
     keyspace: Option<HashedPolicy>,
     /// Seed of all random choices

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Seconds of the measurement
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "30", conflicts_with = "from")]
     duration: Duration,
-    /// The hashed keyspace: keep, window=SIZE
+    /// The hashed keyspace: keep, window=SIZE, window=SIZE,clock
     #[arg(long, value_name = "KIND", default_value = "keep", value_parser = str::parse::<HashedPolicy>)]
     keyspace: HashedPolicy,
     /// De-duplicate the files below this directory instead

@@ -73,6 +73,36 @@ fn a_window_is_created_listed_measured_checked_and_copied() {
 }
 
 #[test]
+fn a_window_that_retains_entries_is_created_measured_checked_and_copied() {
+    let scratch = Scratch::new();
+    let (store, backups) = (scratch.arg("store"), scratch.arg("backups"));
+    let create = |name: &str, policy: &str| {
+        terrace(&["keyspace", "create", &store, name, "--hashed", policy])
+    };
+    create("read", "window=1MiB,clock").good();
+    create("valued", "window=1MiB,priority=terrace.first-byte.1").good();
+    let refused = create("other", "window=1MiB,priority=score.1").bad(2);
+    assert!(refused.contains("priority of a window") && refused.contains("`score.1`"), "{refused}");
+    for name in ["read", "valued"] {
+        terrace(&["put", &store, "a", "1", "--keyspace", name]).good();
+        assert_eq!(terrace(&["get", &store, "a", "--keyspace", name]).good(), "1\n");
+    }
+    let listed = terrace(&["keyspace", "list", &store]).good();
+    assert!(listed.contains(", hashed window=1.0 MiB,clock"), "{listed}");
+    assert!(listed.contains(",priority:terrace.first-byte.1"), "{listed}");
+    let stats = json_lines(&terrace(&["stats", &store, "--json"]).good());
+    assert_eq!(stats[0]["keyspaces"][0]["retained_bytes"], 0);
+    terrace(&["check", &store]).good();
+    terrace(&["backup", "create", &store, &backups]).good();
+    let restored = scratch.arg("restored");
+    terrace(&["restore", &backups, "1", &restored]).good();
+    assert_eq!(terrace(&["get", &restored, "a", "--keyspace", "valued"]).good(), "1\n");
+    let bench = ["bench", "fillrandom", "--num", "2000", "--memory", "64MiB", "--json"];
+    let kind = ["--value-size", "500", "--keyspace", "window=256KiB,clock"];
+    terrace(&[&bench[..], &kind].concat()).good();
+}
+
+#[test]
 fn wrong_kinds_are_refused() {
     let scratch = Scratch::new();
     let store = scratch.arg("store");

@@ -78,6 +78,7 @@ fn outcome() -> Outcome {
             deleted: 30,
             expired: 10,
             merged: 8,
+            evicted: 0,
         },
         values: None,
         bytes_read: 24576,

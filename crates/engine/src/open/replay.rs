@@ -149,7 +149,9 @@ impl Replay<'_> {
 
     /// Flushes all replayed writes and removes the log segments that held them.
     fn empty_log(&self, log: &Log) -> Result<()> {
-        let next = log.last().plus(1);
+        // Not the next seqno: a flush states that the log reaches it, and if the device was too full for a
+        // new segment, the log ends where replay did.
+        let next = log.stored_below();
         for tree in self.trees.all() {
             let memtable = Memtable::new(&self.resources.account("memtables"), next)?;
             if self.flush_tree(&tree, memtable)? {

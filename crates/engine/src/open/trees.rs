@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, Result, Seqno, TableId};
+use base::{Discard, Error, ErrorKind, HashedPolicy, Result, Seqno, TableId};
 use compact::Operators;
 use manifest::{LiveTable, ManifestState};
 use media::Medium;
@@ -17,7 +17,8 @@ use crate::resources::Components as _;
 /// reads of its range fail.
 ///
 /// # Errors
-/// Those of opening a table, except `Corrupt`; `Corrupt` if the pieces of a run overlap.
+/// Those of opening a table, except `Corrupt`; `Corrupt` if the pieces of a run overlap; `Invalid` if a
+/// window's priority is not registered.
 pub(super) fn open_trees(
     context: &TreeContext,
     resources: &Resources,
@@ -28,6 +29,12 @@ pub(super) fn open_trees(
     let trees = Arc::new(Trees::default());
     let memtables = resources.account("memtables");
     for (id, entry) in &state.keyspaces {
+        if let Some(HashedPolicy::Window { discard: Discard::Priority(priority), .. }) =
+            entry.kind.policy()
+        {
+            let at = |error: Error| error.at(format_args!("keyspace `{}`", entry.name));
+            operators.check_priority(priority).map_err(at)?;
+        }
         let mut pieces = Vec::with_capacity(entry.tables.len());
         for table in entry.tables.values() {
             let file = open_table(context, table, recovery)?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
-use base::{Error, ErrorKind, HashKey, KeyspaceId, Result, Seqno, invariant};
+use base::{
+    Discard, Error, ErrorKind, HashKey, HashedPolicy, KeyspaceId, Result, Seqno, invariant,
+};
 use manifest::{Edit, KeyspaceKind};
 use tree::{Memtable, Tree, Version};
 
@@ -84,9 +86,13 @@ impl Store {
         }
     }
 
-    /// Refuses options that contradict each other, and a merge operator that is not registered.
+    /// Refuses options that contradict each other, and a merge operator or a priority that is not registered.
     fn check_options(&self, options: &KeyspaceOptions) -> Result<()> {
         options.check()?;
+        if let Some(HashedPolicy::Window { discard: Discard::Priority(name), .. }) = &options.hashed
+        {
+            self.operators.check_priority(name)?;
+        }
         match &options.merge_operator {
             Some(operator) if self.operators.get(operator).is_none() => {
                 Err(unknown_operator(operator))

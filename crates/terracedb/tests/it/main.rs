@@ -59,4 +59,5 @@ mod transactions_random;
 mod unblocked;
 mod values;
 mod watchdog;
+mod window_discards;
 mod windows;

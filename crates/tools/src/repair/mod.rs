@@ -103,7 +103,8 @@ fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
     settings.scrub_rate = 0;
     settings.recover_damaged_log = true;
     let resources = Resources::builder().build()?;
-    let (operators, events) = (Operators::builtin(), Arc::default());
+    let operators = Operators::builtin().without_required_priorities();
+    let events = Arc::default();
     let store = engine::open(Arc::clone(medium), resources, settings, operators, events, None)?;
     if let Some(log) = &mut report.log {
         // The device may have lost more since the log was read.

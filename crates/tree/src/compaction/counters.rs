@@ -72,13 +72,15 @@ pub struct DroppedEntries {
     pub expired: u64,
     /// Merge operands that were combined into one value.
     pub merged: u64,
+    /// Not retained by a partial discard of a window.
+    pub evicted: u64,
 }
 
 impl DroppedEntries {
     fn of(counts: VersionCounts) -> Self {
-        let VersionCounts { read, superseded, range_deleted, deleted, expired, merged, .. } =
-            counts;
-        Self { read, superseded, range_deleted, deleted, expired, merged }
+        let VersionCounts { read, superseded, range_deleted, deleted, expired, .. } = counts;
+        let VersionCounts { merged, evicted, .. } = counts;
+        Self { read, superseded, range_deleted, deleted, expired, merged, evicted }
     }
 }
 

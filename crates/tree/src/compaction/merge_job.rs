@@ -29,6 +29,7 @@ use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
 use super::counters::{Merged, TurnoverBytes};
+use super::discarding::Discarding;
 use super::memory::CompactionMemory;
 use super::offloading::Offloading;
 use super::summary::weight_within;
@@ -79,6 +80,8 @@ pub struct MergeJob {
     /// Bytes of the inputs above the oldest run, and of those in it, if no older data is below; see
     /// [`Merged::turnover`].
     turnover: Option<(u64, u64)>,
+    /// Set if the merge is a partial discard of a window.
+    discarding: Option<Discarding>,
     /// When the first step was due.
     began: Duration,
     job: Job,
@@ -125,7 +128,7 @@ impl MergeJob {
         compact: &compact::Env,
         tree: &Arc<Tree>,
         guard: &mut VersionEditGuard<'_>,
-        merge: &Merge,
+        (merge, mut discarding): (&Merge, Option<Discarding>),
         (id, now_ms): (u64, u64),
         (memory, local_bytes, offloading): (CompactionMemory, u64, Option<Arc<Offloading>>),
     ) -> Result<Option<Self>> {
@@ -144,12 +147,17 @@ impl MergeJob {
         let epoch = offloading.as_ref().map_or(0, |it| it.first_epoch());
         let ids = (id, epoch, now_ms);
         let made = Self::describe_job(env, tree, merge, &version, &rectangle, runs, ids);
+        let made =
+            made.map(|job| Discarding::adapt(discarding.as_ref(), tree, job, rectangle.bytes));
         let run = |job: &Job| {
             if offloading.is_some() {
                 return Ok(None);
             }
             let mut run = Run::new(job.clone(), compact)?;
             run.set_open_inputs(open);
+            if let Some(selection) = discarding.as_mut().and_then(Discarding::take_selection) {
+                run.set_selection(selection);
+            }
             Ok(Some(Box::new(run)))
         };
         let made = made.and_then(|job| Ok((run(&job)?, job)));
@@ -166,6 +174,7 @@ impl MergeJob {
             reason: merge.reason,
             inputs,
             turnover: merge.oldest.then_some((newer, oldest)),
+            discarding,
             began: Duration::ZERO,
             job,
             compact: compact.clone(),
@@ -410,7 +419,10 @@ impl MergeJob {
         let held = outcome.bytes_written() + pointed.sum::<u64>();
         let inputs = self.inputs.iter().map(|(_, piece)| piece.entry().id).collect();
         let change = Change { rectangle: self.rectangle.clone(), inputs, outputs };
+        let pieces = || self.inputs.iter().map(|(_, piece)| piece);
+        self.discarding.iter().for_each(|_| Discarding::begin_installation(&self.tree, pieces()));
         guard.install_changed(&change);
+        self.discarding.iter().for_each(|it| it.installed(env, &self.tree, pieces(), outcome));
         self.warm_outputs.iter().for_each(WarmOutputs::installed);
         Ok(Merged {
             reason: self.reason,

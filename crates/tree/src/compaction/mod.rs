@@ -15,6 +15,7 @@ mod compactor;
 mod compactor_state;
 mod counters;
 mod debt;
+mod discarding;
 mod host;
 mod keyspace_state;
 mod memory;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Error, ErrorKind, Result, format_bytes, invariant};
-use compact::Horizon;
-use compact::plan::hashed::window::{self, Eviction};
+use compact::plan::hashed::window::{self, Discard, Eviction, Kept};
 use compact::plan::{self, ManualRange, Plan};
+use compact::{Horizon, Operators};
 
 use super::compactor_state::CompactorState;
+use super::discarding::Discarding;
 use super::keyspace_state::PlanInputs;
 use super::merge_job::writer_bytes;
 use super::offloading::LINK_BYTES;
@@ -28,30 +29,45 @@ const CHANGES_PER_ROUND: usize = 64;
 /// The planner's answer.
 struct Next {
     plan: Option<Plan>,
+    /// Set if the planned merge is a partial discard of a window.
+    discard: Option<Discard>,
     debt: plan::Debt,
 }
 
 impl Next {
     /// The answer of the planner for the kind of `tree`.
-    fn of(tree: &Tree, summary: &plan::Summary, options: &plan::Options) -> Self {
+    fn of(
+        tree: &Tree,
+        summary: &plan::Summary,
+        options: &plan::Options,
+        operators: &Operators,
+    ) -> Self {
+        let discard = None;
         let Some(policy) = tree.kind().policy() else {
             let planned = plan::TreeLayout::new(summary, options);
-            return Self { plan: planned.plan(), debt: planned.debt() };
+            return Self { plan: planned.plan(), discard, debt: planned.debt() };
         };
-        let Some(window) = window_options(policy) else {
+        let Some(mut window) = window_options(policy) else {
             let (plan, debt) = plan::hashed::plan_keep(summary, options);
-            return Self { plan, debt };
+            return Self { plan, discard, debt };
         };
-        let window = window::Options { inputs_max: options.runs_max, ..window };
-        let plan = window::plan(summary, &window).map(|eviction| match eviction {
-            Eviction::Drop(pieces) => Plan::Drop(pieces),
-            Eviction::Merge(merge) => Plan::Merge(merge),
-            Eviction::Discard(discard) => {
-                invariant!(false, "creation refuses windows that retain chosen entries");
-                Plan::Merge(discard.merge)
+        window.inputs_max = options.runs_max;
+        if let Kept::Named(name) = &window.kept
+            && operators.priority(name).is_none()
+        {
+            // A repair opened the store. It evicts nothing, because it cannot know which entries to keep.
+            window.bytes = u64::MAX;
+        }
+        let debt = window::debt(summary, &window);
+        let (plan, discard) = match window::plan(summary, &window) {
+            None => (None, None),
+            Some(Eviction::Drop(pieces)) => (Some(Plan::Drop(pieces)), None),
+            Some(Eviction::Merge(merge)) => (Some(Plan::Merge(merge)), None),
+            Some(Eviction::Discard(discard)) => {
+                (Some(Plan::Merge(discard.merge.clone())), Some(discard))
             }
-        });
-        Self { plan, debt: window::debt(summary, &window) }
+        };
+        Self { plan, discard, debt }
     }
 }
 
@@ -180,7 +196,7 @@ impl Compactor {
                 return Ok(None);
             };
             let start = self.now();
-            let Next { plan, debt } = Next::of(tree, &summary, &options);
+            let Next { plan, discard, debt } = Next::of(tree, &summary, &options, &self.operators);
             let took = self.now().saturating_sub(start);
             let is_busy = !guard.reserved().is_empty();
             let mut job = None;
@@ -193,13 +209,15 @@ impl Compactor {
                 }
                 Some(Plan::Move(moves)) => self.move_pieces(tree, &guard, moves)?,
                 Some(Plan::Merge(merge)) => {
-                    job = self.start(tree, &mut guard, merge, summary.now_ms)?;
+                    job = self.start(tree, &mut guard, (merge, discard), summary.now_ms)?;
                 }
                 None => {}
             }
             let is_changed = matches!(plan, Some(Plan::Drop(_) | Plan::Move(_)));
             let no_space = match &plan {
-                None if debt.bytes > 0 && !is_busy => no_space_error(&summary, &options),
+                None if debt.bytes > 0 && !is_busy => {
+                    no_space_error(tree, &summary, &options, &self.operators)
+                }
                 _ => None,
             };
             let planned = Planned { plan, debt, start, took, no_space, is_busy };
@@ -259,7 +277,7 @@ impl Compactor {
         &self,
         tree: &Arc<Tree>,
         guard: &mut VersionEditGuard<'_>,
-        merge: &plan::Merge,
+        (merge, discard): (&plan::Merge, Option<Discard>),
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
@@ -271,7 +289,9 @@ impl Compactor {
         let room = most.saturating_sub(bytes).max(most / 2);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
-        let offloading = self.offloading.clone().filter(|it| it.workers.is_ready());
+        // A worker has neither the clock's counters nor the user's function.
+        let offloading =
+            self.offloading.clone().filter(|it| discard.is_none() && it.workers.is_ready());
         let bytes = bytes + deletes;
         let memory = self.pool.grant(if offloading.is_some() { LINK_BYTES } else { bytes });
         let (id, running) = {
@@ -282,8 +302,9 @@ impl Compactor {
         let Some(memory) = memory else { return Ok(None) };
         // Unique over all lives of the store, each of which begins a manifest.
         let id = self.env.manifest.number() << 32 | id & u64::from(u32::MAX);
+        let discarding = discard.map(|it| Discarding::new(tree, &it, &self.operators));
         let (ids, place) = ((id, now_ms), (memory, bytes, offloading));
-        match MergeJob::new(&self.env, &env, tree, guard, merge, ids, place) {
+        match MergeJob::new(&self.env, &env, tree, guard, (merge, discarding), ids, place) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
         }
@@ -357,10 +378,16 @@ impl Compactor {
 }
 
 /// The error to report if the device has too little free space for the merge that would otherwise be planned.
-fn no_space_error(summary: &plan::Summary, options: &plan::Options) -> Option<Error> {
+fn no_space_error(
+    tree: &Tree,
+    summary: &plan::Summary,
+    options: &plan::Options,
+    operators: &Operators,
+) -> Option<Error> {
     let free = summary.free_bytes?;
     let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
-    let Some(Plan::Merge(merge)) = plan::plan(&unbounded, options) else { return None };
+    let next = Next::of(tree, &unbounded, options, operators);
+    let Some(Plan::Merge(merge)) = next.plan else { return None };
     Some(
         Error::no_space("merge")
             .expected(format_args!("{} free, and what flushes need", format_bytes(merge.bytes)))

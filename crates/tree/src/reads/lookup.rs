@@ -274,6 +274,9 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
                         _ => None,
                     };
                     let (key, read_context) = (self.key.as_ref(), &self.view.read_context);
+                    if let Some(clock) = read_context.clock() {
+                        clock.note_read(key, trailer.seqno());
+                    }
                     self.first_in_table = (!self.met).then_some(trailer.seqno());
                     self.met = true;
                     let resolution =

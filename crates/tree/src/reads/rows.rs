@@ -122,6 +122,9 @@ impl Rows {
         if hit.expiry > 0 && is_expired() {
             return None;
         }
+        if let Some(clock) = view.read_context.clock() {
+            clock.note_read(key, hit.seqno);
+        }
         match from_scm {
             false => self.curves.row_hit(hash, key, bytes.len()),
             true => self.promote(view, key, probe, at, (hit, &bytes)),

@@ -87,7 +87,13 @@ impl VersionEditGuard<'_> {
         };
         let (active, read_context) = (Arc::clone(&old.active), Arc::clone(&old.read_context));
         let ingested = old.ingested;
+        let clock = Arc::clone(&read_context);
+        let flushed = Arc::clone(&version);
         self.tree.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
+        drop(discarded);
+        if let Some(clock) = clock.clock() {
+            clock.adapt(&flushed);
+        }
     }
 
     /// Adds `tables`, which contain the writes of the ingest at `seqno`. They must not be visible yet.
@@ -143,6 +149,9 @@ impl VersionEditGuard<'_> {
         // Without the lock, on which every writer may wait: trimming copies pages, and dropping the view may
         // remove files.
         trim_tables(&version, &change.inputs);
+        if let Some(clock) = old.read_context.clock() {
+            clock.adapt(&version);
+        }
         drop(old);
     }
 }

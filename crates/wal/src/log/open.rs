@@ -68,8 +68,10 @@ impl Log {
         let retention = Arc::new(Retention::default());
         let mut sink =
             ReplaySink { from, record: replay, retention: &retention, below: Vec::new() };
-        let (chains, mut recovery, next) = recover::replay(&source, LANE, &mut sink)?;
-        let next = next.max(options.floor.get() + 1);
+        let (chains, mut recovery, stored) = recover::replay(&source, LANE, &mut sink)?;
+        // 0 for a log without records.
+        let stored = stored.max(1);
+        let next = stored.max(options.floor.get() + 1);
         // There is always a seqno after the last one.
         recovery.last = Seqno::try_from(next)?.before();
 
@@ -77,7 +79,7 @@ impl Log {
         shared.set_last(next - 1);
         let is_damaged = recovery.damage.is_some();
         let mut opening =
-            Opening { options, source, retention, next, is_damaged, stale: Vec::new() };
+            Opening { options, source, retention, stored, next, is_damaged, stale: Vec::new() };
         let mut writer = None;
         for chain in chains {
             if chain.lane == LANE {
@@ -112,6 +114,8 @@ struct Opening {
     options: Options,
     source: Source,
     retention: Arc<Retention>,
+    /// The seqno after the last record.
+    stored: u64,
     /// The next seqno.
     next: u64,
     is_damaged: bool,
@@ -140,8 +144,9 @@ impl Opening {
         let mut tail = tail.filter(|_| !self.is_damaged);
         invariant!(self.next > 0, "there is a seqno before the next one");
         shared.set_durable(sequence, self.next - 1);
+        let seqnos = (self.stored, self.next);
         let mut lane =
-            Lane::new(lane, supply, Arc::clone(shared), &self.retention, sequence, self.next);
+            Lane::new(lane, supply, Arc::clone(shared), &self.retention, sequence, seqnos);
         match self.start(&mut lane, &mut tail, is_torn, unused)? {
             None => trim(tail)?,
             Some(_) if is_appended => {}

@@ -33,6 +33,8 @@ struct Engine {
     stored: u64,
     /// The last seqno in a table, which an unlogged batch may have had.
     floor: u64,
+    /// The last seqno of a record whose batch is in a table. The log must reach it.
+    logged: u64,
     /// The durable start of the log, and the start that the next process sees after a process death.
     start: Start,
     seen: Start,
@@ -43,7 +45,9 @@ impl Engine {
         let floor = Seqno::new(self.floor);
         let below = |keyspace| Some(Seqno::new(self.below(keyspace)));
         let start = self.seen.clone();
-        open_with(medium, Options { floor, start, has_gaps: true, ..options() }, &below)
+        let (logged, has_keyspaces) = (Seqno::new(self.logged), self.logged > 0);
+        let known = Options { floor, start, logged, has_keyspaces, ..options() };
+        open_with(medium, Options { has_gaps: true, ..known }, &below)
     }
 
     fn record(&mut self, start: &Start, is_durable: bool) {
@@ -129,6 +133,7 @@ fn run(device: &Faulty, log: &Log, engine: &mut Engine, rng: &mut Rng, steps: u3
                 if !device.is_frozen() {
                     engine.synced = engine.stored;
                     engine.floor = engine.last;
+                    engine.logged = engine.stored;
                     let flushed: &[_] = if rng.one_in(2) { &[BUSY] } else { &[IDLE, BUSY] };
                     for keyspace in flushed {
                         let below = log.stored_below();
@@ -183,11 +188,39 @@ fn lives(seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
         let image = device.crash_image(rng.next_u64()).unwrap();
         device = Arc::new(Faulty::over(&image, rng.next_u64()).unwrap());
     }
-    let medium: Arc<dyn Medium> = device;
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
     let context = format!("TERRACE_SEED={seed}, the end");
     let (_, recovery, replayed) =
         engine.open(&medium).unwrap_or_else(|error| panic!("{context}: {error}"));
     engine.compare(&recovery, &replayed, &context);
+    lose_the_end(&device, &engine, &context);
+}
+
+/// The records of the newest segments are zeroed, one segment more each time: an open tells whether the log
+/// still reaches what tables hold.
+fn lose_the_end(device: &Faulty, engine: &Engine, context: &str) {
+    let image = device.process_death_image().unwrap();
+    let mut segments = image.list().unwrap();
+    segments.retain(|file| crate::parse_segment_name(&file.name).is_some());
+    segments.sort_by(|one, other| one.name.cmp(&other.name));
+    for (number, segment) in segments.iter().rev().enumerate() {
+        let mut content = image.content(&segment.name).unwrap();
+        let records = content.get_mut(4096..).unwrap_or_default();
+        records.fill(0);
+        image.insert(&segment.name, content).unwrap();
+        let copy = MemoryMedium::new();
+        for file in image.list().unwrap() {
+            copy.insert(&file.name, image.content(&file.name).unwrap()).unwrap();
+        }
+        let medium: Arc<dyn Medium> = Arc::new(copy);
+        let known = Known { start: engine.seen.clone(), ..Known::default() };
+        let account = Account::unlimited("log");
+        let store = Some(options().store);
+        let left = crate::check(&medium, store, &known, Recover::Strict, &account);
+        let is_short = left.map_or(true, |left| left.last.get() < engine.logged);
+        let opened = engine.open(&medium).map(|(_, recovery, _)| recovery.last);
+        assert_eq!(opened.is_err(), is_short, "{context}, without {} segments", number + 1);
+    }
 }
 
 #[test]

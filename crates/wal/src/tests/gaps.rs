@@ -196,3 +196,67 @@ fn gaps_out_of_range_are_refused() {
         assert!(parse_record(3, &record(seqno, count)).is_err(), "{seqno} {count}");
     }
 }
+
+/// Tables have seqnos of unlogged batches that the log lacks, and the device has no space for a segment: the
+/// log reaches no further than its records. So a flush states no more, and the next open finds no damage.
+#[test] // I11
+fn a_full_device_at_open_leaves_the_seqnos_of_tables_uncovered() {
+    let image = Arc::new(MemoryMedium::new());
+    let medium: Arc<dyn Medium> = Arc::clone(&image) as _;
+    let (log, ..) = open_gaps(&medium).unwrap();
+    append(&log, 1, 2, b"one").unwrap();
+    log.sync(log.last()).unwrap();
+    drop(log);
+    // A torn record, so that the segment is not cut to make room for a Begin.
+    let name = "log-0-0000000001";
+    let mut content = image.content(name).unwrap();
+    let end = content.windows(3).position(|bytes| bytes == b"one").unwrap();
+    content[end.next_multiple_of(4096)..][..100].fill(0xab);
+    image.insert(name, content).unwrap();
+    let device = Arc::new(Faulty::over(&image, 1).unwrap());
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    device.set_capacity(Some(options().segment_bytes));
+    let floor = Seqno::new(100);
+    let open = |logged: u64| {
+        let known =
+            Options { floor, logged: Seqno::new(logged), has_keyspaces: true, ..with_gaps() };
+        open_with(&medium, known, &|_| Some(Seqno::ZERO))
+    };
+    let mut logged = 0;
+    for life in 0..3 {
+        let (log, recovery, replayed) = open(logged).unwrap();
+        assert_eq!((log.last(), recovery.last, replayed.len()), (floor, floor, 1), "life {life}");
+        assert_eq!(log.stored_below().get(), 3, "life {life}");
+        assert_eq!(assign(&log, 5).get(), 101);
+        assert_eq!(log.stored_below().get(), 3, "life {life}");
+        log.sync(log.last()).unwrap();
+        let error = append(&log, 1, 1, b"two").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        // A flush of a keyspace whose writes are all logged.
+        logged = log.stored_below().before().get();
+    }
+    device.set_capacity(None);
+    let (log, ..) = open(logged).unwrap();
+    assert_eq!(log.stored_below().get(), 101, "the Begin of the new segment covers them");
+    assert_eq!(append(&log, 1, 1, b"two").unwrap().get(), 101);
+    drop(log);
+    let (_, _, replayed) = open(101).unwrap();
+    assert_eq!(replayed, [(1, b"one".to_vec()), (101, b"two".to_vec())]);
+}
+
+/// As above, and the segment that there was no space for is made by the first append.
+#[test]
+fn the_first_append_after_a_full_device_covers_the_seqnos_of_tables() {
+    let device = Arc::new(Faulty::new(1));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    device.set_capacity(Some(0));
+    let options = Options { floor: Seqno::new(100), ..options() };
+    let (log, ..) = open_with(&medium, options.clone(), &|_| Some(Seqno::ZERO)).unwrap();
+    assert_eq!(log.stored_below().get(), 1);
+    device.set_capacity(None);
+    assert_eq!(append(&log, 1, 1, b"one").unwrap().get(), 101);
+    assert_eq!((log.stored_below().get(), log.statistics().gaps), (102, 0));
+    drop(log);
+    let (_, recovery, replayed) = open_with(&medium, options, &|_| Some(Seqno::ZERO)).unwrap();
+    assert_eq!((recovery.last.get(), replayed), (101, vec![(101, b"one".to_vec())]));
+}

@@ -20,7 +20,7 @@ fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
     let spec = SegmentSpec { store, lane, segment_bytes, leave_bytes: 0, has_gaps: false };
     let supply = Supply::new(medium, spec, 1, &account, &shared);
     // Lanes share the counter of seqnos; the test sets each record's seqno.
-    let mut writer = Lane::new(lane, supply, shared, &retention, 0, begin);
+    let mut writer = Lane::new(lane, supply, shared, &retention, 0, (begin, begin));
     writer.rotate(0).unwrap();
     for seqno in seqnos {
         writer.skip_to(*seqno);

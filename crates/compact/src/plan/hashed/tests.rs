@@ -9,7 +9,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::Horizon;
-use crate::plan::{Area, FileSummary, ManualRange, Merge, Piece, Plan, RunSummary, Summary};
+use crate::plan::{
+    Area, FileSummary, ManualRange, Merge, Piece, Plan, RunSummary, Summary, ValueFileSummary,
+};
 
 /// The pieces of a tree by run, and what is on the way.
 #[derive(Default)]
@@ -647,6 +649,52 @@ fn a_busy_or_damaged_run_is_not_rewritten() {
         panic!("nothing is dropped")
     };
     assert_eq!(dropped[0].0, oldest);
-    assert_eq!(window::plan(&Summary { free_bytes: Some(10), ..summary }, &window.options), None);
+    // Without space for a rewrite, as much as the window is too long goes unread.
+    let full = Summary { free_bytes: Some(10), ..summary };
+    let Some(window::Eviction::Drop(dropped)) = window::plan(&full, &window.options) else {
+        panic!("nothing is dropped")
+    };
+    assert_eq!(dropped[0].0, oldest);
     assert_eq!(window.options.flush_filter_bits(31), 12, "32 runs");
+}
+
+/// A discard takes runs of a sixteenth of the window, but never the newest, and collects their value files.
+#[test]
+fn a_discard_takes_a_part_of_the_window_and_its_value_files() {
+    let options =
+        window::Options { inputs_max: 64, ..window::Options::new(16_000, window::Kept::Read) };
+    let (runs, newest) = Default::default();
+    let mut window = Window { rng: Rng::new(1), options, runs, newest, next: 0 };
+    while window.bytes() <= 16_000 {
+        window.flush();
+    }
+    let mut summary = window.summary();
+    let count = summary.runs.len();
+    for (run, values) in
+        [(count - 1, vec![(TableId(7), 3), (TableId(5), 1)]), (count - 2, vec![(TableId(5), 1)])]
+    {
+        Arc::make_mut(&mut summary.runs[run].pieces[0].file).values = values;
+    }
+    let excluded = ValueFileSummary { id: TableId(7), bytes: 3, excluded: true };
+    summary.values = vec![excluded];
+    let planned = |summary: &Summary, options: &window::Options| {
+        let Some(window::Eviction::Discard(discard)) = window::plan(summary, options) else {
+            panic!("no discard")
+        };
+        discard.merge
+    };
+    let merge = planned(&summary, &window.options);
+    let bytes: u64 = merge.inputs.iter().map(|(_, pieces)| pieces[0].file.bytes).sum();
+    let least = merge.inputs[1..].iter().map(|(_, pieces)| pieces[0].file.bytes).sum::<u64>();
+    assert!(bytes >= 1000 && least < 1000, "{bytes} {least}");
+    assert_eq!(merge.collect, [TableId(5)]);
+    assert_eq!(merge.into, summary.runs[count - 1].id);
+    let few = window::Options { inputs_max: 2, ..window.options.clone() };
+    assert_eq!(planned(&summary, &few).inputs.len(), 2);
+    // One run beside the newest, though both are far longer than the window.
+    let two = Summary { runs: summary.runs[..2].to_vec(), ..summary };
+    let small = window::Options { bytes: 100, ..window.options.clone() };
+    assert_eq!(planned(&two, &small).inputs.len(), 1);
+    let debt = window::debt(&two, &small);
+    assert!(debt.bytes > 0 && debt.space_fullness > 1.0, "{debt:?}");
 }

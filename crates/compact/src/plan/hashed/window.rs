@@ -4,15 +4,20 @@
 //! unread, or, with a *partial discard*, rewritten without most of its entries. The rewrite merges it with
 //! the run that earlier partial discards left, and its output takes the place of that run. So the kept
 //! entries stay older than every other run (I4), and a newer version of a key always hides them. An entry is
-//! kept only if it is the newest of the two runs for its key and no tombstone: an older version must not
+//! kept only if it is the newest of these runs for its key and no tombstone: an older version must not
 //! outlive the discarded newer one.
 //!
-//! The kept entries take at most a quarter of the window, or the discard would write more than it frees.
+//! The kept entries take at most a quarter of the window, or the discard would write more than it frees. A
+//! discard takes as many of the oldest runs as make a sixteenth of the window, because it also rewrites what
+//! earlier ones kept: then it writes at most four bytes for each byte of entries that it discards.
+//!
+//! A window never waits for space: if the device has too little for the rewrite, or a table that it would
+//! read is damaged, the oldest runs are dropped unread, the kept one first.
 //!
 //! A lookup asks the filter of each run. If there are more than [`Options::runs_max`], which takes a window
 //! of many memtables or flushes of small ones, the adjacent runs that are cheapest to merge become one.
 
-use base::{RunId, invariant};
+use base::{RunId, TableId};
 
 use super::filters::run_filter_bits;
 use super::slices::{bytes_in, hashes_of_piece};
@@ -20,6 +25,9 @@ use crate::plan::{Debt, Merge, Piece, Reason, RunSummary, Summary};
 
 /// The largest part of the window that partial discards keep.
 const RETAINED_PART: u64 = 4;
+
+/// A discard takes runs of at least this part of the window, if it has memory for as many.
+const DISCARDED_PART: u64 = 16;
 
 /// The level of the run that partial discards leave.
 const RETAINED_LEVEL: u8 = 1;
@@ -49,7 +57,7 @@ pub struct Options {
 pub enum Kept {
     /// None: the window is first in, first out.
     None,
-    /// Those that were read lately, by two bits an entry.
+    /// Those that were read lately.
     Read,
     /// Those that a predicate chooses. A process that does not know the name cannot discard.
     Named(String),
@@ -60,7 +68,7 @@ pub enum Kept {
 pub enum Eviction {
     /// The pieces of the oldest runs, to be dropped unread.
     Drop(Vec<(RunId, Piece)>),
-    /// A rewrite of the oldest run.
+    /// A rewrite of the oldest runs.
     Discard(Discard),
     /// A merge of adjacent runs, which evicts nothing.
     Merge(Merge),
@@ -69,7 +77,7 @@ pub enum Eviction {
 /// A partial discard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discard {
-    /// The runs to merge: the oldest, and the one that earlier discards left, if there is one.
+    /// The runs to merge: the oldest, and below them the one that earlier discards left, if there is one.
     pub merge: Merge,
     /// Which entries stay.
     pub kept: Kept,
@@ -142,14 +150,22 @@ pub fn plan(summary: &Summary, options: &Options) -> Option<Eviction> {
 #[must_use]
 pub fn debt(summary: &Summary, options: &Options) -> Debt {
     let runs = summary.runs.len();
-    let is_merging = runs > options.runs_max;
+    // The newest run stays, whatever its length.
+    let evictable = summary.runs.iter().skip(1).map(bytes_of).fold(0, u64::saturating_add);
+    let is_partial = options.kept != Kept::None;
+    let is_behind = runs > options.runs_max || is_partial && evictable > options.bytes;
     let busy = summary.busy.iter().map(|area| area.bytes.max(1)).fold(0, u64::saturating_add);
     Debt {
-        bytes: busy.max(u64::from(is_merging)),
+        bytes: busy.max(u64::from(is_behind)),
         runs,
         // Merges keep up easily; twice the runs mean that they do not, and delay writers.
         fullness: runs as f64 / options.runs_max.max(1) as f64,
         space: 1.0,
+        // Whole runs are dropped at once. A discard takes time, in which the window grows.
+        space_fullness: match is_partial {
+            true => evictable as f64 / options.bytes.max(1) as f64,
+            false => 0.0,
+        },
         ..Debt::default()
     }
 }
@@ -202,24 +218,18 @@ fn evict(summary: &Summary, options: &Options) -> Option<Eviction> {
     let lengths: Vec<u64> = summary.runs.iter().map(bytes_of).collect();
     let stored = lengths.iter().copied().fold(0, u64::saturating_add);
     let mut over = stored.checked_sub(options.bytes).filter(|it| *it > 0)?;
-    let is_busy = |run: &RunSummary| is_busy(summary, run);
-    let oldest = summary.runs.last().filter(|run| !is_busy(run))?;
-    let retained = Some(oldest).filter(|run| is_retained(run) && options.kept != Kept::None);
-    let fresh = summary.runs.len().checked_sub(1 + usize::from(retained.is_some()));
-    let candidate = fresh.and_then(|index| summary.runs.get(index)).filter(|run| !is_busy(run));
-    if let (Some(run), true) = (candidate, options.kept != Kept::None) {
-        // A damaged table cannot be rewritten, so its run goes as a whole.
-        let is_sound = |run: &RunSummary| run.pieces.iter().all(|piece| !piece.damaged);
-        if is_sound(run) && retained.is_none_or(is_sound) {
-            return discard(run, retained, summary, options).map(Eviction::Discard);
-        }
+    if summary.runs.last().is_none_or(|oldest| is_busy(summary, oldest)) {
+        return None;
+    }
+    if let Some(discard) = discard(summary, &lengths, options) {
+        return Some(Eviction::Discard(discard));
     }
     let mut count = 0;
     for (run, bytes) in summary.runs.iter().zip(&lengths).rev() {
         // The newest flushed run stays, whatever its length.
         let is_first = summary.runs.first().is_some_and(|newest| newest.id == run.id);
         let is_newest = is_first && !is_retained(run);
-        if over == 0 || is_busy(run) || is_newest {
+        if over == 0 || is_busy(summary, run) || is_newest {
             break;
         }
         count += 1;
@@ -229,21 +239,40 @@ fn evict(summary: &Summary, options: &Options) -> Option<Eviction> {
     (!dropped.is_empty()).then(|| Eviction::Drop(pieces_of(dropped)))
 }
 
-/// The rewrite of `run` and of the `retained` run below it.
-fn discard(
-    run: &RunSummary,
-    retained: Option<&RunSummary>,
-    summary: &Summary,
-    options: &Options,
-) -> Option<Discard> {
-    let runs: Vec<&RunSummary> = [Some(run), retained].into_iter().flatten().collect();
+/// The rewrite of the oldest flushed runs and of the retained run below them; `None` if the window keeps
+/// nothing, if damage or a job is in the way, or if there is no space for it.
+fn discard(summary: &Summary, lengths: &[u64], options: &Options) -> Option<Discard> {
+    if options.kept == Kept::None {
+        return None;
+    }
+    // A damaged table cannot be rewritten, so its run goes as a whole.
+    let is_fit =
+        |run: &RunSummary| !is_busy(summary, run) && run.pieces.iter().all(|piece| !piece.damaged);
+    let retained = usize::from(summary.runs.last().is_some_and(is_retained));
+    let end = summary.runs.len().checked_sub(retained)?;
+    let mut first = end;
+    let mut taken = 0u64;
+    // The newest run stays.
+    while first > 1 && summary.runs.len() - first < options.inputs_max.max(2) {
+        if first < end && taken >= options.bytes / DISCARDED_PART {
+            break;
+        }
+        first -= 1;
+        taken = taken.saturating_add(lengths.get(first).copied().unwrap_or(0));
+        if summary.runs.get(first).is_none_or(|run| !is_fit(run)) {
+            // The runs below it can go nevertheless.
+            first += 1;
+            break;
+        }
+    }
+    let runs = summary.runs.get(first..).filter(|_| first < end)?;
+    if !runs.iter().all(is_fit) {
+        return None;
+    }
     let into = runs.last()?.id;
-    invariant!(
-        summary.runs.last().is_some_and(|oldest| oldest.id == into),
-        "a discard leaves nothing below its output"
-    );
-    let bytes = runs.iter().map(|run| bytes_of(run)).sum();
-    if summary.free_bytes.is_some_and(|free| free < bytes) {
+    let bytes = lengths.get(first..)?.iter().copied().fold(0, u64::saturating_add);
+    let kept_bytes_max = options.bytes / RETAINED_PART;
+    if summary.free_bytes.is_some_and(|free| free < bytes.min(kept_bytes_max)) {
         return None;
     }
     let merge = Merge {
@@ -257,8 +286,19 @@ fn discard(
         bytes,
         table_bytes: bytes.max(1),
         filter_bits: f32::from(options.flush_filter_bits(summary.unit_bytes)),
-        collect: Vec::new(),
+        collect: value_files_of(summary, runs),
     };
-    let kept_bytes_max = options.bytes / RETAINED_PART;
     Some(Discard { merge, kept: options.kept.clone(), kept_bytes_max })
+}
+
+/// The value files of `runs` whose values can be copied, ascending: the files go with the discarded entries.
+fn value_files_of(summary: &Summary, runs: &[RunSummary]) -> Vec<TableId> {
+    let pieces = runs.iter().flat_map(|run| &run.pieces);
+    let mut files: Vec<_> =
+        pieces.flat_map(|piece| piece.file.values.iter().map(|(file, _)| *file)).collect();
+    files.sort_unstable();
+    files.dedup();
+    let is_excluded = |id: TableId| summary.values.iter().any(|it| it.id == id && it.excluded);
+    files.retain(|id| !is_excluded(*id));
+    files
 }
