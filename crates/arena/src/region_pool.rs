@@ -73,6 +73,11 @@ impl RegionPool {
         true
     }
 
+    /// Gives back all kept memory: no store is left that could use it.
+    pub fn release(&self) {
+        lock(&self.spares).clear();
+    }
+
     pub(crate) const fn account(&self) -> &Account {
         &self.account
     }

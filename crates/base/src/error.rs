@@ -32,6 +32,8 @@ pub enum ErrorKind {
     /// Another write changed a key that a transaction had read before it committed: run the whole
     /// transaction again.
     Conflict,
+    /// The caller asked the operation to end early ([`crate::Cancel`]). What was not finished is undone.
+    Cancelled,
 }
 
 /// Whether the same request may succeed if it is made again, with the same settings.
@@ -60,6 +62,7 @@ impl fmt::Display for ErrorKind {
             Self::Poisoned => "poisoned",
             Self::Closed => "closed",
             Self::Conflict => "conflict",
+            Self::Cancelled => "cancelled",
         })
     }
 }
@@ -278,7 +281,7 @@ impl Error {
     pub fn when_to_retry(&self) -> Retry {
         self.0.retry.unwrap_or(match self.0.kind {
             ErrorKind::Retry => Retry::Later,
-            ErrorKind::Conflict => Retry::Now,
+            ErrorKind::Conflict | ErrorKind::Cancelled => Retry::Now,
             ErrorKind::Invalid
             | ErrorKind::NotFound
             | ErrorKind::AlreadyExists

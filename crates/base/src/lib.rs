@@ -7,6 +7,7 @@
 mod account;
 mod backoff;
 mod budget;
+mod cancel;
 mod checksum;
 mod clock;
 mod codec;
@@ -35,6 +36,7 @@ mod write_size;
 pub use account::{Account, Charge};
 pub use backoff::Backoff;
 pub use budget::{AccountUsage, Budget, BudgetUsage, Reclaim, ReclaimOrder};
+pub use cancel::Cancel;
 pub use checksum::{ContentSeed, PageSeed, crc32c, crc32c_append, hash64, key_hash};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};

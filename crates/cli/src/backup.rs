@@ -7,6 +7,7 @@ use serde_json::json;
 use terracedb::tools::{Backup, BackupInfo, CheckpointOptions, DeleteReport, PruneOptions};
 use terracedb::{Error, Result};
 
+use crate::interrupt::{self, Section};
 use crate::new_store::NewDirectory;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
@@ -173,13 +174,14 @@ fn open(dir: &Path, access: Access, rate: Option<u64>, command: &str) -> Result<
         Access::Read => Backup::open_read_only(dir)?,
         Access::Remove | Access::Create => Backup::open(dir)?,
     };
-    let backups = backups.rate(rate.unwrap_or(0));
+    let backups = backups.rate(rate.unwrap_or(0)).cancel(interrupt::cancel());
     Ok(backups.progress(move |done, total| bar.show(done, Some(total))))
 }
 
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
+    let _section = Section::begin();
     let db = args.store.open()?;
-    let options = CheckpointOptions::default().flush(args.flush);
+    let options = CheckpointOptions::default().flush(args.flush).cancel(interrupt::cancel());
     let report = db.checkpoint_opt(&args.place, &options)?;
     let json = json!({
         "files_linked": report.files_linked,
@@ -209,6 +211,7 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
         Command::List(args) => list(args),
         Command::Verify(args) => verify(args),
         Command::Delete(args) => {
+            let _section = Section::begin();
             let BackupArgs { repository, id } = &args.backup;
             let backups = open(&repository.repository, args.dry_run.access(), None, "delete")?;
             let report = match args.dry_run.dry_run {
@@ -227,6 +230,8 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
             .expected("at least 1, or --delete-all to delete every backup")
             .got(0));
     }
+    // Deletes what it began to delete.
+    let _section = Section::begin();
     let backups = open(&args.repository.repository, args.dry_run.access(), None, "prune")?;
     let options = PruneOptions::keep(args.keep).delete_all(args.delete_all);
     let report = backups.prune_opt(&options.dry_run(args.dry_run.dry_run))?;
@@ -234,6 +239,7 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
 }
 
 fn create(args: &CreateArgs) -> Result<Outcome> {
+    let _section = Section::begin();
     let db = args.store.open()?;
     let directory = NewDirectory::before(&args.repository);
     let create = || {
@@ -344,6 +350,7 @@ fn print_deleted(report: &DeleteReport, dry_run: bool, json: bool) -> Result<Out
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Outcome> {
+    let _section = Section::begin();
     let BackupArgs { repository, id } = &args.backup;
     let backups = open(&repository.repository, Access::Read, args.rate.rate, "restore")?;
     let report = backups.restore(*id, &args.place)?;

@@ -16,6 +16,7 @@ use media::scm::ScmLocation;
 use media::{CalibratedDevice, Calibration, calibrate, device_of};
 use terracedb::{Error, Result};
 
+use crate::interrupt::Scratch;
 use crate::outcome::Outcome;
 use crate::output::Output;
 
@@ -91,7 +92,7 @@ fn replace(path: &Path, content: &str) -> Result<()> {
 }
 
 /// The temporary file that is measured. Dropping it removes the file.
-struct MeasuredFile(PathBuf);
+struct MeasuredFile(PathBuf, #[expect(dead_code, reason = "its drop ends the guard")] Scratch);
 
 impl MeasuredFile {
     /// Creates the file, or reuses one that an interrupted measurement left.
@@ -108,7 +109,10 @@ impl MeasuredFile {
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
             // The lock ends here with `file`; the measurement itself locks the file again.
-            Ok(()) => Ok(Self(path)),
+            Ok(()) => {
+                let removed = Scratch::new(&path);
+                Ok(Self(path, removed))
+            }
             Err(fs::TryLockError::WouldBlock) => {
                 let error = Error::invalid("place to calibrate").at(path.display());
                 Err(error.expected("no other measurement of it").got("a running one"))

@@ -7,6 +7,7 @@ use base::{format_bytes, format_count};
 use serde_json::json;
 use terracedb::{Db, Result};
 
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::{print_result, report_to_stderr};
 use crate::progress::Progress;
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let from = decode_optional_key(args.from.as_ref(), args.hex)?;
     let to = decode_optional_key(args.to.as_ref(), args.hex)?;
     must_ascend(from.as_ref(), to.as_ref())?;
+    let _section = interrupt::Section::begin();
     let db = args.store.open()?;
     let start = Instant::now();
     let compaction = match &args.keyspace {
@@ -59,6 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let bytes_before = table_bytes(&db);
     let bar = Progress::of_bytes("compact");
     while !compaction.is_finished() {
+        // Closing the store removes the files of the merges that are not done.
+        interrupt::check("compaction")?;
         let progress = compaction.progress();
         if progress.bytes_total > 0 {
             let done = progress.bytes_total - progress.bytes_left;

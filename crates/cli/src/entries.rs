@@ -8,6 +8,7 @@ use serde_json::json;
 use terracedb::{EntryOptions, Error, KeyEntry, Result};
 
 use crate::hex;
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::{Output, report_to_stderr};
 use crate::parsers::seconds;
@@ -157,7 +158,9 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
     };
     let mut out = Output::new();
     let (mut count, mut skipped) = (0, 0u64);
+    let _section = interrupt::Section::printing();
     while count < args.limit {
+        interrupt::check("scan")?;
         let (key, value) = match next()? {
             None => break,
             Some((key, Ok(value))) => (key, value),

@@ -2,7 +2,8 @@
 //! files.
 //!
 //! Exit status: 0 success; 1 failure, missing key, or damage found; 2 wrong usage, missing store, or a store
-//! that another process has open. docs/commands.md documents them for users.
+//! that another process has open; 128 and the number of a signal that ended the command, as 130 after
+//! Ctrl-C. docs/commands.md documents them for users.
 
 mod args;
 mod backup;
@@ -19,6 +20,7 @@ mod escape;
 mod hex;
 mod ingest;
 mod inspect;
+mod interrupt;
 mod keyspace;
 mod measured_store;
 mod new_store;
@@ -55,10 +57,17 @@ fn main() -> ExitCode {
         Command::Bench(bench) => !bench.reads_trace(),
         _ => true,
     };
+    // The server ends by itself.
+    if !matches!(args.command, Command::Serve(_)) {
+        interrupt::watch();
+    }
     match run(args.command) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Negative) => ExitCode::from(1),
         Err(error) => {
+            if let Some(status) = interrupt::exit_status() {
+                return ExitCode::from(status);
+            }
             report_to_stderr(parsers::error_text(&error));
             if let Some(advice) = advice(&error, opens_store) {
                 report_to_stderr(advice);

@@ -8,6 +8,7 @@ use terracedb::{Durability, Error, Result};
 use workload::Engine;
 
 use crate::config::{Config, Flags};
+use crate::interrupt::Scratch;
 use crate::{directory, stats};
 
 /// The store to measure.
@@ -39,7 +40,7 @@ pub(crate) enum StoreMust {
 pub(crate) struct MeasuredStore {
     engine: Engine,
     /// The temporary directory, if the user named none. It is removed after `engine` is closed.
-    _scratch: Option<tempfile::TempDir>,
+    _scratch: Option<(tempfile::TempDir, Scratch)>,
     dir: PathBuf,
     stats: Option<PathBuf>,
 }
@@ -69,7 +70,8 @@ impl MeasuredStore {
                 let scratch = tempfile::Builder::new().prefix("terrace-").tempdir();
                 let scratch =
                     scratch.map_err(|e| Error::io("create", "a temporary directory", e))?;
-                (scratch.path().to_owned(), Some(scratch))
+                let removed = Scratch::new(scratch.path());
+                (scratch.path().to_owned(), Some((scratch, removed)))
             }
         };
         let config = Config::of_store(&typed, &args.flags)?;

@@ -9,6 +9,7 @@ use terracedb::{Db, Keyspace, Result};
 
 use crate::config::Config;
 use crate::directory::{self, is_store_file};
+use crate::interrupt;
 
 /// What a directory was like before a command used or created it.
 pub(crate) struct NewDirectory {
@@ -24,6 +25,7 @@ pub(crate) struct NewDirectory {
 /// # Errors
 /// As [`Config::open`]; those of `work`.
 pub(crate) fn with_store<T>(config: &Config, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
+    let _section = interrupt::Section::begin();
     let before = NewDirectory::before(config.path()?);
     let db = config.open(true).inspect_err(|_| before.remove_if_unused())?;
     let result = work(&db);

@@ -9,6 +9,7 @@ use terracedb::Result;
 use terracedb::recovery::{LogPlace, LostRecords};
 use terracedb::tools::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile};
 
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -30,7 +31,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let options = FileOptions { create: false, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("repair");
-    let options = RepairOptions { dry_run: args.dry_run };
+    let _section = interrupt::Section::begin();
+    let options = RepairOptions { dry_run: args.dry_run, cancel: interrupt::cancel() };
     let report = terracedb::tools::repair(&medium, options, &mut |done, total| {
         progress.show(done, Some(total));
     })?;

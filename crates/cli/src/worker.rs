@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use terracedb::compaction::{Address, Operators, Root, Timing, Worker, WorkerOptions};
 use terracedb::{Error, Result};
 
 use crate::config::token;
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::{Output, report_to_stderr};
 use crate::parsers::{error_text, size};
@@ -61,12 +61,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         operators: Arc::new(Operators::builtin()),
         timing: Timing::default(),
     };
+    // A signal is its end: a job that dies with it is run again by its host.
+    let _section = interrupt::Section::begin();
     let worker = Worker::listen(&args.listen, options)?;
     let mut out = Output::new();
     out.line(format_args!("listening at {}", worker.address()?))?;
     out.flush()?;
-    // The process ends by a signal: a job that dies with it is run again by its host.
-    let never = AtomicBool::new(false);
-    worker.run(&never, |line| report_to_stderr(format_args!("job: {line}")))?;
+    worker
+        .run(&interrupt::cancel().flag(), |line| report_to_stderr(format_args!("job: {line}")))?;
     Ok(Outcome::Done)
 }

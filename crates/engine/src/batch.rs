@@ -15,6 +15,8 @@ use tree::{DeletedRanges, Tree};
 pub struct EncodedBatch {
     body: Vec<u8>,
     ops: u32,
+    /// Whether an operation is not a delete.
+    keeps: bool,
     parts: Vec<BatchPart>,
 }
 
@@ -63,6 +65,7 @@ impl EncodedBatch {
             "an encoded operation is no longer than its bound"
         );
         self.ops += 1;
+        self.keeps |= !matches!(write, Write::Delete | Write::DeleteRange { .. });
         Ok(())
     }
 
@@ -76,7 +79,13 @@ impl EncodedBatch {
     pub fn clear(&mut self) {
         self.body.clear();
         self.parts.clear();
-        self.ops = 0;
+        (self.ops, self.keeps) = (0, false);
+    }
+
+    /// True if every operation is a delete: a full device takes them, because they free space.
+    #[must_use]
+    pub const fn only_deletes(&self) -> bool {
+        !self.keeps
     }
 
     /// The operations as the log stores them.

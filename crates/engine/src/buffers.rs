@@ -9,6 +9,7 @@
 //! Called by writers on their own threads and by the flush and log tasks. Lock order: `sealing`, then the
 //! log's lane. A write that fits its memtable takes no lock here.
 
+mod admit;
 mod flush_waits;
 mod metadata_limits;
 mod try_admit;
@@ -18,9 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::OrderedMap;
-use base::{
-    Account, Error, Reclaim, Result, Seqno, TaskHandle, WriteSize, format_bytes, invariant,
-};
+use base::{Account, Error, Reclaim, Result, Seqno, TaskHandle, format_bytes, invariant};
 use parking_lot::Mutex;
 use tree::{Memtable, Tree, Trees};
 use wal::{Batch, Log};
@@ -157,75 +156,6 @@ impl Buffers {
                 .got(format_bytes(bytes)));
         }
         batch.check_ranges()
-    }
-
-    /// Reserves memory in `tree`'s active memtable for writes of `size`. First delays the writer as the
-    /// [`Pace`] asks; stalls while the quota is used up.
-    ///
-    /// # Errors
-    /// The last flush's error if flushes fail, e.g. `NoSpace`. `Retry` if there is no memory for another
-    /// reason. `Invalid` if the metadata of tables is at its limit. `Closed` if the store or the keyspace is
-    /// gone.
-    pub fn admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
-        self.check_open()?;
-        self.metadata.check(size, || self.waits.pause(Waiter::Writer))?;
-        self.pace.delay_write(size.bytes, self.resources.executor());
-        for _ in 0..READER_WAITS_MAX {
-            match self.try_admit(tree, size) {
-                // The wait inside gave the flush enough time to find memory.
-                Err(error) if self.waits.is_failing() => return Err(error),
-                // Readers give flushed memtables back when they are done.
-                Err(error) if error.is_retryable() && self.is_held_by_readers() => {
-                    self.waits.pause(Waiter::Writer);
-                }
-                result => return result,
-            }
-        }
-        self.try_admit(tree, size)
-    }
-
-    /// Whether readers keep flushed memtables in memory.
-    fn is_held_by_readers(&self) -> bool {
-        self.trees.all().iter().any(|tree| tree.is_flushed_memtable_held())
-    }
-
-    fn try_admit(&self, tree: &Tree, size: WriteSize) -> Result<()> {
-        if self.waits.is_failing() {
-            // The memory that a refused write reserved stays reserved. It must stay within the quota, or a
-            // flush finds no memory after the device has recovered.
-            self.stay_within_quota()?;
-        }
-        let mut flushes = 0;
-        loop {
-            let view = tree.view();
-            let active = &view.active;
-            if self.is_full(active) && !active.is_empty() {
-                // The memtable of a dropped keyspace is not sealed any more: it would stay full.
-                tree.usable()?;
-                self.seal_if_full(tree)?;
-                continue;
-            }
-            let before = active.bytes();
-            match active.reserve(size) {
-                Ok(()) if active.bytes() == before => return Ok(()),
-                Ok(()) => {
-                    let first = active.first();
-                    drop(view);
-                    self.stay_within_quota()?;
-                    // If the memtable was sealed meanwhile, the reservation was sealed with it.
-                    if tree.view().active.first() == first || flushes == FLUSHES_AWAITED_MAX {
-                        return Ok(());
-                    }
-                    flushes += 1;
-                }
-                Err(error) if flushes == FLUSHES_AWAITED_MAX => return Err(error),
-                Err(error) => {
-                    drop(view);
-                    self.wait_for_flush(Waiter::Writer, || error.clone())?;
-                    flushes += 1;
-                }
-            }
-        }
     }
 
     fn is_full(&self, memtable: &Memtable) -> bool {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use arena::PublishRing;
 use base::{
-    Counter, Durability, EntryKind, Error, Result, Seqno, Trailer, Write, WriteSize,
+    Counter, Durability, EntryKind, Error, ErrorKind, Result, Seqno, Trailer, Write, WriteSize,
     broken_invariant, decode_ops, invariant, key_hash,
 };
 use cache::RowCache;
@@ -73,7 +73,8 @@ impl Committer {
         }
         let size = WriteSize::of(key, write);
         self.rows.prefetch(tree.rows().hash(key_hash(key)));
-        self.buffers.admit(tree, size)?;
+        let deletes = matches!(write, Write::Delete | Write::DeleteRange { .. });
+        self.buffers.admit(tree, size, deletes)?;
         let first = BODY.with_borrow_mut(|body| {
             body.clear();
             write.encode(body, tree.id(), key);
@@ -84,7 +85,7 @@ impl Committer {
                 broken_invariant!("an encoded operation ends with its value as stored")
             })?;
             let batch = Batch { keyspaces: &[tree.id()], ops: 1, body };
-            let first = match self.append(batch, durability) {
+            let first = match self.append(batch, durability, deletes) {
                 Ok(first) => first,
                 Err(error) => {
                     body.clear();
@@ -116,13 +117,15 @@ impl Committer {
         if batch.is_empty() {
             return Ok(());
         }
-        self.commit(batch, durability, |record| self.append(record, durability)).map(drop)
+        let append = |record: Batch<'_>| self.append(record, durability, batch.only_deletes());
+        self.commit(batch, durability, append).map(drop)
     }
 
-    /// Logs `record`, or assigns its seqnos if it is unlogged.
-    fn append(&self, record: Batch<'_>, durability: Durability) -> Result<Seqno> {
+    /// Logs `record`, or assigns its seqnos if it is unlogged. `deletes` says whether it only deletes.
+    fn append(&self, record: Batch<'_>, durability: Durability, deletes: bool) -> Result<Seqno> {
         match durability {
             Durability::Unlogged => self.log.assign(record),
+            _ if deletes => self.log.append_deletes(record),
             _ => self.log.append(record),
         }
     }
@@ -148,16 +151,22 @@ impl Committer {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
         let bytes = batch.parts().iter().map(|part| part.size.bytes).sum();
-        if let Some(wait) = self.buffers.wait_before()? {
-            return Ok(Some(wait));
+        match self.buffers.wait_before() {
+            // A full device takes deletes.
+            Err(error) if batch.only_deletes() && error.kind() == ErrorKind::NoSpace => {}
+            Ok(None) => {}
+            waits => return waits,
         }
         for part in batch.parts() {
-            if let Some(wait) = self.buffers.admit_now(&part.tree, part.size)? {
+            if let Some(wait) =
+                self.buffers.admit_now(&part.tree, part.size, batch.only_deletes())?
+            {
                 return Ok(Some(wait));
             }
         }
         self.buffers.note_admitted(bytes);
-        self.commit_admitted(batch, durability, |record| self.append(record, durability))?;
+        let append = |record: Batch<'_>| self.append(record, durability, batch.only_deletes());
+        self.commit_admitted(batch, durability, append)?;
         Ok(None)
     }
 
@@ -175,7 +184,7 @@ impl Committer {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
         for part in batch.parts() {
-            self.buffers.admit(&part.tree, part.size)?;
+            self.buffers.admit(&part.tree, part.size, batch.only_deletes())?;
         }
         self.commit_admitted(batch, durability, append)
     }

@@ -339,5 +339,8 @@ impl Drop for StoreGuard {
     fn drop(&mut self) {
         let before = self.0.0.open_stores.fetch_sub(1, Ordering::Relaxed);
         invariant!(before > 0, "a store that closes was counted as open");
+        if before == 1 {
+            self.0.regions().release();
+        }
     }
 }

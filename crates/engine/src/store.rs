@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arena::PublishRing;
-use base::{Durability, Error, KeyRange, Owner, Result, StoreId, Write};
+use base::{Durability, Error, ErrorKind, KeyRange, Owner, Result, StoreId, Write};
 use compact::Operators;
 use manifest::Manifest;
 use media::{Holding, Medium, Metered};
@@ -276,8 +276,16 @@ impl Store {
         // Acknowledged writes survive the end of the process anyway. After this sync they also survive a
         // power cut.
         self.sync()?;
+        // A check after a clean end misses no record of the log.
+        let reached = self.log.reached().map(|reached| self.manifest.reach_log(reached, true));
         persisted?;
         flushed?;
+        // A full device has no space for a new manifest, and nothing is lost without this.
+        if let Some(Err(error)) = reached
+            && error.kind() != ErrorKind::NoSpace
+        {
+            return Err(error);
+        }
         match self.manifest.poisoned() {
             Some(error) => Err(error),
             None => Ok(()),

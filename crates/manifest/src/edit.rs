@@ -9,6 +9,7 @@ use base::{
 };
 use bytes::Bytes;
 
+use crate::header::VERSION_OPENED;
 use crate::{KeyspaceKind, TableEntry, ValuesEntry};
 
 /// Longest stored form of a table's fields, bytes: two bounds, and its value files.
@@ -59,6 +60,8 @@ pub enum Edit {
     Scrubbed(ScrubPosition),
     /// Segments of the lane before `segment` are not needed: they are removed, and ignored if they reappear.
     LogBegins { lane: LaneId, segment: SegmentId },
+    /// The log was durable up to this point: one that ends earlier has lost records.
+    LogReached { reached: wal::Reached },
     /// The store is a copy that began this lineage. Only in the first record of a manifest of version 2.
     LineageBegan { lineage: LineageId },
 }
@@ -95,6 +98,7 @@ const TABLE_DAMAGED: u8 = 20;
 const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 const LINEAGE_BEGAN: u8 = 23;
+const LOG_REACHED: u8 = 24;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
@@ -126,6 +130,7 @@ impl Edit {
             Self::Scrubbed(_) => SCRUBBED,
             Self::LogBegins { .. } => LOG_BEGINS,
             Self::LineageBegan { .. } => LINEAGE_BEGAN,
+            Self::LogReached { .. } => LOG_REACHED,
         }
     }
 
@@ -134,6 +139,7 @@ impl Edit {
         match self {
             Self::KeyspaceCreated { kind, .. } => kind.format_version(),
             Self::LineageBegan { .. } => 2,
+            Self::LogReached { .. } => VERSION_OPENED,
             _ => 1,
         }
     }
@@ -158,6 +164,7 @@ impl Edit {
             | Self::ClockReached { .. }
             | Self::Scrubbed(_)
             | Self::LogBegins { .. }
+            | Self::LogReached { .. }
             | Self::LineageBegan { .. } => None,
         }
     }
@@ -210,6 +217,12 @@ impl Edit {
                 put_varint(out, u64::from(lane.0));
                 put_u64(out, segment.0);
             }
+            Self::LogReached { reached } => {
+                put_varint(out, u64::from(reached.lane.0));
+                put_u64(out, reached.segment.0);
+                put_varint(out, reached.sequence);
+                put_varint(out, reached.last.get());
+            }
             Self::LineageBegan { lineage } => put_u128(out, lineage.0),
         }
     }
@@ -245,6 +258,14 @@ impl Edit {
             LOG_BEGINS => Self::LogBegins {
                 lane: LaneId(cursor.length(usize::from(u16::MAX))? as u16),
                 segment: SegmentId(cursor.u64()?),
+            },
+            LOG_REACHED => Self::LogReached {
+                reached: wal::Reached {
+                    lane: LaneId(cursor.length(usize::from(u16::MAX))? as u16),
+                    segment: SegmentId(cursor.u64()?),
+                    sequence: cursor.varint()?,
+                    last: Seqno::try_from(cursor.varint()?)?,
+                },
             },
             LINEAGE_BEGAN => Self::LineageBegan { lineage: LineageId(cursor.u128()?) },
             other => {

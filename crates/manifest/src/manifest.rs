@@ -13,7 +13,7 @@ use base::{DictionaryId, Error, ErrorKind, KeyspaceId, Result, StoreId, TableId}
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::header::{HEADERS_BYTES, VERSION_FIRST, encode_header};
+use crate::header::{HEADERS_BYTES, VERSION_FIRST, VERSION_OPENED, encode_header};
 use crate::name::{file_name, parse_file_name};
 use crate::reader::{self, Recovered};
 use crate::{Edit, ManifestState, ValuesEntry, frame};
@@ -137,6 +137,23 @@ impl Manifest {
             return Ok(());
         }
         self.append_locked(&mut inner, edits)
+    }
+
+    /// Records how far the log is durable, unless the state already says so of the segment; with `exactly`,
+    /// of the record. Records of flushes say so too.
+    ///
+    /// # Errors
+    /// As [`Manifest::append`].
+    pub fn reach_log(&self, reached: wal::Reached, exactly: bool) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let known = inner.state.log_reached;
+        let is_known = known.is_some_and(|known| {
+            known.sequence >= reached.sequence || !exactly && known.segment >= reached.segment
+        });
+        if is_known {
+            return Ok(());
+        }
+        self.append_locked(&mut inner, vec![Edit::LogReached { reached }])
     }
 
     fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {
@@ -293,8 +310,19 @@ impl Manifest {
 /// # Errors
 /// `Invalid` if the state is longer than a record may be.
 pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec<u8>, u32)> {
+    encode_as(VERSION_FIRST, store, state, number).map(|(bytes, seed, _)| (bytes, seed))
+}
+
+/// As [`encode`], in the format version `least` or a later one. Returns the version too.
+fn encode_as(
+    least: u32,
+    store: StoreId,
+    state: &ManifestState,
+    number: u64,
+) -> Result<(Vec<u8>, u32, u32)> {
     let edits = state.edits();
-    let header = encode_header(format_version(&edits), store, number);
+    let version = format_version(&edits).max(least);
+    let header = encode_header(version, store, number);
     let seed = frame::seed(&header);
     let mut bytes = vec![0; HEADERS_BYTES];
     for copy in bytes.chunks_mut(HEADERS_BYTES / 2) {
@@ -308,7 +336,7 @@ pub fn encode(store: StoreId, state: &ManifestState, number: u64) -> Result<(Vec
     }
     frame::check_body(&body)?;
     frame::encode_record(&mut bytes, seed, 0, &body);
-    Ok((bytes, seed))
+    Ok((bytes, seed, version))
 }
 
 /// The least format version that has all of `edits`.
@@ -323,7 +351,7 @@ fn write_new(
     number: u64,
     next_table: TableId,
 ) -> Result<Inner> {
-    let (bytes, seed) = encode(store, &state, number)?;
+    let (bytes, seed, version) = encode_as(VERSION_OPENED, store, &state, number)?;
     let limit = FILE_BYTES_MIN.max(8 * bytes.len() as u64).next_multiple_of(PAGE_BYTES as u64);
     let name = file_name(number);
     let write = || {
@@ -335,7 +363,6 @@ fn write_new(
     };
     let file: Arc<dyn File> = write()?;
     let end = bytes.len() as u64;
-    let version = format_version(&state.edits());
     Ok(Inner { state, number, file, version, seed, end, limit, sequence: 1, next_table })
 }
 

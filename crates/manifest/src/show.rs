@@ -68,6 +68,11 @@ impl fmt::Display for Edit {
             Self::LogBegins { lane, segment } => {
                 write!(f, "lane {lane} of the log begins with segment {segment}")
             }
+            Self::LogReached { reached: wal::Reached { lane, segment, sequence, last } } => write!(
+                f,
+                "lane {lane} of the log is durable below record {sequence}, up to seqno {last}, in segment \
+                 {segment} or before"
+            ),
             Self::LineageBegan { lineage } => write!(f, "a copy, of lineage {lineage}"),
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())

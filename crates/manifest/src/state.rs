@@ -32,6 +32,8 @@ pub struct ManifestState {
     pub scrub: ScrubPosition,
     /// The first needed segment of each lane of the log.
     pub log_start: wal::Start,
+    /// How far the log was durable when that was last recorded.
+    pub log_reached: Option<wal::Reached>,
     /// The lineage that the store began as a copy of another; `None` if it was created.
     pub lineage: Option<LineageId>,
 }
@@ -74,6 +76,7 @@ impl ManifestState {
             Edit::DictionaryIdsUsed { last } => self.use_dictionary_ids(last),
             Edit::TableIdsReserved { below } => self.reserve_table_ids(below),
             Edit::LogBegins { lane, segment } => self.begin_log(lane, segment),
+            Edit::LogReached { reached } => self.reach_log(reached),
             Edit::LineageBegan { lineage } => {
                 self.lineage = Some(lineage);
                 Ok(())
@@ -89,7 +92,7 @@ impl ManifestState {
         }
     }
 
-    /// Checks that no id used in `before` is free in this state, and that neither its clock nor the start
+    /// Checks that no id used in `before` is free in this state, and that neither its clock nor a bound
     /// of its log went back.
     ///
     /// # Errors
@@ -99,13 +102,14 @@ impl ManifestState {
             && self.keyspaces_below >= before.keyspaces_below
             && self.last_dictionary >= before.last_dictionary;
         let is_later = self.clock_ms >= before.clock_ms
-            && before.log_start.iter().all(|(lane, segment)| self.log_start.of(lane) >= segment);
+            && before.log_start.iter().all(|(lane, segment)| self.log_start.of(lane) >= segment)
+            && before.log_reached.is_none_or(|it| self.log_reaches(&it));
         if !keeps_ids {
             return Err(base::broken_invariant!("an edit frees no id that was used"));
         }
         if !is_later {
             return Err(base::broken_invariant!(
-                "an edit moves neither the clock nor the log start back"
+                "an edit moves neither the clock nor the bounds of the log back"
             ));
         }
         Ok(())
@@ -183,6 +187,23 @@ impl ManifestState {
         Ok(())
     }
 
+    /// Whether the log is known to have been durable up to `point`.
+    pub(crate) fn log_reaches(&self, point: &wal::Reached) -> bool {
+        self.log_reached.is_some_and(|known| known.sequence >= point.sequence)
+    }
+
+    fn reach_log(&mut self, reached: wal::Reached) -> Result<()> {
+        // As for the first segment. A lane has fewer records than it has bytes.
+        if reached.segment.0 > u64::MAX / 2 || reached.sequence > u64::MAX / 2 {
+            let got = format_args!("record {} of segment {}", reached.sequence, reached.segment);
+            return Err(contradiction("records that were written", got));
+        }
+        if !self.log_reaches(&reached) {
+            self.log_reached = Some(reached);
+        }
+        Ok(())
+    }
+
     fn add_table(&mut self, keyspace: KeyspaceId, table: Arc<TableEntry>) -> Result<()> {
         let id = table.id;
         if table.range.is_empty() || table.seqno_min > table.seqno_max {
@@ -240,7 +261,8 @@ impl ManifestState {
     /// What the manifest knows of the log.
     pub fn known_log(&self) -> wal::Known {
         let (start, logged) = (self.log_start.clone(), self.logged());
-        wal::Known { start, logged, has_keyspaces: self.keyspaces_below > KeyspaceId::default() }
+        let has_keyspaces = self.keyspaces_below > KeyspaceId::default();
+        wal::Known { start, logged, has_keyspaces, reached: self.log_reached }
     }
 
     /// Returns the sequence number below which every write to an existing keyspace is in tables.
@@ -290,6 +312,7 @@ impl ManifestState {
             edits.push(Edit::Scrubbed(self.scrub));
         }
         edits.extend(Edit::log_begins(&self.log_start));
+        edits.extend(self.log_reached.map(|reached| Edit::LogReached { reached }));
         edits.extend(self.lineage.map(|lineage| Edit::LineageBegan { lineage }));
         for (id, entry) in &self.keyspaces {
             entry.push_edits(*id, &mut edits);

@@ -60,6 +60,39 @@ fn the_log_start_outlives_a_rewrite_and_never_moves_back() {
     assert_eq!(again.log_start.of(LaneId(300)), SegmentId(2));
 }
 
+/// How far the log reached outlives a rewrite of the manifest and never moves backwards.
+#[test]
+fn the_reached_end_of_the_log_outlives_a_rewrite_and_never_moves_back() {
+    let reached = |segment, sequence| Edit::LogReached {
+        reached: wal::Reached {
+            lane: LaneId(0),
+            segment: SegmentId(segment),
+            sequence,
+            last: Seqno::new((sequence / 2).min(200)),
+        },
+    };
+    let mut body = Vec::new();
+    reached(7, 300).encode(&mut body);
+    assert_eq!(body, golden(include_str!("../golden/manifest_reached.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), [reached(7, 300)]);
+    assert_eq!(reached(7, 300).format_version(), 5);
+
+    let mut state = state();
+    assert_eq!(state.known_log().reached, None, "the default of a store without the edit");
+    state.apply(reached(7, 300)).unwrap();
+    let before = state.clone();
+    state.apply(reached(8, 299)).unwrap();
+    assert_eq!(state, before);
+    assert!(state.apply(reached(u64::MAX, 301)).is_err());
+    assert!(state.apply(reached(7, u64::MAX)).is_err());
+    let mut again = ManifestState::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+    state.apply(reached(7, 301)).unwrap();
+    assert!(state.check_successor_of(&before).is_ok());
+    assert_eq!(state.known_log().reached.map(|it| it.sequence), Some(301));
+}
+
 /// Quarantined tables and the scrub position outlive a rewrite of the manifest.
 #[test]
 fn quarantined_tables_and_the_scrub_position_outlive_a_rewrite() {
@@ -211,8 +244,12 @@ fn windows_that_retain_entries_need_version_4() {
 #[test]
 fn the_first_hashed_keyspace_raises_the_format_version() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
-    let state = ManifestState::default();
-    let manifest = Manifest::start(Arc::clone(&medium), StoreId(7), state, 1).unwrap();
+    // An older binary wrote the file: the present one begins a file of the version that opens need.
+    let (bytes, _) = encode(StoreId(7), &ManifestState::default(), 1).unwrap();
+    let file = medium.create(&file_name(1), Access::Bytes, 1 << 20).unwrap();
+    file.store(0, &bytes, Purpose::Manifest).unwrap();
+    let found = recover(&*medium, false).unwrap().unwrap();
+    let manifest = Manifest::resume(Arc::clone(&medium), found).unwrap();
     let version = || {
         let listed = medium.list().unwrap();
         let name = listed.iter().map(|file| file.name.clone()).max().unwrap();
@@ -223,16 +260,16 @@ fn the_first_hashed_keyspace_raises_the_format_version() {
     assert_eq!(version(), (file_name(1), 1));
     let [_, window] = hashed_edits().try_into().unwrap();
     manifest.append(vec![window]).unwrap();
-    assert_eq!(version(), (file_name(2), 4));
+    assert_eq!(version(), (file_name(2), 5));
     manifest.append(vec![created(301, "more")]).unwrap();
-    assert_eq!(version(), (file_name(2), 4));
+    assert_eq!(version(), (file_name(2), 5));
     let state = manifest.state();
     drop(manifest);
     let found = recover(&*medium, false).unwrap().unwrap();
     assert_eq!(found.state, state);
     let resumed = Manifest::resume(Arc::clone(&medium), found).unwrap();
     resumed.append(vec![Edit::KeyspaceDropped { keyspace: KeyspaceId(300) }]).unwrap();
-    assert_eq!(version(), (file_name(2), 4));
+    assert_eq!(version(), (file_name(2), 5));
     let state = resumed.state();
     drop(resumed);
     // The headers are lost: salvage finds the version that fits the records' checksums.
@@ -240,9 +277,8 @@ fn the_first_hashed_keyspace_raises_the_format_version() {
     file.store(0, &[0xff; 1024], Purpose::Manifest).unwrap();
     let salvage = salvage_state(&*medium, StoreId(7)).unwrap();
     assert_eq!((salvage.highest, salvage.state), (2, state.clone()));
-    // Without hashed keyspaces the next file is one that version 1 reads.
     Manifest::start(Arc::clone(&medium), StoreId(7), state, 3).unwrap();
-    assert_eq!(version(), (file_name(3), 1));
+    assert_eq!(version(), (file_name(3), 5));
 }
 
 /// A value file exists while a table points into it, and its live bytes are counted.

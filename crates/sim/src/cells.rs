@@ -34,6 +34,18 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     key
 }
 
+/// `key`, or for some keys a longer one that begins with it, up to nearly the longest that a store takes.
+pub(crate) fn lengthened(mut key: Vec<u8>) -> Vec<u8> {
+    let hash = base::key_hash(&key);
+    let length = match hash % 16 {
+        0 => hash as usize / 16 % 60_000,
+        1..4 => hash as usize / 16 % 2000,
+        _ => 0,
+    };
+    key.resize(key.len().max(length), b'k');
+    key
+}
+
 /// Whether `key` lies within `span`.
 pub(crate) fn contains((start, end): &Span, key: &[u8]) -> bool {
     let after = match start {
@@ -77,6 +89,34 @@ impl Change {
                 let end = key(first + rng.below(8));
                 Self::DeleteRange((Bound::Included(key(first)), Bound::Excluded(end)))
             }
+        }
+    }
+
+    /// The change with a longer key, and sometimes a large value or operand, or a range delete instead.
+    pub(crate) fn enlarged(self, rng: &mut Rng, keys: u64) -> Self {
+        if rng.one_in(8) {
+            return Self::DeleteRange(span(rng, keys, 1 + keys / 8));
+        }
+        let mut grow = |mut bytes: Vec<u8>, most: u64| {
+            let length = match rng.below(40) {
+                0 => most,
+                1..6 => most / 8,
+                6..14 => most / 64,
+                _ => 0,
+            };
+            let start = bytes.len();
+            bytes.resize(start + if length == 0 { 0 } else { rng.below(length) as usize }, b'.');
+            rng.fill(&mut bytes[start..]);
+            bytes
+        };
+        match self {
+            Self::Put(key, value) => Self::Put(lengthened(key), grow(value, 4 << 20)),
+            Self::PutExpiring(key, value, expiry) => {
+                Self::PutExpiring(lengthened(key), grow(value, 1 << 20), expiry)
+            }
+            Self::Merge(key, operand) => Self::Merge(lengthened(key), grow(operand, 300 << 10)),
+            Self::Delete(key) => Self::Delete(lengthened(key)),
+            range => range,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! With only a seed, it runs that seed. Otherwise it runs consecutive seeds from the given or a random one,
 //! for a minute or the given time. For a failing script it prints the seed and the last events, then shrinks
-//! the script and prints the failure again; `--all` continues with the next seed.
+//! the script and prints the failure again; `--all` continues with the next seed. `--crowded` runs crowded
+//! scripts: many keyspaces, long keys and large values, with the smallest memory limit.
 //! `TERRACE_TRACE=1` prints each event as it happens.
 
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use terrace_sim::{Script, TierSums, run, shrink, steps};
 
 const HELP: &str = "\
 usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
-                   [--steps STEPS] [--all]";
+                   [--steps STEPS] [--crowded] [--all]";
 
 /// A script hangs if no step ends during this many one-second checks. Checks are counted instead of time,
 /// because a stopped process must not count as hanging; scripts may be slow on a busy machine or while one is
@@ -29,16 +30,22 @@ struct Arguments {
     steps: usize,
     /// Whether to continue after a failure.
     all: bool,
+    /// Whether to run crowded scripts.
+    crowded: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
     let (_, random) = Rng::from_env();
     let (mut seed, mut count, mut seconds, mut steps) = (None, None, None, 500);
-    let mut all = false;
+    let (mut all, mut crowded) = (false, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--all" {
             all = true;
+            continue;
+        }
+        if word == "--crowded" {
+            crowded = true;
             continue;
         }
         let number = words.next().and_then(|word| word.parse::<u64>().ok());
@@ -55,7 +62,7 @@ fn arguments() -> Result<Arguments, String> {
     let alone = seed.is_some() && count.is_none() && seconds.is_none();
     let count = count.unwrap_or(if alone { 1 } else { u64::MAX });
     let seconds = seconds.unwrap_or(if alone { u64::MAX } else { 60 });
-    Ok(Arguments { seed: seed.unwrap_or(random), count, seconds, steps, all })
+    Ok(Arguments { seed: seed.unwrap_or(random), count, seconds, steps, all, crowded })
 }
 
 fn main() -> ExitCode {
@@ -75,7 +82,10 @@ fn main() -> ExitCode {
     while done < arguments.count && start.elapsed() < Duration::from_secs(arguments.seconds) {
         let seed = arguments.seed.wrapping_add(done);
         current.store(seed, Ordering::Relaxed);
-        let script = Script::new(seed, arguments.steps);
+        let script = match arguments.crowded {
+            true => Script::crowded(seed, arguments.steps),
+            false => Script::new(seed, arguments.steps),
+        };
         match run(&script) {
             Ok(report) => {
                 opens += report.opens;

@@ -97,6 +97,9 @@ impl World {
     pub(crate) fn reopen_changed(&mut self) -> Outcome {
         if self.fixed.is_none() {
             self.variant = Variant::random(&mut self.rng);
+            if self.is_crowded {
+                self.variant.memory = 64 << 20;
+            }
         }
         self.note(format!("  as {:?}", self.variant));
         self.reopen()

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use terracedb::{Error, ErrorKind};
+use terracedb::{Error, ErrorKind, Retry};
 
 use crate::compare;
 use crate::history::{History, ProcessEnd};
@@ -17,6 +18,9 @@ use crate::world::World;
 /// The history, the number of openings and the start of possible losses before a step. They are restored if
 /// power was cut, or the process died, while the step had already opened the store again.
 type Before = (History, u64, Option<u64>);
+
+/// A refused step of a crowded script is repeated for this time of the clock, seconds.
+const REFUSED_SECONDS_MAX: u32 = 120;
 
 /// The result of a successful simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +117,40 @@ impl World {
     fn run_step(&mut self, step: Step) -> Outcome {
         self.rng = base::Rng::new(step.seed);
         let before = self.cut.map(|_| (self.history.clone(), self.opens, self.lossy_after));
-        let done = self.act(step.action);
+        let mut done = self.act(step.action);
+        if self.is_crowded {
+            done = self.outlast_refusal(step, done);
+        }
         let done = self.judge(done, before.as_ref());
         let done = done.and_then(|()| self.check_tier());
         self.note_device();
         done
+    }
+
+    /// Repeats a step that was refused with `Later` while time passes and background work goes on. Users end
+    /// what they keep open after a while. A refusal that lasts is a failure.
+    fn outlast_refusal(&mut self, step: Step, mut done: Outcome) -> Outcome {
+        for second in 0..REFUSED_SECONDS_MAX {
+            let Err(StepError::Refused(error)) = &done else { return done };
+            if error.when_to_retry() != Retry::Later {
+                return done;
+            }
+            let error = error.to_string();
+            self.note(format!("  refused for now: {error}"));
+            if second == REFUSED_SECONDS_MAX / 4 {
+                self.end_users();
+            }
+            self.clock.advance(Duration::from_secs(1));
+            self.work(200);
+            self.rng = base::Rng::new(step.seed);
+            done = self.act(step.action);
+        }
+        match done {
+            Err(StepError::Refused(error)) => {
+                Err(StepError::Wrong(format!("a refusal that lasts: {error}")))
+            }
+            done => done,
+        }
     }
 
     /// Decides whether the result of a step is permitted. Crashes or reopens the store if the step requires

@@ -170,6 +170,9 @@ pub struct Script {
     pub seed: u64,
     /// Whether keyspaces may be hashed: about half of them are then.
     pub has_hashed: bool,
+    /// Whether the store is crowded: many keyspaces, long keys, large values, and range deletes and operands
+    /// in number, with the smallest memory limit. A refusal must then end by itself.
+    pub is_crowded: bool,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -197,7 +200,24 @@ impl Script {
             Step { action: hit.map_or(Action::Write, |hit| hit.0), seed: rng.next_u64() }
         };
         let steps = (0..steps).map(|_| draw()).collect();
-        Self { seed, has_hashed: Rng::new(!seed).one_in(2), steps }
+        Self { seed, has_hashed: Rng::new(!seed).one_in(2), is_crowded: false, steps }
+    }
+
+    /// The crowded script of `seed`. Its device does not fail, and its power is not cut: whatever is refused
+    /// is refused by the store alone.
+    #[must_use]
+    pub fn crowded(seed: u64, steps: usize) -> Self {
+        let mut script = Self::new(seed, steps);
+        script.is_crowded = true;
+        script.steps.retain(|step| step.action == Action::Die || !step.action.is_trouble());
+        // The model copies the contents for each of these.
+        script.steps.retain(|step| {
+            let is_costly =
+                matches!(step.action, Action::Backup | Action::Checkpoint | Action::Begin);
+            !is_costly || step.seed.is_multiple_of(4)
+        });
+        script.steps.retain(|step| step.action != Action::Resize);
+        script
     }
 
     /// The script with ordered keyspaces only, for seeds from before there were others.

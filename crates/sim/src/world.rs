@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use base::{Clock, Executor, ManualClock, Rng, Stepper, StoreId};
@@ -22,7 +22,12 @@ use crate::users::{OpenRead, PendingIngest, PendingTransaction};
 const TRACE: usize = 60;
 
 /// Names of keyspaces.
-pub(crate) const NAMES: [&str; 4] = ["one", "two", "three", "four"];
+const NAMES: [&str; 4] = ["one", "two", "three", "four"];
+
+/// Names of the keyspaces of a crowded store.
+static CROWD: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    (0..400).map(|number| &*Box::leak(format!("crowd{number:03}").into_boxed_str())).collect()
+});
 
 /// A simulated world.
 pub(crate) struct World {
@@ -49,6 +54,8 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     /// Whether some keyspaces are hashed.
     has_hashed: bool,
+    /// See [`Script`].
+    pub(crate) is_crowded: bool,
     pub(crate) open_reads: Vec<OpenRead>,
     pub(crate) snapshots: Vec<(Snapshot, Contents)>,
     pub(crate) transactions: Vec<PendingTransaction>,
@@ -78,7 +85,10 @@ impl World {
         let device = Arc::new(Faulty::new(rng.next_u64()));
         let keys = [8, 40, 40, 200][rng.below(4) as usize];
         let drawn = Variant::random(&mut rng);
-        let variant = fixed.clone().unwrap_or(drawn);
+        let mut variant = fixed.clone().unwrap_or(drawn);
+        if script.is_crowded {
+            variant.memory = 64 << 20;
+        }
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let executor = Arc::new(Stepper::new(variant.order, Arc::clone(&clock) as _));
         let mut world = Self {
@@ -102,6 +112,7 @@ impl World {
             repository: Arc::new(Faulty::new(rng.next_u64())),
             rng,
             has_hashed,
+            is_crowded: script.is_crowded,
             broken: false,
             lossy_after: None,
             cut: None,
@@ -112,7 +123,11 @@ impl World {
             loud: std::env::var_os("TERRACE_TRACE").is_some(),
         };
         world.open(ProcessEnd::Process)?;
-        for name in ["one", "two"] {
+        let count = match script.is_crowded {
+            true => [20, 60, 150, 400][Rng::new(seed).below(4) as usize],
+            false => 2,
+        };
+        for name in world.names().iter().take(count) {
             world.create(name)?;
         }
         Ok(world)
@@ -134,9 +149,15 @@ impl World {
         self.version
     }
 
+    /// The names that keyspaces may have.
+    pub(crate) fn names(&self) -> &'static [&'static str] {
+        if self.is_crowded { &CROWD } else { &NAMES }
+    }
+
     /// A random key; sometimes the one after the last.
     pub(crate) fn key(&mut self) -> Vec<u8> {
-        crate::cells::key(self.rng.below(self.keys + 1))
+        let key = crate::cells::key(self.rng.below(self.keys + 1));
+        if self.is_crowded { crate::cells::lengthened(key) } else { key }
     }
 
     pub(crate) fn span(&mut self) -> Span {

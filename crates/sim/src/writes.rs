@@ -11,7 +11,7 @@ use terracedb::{
 use crate::cells::Change;
 use crate::history::Event;
 use crate::step_error::{Outcome, ensure};
-use crate::world::{NAMES, World};
+use crate::world::World;
 
 impl World {
     fn durability(&mut self) -> Durability {
@@ -24,7 +24,8 @@ impl World {
 
     pub(crate) fn change(&mut self) -> Change {
         let (version, now) = (self.version(), self.now());
-        Change::random(&mut self.rng, self.keys, version, now)
+        let change = Change::random(&mut self.rng, self.keys, version, now);
+        if self.is_crowded { change.enlarged(&mut self.rng, self.keys) } else { change }
     }
 
     pub(crate) fn write(&mut self) -> Outcome {
@@ -123,7 +124,8 @@ impl World {
     }
 
     pub(crate) fn create_some(&mut self) -> Outcome {
-        let name = NAMES[self.rng.below(NAMES.len() as u64) as usize];
+        let names = self.names();
+        let name = names[self.rng.below(names.len() as u64) as usize];
         self.create(name)
     }
 

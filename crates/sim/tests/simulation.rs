@@ -57,6 +57,15 @@ fn short_random_scripts_succeed() {
     }
 }
 
+/// Many keyspaces, long keys, large values, range deletes and operands, with the smallest memory limit: no
+/// refusal lasts.
+#[test] // I10
+fn crowded_scripts_end_without_a_lasting_refusal() {
+    for seed in seeds(2) {
+        expect(&Script::crowded(seed, 150));
+    }
+}
+
 /// Scripts (seed and steps) that once failed. The bugs: a compaction that waited for memory did not notice
 /// that it was free; a checkpoint showed values again that had expired before the clock was set back; an
 /// ingest whose manifest record was in doubt was not reported as `Poisoned`; a failed open cut the log's last

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Result;
+use base::{Cancel, Result};
 use media::Medium;
 
 use crate::Db;
@@ -74,6 +74,14 @@ impl Backup {
     #[must_use]
     pub fn progress(self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         Self(self.0.progress(progress))
+    }
+
+    /// Ends [`Backup::create`] and the restores early once `cancel` asks for it, with an error of kind
+    /// `Cancelled`. A directory to restore to is then as before; a repository may have files that the next
+    /// backup uses.
+    #[must_use]
+    pub fn cancel(self, cancel: Cancel) -> Self {
+        Self(self.0.cancel(cancel))
     }
 
     /// Backs up the present content of `db`: everything acknowledged before the call, in whole batches.

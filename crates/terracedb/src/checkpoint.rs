@@ -34,7 +34,7 @@ impl Db {
         path: impl AsRef<Path>,
         options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        tools::checkpoint(self.store(), path, *options)
+        tools::checkpoint(self.store(), path, options)
     }
 
     /// As [`Db::checkpoint_opt`], to `medium`, a storage device that the caller implements and that must
@@ -47,6 +47,6 @@ impl Db {
         medium: &Arc<dyn Medium>,
         options: &CheckpointOptions,
     ) -> Result<CheckpointReport> {
-        tools::checkpoint_on(self.store(), medium, *options)
+        tools::checkpoint_on(self.store(), medium, options)
     }
 }

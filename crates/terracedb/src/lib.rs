@@ -181,6 +181,6 @@ pub mod tools {
         DeleteReport, Lost, LostKeys, LostLog, LostRange, PruneOptions, RepairOptions,
         RepairReport, RepairedFile, RestoreReport, ScrubReport, check, repair,
     };
-    pub use base::{LineageId, StoreId};
+    pub use base::{Cancel, LineageId, StoreId};
     pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 }

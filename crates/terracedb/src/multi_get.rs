@@ -2,7 +2,12 @@
 //!
 //! Keys with a cached row are answered first. The others become reads of a [`ReadQueue`], so that their
 //! device reads are in flight together.
+//!
+//! A value that a read returns keeps the block that it lies in. The values of few keys are returned so. Those
+//! of many are copied to buffers that are charged (I10) until the caller has dropped their values, so that
+//! one call cannot take many times the memory of its values.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{Result, Seqno, StoredKeys};
@@ -12,6 +17,13 @@ use tree::View;
 use tree::reads::{Probe, ReadQueue, start_get};
 
 use crate::{Keyspace, ReadOptions};
+use results::Results;
+
+mod results;
+
+/// Most keys whose values are returned as they were read. More are read in groups of this size, so that the
+/// memory of a call besides its results is bounded.
+const GROUP_KEYS: usize = 512;
 
 impl Keyspace {
     /// The values of `keys`, in the order of `keys`, read in one read view. Device reads are in flight
@@ -34,12 +46,8 @@ impl Keyspace {
         options: &ReadOptions,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
         let keys = self.tree().key_form().stored_all(keys)?;
-        let probes = match options.fill_row_cache {
-            true => self.store().reader.rows.probes(self.tree().rows(), keys.iter()),
-            false => keys.iter().map(|key| Probe::without_fill(key.bytes())).collect(),
-        };
         let (view, at) = self.now()?;
-        self.multi_get_with(&keys, &probes, view, at)
+        self.multi_get_with(&keys, options.fill_row_cache, view, at)
     }
 
     /// Starts gets of the first of `keys` in `queue`, as many as it has room for, and returns their
@@ -83,24 +91,48 @@ impl Keyspace {
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
         let keys = self.tree().key_form().stored_all(keys)?;
-        let probes: Vec<_> = keys.iter().map(|key| Probe::without_fill(key.bytes())).collect();
-        self.multi_get_with(&keys, &probes, view, at)
+        self.multi_get_with(&keys, false, view, at)
     }
 
     fn multi_get_with<K: AsRef<[u8]>>(
         &self,
         keys: &StoredKeys<'_, K>,
-        probes: &[Probe],
+        fills_rows: bool,
         view: Arc<View>,
         at: Seqno,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
-        base::invariant!(keys.len() == probes.len(), "every key of a multi-get has its probe");
+        let mut results = Results::new(self.store(), keys.len())?;
+        let mut first = 0;
+        while first < keys.len() {
+            let end = keys.len().min(first + GROUP_KEYS);
+            let group = self.multi_get_group(keys, first..end, fills_rows, &view, at)?;
+            results.extend(group);
+            first = end;
+        }
+        Ok(results.finish())
+    }
+
+    /// The values of the keys at the positions `range`.
+    fn multi_get_group<K: AsRef<[u8]>>(
+        &self,
+        keys: &StoredKeys<'_, K>,
+        range: Range<usize>,
+        fills_rows: bool,
+        view: &Arc<View>,
+        at: Seqno,
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
+        let keys = || range.clone().filter_map(|at| keys.get(at));
+        let probes = match fills_rows {
+            true => self.store().reader.rows.probes(self.tree().rows(), keys()),
+            false => keys().map(|key| Probe::without_fill(key.bytes())).collect(),
+        };
+        base::invariant!(range.len() == probes.len(), "every key of a multi-get has its probe");
         let now = Some(view.read_context.timekeeper().now());
         let reader = &self.store().reader;
         let mut pending = Vec::new();
-        let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(keys.len());
-        for (token, (key, probe)) in (0u64..).zip(keys.iter().zip(probes)) {
-            let row = reader.row(&view, key.bytes(), *probe, at, now);
+        let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(range.len());
+        for (token, (key, probe)) in (0u64..).zip(keys().zip(&probes)) {
+            let row = reader.row(view, key.bytes(), *probe, at, now);
             if row.is_none() {
                 pending.push((token, key, *probe));
             }
@@ -128,7 +160,7 @@ impl Keyspace {
                     queue.wait(1, &mut done)?;
                     store_results(&mut done);
                 }
-                start_get(queue, &view, key, probe, at, now, token)?;
+                start_get(queue, view, key, probe, at, now, token)?;
             }
             while queue.in_flight() > 0 {
                 queue.wait(1, &mut done)?;

@@ -18,7 +18,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use base::{ManualClock, Rng, Stepper};
+use base::{ErrorKind, ManualClock, Rng, Stepper};
 use terracedb::{Codec, Db, Keyspace, Resources, WriteBatch};
 
 /// Environment variable of a child: the phase, the directory, the memory limit, the number of keys and the
@@ -79,6 +79,8 @@ fn one_phase() {
         "get" => get(&keyspace, keys),
         "queue" => queue(&db, &keyspace, keys),
         "cursors" => cursors(&db, &keyspace, keys),
+        "long keys" => long_keys(&db, &keyspace),
+        "many gets" => many_gets(&keyspace, keys),
         "long values" => long_values(&db, &keyspace, memory),
         "overwrite and read" => overwrite_and_read(&keyspace, keys),
         "ingest" => ingest(&db, keys),
@@ -186,6 +188,56 @@ fn cursors(db: &Db, keyspace: &Keyspace, keys: u64) {
     drop(held);
     let mut iter = keyspace.iter().unwrap();
     assert_eq!(iter.by_ref().take(20_000).filter(Result::is_ok).count(), 20_000);
+}
+
+/// 3,000 keys of the longest length, which differ at their ends only, or as many as the store takes: the
+/// metadata of tables has whole keys, and is bounded.
+fn long_keys(db: &Db, keyspace: &Keyspace) {
+    let key = |number: u64| [&[b'p'; (64 << 10) - 8][..], &number.to_be_bytes()].concat();
+    let put = |number: &u64| {
+        let put = keyspace.put(key(*number), number.to_be_bytes());
+        assert!(put.as_ref().err().is_none_or(|it| it.kind() == ErrorKind::Invalid), "{put:?}");
+        put.is_ok()
+    };
+    let keys = (0..3000).take_while(put).count() as u64;
+    println!("{keys} long keys");
+    db.flush().unwrap();
+    for number in 0..keys {
+        let number = number * 7919 % keys;
+        let found = keyspace.get(key(number)).unwrap().unwrap();
+        assert_eq!(found, number.to_be_bytes()[..]);
+    }
+    let mut seen = 0;
+    for entry in keyspace.iter().unwrap().chain(keyspace.iter().unwrap()) {
+        assert_eq!(entry.unwrap().0.len(), 64 << 10);
+        seen += 1;
+    }
+    assert_eq!(seen, 2 * keys);
+    db.compact().unwrap();
+    keyspace.delete_range(..key(keys / 2)).unwrap();
+    db.compact().unwrap();
+    assert_eq!(keyspace.iter().unwrap().count() as u64, keys - keys / 2);
+}
+
+/// Gets of 10^5 keys in one call, whose results are all kept. Keys may be refused for lack of memory.
+fn many_gets(keyspace: &Keyspace, keys: u64) {
+    for part in 0..3 {
+        let wanted: Vec<_> = (0..100_000u64).map(|number| (number * 7919 + part) % keys).collect();
+        let names: Vec<_> = wanted.iter().map(|number| key(*number)).collect();
+        let found = keyspace.multi_get(&names).unwrap();
+        let mut refused = 0;
+        for (number, found) in wanted.iter().zip(found) {
+            match found {
+                Ok(found) => assert_eq!(found.as_deref(), Some(&value(*number)[..])),
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        println!("{refused} refused");
+        assert!(refused < wanted.len() / 2);
+    }
 }
 
 /// Values of the largest length, and many of some hundred KiB.
@@ -305,6 +357,19 @@ fn resident_memory_stays_within_the_memory_number() {
 #[test]
 fn resident_memory_stays_within_the_memory_number_with_zstd() {
     stays_within(64 << 20, 100_000, "zstd");
+}
+
+#[test] // I10
+fn resident_memory_stays_within_the_memory_number_with_long_keys_and_many_gets() {
+    let directory = tempfile::tempdir().unwrap();
+    let (memory, mut over) = (64 << 20, Vec::new());
+    for (phase, keys) in [("long keys", 0), ("load", 200_000), ("many gets", 200_000)] {
+        let peak = measure(phase, &directory.path().join(keys.to_string()), memory, keys, "lz4");
+        if peak > memory / 10 * 11 {
+            over.push(format!("{phase}: {} of {} MiB", peak >> 20, memory >> 20));
+        }
+    }
+    assert!(over.is_empty(), "{over:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use base::{Error, ErrorKind, LineageId, Result, Seqno, StoreId};
 use engine::{Components as _, Store};
 use manifest::ManifestState;
 use media::{Access, Hold, Medium, Purpose};
-use wal::{Extent, Start, extents};
+use wal::{Extent, Known, extents};
 
 /// The number of a copied manifest: it is the first of its directory.
 const MANIFEST_NUMBER: u64 = 1;
@@ -36,8 +36,8 @@ pub(crate) struct Capture {
     /// The extents of the log, oldest first. Copy them first: until then the hold keeps every segment and
     /// every obsolete file.
     pub log: Vec<Extent>,
-    /// The first needed segment of each lane, as the manifest states it.
-    pub log_start: Start,
+    /// What the manifest states of the log.
+    known_log: Known,
     /// The last sequence number in the log; zero if nothing was appended since the store was opened. Then no
     /// number needs to be found in the copy, because the opening made durable all that it read.
     log_last: Seqno,
@@ -85,7 +85,7 @@ impl Capture {
         state.lineage = began.or(state.lineage);
         let manifest = encode_manifest(store.id, &state)?;
         let medium = Arc::clone(&store.medium);
-        let (files, log_start) = (state.files(), state.log_start);
+        let (files, known_log) = (state.files(), state.known_log());
         let log_last = end.map_or(Seqno::ZERO, |end| end.last);
         Ok(Self {
             store: store.id,
@@ -93,7 +93,7 @@ impl Capture {
             medium,
             files,
             log,
-            log_start,
+            known_log,
             log_last,
             manifest,
             hold,
@@ -119,7 +119,9 @@ impl Capture {
     pub(crate) fn check_log(&self, store: &Store, copy: &Arc<dyn Medium>) -> Result<()> {
         let account = store.resources.account("copies");
         let (id, strict) = (Some(self.store), wal::Recover::Strict);
-        let known = wal::Known { start: self.log_start.clone(), ..Default::default() };
+        // How far the store's log reached is not required of a copy that `log_last` already judges: after a
+        // failed sync its cause is the error that tells.
+        let known = Known { start: self.known_log.start.clone(), ..Default::default() };
         let copied = wal::check(copy, id, &known, strict, &account)?.last;
         if copied >= self.log_last {
             return Ok(());

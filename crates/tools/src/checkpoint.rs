@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Error, LineageId, Result};
+use base::{Cancel, Error, LineageId, Result};
 use engine::{Components as _, Store};
 use media::{Medium, Staging};
 use tree::events::Event;
@@ -24,16 +24,25 @@ use crate::copier::{Content, Copier, Part};
 use crate::store_file::is_manifest;
 
 /// Options of a checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CheckpointOptions {
     flush: bool,
+    cancel: Cancel,
 }
 
 impl CheckpointOptions {
     /// Flushes the memtables first, so that there is little log to copy and to replay. Off by default.
     #[must_use]
-    pub const fn flush(mut self, flush: bool) -> Self {
+    pub fn flush(mut self, flush: bool) -> Self {
         self.flush = flush;
+        self
+    }
+
+    /// Ends the checkpoint early once `cancel` asks for it, with an error of kind `Cancelled`. `path` is then
+    /// as before.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
         self
     }
 }
@@ -63,7 +72,7 @@ pub struct CheckpointReport {
 pub fn checkpoint(
     store: &Store,
     path: impl AsRef<Path>,
-    options: CheckpointOptions,
+    options: &CheckpointOptions,
 ) -> Result<CheckpointReport> {
     store.owner.check()?;
     let staging = Staging::begin(path)?;
@@ -79,7 +88,7 @@ pub fn checkpoint(
 pub fn checkpoint_on(
     store: &Store,
     medium: &Arc<dyn Medium>,
-    options: CheckpointOptions,
+    options: &CheckpointOptions,
 ) -> Result<CheckpointReport> {
     let _lock = medium.lock()?;
     write(store, options, medium)
@@ -87,7 +96,7 @@ pub fn checkpoint_on(
 
 fn write(
     store: &Store,
-    options: CheckpointOptions,
+    options: &CheckpointOptions,
     copy: &Arc<dyn Medium>,
 ) -> Result<CheckpointReport> {
     store.owner.check()?;
@@ -98,7 +107,7 @@ fn write(
             .expected("no files")
             .got(format_args!("`{}`", file.name)));
     }
-    let mut copier = Copier::new(&store.resources.account("copies"))?;
+    let mut copier = Copier::new(&store.resources.account("copies"), &options.cancel)?;
     match options.flush {
         true => store.flush_for_copy()?,
         // The log that is copied does not have these writes.
@@ -114,6 +123,7 @@ fn write(
     }
     capture.log_is_copied();
     for name in &capture.files {
+        options.cancel.check("checkpoint")?;
         let len = capture.len(name)?;
         if capture.medium.link(name, to)? {
             report.files_linked += 1;

@@ -9,7 +9,7 @@
 //! buffer of 1 MiB, and one more at the end of a file, charged (I10).
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
-use base::{Account, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
+use base::{Account, Cancel, Charge, Error, PageSeed, Result, StoreId, TableId, hash64};
 use media::{Access, Buf, File, Medium, Purpose};
 use table::{Footer, ValuesFooter, fold_digest, verify_page};
 
@@ -88,17 +88,19 @@ pub(crate) struct Part {
 /// Copies files, one at a time.
 #[derive(Debug)]
 pub(crate) struct Copier {
+    cancel: Cancel,
     _charge: Charge,
 }
 
 impl Copier {
-    /// Creates a copier, whose buffers are charged to `account`.
+    /// Creates a copier, whose buffers are charged to `account`. `cancel` ends it between two chunks.
     ///
     /// # Errors
     /// `Retry` without memory.
-    pub(crate) fn new(account: &Account) -> Result<Self> {
+    pub(crate) fn new(account: &Account, cancel: &Cancel) -> Result<Self> {
+        let cancel = cancel.clone();
         // The last chunk of a file may need a buffer of its own length while the full one still exists.
-        Ok(Self { _charge: account.charge((2 * CHUNK_PAGES * PAGE_BYTES) as u64)? })
+        Ok(Self { cancel, _charge: account.charge((2 * CHUNK_PAGES * PAGE_BYTES) as u64)? })
     }
 
     /// Copies `part` of the file `name` on `from` to the new file `copy` on `to`, and syncs it. Returns its
@@ -174,6 +176,7 @@ impl Copier {
         let mut buf = Buf::pages(CHUNK_PAGES);
         let mut at = 0;
         while at < end {
+            self.cancel.check("copy")?;
             if content == Content::Plain {
                 // A log segment may be truncated, which loses only zeros, before or while it is read.
                 bytes = bytes.min(file.size()?);

@@ -2,7 +2,9 @@
 //!
 //! Order of steps: the files are written and synced. One manifest record then names them and raises the
 //! keyspace's flushed seqno (I3). Then the table replaces the memtable in the view. Then the log may free the
-//! segments that the memtable needed (I7). Versions that no reader can see any more are left out.
+//! segments that the memtable needed (I7). Versions that no reader can see any more are left out, among them
+//! those that a range delete of a newer memtable covers: on a full device, deleting everything must not need
+//! space for what it deletes. The newer write is in the log, which is synced before the record.
 //!
 //! A job runs in bounded steps on a background thread. A failed job leaves nothing behind but a used table
 //! id, and the memtable stays.
@@ -10,7 +12,9 @@
 use std::sync::Arc;
 
 use base::limits::VALUE_APART_BYTES;
-use base::{Codec, EntryKind, KeyRange, Result, Seqno, TableId, broken_invariant, invariant};
+use base::{
+    Codec, EntryKind, KeyRange, Result, Seqno, TableId, Trailer, broken_invariant, invariant,
+};
 use compact::{Horizon, OlderRanges, RetainedVersion, Retention, RetentionRules, ValueSeparator};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use media::Purpose;
@@ -31,12 +35,52 @@ pub struct FlushJob {
     cursor: arena::Cursor,
     /// The memtable's range deletes.
     ranges: RangeDeletes,
+    newer: NewerMemtables,
+    /// The range deletes over the present key, newest first.
+    covering: Vec<Seqno>,
     /// The time by which versions are dropped as expired, Unix milliseconds.
     now_ms: u64,
     /// Whether the memtable has versions that expire, so that `now_ms` mattered.
     has_expiries: bool,
     retention: Retention,
     output: Output,
+}
+
+/// The memtables after the flushed one, whose writes may hide its versions.
+struct NewerMemtables {
+    /// Those without unlogged writes: a crash would lose these and not the flush.
+    memtables: Vec<Arc<Memtable>>,
+    /// The newest visible seqno. Readers may not see later writes.
+    at: Seqno,
+    /// Whether puts and deletes count, and not range deletes only: two lookups for each key.
+    counts_entries: bool,
+}
+
+impl NewerMemtables {
+    fn of(tree: &Tree, flushed: &Memtable, horizon: &Horizon) -> Self {
+        let view = tree.view();
+        let is_newer = |it: &&Arc<Memtable>| it.first() > flushed.first() && !it.has_unlogged();
+        let memtables = view.memtables().filter(is_newer).cloned().collect();
+        let at = horizon.seqnos().last().copied().unwrap_or(Seqno::ZERO);
+        Self { memtables, at, counts_entries: false }
+    }
+
+    /// The seqno of the newest write that hides every version of `key` in the flushed memtable.
+    fn hiding(&self, key: &[u8]) -> Option<Seqno> {
+        let hiding = |memtable: &Arc<Memtable>| {
+            let range = memtable.deleted().newest_covering(key, self.at);
+            let entry = match self.counts_entries {
+                true => memtable.map().get(key, Trailer::seek(self.at)),
+                false => None,
+            };
+            let hides = |(trailer, _): &(Trailer, &[u8])| {
+                use EntryKind::{Delete, Put, PutExpiring};
+                matches!(trailer.kind(), Ok(Put | PutExpiring | Delete))
+            };
+            range.max(entry.filter(hides).map(|(trailer, _)| trailer.seqno()))
+        };
+        self.memtables.iter().filter_map(hiding).max()
+    }
 }
 
 /// The writers of the flush's files, created for the first version that is kept.
@@ -74,6 +118,7 @@ impl FlushJob {
         horizon: Horizon,
     ) -> Result<Self> {
         invariant!(below >= memtable.first(), "a memtable ends after its first seqno");
+        let newer = NewerMemtables::of(&tree, &memtable, &horizon);
         let mut cursor = memtable.map().cursor();
         cursor.seek_first();
         let ranges = memtable.deleted().all_for(&horizon);
@@ -92,8 +137,27 @@ impl FlushJob {
         let retention = Retention::new(rules, &env.writer_account)?;
         let output =
             Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
-        let has_expiries = false;
-        Ok(Self { tree, memtable, below, cursor, ranges, now_ms, has_expiries, retention, output })
+        Ok(Self {
+            tree,
+            memtable,
+            below,
+            cursor,
+            ranges,
+            newer,
+            covering: Vec::new(),
+            now_ms,
+            has_expiries: false,
+            retention,
+            output,
+        })
+    }
+
+    /// Also leaves out versions that puts and deletes of newer memtables hide, for a device without space for
+    /// all. To be called before the first step.
+    #[must_use]
+    pub const fn sparing(mut self) -> Self {
+        self.newer.counts_entries = true;
+        self
     }
 
     /// The tree whose memtable is flushed.
@@ -107,7 +171,7 @@ impl FlushJob {
     /// An error of the device, the log or the manifest, or `Retry` if memory is short. The job must then be
     /// dropped; the memtable is still there and can be flushed by a new job.
     pub fn step(&mut self, env: &TreeContext) -> Result<Option<Flushed>> {
-        let Self { tree, cursor, ranges, retention, output, .. } = self;
+        let Self { tree, cursor, ranges, newer, covering, retention, output, .. } = self;
         let mut keep = |kept: RetainedVersion<'_>| output.add(env, kept);
         for _ in 0..STEP_ENTRIES {
             if !cursor.valid() {
@@ -117,10 +181,11 @@ impl FlushJob {
             }
             let (key, trailer) = (cursor.key(), cursor.trailer());
             self.has_expiries |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
-            let covering = match ranges.is_empty() {
-                true => &[][..],
-                false => ranges.fragment_at(key).map_or(&[][..], |fragment| fragment.seqnos),
-            };
+            covering.clear();
+            covering.extend(newer.hiding(key));
+            if let Some(fragment) = ranges.fragment_at(key).filter(|_| !ranges.is_empty()) {
+                covering.extend_from_slice(fragment.seqnos);
+            }
             let row = env.row_refresh.prepare(tree.rows(), key);
             retention.version(key, covering, trailer, cursor.value(), &mut keep)?;
             if let Some(hash) = row {
@@ -158,7 +223,8 @@ impl FlushJob {
         }
         let mut edits = vec![Edit::Flushed { keyspace, below }];
         if let Some(log) = &env.log {
-            // The same record frees the log.
+            // The same record frees the log, and says how far it is durable.
+            edits.extend(log.reached().map(|reached| Edit::LogReached { reached }));
             edits.extend(Edit::log_begins(&log.start_once_flushed(keyspace, self.below)));
         }
         if self.has_expiries {

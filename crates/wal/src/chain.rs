@@ -9,6 +9,8 @@
 //! became durable, as every power cut leaves one (I11). With [`Recover::PastDamage`] the chain resumes
 //! with the next readable record, in this segment or a later one, and the records between count as lost.
 
+mod gaps;
+
 use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 
 use crate::loss::{Loss, Losses};
@@ -399,38 +401,6 @@ impl Chain {
         }
         self.finish(end)?;
         Ok(None)
-    }
-
-    /// Notes that `head`, the record read last, does not have the seqno `due` that follows the replayed
-    /// records. Either the records between are lost, or `head` itself is given up.
-    ///
-    /// # Errors
-    /// `Corrupt` if recovery is strict.
-    pub(crate) fn note_gap(
-        &mut self,
-        head: &LocatedRecord,
-        due: u64,
-        recover: Recover,
-    ) -> Result<()> {
-        let error = Error::corrupt("log record's seqno")
-            .at(format_args!("lane {}, lane sequence {}", self.lane, head.sequence))
-            .expected(due)
-            .got(head.seqno);
-        if recover == Recover::Strict {
-            return Err(error);
-        }
-        invariant!(head.seqno != due, "a record at the due seqno leaves no gap");
-        let from = Cut { offset: head.offset, sequence: head.sequence, ..self.position() };
-        let (to, records, seqnos) = match head.seqno < due {
-            true => {
-                let behind = Cut { offset: head.end, sequence: self.sequence, ..from };
-                (behind, Some(1), (head.seqno, head.next_seqno()))
-            }
-            false => (from, None, (due, head.seqno)),
-        };
-        let seqnos = (Seqno::new(seqnos.0), Some(Seqno::new(seqnos.1)));
-        self.losses.push(Loss { error, from, to: Some(to), records, seqnos });
-        Ok(())
     }
 
     /// Ends the chain.

@@ -134,6 +134,21 @@ pub fn check(
     recover: Recover,
     account: &Account,
 ) -> Result<Recovery> {
+    read(medium, store, known, recover, account, &mut |_, _| Ok(()))
+}
+
+/// As [`check`], and passes the first seqno and the body of every batch to `record`, in seqno order.
+///
+/// # Errors
+/// As [`check`], and those of `record`.
+pub fn read(
+    medium: &Arc<dyn Medium>,
+    store: Option<StoreId>,
+    known: &Known,
+    recover: Recover,
+    account: &Account,
+    record: &mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+) -> Result<Recovery> {
     let source = Source {
         medium: Arc::clone(medium),
         store,
@@ -144,7 +159,7 @@ pub fn check(
     };
     let mut replay = ReplaySink {
         from: &|_| Some(Seqno::ZERO),
-        record: &mut |_, _| Ok(()),
+        record,
         retention: &Retention::default(),
         below: Vec::new(),
     };

@@ -2,14 +2,14 @@
 //!
 //! A segment that was cut to nothing, zeroed or removed is no different from a segment that was made ahead
 //! of need, or never made, if nothing in the log follows it. The manifest and the tables know more: where
-//! the log begins, that it has begun, and a sequence number that it reaches. This is the one place with
-//! these rules: an open, a check and a repair all apply them through [`crate::recover`], before anything is
-//! written.
+//! the log begins, that it has begun, how far it was durable at a recent time, and a sequence number that it
+//! reaches. This is the one place with these rules: an open, a check and a repair all apply them through
+//! [`crate::recover`], before anything is written.
 
 use base::{Error, LaneId, Seqno};
 
 use crate::name::segment_name;
-use crate::position::LANE;
+use crate::position::{Cut, LANE, Reached};
 use crate::scan::{SegmentScan, SegmentState};
 use crate::start::Start;
 
@@ -23,6 +23,9 @@ pub struct Known {
     pub logged: Seqno,
     /// The store has keyspaces, or had some. The log has a segment, begun durably, before there is one.
     pub has_keyspaces: bool,
+    /// How far the log was durable when that was last recorded. It is recorded once each segment is begun
+    /// durably, so the loss of a whole segment is noticed.
+    pub reached: Option<Reached>,
 }
 
 impl Known {
@@ -55,6 +58,17 @@ impl Known {
                 })
             }
         }
+    }
+
+    /// The damage of a lane whose records end at `end`, before the point that it is known to have reached.
+    pub(crate) fn lost_end(&self, end: &Cut) -> Option<(Error, Reached)> {
+        let reached =
+            self.reached.filter(|it| it.lane == end.lane && it.sequence > end.sequence)?;
+        let error = Error::corrupt("end of the log (I11)")
+            .at(segment_name(reached.lane, reached.segment))
+            .expected(format_args!("records below {}, which were durable", reached.sequence))
+            .got(format_args!("records below {}", end.sequence));
+        Some((error, reached))
     }
 
     /// The damage of a log without a trace in it: `has_begun` says whether any segment has a Begin, `last`

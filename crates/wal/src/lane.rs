@@ -21,7 +21,7 @@ use crate::name::parse_segment_name;
 use crate::options::{Batch, Observer};
 use crate::pins::Pins;
 use crate::position::LogEnd;
-use crate::record::{Begin, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
+use crate::record::{Begin, FIXED_BYTES, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
 use crate::retention::{Retention, SealedSegment};
 use crate::shared::{Shared, count_exclusive};
 use crate::supply::{FreshSegment, Supply};
@@ -277,6 +277,19 @@ impl Lane {
         self.begin_segment(fresh)
     }
 
+    /// Makes room for a record of `bytes` on a full device: continues in a short segment, which may take
+    /// space that other segments leave free.
+    pub(crate) fn make_short_room(&mut self, bytes: u64) -> Result<()> {
+        self.shared.check()?;
+        let bytes = GAP_BYTES as u64 + FIXED_BYTES as u64 + bytes;
+        if self.has_room(bytes) {
+            return Ok(());
+        }
+        let needed = 3 * PAGE + (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
+        let fresh = self.supply.take_short(needed)?;
+        self.begin_segment(fresh).map(drop)
+    }
+
     /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.shared.check()?;
@@ -436,16 +449,20 @@ impl Lane {
     /// Ensures that the segment has room for a Mark, `bytes` and, after a sync, another Mark. So a Mark
     /// can always vouch for the records synced last.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
-        let mark = MARK_BYTES as u64;
-        let fits = |segment: &Segment| {
-            (segment.tail + mark + bytes).next_multiple_of(PAGE) + mark <= segment.fresh.capacity
-        };
-        if self.active.as_ref().is_some_and(fits) {
+        if self.has_room(bytes) {
             return Ok(());
         }
         self.rotate(bytes)?;
-        invariant!(self.active.as_ref().is_some_and(fits), "a new segment has room for its group");
+        invariant!(self.has_room(bytes), "a new segment has room for its group");
         Ok(())
+    }
+
+    /// Whether the segment has room for a Mark, `bytes` and another Mark.
+    fn has_room(&self, bytes: u64) -> bool {
+        let mark = MARK_BYTES as u64;
+        self.active.as_ref().is_some_and(|segment| {
+            (segment.tail + mark + bytes).next_multiple_of(PAGE) + mark <= segment.fresh.capacity
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, KeyspaceId, Result, SegmentId, Seqno, invariant};
+use base::{Charge, Error, ErrorKind, KeyspaceId, Result, SegmentId, Seqno, invariant};
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
@@ -24,7 +24,7 @@ use crate::combiner::Combiner;
 use crate::lane::{Lane, PREPARE_STEP_BYTES, Preparation, SyncPoint, WRITE_AHEAD_BYTES};
 use crate::name::segment_name;
 use crate::options::{Batch, Observer};
-use crate::position::{LANE, LogEnd};
+use crate::position::{LANE, LogEnd, Reached};
 use crate::retention::Retention;
 use crate::shared::{Shared, count};
 use crate::start::Start;
@@ -36,6 +36,9 @@ use crate::syncer::Syncer;
 /// task need not be scheduled.
 const PREPARE_STEPS: u64 = 3;
 
+/// Other writers may use up the room that was made for deletes this often.
+const SHORT_ROOMS_MAX: usize = 3;
+
 /// See the module.
 pub struct Log {
     medium: Arc<dyn Medium>,
@@ -44,10 +47,20 @@ pub struct Log {
     retention: Arc<Retention>,
     combiner: Combiner<Lane>,
     syncer: Syncer,
-    /// Names of files that recovery left to remove. Held while segments are removed.
-    freeing: Mutex<Vec<String>>,
+    /// Held while segments are removed.
+    freeing: Mutex<Freeing>,
     /// Memory of the leader's group and of the records in slots.
     _groups: Charge,
+}
+
+/// What recovery left to do.
+#[derive(Debug)]
+struct Freeing {
+    /// Names of files to remove.
+    stale: Vec<String>,
+    /// Whether records were lost to damage, perhaps the first ones: the start must be recorded, or the next
+    /// open misses them.
+    is_damaged: bool,
 }
 
 impl Log {
@@ -62,6 +75,24 @@ impl Log {
         base::unbroken()?;
         batch.check()?;
         self.combiner.append(&batch)
+    }
+
+    /// As [`Log::append`], of a batch that only deletes: on a full device it may take half of the space that
+    /// segments leave free for flushes ([`crate::Options::leave_bytes`]).
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_deletes(&self, batch: Batch<'_>) -> Result<Seqno> {
+        let bytes = batch.body.len() + 5 * (2 + batch.keyspaces.len());
+        for _ in 0..SHORT_ROOMS_MAX {
+            match self.append(batch) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    self.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
+                }
+                appended => return appended,
+            }
+        }
+        self.append(batch)
     }
 
     /// As [`Log::append`], but only if `check` succeeds. `check` gets the seqno that the batch would
@@ -147,6 +178,16 @@ impl Log {
         self.shared.durable()
     }
 
+    /// The durable position, to be recorded outside the log ([`crate::Options::reached`]). `None` while the
+    /// Begin of the segment being written is not durable. Costs no sync.
+    #[must_use]
+    pub fn reached(&self) -> Option<Reached> {
+        // Read first: a segment that is begun meanwhile does not change that this one is durable.
+        let (segment, begin) = self.combiner.with(|lane| lane.active_segment())?;
+        let (sequence, last) = (self.shared.durable_sequence(), self.durable());
+        (sequence > begin).then_some(Reached { lane: LANE, segment, sequence, last })
+    }
+
     /// The last seqno assigned.
     #[must_use]
     pub fn last(&self) -> Seqno {
@@ -215,14 +256,16 @@ impl Log {
     /// The device's, and those of `record`. Segments removed before the error stay removed; the rest are
     /// kept.
     pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
-        let mut stale = self.freeing.lock();
-        if let Some((id, begin)) = self.begins().filter(|_| !stale.is_empty()) {
+        let mut freeing = self.freeing.lock();
+        let moves_start = freeing.is_damaged || !freeing.stale.is_empty();
+        if let Some((id, begin)) = self.begins().filter(|_| moves_start) {
             self.sync_until(|| self.shared.durable_sequence() > begin)?;
             let mut start = Start::new();
             start.raise(LANE, id);
             record(&start)?;
+            freeing.is_damaged = false;
         }
-        self.remove_stale(&mut stale)?;
+        self.remove_stale(&mut freeing.stale)?;
         let starts = self.combiner.with(|lane| self.retention.starts(lane.active_segment(), None));
         let mut start = Start::new();
         for (lane, segment, begin) in starts {
@@ -326,9 +369,9 @@ impl Log {
         });
     }
 
-    /// Makes the log call `listener` each time it has grown by some hundred kilobytes, or begins to be
-    /// synced often. The listener must be quick and must not use the log. Only the first caller's
-    /// listener counts.
+    /// Makes the log call `listener` each time it has grown by some hundred kilobytes, a segment was begun
+    /// durably, or the log begins to be synced often. The listener must be quick and must not use the log.
+    /// Only the first caller's listener counts.
     pub fn on_growth(&self, listener: Box<dyn Fn() + Send + Sync>) {
         self.shared.growth.listen(listener);
     }
@@ -378,10 +421,18 @@ impl Log {
         // If a sync ahead failed, the lost bytes may lie before `point`.
         self.shared.check()?;
         invariant!(Seqno::new(point.last) <= self.last(), "only appended records become durable");
+        let before = self.shared.durable_sequence();
         self.shared.set_durable(point.sequence, point.last);
-        // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
-        // reports that.
-        let _ = self.combiner.with(Lane::mark);
+        let begin = self.combiner.with(|lane| {
+            // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
+            // reports that.
+            let _ = lane.mark();
+            lane.begin()
+        });
+        if begin.is_some_and(|begin| (before..point.sequence).contains(&begin)) {
+            // The listener records that the log has reached another segment.
+            self.shared.growth.notify();
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
 use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
 
 use crate::known::Known;
+use crate::position::Reached;
 use crate::start::Start;
 
 /// The smallest segment, bytes: a header page and a few groups.
@@ -34,13 +35,15 @@ pub struct Options {
     pub has_keyspaces: bool,
     /// As [`Known::logged`].
     pub logged: Seqno,
+    /// As [`Known::reached`].
+    pub reached: Option<Reached>,
     /// Whether batches may go unlogged from the open on ([`crate::Log::allow_gaps`]).
     pub has_gaps: bool,
 }
 
 impl Options {
-    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start recorded, no keyspaces,
-    /// every batch logged.
+    /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start and no end recorded, no
+    /// keyspaces, every batch logged.
     #[must_use]
     pub const fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
@@ -54,14 +57,16 @@ impl Options {
             start,
             has_keyspaces: false,
             logged: Seqno::ZERO,
+            reached: None,
             has_gaps: false,
         }
     }
 
     /// What recovery is told of the log.
     pub(crate) fn known(&self) -> Known {
-        let Self { start, logged, has_keyspaces, .. } = self;
-        Known { start: start.clone(), logged: *logged, has_keyspaces: *has_keyspaces }
+        let Self { start, logged, has_keyspaces, reached, .. } = self;
+        let (start, logged, has_keyspaces) = (start.clone(), *logged, *has_keyspaces);
+        Known { start, logged, has_keyspaces, reached: *reached }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -18,6 +18,20 @@ pub struct Cut {
     pub sequence: u64,
 }
 
+/// A point below which the log was once durable, recorded outside the log: a log that ends before it has lost
+/// records, even if no later segment shows that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The lane that receives appends.
+    pub lane: LaneId,
+    /// A segment that was begun durably; the newest one when the point was taken.
+    pub segment: SegmentId,
+    /// Every record with a lane sequence below this one was durable.
+    pub sequence: u64,
+    /// Every batch up to this seqno was durable.
+    pub last: Seqno,
+}
+
 /// A point in the log. Bytes before it are never written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {

@@ -105,6 +105,12 @@ pub(crate) fn replay(
         chains.push(Chain::open(source, *lane, ids)?);
     }
     let (mut recovery, next) = merge(&mut chains, source.recover, replay)?;
+    for chain in &mut chains {
+        if let Some(loss) = chain.check_end()? {
+            recovery.damage.get_or_insert_with(|| loss.error.clone());
+            recovery.losses.push(loss);
+        }
+    }
     let has_begun = chains.iter().any(|chain| chain.begin().is_some());
     let last = Seqno::try_from(next.saturating_sub(1))?;
     match (source.known.hidden_damage(has_begun, last), source.recover) {

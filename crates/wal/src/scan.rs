@@ -163,9 +163,12 @@ fn scan(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
         Ok(None) | Err(_) => {}
     }
     if let Some(error) = reader.shortened() {
-        // A segment that was made ahead of need has nothing to lose. A Begin would be the first record.
+        // A segment that was made ahead of need has nothing to lose. A Begin would be the first record, and
+        // one that was durable is known from outside the log.
         reader.seek(PAGE);
-        let is_unused = reader.reaches(PAGE + BEGIN_BYTES as u64)? && reader.survey().is_clean();
+        let shows_begin = reader.reaches(PAGE + BEGIN_BYTES as u64)?;
+        let is_known = source.known.reached.is_some_and(|it| it.lane == lane && it.segment < id);
+        let is_unused = (shows_begin || is_known) && reader.survey().is_clean();
         return Ok(match is_unused {
             true => (SegmentState::Unmade(error), None),
             false => (SegmentState::Damaged(error), None),

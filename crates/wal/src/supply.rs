@@ -152,20 +152,57 @@ impl Supply {
         self.ready.lock().len()
     }
 
-    /// The first segment after an open. If the device has no space for a whole one it is shorter, and it
-    /// need not leave space free, so that a full store can be opened to delete from it.
+    /// The first segment after an open. If the device has no space for a whole one beside the space that is
+    /// left free, it is shorter; the shortest one need not leave space free, so that a full store can be
+    /// opened to delete from it.
     pub(crate) fn take_first(&self, needed: u64) -> Result<FreshSegment> {
-        let mut next = self.making.lock();
+        self.make_largest(&mut self.making.lock(), needed, |_| Ok(()))
+    }
+
+    /// Makes a segment of at least `needed` bytes, whole if the device has space for that beside the space
+    /// that is left free, otherwise the longest of half the length, a quarter, and so on. `check_least` says
+    /// whether there is space for the shortest.
+    fn make_largest(
+        &self,
+        next: &mut u64,
+        needed: u64,
+        check_least: impl Fn(u64) -> Result<()>,
+    ) -> Result<FreshSegment> {
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
         let mut capacity = self.spec.segment_bytes.max(least);
         loop {
-            match self.make(&mut next, capacity) {
+            let checked = match capacity > least {
+                true => self.check_free_space(capacity),
+                false => check_least(capacity),
+            };
+            match checked.and_then(|()| self.make(next, capacity)) {
                 Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
                     capacity = (capacity / 2).next_multiple_of(PAGE_BYTES as u64).max(least);
                 }
                 made => return made,
             }
         }
+    }
+
+    /// A short segment of at least `needed` bytes, for deletes on a full device. It may take half of the
+    /// space that other segments leave free: flushes of deletes need little, and free much.
+    pub(crate) fn take_short(&self, needed: u64) -> Result<FreshSegment> {
+        let mut next = self.making.lock();
+        let mut ready = self.ready.lock();
+        // Ids grow in the order of use, so a segment that is too small cannot be used later.
+        while let Some(first) = ready.pop_front() {
+            if first.capacity >= needed {
+                return Ok(first);
+            }
+            if let Err(error) = self.medium.remove(first.file.name()) {
+                ready.push_front(first);
+                return Err(error);
+            }
+        }
+        drop(ready);
+        let capacity = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
+        self.check_free(capacity, self.spec.leave_bytes / 2, 2 * LEAVE_FRACTION)?;
+        self.make(&mut next, capacity)
     }
 
     /// The file of the next segment made ahead.
@@ -203,23 +240,21 @@ impl Supply {
         }
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
-        let capacity = self.spec.segment_bytes.max(needed.next_multiple_of(PAGE_BYTES as u64));
-        invariant!(
-            capacity.is_multiple_of(PAGE_BYTES as u64),
-            "a segment is a whole number of pages"
-        );
-        self.check_free_space(capacity)?;
-        self.make(&mut next, capacity)
+        self.make_largest(&mut next, needed, |capacity| self.check_free_space(capacity))
     }
 
     /// Refuses a segment that would leave too little space on the device.
     fn check_free_space(&self, capacity: u64) -> Result<()> {
-        if self.spec.leave_bytes == 0 {
+        self.check_free(capacity, self.spec.leave_bytes, LEAVE_FRACTION)
+    }
+
+    /// Refuses a segment that would not leave `leave` bytes, or the `fraction`th part of the device.
+    fn check_free(&self, capacity: u64, leave: u64, fraction: u64) -> Result<()> {
+        if leave == 0 {
             return Ok(());
         }
         let Some(space) = self.medium.space()? else { return Ok(()) };
-        let least =
-            capacity.saturating_add(self.spec.leave_bytes.min(space.total / LEAVE_FRACTION));
+        let least = capacity.saturating_add(leave.min(space.total / fraction));
         if space.free >= least {
             return Ok(());
         }

@@ -17,6 +17,7 @@ use workload::Distribution;
 use workload::bench::Name;
 
 use super::key_trace::KeyTraceArgs;
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::parsers::{distribution, one_of, seconds, size};
@@ -229,7 +230,11 @@ fn measure(args: &Args, configuration: &Configuration) -> Result<Value> {
 /// Runs `command` and parses the last line that it prints as JSON. `name` names the run in errors; the
 /// process itself prints why it failed.
 fn last_line(command: &mut Command, name: &str) -> Result<Value> {
-    let done = command.output().map_err(|e| Error::io("run", name, e))?;
+    let failed = |error| Error::io("run", name, error);
+    let child = command.spawn().map_err(failed)?;
+    let running = interrupt::Child::of(&child);
+    let done = child.wait_with_output().map_err(failed)?;
+    drop(running);
     let text = String::from_utf8_lossy(&done.stdout);
     let line = text.lines().last().unwrap_or_default();
     if !done.status.success() {

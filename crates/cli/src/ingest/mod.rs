@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use terracedb::stats::Ingested;
 use terracedb::{EntryOptions, Error, Keyspace, Result};
 
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::print_result;
 use crate::parsers::seconds;
@@ -112,6 +113,7 @@ fn for_each(
     let bar = Progress::of_bytes("ingest");
     let mut count = 0;
     while let Some(record) = records.next()? {
+        interrupt::check("ingest")?;
         consume(record.key, record.value).map_err(|error| error.at(record.place()))?;
         count += 1;
         if count % RECORDS_PER_UPDATE == 0 {
@@ -129,7 +131,7 @@ fn report(args: &Args, json: Value, text: &str) -> Result<Outcome> {
 /// Opens the input. Returns it with its length in bytes, `None` for a pipe, and its name in errors.
 fn input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>, String)> {
     if path == Path::new("-") {
-        return Ok((Box::new(io::stdin().lock()), None, "standard input".to_owned()));
+        return Ok((Box::new(interrupt::Stdin::new()), None, "standard input".to_owned()));
     }
     let name = path.display().to_string();
     let refused = |error: io::Error| {

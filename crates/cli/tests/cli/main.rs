@@ -21,6 +21,8 @@ mod ingest;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
+mod interrupted;
+#[cfg(test)]
 mod keeping;
 #[cfg(test)]
 mod lossless;

@@ -71,7 +71,8 @@ pub use debt::Debt;
 pub use demand::{Demand, DemandMeter, UsageCounters};
 pub use options::{Options, filter_bits};
 pub use summary::{
-    Area, FileSummary, ManualRange, Piece, RunSummary, Summary, Superseded, ValueFileSummary,
+    Area, FileSummary, Hidden, ManualRange, Piece, RunSummary, Summary, Superseded,
+    ValueFileSummary,
 };
 pub use tree_layout::TreeLayout;
 pub use turnover::Turnover;

@@ -112,6 +112,19 @@ impl Piece {
     }
 }
 
+/// A piece all of whose keys a range delete in a newer run covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// The piece's run.
+    pub run: RunId,
+    /// The position of the piece in its run.
+    pub piece: usize,
+    /// The oldest sequence number in the piece's file.
+    pub oldest: Seqno,
+    /// The sequence number of the range delete, or the lowest of several that cover the piece together.
+    pub by: Seqno,
+}
+
 /// A run: pieces that do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
@@ -163,6 +176,8 @@ pub struct ValueFileSummary {
 pub struct Summary {
     /// The runs that are not empty, newest first.
     pub runs: Vec<RunSummary>,
+    /// The pieces that range deletes hide.
+    pub hidden: Vec<Hidden>,
     /// The value files that tables point into.
     pub values: Vec<ValueFileSummary>,
     /// Rectangles of running jobs. Their inputs are still in `runs`.
@@ -194,6 +209,7 @@ impl Default for Summary {
             runs: Vec::new(),
             values: Vec::new(),
             busy: Vec::new(),
+            hidden: Vec::new(),
             free_bytes: None,
             now_ms: 0,
             readers: Horizon::new(vec![Seqno::MAX]),

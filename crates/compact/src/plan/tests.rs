@@ -417,6 +417,33 @@ fn an_expired_table_is_dropped_if_nothing_older_lies_below() {
     assert_eq!((job.reason, job.oldest), (Reason::Deletes, true));
 }
 
+/// A piece that a newer range delete hides is dropped, whatever lies below it and however full the device
+/// is, unless a read still sees it.
+#[test]
+fn a_hidden_piece_is_dropped_unread() {
+    let hidden = table(2, 1, "c", "k", 60);
+    let runs = vec![
+        vec![table(3, 0, "a", "z", 1)],
+        vec![table(1, 1, "a", "b", 60), hidden.clone()],
+        vec![table(4, 2, "a", "z", 500)],
+    ];
+    let mut summary = tree(runs);
+    summary.free_bytes = Some(0);
+    summary.hidden =
+        vec![Hidden { run: RunId(2), piece: 1, oldest: Seqno::new(5), by: Seqno::new(30) }];
+    let options = Options::default();
+    summary.readers = Horizon::new(vec![Seqno::new(30)]);
+    assert_eq!(plan(&summary, &options), Some(Plan::Drop(vec![(RunId(2), hidden)])));
+    for reader in [5, 29] {
+        summary.readers = Horizon::new(vec![Seqno::new(reader), Seqno::new(30)]);
+        assert!(!matches!(plan(&summary, &options), Some(Plan::Drop(_))), "{reader}");
+    }
+    summary.readers = Horizon::new(vec![Seqno::new(30)]);
+    let (first, end) = ("d".into(), Some("e".into()));
+    summary.busy = vec![Area { newest: RunId(2), oldest: RunId(1), first, end, bytes: 0 }];
+    assert!(!matches!(plan(&summary, &options), Some(Plan::Drop(_))), "a job works on it");
+}
+
 #[test]
 fn a_job_fits_into_the_free_space() {
     let mut summary =

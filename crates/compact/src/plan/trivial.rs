@@ -13,25 +13,36 @@ const MOVES_MAX: usize = 64;
 /// The number of runs may exceed the pieces of the highest column by this much before pieces are moved.
 const SPARE_RUNS: usize = 8;
 
-/// Pieces that can be dropped unread: every entry expired or is a tombstone, no older piece lies below, and
-/// all entries are older than the oldest read. (A tombstone that a read does not see may be its only sign
-/// that the key was written since: transactions check this.)
+/// Pieces that can be dropped unread. Either every entry expired or is a tombstone, no older piece lies
+/// below, and all entries are older than the oldest read. (A tombstone that a read does not see may be its only sign
+/// that the key was written since: transactions check this.) Or a range delete of a newer run hides the whole
+/// piece, and what lies below, from every read: so a full device needs no space to free what was deleted.
 pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     let summary = layout.summary;
+    let hidden: Vec<&Piece> = summary
+        .hidden
+        .iter()
+        .filter(|it| !summary.readers.needs(it.oldest, it.by))
+        .filter_map(|it| summary.runs.iter().find(|run| run.id == it.run)?.pieces.get(it.piece))
+        .collect();
+    let is_hidden = |piece: &Piece| hidden.iter().any(|it| std::ptr::eq(*it, piece));
     let is_droppable = |piece: &Piece| {
         (piece.is_expired(summary.now_ms) || piece.is_all_deletes())
             && piece.file.seqno_max <= summary.readers.oldest()
     };
     let any = summary.runs.iter().flat_map(|run| &run.pieces).any(is_droppable);
-    if !any {
+    if !any && hidden.is_empty() {
         return Vec::new();
     }
     let found = placed_pieces(layout).into_iter().filter(|PlacedPiece { piece, run, places }| {
         let own = Runs { newest: *run, oldest: *run };
-        is_droppable(piece)
+        let is_hidden = is_hidden(piece);
+        (is_hidden || is_droppable(piece))
             && places.iter().all(|(number, place)| {
                 let column = layout.columns.get(*number);
-                column.is_some_and(|column| place + 1 == column.cells.len() && column.is_free(own))
+                column.is_some_and(|column| {
+                    (is_hidden || place + 1 == column.cells.len()) && column.is_free(own)
+                })
             })
     });
     found.filter_map(|it| Some((layout.run_id(it.run)?, it.piece.clone()))).collect()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arena::PublishRing;
-use base::{Error, Progress, Task, invariant};
+use base::{Error, ErrorKind, Progress, Task, invariant};
 use tree::compaction::Compactor;
 use tree::events::Event;
 use tree::{FlushJob, TreeContext, Trees};
@@ -147,8 +147,10 @@ impl FlushTask {
         let name = keyspace.clone();
         self.context.events.tell(|| Event::FlushBegan { keyspace, bytes });
         let horizon = self.context.snapshots.horizon(&self.ring);
+        let is_full = self.buffers.failure().is_some_and(|it| it.kind() == ErrorKind::NoSpace);
         match FlushJob::new(&self.context, tree, (memtable, below), horizon) {
             Ok(job) => {
+                let job = if is_full { job.sparing() } else { job };
                 self.job = Some(job);
                 Progress::Again
             }

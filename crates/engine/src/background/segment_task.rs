@@ -1,11 +1,12 @@
-//! The segment task: makes the log's next segments before writers need them, and removes spare segments
-//! while nobody writes.
+//! The segment task: makes the log's next segments before writers need them, removes spare segments while
+//! nobody writes, and records in the manifest that a segment was begun.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{Progress, Seqno, Task, invariant};
+use manifest::Manifest;
 use wal::Log;
 
 use super::log_limits::LogLimits;
@@ -18,6 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// wait for the syncs that a new segment takes.
 pub(crate) struct SegmentTask {
     pub log: Arc<Log>,
+    pub manifest: Arc<Manifest>,
     pub log_limits: LogLimits,
     pub stop: Arc<AtomicBool>,
     /// The log's last seqno at the previous check.
@@ -28,6 +30,12 @@ impl Task for SegmentTask {
     fn step(&mut self) -> Progress {
         if self.stop.load(Ordering::Acquire) {
             return Progress::Done;
+        }
+        if let Some(reached) = self.log.reached() {
+            // Once for each segment: without it, the loss of the whole segment would look like the end of the
+            // log. An error poisons the manifest, which the next flush reports; a full device has no space
+            // for a new manifest, and the next flush tries again.
+            let _ = self.manifest.reach_log(reached, false);
         }
         if self.log_limits.prepare_segment(&self.log) {
             return Progress::Again;

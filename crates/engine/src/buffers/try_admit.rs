@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::{Result, WriteSize};
+use base::{ErrorKind, Result, WriteSize};
 use tree::Tree;
 
 use super::{Buffers, FLUSHES_AWAITED_MAX};
@@ -45,7 +45,21 @@ impl Buffers {
     ///
     /// # Errors
     /// As [`Buffers::admit`]; a range delete does not wait for merges.
-    pub(crate) fn admit_now(&self, tree: &Tree, size: WriteSize) -> Result<Option<Duration>> {
+    pub(crate) fn admit_now(
+        &self,
+        tree: &Tree,
+        size: WriteSize,
+        deletes: bool,
+    ) -> Result<Option<Duration>> {
+        match self.admit_now_within_quota(tree, size) {
+            Err(error) if deletes && error.kind() == ErrorKind::NoSpace => {
+                self.admit_deletes(tree, size, error).map(|()| None)
+            }
+            admitted => admitted,
+        }
+    }
+
+    fn admit_now_within_quota(&self, tree: &Tree, size: WriteSize) -> Result<Option<Duration>> {
         self.metadata.check_now(size)?;
         // A memtable that other writers fill as fast as it is replaced gets one more write than it should.
         for _ in 0..FLUSHES_AWAITED_MAX {

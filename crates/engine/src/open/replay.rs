@@ -51,7 +51,18 @@ impl Replay<'_> {
         } else if LogLimits::is_worth_emptying(&log) {
             self.try_empty_log(&log)?;
         }
+        self.record_end(&log)?;
         Ok(log)
+    }
+
+    /// Records the segment in which the log goes on, so that its loss is noticed. A full device has no space
+    /// for a new manifest; the segment task tries again.
+    fn record_end(&self, log: &Log) -> Result<()> {
+        let Some(reached) = log.reached() else { return Ok(()) };
+        match self.context.manifest.reach_log(reached, true) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            recorded => recorded,
+        }
     }
 
     /// Opens the log and applies its records. Returns the log and the seqno below which each keyspace's
@@ -134,6 +145,7 @@ impl Replay<'_> {
             // Two memtables: the active one and the sealed one that is being flushed.
             leave_bytes: 2 * self.resources.memtable_bytes(),
             start: known.start,
+            reached: known.reached,
             has_keyspaces: known.has_keyspaces,
             ..wal::Options::new(self.context.store)
         }

@@ -86,6 +86,7 @@ impl Tasks<'_> {
         };
         let segments = SegmentTask {
             log: Arc::clone(self.log),
+            manifest: Arc::clone(&self.context.manifest),
             log_limits: LogLimits::of(self.resources),
             stop: Arc::clone(&self.stop),
             last_seen: self.log.last(),

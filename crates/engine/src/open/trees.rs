@@ -68,15 +68,22 @@ fn open_table(
     recovery: &mut Recovery,
 ) -> Result<Arc<TableFile>> {
     let id = table.entry.id;
-    let opened = Table::open(
-        &*context.medium,
-        context.store,
-        id,
-        Some(table.entry.file_bytes),
-        table.entry.seqno,
-        Arc::clone(&context.dictionaries) as Arc<dyn Dictionaries>,
-        &context.accounts,
-    );
+    let open = || {
+        Table::open(
+            &*context.medium,
+            context.store,
+            id,
+            Some(table.entry.file_bytes),
+            table.entry.seqno,
+            Arc::clone(&context.dictionaries) as Arc<dyn Dictionaries>,
+            &context.accounts,
+        )
+    };
+    // A read that failed once is no damage: the table would answer errors until the next open.
+    let opened = open().or_else(|error| match error.kind() {
+        ErrorKind::Corrupt => open().map_err(|_| error),
+        _ => Err(error),
+    });
     let opened = opened.or_else(|error| damage(&*context.medium, id, error));
     match &opened {
         Ok(opened) => recovery.read_by_copy.extend(opened.tail_damage().cloned()),

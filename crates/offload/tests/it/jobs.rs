@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::{ErrorKind, Rng};
 use compact::offload::Offload;
 use media::{FileMedium, FileOptions, Medium, MemoryMedium};
-use terrace_offload::{Address, Timing, Worker, WorkerOptions};
+use terrace_offload::{Address, Worker, WorkerOptions};
 
 use crate::support::env;
 use crate::workplace::{
-    PROOF, RunningWorker, SHORT, attempt, content, local, outputs, root, wait, worker_options,
+    PATIENT, PROOF, RunningWorker, attempt, content, local, outputs, root, wait, worker_options,
     workers,
 };
 
@@ -18,7 +18,7 @@ fn worker_without_the_directory_writes_what_a_local_run_writes() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (_, job) = content(&mut Rng::new(1), &medium, 2000);
     let worker = RunningWorker::start(worker_options());
-    let workers = workers(&worker.address, b"", Timing::default());
+    let workers = workers(&worker.address, b"", PATIENT);
     let outcome = attempt(&workers, &job, &env(&medium)).unwrap();
     let expected = local(&job, &medium);
     assert_eq!(outcome.tables, expected.tables);
@@ -43,7 +43,7 @@ fn worker_with_the_directory_ships_no_tables() {
     let (_, job) = content(&mut Rng::new(2), &medium, 2000);
     let roots = vec![root(other.path()), root(directory.path())];
     let worker = RunningWorker::start(WorkerOptions { roots, ..worker_options() });
-    let workers = workers(&worker.address, b"", Timing::default());
+    let workers = workers(&worker.address, b"", PATIENT);
     let outcome = attempt(&workers, &job, &env(&medium)).unwrap();
     assert_eq!(outcome.tables, local(&job, &medium).tables);
     let statistics = workers.statistics().remove(0);
@@ -57,7 +57,7 @@ fn token_is_needed_and_must_be_right() {
     let options = WorkerOptions { token: Some(b"secret".to_vec()), ..worker_options() };
     let worker = RunningWorker::start(options.clone());
     for wrong in [&b""[..], b"secreT", b"secret and more"] {
-        let workers = workers(&worker.address, wrong, SHORT);
+        let workers = workers(&worker.address, wrong, PATIENT);
         let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
         assert!(error.to_string().contains("token"), "{error}");
         let statistics = workers.statistics().remove(0);
@@ -66,7 +66,7 @@ fn token_is_needed_and_must_be_right() {
         assert!(!workers.is_ready());
     }
     assert!(outputs(&medium).is_empty());
-    let workers = workers(&worker.address, b"secret", Timing::default());
+    let workers = workers(&worker.address, b"secret", PATIENT);
     attempt(&workers, &job, &env(&medium)).unwrap();
     // TCP never works without one.
     let address = "tcp://127.0.0.1:0".parse().unwrap();
@@ -89,7 +89,7 @@ fn tcp_on_loopback_works_and_beyond_it_is_refused() {
         let (worker, stop) = (Arc::clone(&worker), Arc::clone(&stop));
         std::thread::spawn(move || worker.run(&stop, |_| {}).unwrap())
     };
-    let workers = workers(&worker.address().unwrap(), b"secret", Timing::default());
+    let workers = workers(&worker.address().unwrap(), b"secret", PATIENT);
     attempt(&workers, &job, &env(&medium)).unwrap();
     stop.store(true, std::sync::atomic::Ordering::Release);
     thread.join().unwrap();
@@ -102,7 +102,7 @@ fn worker_without_the_operator_gets_no_job() {
     let (_, job) = content(&mut Rng::new(5), &medium, 100);
     let operators = Arc::new(compact::Operators::builtin());
     let worker = RunningWorker::start(WorkerOptions { operators, ..worker_options() });
-    let workers = workers(&worker.address, b"", SHORT);
+    let workers = workers(&worker.address, b"", PATIENT);
     let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
     assert!(error.to_string().contains("operator"), "{error}");
     assert_eq!(workers.statistics().remove(0).failures, [("operator", 1)]);
@@ -114,7 +114,7 @@ fn job_beyond_the_memory_of_a_worker_is_refused() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (_, job) = content(&mut Rng::new(6), &medium, 100);
     let worker = RunningWorker::start(WorkerOptions { memory: 4 << 20, ..worker_options() });
-    let workers = workers(&worker.address, b"", SHORT);
+    let workers = workers(&worker.address, b"", PATIENT);
     let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
     assert!(error.to_string().contains("memory"), "{error}");
 }
@@ -124,7 +124,7 @@ fn nobody_at_the_address_is_a_failure_that_is_counted() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (_, job) = content(&mut Rng::new(7), &medium, 100);
     let directory = tempfile::tempdir().unwrap();
-    let workers = workers(&Address::Unix(directory.path().join("none")), b"", SHORT);
+    let workers = workers(&Address::Unix(directory.path().join("none")), b"", PATIENT);
     attempt(&workers, &job, &env(&medium)).unwrap_err();
     let statistics = workers.statistics().remove(0);
     assert_eq!(statistics.failures, [("unreachable", 1)]);
@@ -139,7 +139,7 @@ fn cancelled_attempt_writes_nothing_through_its_host() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
         let (_, job) = content(&mut rng, &medium, 1000);
         let worker = RunningWorker::start(worker_options());
-        let workers = workers(&worker.address, b"", Timing::default());
+        let workers = workers(&worker.address, b"", PATIENT);
         let remote = workers.offer(&job, &env(&medium), PROOF).unwrap();
         while outputs(&medium).is_empty() && worker_is_running(&workers) {
             std::thread::yield_now();
@@ -161,7 +161,7 @@ fn slots_bound_the_jobs_of_a_worker() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (_, job) = content(&mut Rng::new(9), &medium, 3000);
     let worker = RunningWorker::start(worker_options());
-    let workers = workers(&worker.address, b"", Timing::default());
+    let workers = workers(&worker.address, b"", PATIENT);
     // Before it said how many, it gets one.
     let mut first = workers.offer(&job, &env(&medium), PROOF).unwrap();
     assert!(workers.offer(&job, &env(&medium), PROOF).is_none());
@@ -173,7 +173,7 @@ fn slots_bound_the_jobs_of_a_worker() {
 fn slots_bound_the_jobs_of_all_hosts_together() {
     let options = WorkerOptions { slots: 1, ..worker_options() };
     let worker = RunningWorker::start(options);
-    let hosts: Vec<_> = (0..4).map(|_| workers(&worker.address, b"", Timing::default())).collect();
+    let hosts: Vec<_> = (0..4).map(|_| workers(&worker.address, b"", PATIENT)).collect();
     let media: Vec<Arc<dyn Medium>> =
         (0..4).map(|_| Arc::new(MemoryMedium::new()) as Arc<dyn Medium>).collect();
     let jobs: Vec<_> =

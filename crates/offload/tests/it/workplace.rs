@@ -17,7 +17,15 @@ use crate::support::{Add, Content, ContentSpec, OUTPUTS, env, ids};
 /// The id of the proof of a shared directory.
 pub(crate) const PROOF: TableId = TableId(OUTPUTS + 5000);
 
-/// Times that tests of failures need not wait for.
+/// Times in which no live worker is given up, however slow the machine is.
+pub(crate) const PATIENT: Timing = Timing {
+    lease: Duration::from_secs(300),
+    beat: Duration::from_millis(50),
+    connect: Duration::from_secs(300),
+    stall: Duration::from_secs(300),
+};
+
+/// Times that tests of failures need not wait for. A slow machine makes a live worker fail too.
 pub(crate) const SHORT: Timing = Timing {
     lease: Duration::from_millis(400),
     beat: Duration::from_millis(50),
@@ -43,7 +51,7 @@ pub(crate) fn worker_options() -> WorkerOptions {
         roots: Vec::new(),
         token: None,
         operators: Arc::new(operators),
-        timing: Timing::default(),
+        timing: PATIENT,
     }
 }
 

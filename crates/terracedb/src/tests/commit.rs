@@ -18,12 +18,14 @@ fn a_write_to_a_keyspace_dropped_meanwhile_fails_with_closed() {
     let (buffers, tree) = (Arc::clone(&keyspace.store().buffers), Arc::clone(keyspace.tree()));
     assert!(db.drop_keyspace("k").unwrap());
     let size = WriteSize { entries: 1, bytes: 3 << 20, ..WriteSize::default() };
-    buffers.admit(&tree, size).unwrap();
+    buffers.admit(&tree, size, false).unwrap();
     let trailer = Trailer::new(Seqno::new(1), EntryKind::Put);
     let readers = || Horizon::new(vec![Seqno::new(1)]);
     tree.view().active.insert(b"key", trailer, &vec![1; 3 << 20], readers);
     let (sender, second) = mpsc::channel();
-    std::thread::spawn(move || sender.send(buffers.admit(&tree, size).map_err(|e| e.kind())));
+    std::thread::spawn(move || {
+        sender.send(buffers.admit(&tree, size, false).map_err(|e| e.kind()))
+    });
     // A bound that only a write that never ends exceeds.
     let second = second.recv_timeout(Duration::from_secs(300)).expect("the second write ends");
     assert_eq!(second, Err(ErrorKind::Closed));

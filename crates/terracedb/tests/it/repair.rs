@@ -88,7 +88,8 @@ impl Sample {
     fn repair(&self, medium: &Arc<MemoryMedium>, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
         let before = Image::of(medium);
-        let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {});
+        let dry =
+            repair(&shared, RepairOptions { dry_run: true, ..Default::default() }, &mut |_, _| {});
         let dry = dry.unwrap_or_else(|error| panic!("{why}: {error}"));
         assert!(Image::of(medium) == before, "{why}: a dry run changed something");
         let report = repair(&shared, RepairOptions::default(), &mut |_, _| {});
@@ -405,6 +406,42 @@ fn a_lost_merge_operator_is_reported() {
     let sums = db.open_or_create_keyspace_opt("recovered-1", &options).unwrap();
     assert_eq!(sums.get("a").unwrap().unwrap(), 8i64.to_le_bytes()[..]);
     assert_eq!(db.keyspace("recovered-2").unwrap().get("a").unwrap().unwrap(), "b");
+}
+
+/// As before, if the log alone has the operands: no table tells of them.
+#[test]
+fn a_lost_merge_operator_of_operands_in_the_log_is_reported() {
+    use terracedb::KeyspaceOptions;
+    use terracedb::operators::I64Add;
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let stepped = Stepped::new(6);
+    let db = stepped.on(Arc::clone(&medium)).open().unwrap();
+    let options = KeyspaceOptions::new().merge_operator(I64Add::NAME);
+    let sums = db.open_or_create_keyspace_opt("sums", &options).unwrap();
+    sums.put("b", 1i64.to_le_bytes()).unwrap();
+    db.flush().unwrap();
+    sums.merge("a", 7i64.to_le_bytes()).unwrap();
+    let young = db.open_or_create_keyspace_opt("young", &options).unwrap();
+    young.merge("a", 9i64.to_le_bytes()).unwrap();
+    let plain = db.open_or_create_keyspace("plain").unwrap();
+    plain.put("a", "b").unwrap();
+    drop((sums, young, plain, db));
+    for name in medium.list().unwrap().into_iter().map(|file| file.name) {
+        if name.starts_with("manifest-") {
+            medium.remove(&name).unwrap();
+        }
+    }
+    for dry_run in [true, false] {
+        let options = RepairOptions { dry_run, ..Default::default() };
+        let report = repair(&medium, options, &mut |_, _| {}).unwrap();
+        assert_eq!(report.operators, ["recovered-1", "recovered-2"], "{report:?}");
+    }
+    let db = stepped.on(Arc::clone(&medium)).open().unwrap();
+    db.keyspace("recovered-1").unwrap().get("a").unwrap_err();
+    for (name, sum) in [("recovered-1", 7i64), ("recovered-2", 9)] {
+        let sums = db.open_or_create_keyspace_opt(name, &options).unwrap();
+        assert_eq!(sums.get("a").unwrap().unwrap(), sum.to_le_bytes()[..]);
+    }
 }
 
 /// Both copies of a manifest record are damaged: the readable rest is used.

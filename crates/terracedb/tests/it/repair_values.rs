@@ -61,7 +61,9 @@ impl Sample {
     fn repair(&self, medium: &Arc<MemoryMedium>, file: &str, why: &str) -> RepairReport {
         let shared = Arc::clone(medium) as Arc<dyn Medium>;
         let before = Image::of(medium);
-        let dry = repair(&shared, RepairOptions { dry_run: true }, &mut |_, _| {}).unwrap();
+        let dry =
+            repair(&shared, RepairOptions { dry_run: true, ..Default::default() }, &mut |_, _| {})
+                .unwrap();
         assert!(Image::of(medium) == before, "{why}: a dry run changed something");
         let mut bytes = (0, 0);
         let report =

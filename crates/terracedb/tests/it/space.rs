@@ -258,3 +258,78 @@ fn the_space_of_a_range_delete_comes_back_without_a_flush_that_anyone_asks_for()
     }
     assert!(stored(&medium) < 8 << 20, "{} B", stored(&medium));
 }
+
+/// Puts new values of `bytes` until the device has no space for more, whatever background work frees. Returns
+/// how many it took.
+fn fill(keyspace: &terracedb::Keyspace, stepped: &Stepped, bytes: usize) -> u32 {
+    let mut taken = 0u32;
+    loop {
+        let mut refusals = 0;
+        let mut value = vec![0; bytes];
+        Rng::new(u64::from(taken)).fill(&mut value);
+        while let Err(error) = keyspace.put(taken.to_be_bytes(), &value) {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            refusals += 1;
+            if refusals == 4 {
+                return taken;
+            }
+            stepped.pass(Duration::from_secs(1));
+            stepped.work(300);
+        }
+        taken += 1;
+    }
+}
+
+/// Runs `what` until it succeeds, at most for a minute of the clock.
+fn within_a_minute(stepped: &Stepped, name: &str, mut what: impl FnMut() -> terracedb::Result<()>) {
+    for second in 0..60 {
+        match what() {
+            Ok(()) => return,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{name}: {error}");
+                if second == 59 {
+                    panic!("{name}: {error}");
+                }
+            }
+        }
+        stepped.pass(Duration::from_secs(1));
+        stepped.work(300);
+    }
+}
+
+/// A device of any size that held a store holds it again after everything is deleted: the delete is taken,
+/// the space comes back, and as many writes fit as before.
+#[test]
+fn a_full_device_of_any_size_comes_back_by_deleting() {
+    let cases = [(20u64, 1_500_000), (26, 100_000), (30, 3_000), (37, 1_500_000), (48, 100_000)];
+    for (megabytes, bytes) in cases {
+        for reopened in [false, true] {
+            let device = Arc::new(Faulty::new(megabytes));
+            device.set_capacity(Some(megabytes << 20));
+            let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+            let stepped = Stepped::new(megabytes);
+            let mut db = stepped.on(Arc::clone(&medium)).open().unwrap();
+            let mut keyspace = db.open_or_create_keyspace("k").unwrap();
+            let mut first = 0;
+            for round in 0..3 {
+                let what =
+                    format!("{megabytes} MiB, values of {bytes} B, {reopened}, round {round}");
+                let taken = fill(&keyspace, &stepped, bytes);
+                println!("{what}: {taken}");
+                first = first.max(taken);
+                assert!(
+                    taken > 0 && u64::from(taken) >= u64::from(first) * 3 / 4,
+                    "{what}: {taken} of {first}"
+                );
+                if reopened {
+                    drop((keyspace, db));
+                    db = stepped.on(Arc::clone(&medium)).open().unwrap();
+                    keyspace = db.keyspace("k").unwrap();
+                }
+                within_a_minute(&stepped, &what, || keyspace.delete_range::<&str>(..));
+                assert!(keyspace.iter().unwrap().next().is_none());
+                within_a_minute(&stepped, &what, || db.compact());
+            }
+        }
+    }
+}

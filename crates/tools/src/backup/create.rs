@@ -174,7 +174,7 @@ impl<'a> Making<'a> {
             store,
             capture,
             objects,
-            copier: Copier::new(&store.resources.account("copies"))?,
+            copier: Copier::new(&store.resources.account("copies"), &backup.cancel)?,
             files: Vec::new(),
             report: BackupReport::default(),
             steps: ProgressMeter::new(backup, total),

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Account, Error, LineageId, Result};
+use base::{Account, Cancel, Error, LineageId, Result};
 use media::{FileMedium, FileOptions, Medium, Pace, Rate, Throttled};
 
 use index::{Index, total};
@@ -44,6 +44,7 @@ pub struct Backup {
     directory: Option<Arc<FileMedium>>,
     rate: Rate,
     progress: Option<Progress>,
+    cancel: Cancel,
     account: Account,
 }
 
@@ -86,7 +87,8 @@ impl Backup {
     #[must_use]
     pub fn on_medium(medium: Arc<dyn Medium>) -> Self {
         let account = Account::unlimited("backup");
-        Self { medium, directory: None, rate: Rate::default(), progress: None, account }
+        let (rate, cancel) = (Rate::default(), Cancel::new());
+        Self { medium, directory: None, rate, progress: None, cancel, account }
     }
 
     /// Limits reads to this many bytes per second, so that the store keeps most of its device's bandwidth. No
@@ -101,6 +103,14 @@ impl Backup {
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
+        self
+    }
+
+    /// Ends [`Backup::create`] and the restores early once `cancel` asks for it, with an error of kind
+    /// `Cancelled`. What they wrote is as after any other error.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
         self
     }
 

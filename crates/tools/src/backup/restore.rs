@@ -83,7 +83,7 @@ impl Backup {
     ) -> Result<RestoreReport> {
         let clock = SystemClock::new();
         let source = self.limited(view);
-        let mut copier = Copier::new(&self.account)?;
+        let mut copier = Copier::new(&self.account, &self.cancel)?;
         let mut steps = ProgressMeter::new(self, index.bytes());
         let mut report = RestoreReport::default();
         for entry in &index.files {

@@ -34,7 +34,7 @@ impl Backup {
             }
         };
         let mut report = check(&source, &mut progress)?;
-        let mut copier = Copier::new(&self.account)?;
+        let mut copier = Copier::new(&self.account, &self.cancel)?;
         for entry in &index.files {
             if let Err(error) = verify(&mut copier, &*source, entry, index.store) {
                 if error.is_retryable() {

@@ -32,9 +32,11 @@ impl Walk<'_> {
             Err(error) => {
                 self.lost_of_log(state, &error)?;
                 let text = error.to_string();
-                // The first needed segment may be missing from the directory.
+                // The first needed segment and the last known one may be missing from the directory.
                 let begins = start.iter().map(|(lane, segment)| segment_name(lane, segment));
-                let mut names = begins.chain(segments.iter().map(|(name, _)| name.clone()));
+                let reached = known.reached.iter().map(|it| segment_name(it.lane, it.segment));
+                let mut names =
+                    begins.chain(reached).chain(segments.iter().map(|(name, _)| name.clone()));
                 let file = names.find(|name| text.contains(name.as_str()));
                 let file = file.unwrap_or_else(|| newest.clone());
                 self.report.note(Problem::of(&file, error));

@@ -20,9 +20,10 @@ mod report;
 mod tables;
 mod values;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
+use base::{Account, Cancel, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
 use engine::{Resources, Settings, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
@@ -38,10 +39,12 @@ pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 pub(crate) use tables::{Salvager, Verdict};
 
 /// Options of a repair.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     /// Change nothing; report the changes that a repair would make.
     pub dry_run: bool,
+    /// Ends the repair early, with an error of kind `Cancelled`, after which the store is as it was before.
+    pub cancel: Cancel,
 }
 
 /// Repairs the store on `medium`, which must not be open. `progress` gets the bytes of tables and
@@ -56,7 +59,7 @@ pub struct RepairOptions {
 ///
 /// let options = media::FileOptions { create: false, ..Default::default() };
 /// let medium: Arc<dyn media::Medium> = Arc::new(media::FileMedium::open(dir.path(), options)?);
-/// let report = repair(&medium, RepairOptions { dry_run: true }, &mut |_, _| {})?;
+/// let report = repair(&medium, RepairOptions { dry_run: true, ..Default::default() }, &mut |_, _| {})?;
 /// assert!(report.is_clean());
 /// # Ok(()) }
 /// ```
@@ -77,6 +80,7 @@ pub fn repair(
     let mut repair = Repair {
         medium,
         dry_run: options.dry_run,
+        cancel: options.cancel.clone(),
         account: Account::unlimited("repair"),
         report: RepairReport { dry_run: options.dry_run, ..RepairReport::default() },
     };
@@ -117,6 +121,7 @@ fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
 struct Repair<'a> {
     medium: &'a Arc<dyn Medium>,
     dry_run: bool,
+    cancel: Cancel,
     account: Account,
     report: RepairReport,
 }
@@ -200,6 +205,12 @@ impl Repair<'_> {
         if state.keyspaces_below > below {
             let error = Error::corrupt("manifest").expected("every keyspace of the log");
             self.report.manifest = Some(error.got(format_args!("only those below {below}")));
+        }
+        if !added.is_empty() {
+            let mut merging =
+                rebuild::operands_of_log(self.medium, found.store, state, &self.account);
+            merging.retain(|id| added.contains(id));
+            self.report.operators = rebuild::lost_operators(state, &merging, &BTreeMap::new());
         }
         let names = added.iter().filter_map(|id| state.keyspaces.get(id));
         self.report.uncertain = names.map(|entry| entry.name.clone()).collect();
@@ -301,6 +312,7 @@ impl Repair<'_> {
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);
             for live in keyspace.tables.values().cloned().collect::<Vec<_>>() {
+                self.cancel.check("repair")?;
                 let table = live.entry.id;
                 let error = salvager.examine(&live.entry)?;
                 self.report.tables += 1;

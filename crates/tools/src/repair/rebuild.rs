@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{
-    Account, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId, Result,
-    Seqno, StoreId, TableId,
+    Account, EntryKind, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId,
+    Result, Seqno, StoreId, TableId, decode_ops,
 };
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, Salvage, TableEntry,
@@ -87,19 +87,39 @@ pub(super) fn rebuild(
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
     report.uncertain = merged.iter().filter_map(name).collect();
     dictionaries(&mut state, &intact, &files);
-    report.operators = lost_operators(&mut state, &intact, &operators);
+    let mut with_operands = operands_of_log(medium, store, &state, account);
+    let merging = intact.values().map(|table| &table.properties).filter(|it| it.merges > 0);
+    with_operands.extend(merging.map(|it| it.keyspace));
+    report.operators = lost_operators(&mut state, &with_operands, &operators);
     Ok(FoundManifest { store, state, number })
+}
+
+/// The keyspaces with merge operands that only the log has, as far as it can be read.
+pub(super) fn operands_of_log(
+    medium: &Arc<dyn Medium>,
+    store: StoreId,
+    state: &ManifestState,
+    account: &Account,
+) -> BTreeSet<KeyspaceId> {
+    let mut found = BTreeSet::new();
+    let mut see = |_, body: &[u8]| {
+        // The log's damage is reported with the log.
+        let operands = decode_ops(body).flatten().filter(|op| op.kind == EntryKind::Merge);
+        found.extend(operands.map(|op| op.keyspace));
+        Ok(())
+    };
+    let (known, past) = (state.known_log(), wal::Recover::PastDamage);
+    let _ = wal::read(medium, Some(store), &known, past, account, &mut see);
+    found
 }
 
 /// Gives keyspaces the merge operators that `known` names. Returns the names of the keyspaces that have
 /// operands and lost their operator: reads of those keys fail until the keyspace is opened with it.
-fn lost_operators(
+pub(super) fn lost_operators(
     state: &mut ManifestState,
-    intact: &BTreeMap<TableId, Intact>,
+    with_operands: &BTreeSet<KeyspaceId>,
     known: &BTreeMap<KeyspaceId, String>,
 ) -> Vec<String> {
-    let operands = intact.values().map(|table| &table.properties).filter(|it| it.merges > 0);
-    let with_operands: BTreeSet<_> = operands.map(|it| it.keyspace).collect();
     let mut lost = Vec::new();
     for (id, keyspace) in state.keyspaces.iter_mut().filter(|(_, it)| it.operator.is_none()) {
         if let Some(name) = known.get(id) {

@@ -26,6 +26,7 @@ impl Repair<'_> {
         for (id, keyspace) in &mut state.keyspaces {
             let keyspace = Arc::make_mut(keyspace);
             for values in keyspace.values.values().map(|live| live.entry).collect::<Vec<_>>() {
+                self.cancel.check("repair")?;
                 let error = salvager.examine_values(&values)?;
                 self.report.value_files += 1;
                 self.report.bytes += values.file_bytes;

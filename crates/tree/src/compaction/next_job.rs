@@ -362,6 +362,7 @@ impl Compactor {
         let free_bytes = space.map(|space| (space.free + coming).saturating_sub(elsewhere));
         plan::Summary {
             runs: summary::runs(&version),
+            hidden: summary::hidden(&version),
             values: summary::values(&version),
             busy: summary::areas(guard.reserved()),
             free_bytes,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::KeyRange;
+use base::{KeyRange, Seqno};
 use bytes::Bytes;
 use compact::{Horizon, plan};
 use manifest::TableEntry;
@@ -17,6 +17,54 @@ pub(super) fn runs(version: &Version) -> Vec<plan::RunSummary> {
         pieces: run.pieces().iter().map(|it| piece(it)).collect(),
     };
     version.runs().iter().map(run).collect()
+}
+
+/// Most fragments of a range delete that are looked at for one piece.
+const COVERING_FRAGMENTS_MAX: usize = 64;
+
+/// The pieces of `version` that range deletes of newer runs cover. Cost: for each piece a search in each
+/// newer piece with range deletes, if there are any.
+pub(super) fn hidden(version: &Version) -> Vec<plan::Hidden> {
+    let mut hidden = Vec::new();
+    let mut deleting: Vec<&Piece> = Vec::new();
+    for run in version.runs() {
+        for (at, piece) in run.pieces().iter().enumerate() {
+            let entry = piece.entry();
+            let by = deleting.iter().filter_map(|newer| covering(newer, piece.range())).max();
+            if let Some(by) = by.filter(|_| !piece.file().is_damaged()) {
+                let oldest = entry.seqno.unwrap_or(entry.seqno_min);
+                hidden.push(plan::Hidden { run: run.id(), piece: at, oldest, by });
+            }
+        }
+        let pieces = run.pieces().iter().map(|piece| &**piece);
+        deleting.extend(pieces.filter(|piece| !piece.range_deletes().is_empty()));
+    }
+    hidden
+}
+
+/// The lowest of the range deletes of `newer` that cover all of `range` together.
+fn covering(newer: &Piece, range: &KeyRange) -> Option<Seqno> {
+    if !newer.range().covers(range) {
+        return None;
+    }
+    let (mut at, mut lowest) = (range.first.clone(), None::<Seqno>);
+    let fragments = newer.range_deletes().iter_from(&range.first);
+    for fragment in fragments.take(COVERING_FRAGMENTS_MAX) {
+        let newest = *fragment.seqnos.first()?;
+        if *fragment.start > at {
+            return None;
+        }
+        lowest = Some(lowest.map_or(newest, |lowest| lowest.min(newest)));
+        at = fragment.end.clone();
+        let is_end = match &range.end {
+            Some(end) => *end <= at,
+            None => *at >= base::AFTER_EVERY_KEY[..],
+        };
+        if is_end {
+            return lowest;
+        }
+    }
+    None
 }
 
 /// The value files of `version`.

@@ -11,7 +11,7 @@ use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, broken_invarian
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 
-use super::Log;
+use super::{Freeing, Log};
 use crate::chain::Chain;
 use crate::combiner::Combiner;
 use crate::lane::{Lane, SegmentTail};
@@ -98,12 +98,12 @@ impl Log {
             retention: opening.retention,
             combiner: Combiner::new(writer, usize::try_from(group_bytes).unwrap_or(usize::MAX)),
             syncer: Syncer::default(),
-            freeing: Mutex::new(opening.stale),
+            freeing: Mutex::new(Freeing { stale: opening.stale, is_damaged }),
             _groups: groups,
         };
         // Damaged segments are removed once the replayed records are in tables.
         if !is_damaged {
-            log.remove_stale(&mut log.freeing.lock())?;
+            log.remove_stale(&mut log.freeing.lock().stale)?;
         }
         Ok((log, recovery))
     }
@@ -159,6 +159,9 @@ impl Opening {
     /// because recovery does not read segments before the start.
     fn next_segment(&self, chain: &Chain) -> Result<u64> {
         let newest = chain.segments.last().map_or(0, |scan| scan.id.0);
+        // A segment that was lost whole had a number too.
+        let reached = self.source.known.reached.filter(|it| it.lane == chain.lane);
+        let newest = newest.max(reached.map_or(0, |it| it.segment.0));
         // The maximum is far below the largest number, so that there always is a next one.
         let id = newest.checked_add(1).filter(|id| *id <= SEGMENT_MAX).ok_or_else(|| {
             Error::corrupt("log segment's number")
