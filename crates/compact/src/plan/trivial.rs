@@ -14,9 +14,10 @@ const MOVES_MAX: usize = 64;
 const SPARE_RUNS: usize = 8;
 
 /// Pieces that can be dropped unread. Either every entry expired or is a tombstone, no older piece lies
-/// below, and all entries are older than the oldest read. (A tombstone that a read does not see may be its only sign
-/// that the key was written since: transactions check this.) Or a range delete of a newer run hides the whole
-/// piece, and what lies below, from every read: so a full device needs no space to free what was deleted.
+/// below, and all entries are older than the oldest read. (A tombstone that a read does not see may be its
+/// only sign that the key was written since: transactions check this.) Or a range delete of a newer run hides
+/// the whole piece, and what lies below, from every read: so a full device needs no space to free what was
+/// deleted.
 pub(super) fn droppable(layout: &TreeLayout<'_>) -> Vec<(RunId, Piece)> {
     let summary = layout.summary;
     let hidden: Vec<&Piece> = summary
