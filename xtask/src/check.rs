@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result {
 /// Checks that the lock files of the workspaces apart from this one fit their dependencies: no other build
 /// reads them.
 fn locks() -> Result {
-    for manifest in ["fuzz/Cargo.toml", "peers/Cargo.toml"] {
+    for manifest in ["bindings/python/Cargo.toml", "fuzz/Cargo.toml", "peers/Cargo.toml"] {
         let arguments =
             ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
         command::output(cargo(arguments))?;

@@ -16,6 +16,7 @@ mod layering;
 mod metadata;
 mod peers;
 mod profile;
+mod python;
 mod reference;
 mod results;
 mod sim;
@@ -38,8 +39,9 @@ usage: cargo xtask TASK
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
                             the last lines list the counts, the failures and the slowest test programs
-  ci                        check, test and a minute of sim, with a fixed seed: must pass before a merge. All
-                            three run even if one fails; the last lines are those of test
+  ci                        check, test, a minute of sim and python, with a fixed seed: must pass before a
+                            merge. All run even if one fails; the last lines are those of test
+  python                    the wheel of bindings/python, its tests, documents and type stubs
   long [ARGS]               every test, the long ones too, optimised, with assertions on
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
@@ -64,6 +66,7 @@ fn ci() -> Result {
     // The build of the tests includes the simulator.
     if is_built {
         suite.add("sim", sim::run_briefly(SEED));
+        suite.add("python", python::run());
     }
     suite.finish("ci")
 }
@@ -73,6 +76,7 @@ fn run(arguments: &[&str]) -> Result {
         ["check"] => check::run(),
         ["test", rest @ ..] => test::run(rest),
         ["ci"] => ci(),
+        ["python"] => python::run(),
         ["long", rest @ ..] => test::run_long(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
