@@ -32,8 +32,8 @@ pub(crate) struct Database {
 /// `memory`: the limit of everything that the store keeps in memory, an `int` or text such as ``'64MiB'``.
 /// `create`: create the store if the directory has none. `durability`: when a write returns, unless it says
 /// otherwise: ``'none'`` (a power cut may lose the last writes, a killed process none), ``'interval'`` or
-/// ``'sync'``. `codec`: ``'none'``, ``'lz4'``, ``'zstd'`` or ``'deflate'``. `recover_damaged_log`: open although the log is
-/// damaged, without the writes behind the damage.
+/// ``'sync'``. `codec`: ``'none'``, ``'lz4'``, ``'zstd'`` or ``'deflate'``. `recover_damaged_log`: open
+/// although the log is damaged, without the writes behind the damage.
 #[pyfunction]
 #[pyo3(signature = (path, *, memory=None, create=true, durability=None, codec=None,
     background_threads=None, recover_damaged_log=false))]
