@@ -17,6 +17,7 @@ mod metadata;
 mod peers;
 mod profile;
 mod python;
+mod redis_suite;
 mod reference;
 mod results;
 mod sim;
@@ -51,6 +52,7 @@ usage: cargo xtask TASK
   generate                  the generated documents anew; check fails if one is stale
   results --history CASE..  charts of our rate by RocksDB's over commits, in target/history
   profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
+  redis-suite [UNIT..]      Redis's own test suite against `terrace serve`; needs tclsh and its source
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
@@ -84,6 +86,7 @@ fn run(arguments: &[&str]) -> Result {
         ["generate"] => generated::write().and_then(|()| reference::write()),
         ["results", rest @ ..] => results::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
+        ["redis-suite", rest @ ..] => redis_suite::run(rest),
         ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         [] | ["help" | "--help" | "-h"] => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::shared::Shared;
 
@@ -15,15 +16,24 @@ use crate::shared::Shared;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers requests until the server ends, one at a time, each within a few seconds.
+/// Requests that are answered at once.
+const ANSWERS: usize = 16;
+
+/// Answers requests until the server ends, each within a few seconds.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let answers = Arc::new(Semaphore::new(ANSWERS));
     loop {
+        let Ok(permit) = Arc::clone(&answers).acquire_owned().await else { return };
         let Ok((socket, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        // A client that is slow or leaves gets no answer.
-        drop(tokio::time::timeout(TIMEOUT, answer(socket, &shared)).await);
+        let shared = Arc::clone(&shared);
+        tokio::task::spawn_local(async move {
+            // A client that is slow or leaves gets no answer.
+            drop(tokio::time::timeout(TIMEOUT, answer(socket, &shared)).await);
+            drop(permit);
+        });
     }
 }
 

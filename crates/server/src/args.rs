@@ -21,14 +21,48 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Fail> {
     text.parse().map_err(|_| Fail::not_integer())
 }
 
-/// A number, finite or infinite.
+/// An integer from `least` to `most`.
 ///
 /// # Errors
-/// That the value is not a float.
-pub(crate) fn float(arg: &[u8]) -> Result<f64, Fail> {
-    let text = std::str::from_utf8(arg).ok();
-    let value: Option<f64> = text.and_then(|text| text.parse().ok());
-    value.filter(|value| !value.is_nan()).ok_or_else(|| Fail::new("ERR value is not a valid float"))
+/// That the value is not an integer, or outside.
+pub(crate) fn range(arg: &[u8], least: i64, most: i64) -> Result<i64, Fail> {
+    let value = integer(arg)?;
+    match (least..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(Fail::new(format!(
+            "ERR value is out of range, value must between {least} and {most}"
+        ))),
+    }
+}
+
+/// An integer of at least 0.
+///
+/// # Errors
+/// That the value is not one.
+pub(crate) fn positive(arg: &[u8]) -> Result<usize, Fail> {
+    integer(arg)?;
+    positive_or(arg, "ERR value is out of range, must be positive")
+}
+
+/// As [`positive`], with another text for everything else.
+///
+/// # Errors
+/// As [`positive`].
+pub(crate) fn positive_or(arg: &[u8], text: &str) -> Result<usize, Fail> {
+    let value = integer(arg).ok().and_then(|value| usize::try_from(value).ok());
+    value.ok_or_else(|| Fail::new(text))
+}
+
+/// The number of keys that follow, at least 1.
+///
+/// # Errors
+/// That the value is not one.
+pub(crate) fn number_of_keys(arg: &[u8]) -> Result<usize, Fail> {
+    let refused = "ERR numkeys should be greater than 0";
+    match positive_or(arg, refused)? {
+        0 => Err(Fail::new(refused)),
+        keys => Ok(keys),
+    }
 }
 
 /// How a time argument counts.

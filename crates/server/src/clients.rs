@@ -8,6 +8,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use terracedb::memory::{Account, Charge};
+
 use crate::glob;
 use crate::reply::Reply;
 
@@ -19,10 +21,23 @@ pub(crate) struct Client {
     pub(crate) since: Instant,
     pub(crate) info: Mutex<Info>,
     /// Messages of other clients, not sent yet.
-    pub(crate) messages: Mutex<Vec<u8>>,
+    pub(crate) messages: Mutex<Messages>,
     pub(crate) has_message: Notify,
     pub(crate) is_killed: AtomicBool,
     pub(crate) output_bytes_max: usize,
+}
+
+/// Messages, and their memory.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Messages {
+    pub(crate) fn new(account: &Account) -> Self {
+        Self { bytes: Vec::new(), charge: account.empty_charge() }
+    }
 }
 
 /// The fields of CLIENT LIST that commands change.
@@ -47,13 +62,36 @@ impl Client {
     /// Sends a message. A client that reads too slowly is cut off.
     pub(crate) fn send(&self, message: &[u8]) {
         let mut messages = self.messages.lock();
-        if messages.len() + message.len() > self.output_bytes_max {
+        let is_too_long = messages.bytes.len() + message.len() > self.output_bytes_max;
+        // Twice the length: the vector doubles as it grows.
+        let missing = (2 * (messages.bytes.len() + message.len()) as u64)
+            .saturating_sub(messages.charge.bytes());
+        if is_too_long || !messages.charge.try_grow(missing) {
             drop(messages);
             return self.kill();
         }
-        messages.extend_from_slice(message);
+        messages.bytes.extend_from_slice(message);
         drop(messages);
         self.has_message.notify_one();
+    }
+
+    /// The messages that are not sent yet.
+    pub(crate) fn take_messages(&self) -> Vec<u8> {
+        let mut messages = self.messages.lock();
+        // The caller holds at most one such batch, which is as long as a reply may be.
+        messages.charge.shrink_to(0);
+        std::mem::take(&mut messages.bytes)
+    }
+
+    /// Whether it has subscriptions.
+    pub(crate) fn is_subscriber(&self) -> bool {
+        let info = self.info.lock();
+        info.channels + info.patterns > 0
+    }
+
+    /// The name of its user.
+    pub(crate) fn user(&self) -> String {
+        "default".to_owned()
     }
 
     /// A line of CLIENT LIST.

@@ -6,9 +6,11 @@
 //! charged to the memory limit; without memory, reading stops until there is some. An idle connection has no
 //! buffer.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use terracedb::memory::{Account, Charge};
@@ -87,9 +89,12 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut piece = Vec::new();
     loop {
         // Everything that was parsed is executed before more is read.
-        let (requests, broken) = parse(&mut parser);
+        let is_trusted = session.as_ref().is_some_and(|session| session.is_authenticated);
+        let (requests, broken) = parse(&mut parser, is_trusted);
         if !requests.is_empty() {
-            run(socket, client, session, requests, workers, charge).await?;
+            let bytes = requests.iter().map(request_bytes).sum::<usize>();
+            set_charge(charge, parser.bytes() + bytes).await?;
+            run(socket, client, session, requests, &mut parser, workers, charge).await?;
             if session.as_ref().is_none_or(|session| session.is_closing) {
                 drop(socket.shutdown().await);
                 return Ok(());
@@ -141,24 +146,28 @@ async fn read_some<S: AsyncRead + Unpin>(socket: &mut S, piece: &mut Vec<u8>) ->
     piece.reserve_exact(READ_BYTES);
     piece.extend_from_slice(&first);
     // Bytes that have arrived are read at once; nothing more is waited for.
-    std::future::poll_fn(|context| {
-        let mut buffer = [0; READ_BYTES - 1];
-        let mut read = tokio::io::ReadBuf::new(&mut buffer);
-        match std::pin::Pin::new(&mut *socket).poll_read(context, &mut read) {
-            std::task::Poll::Ready(Err(error)) => std::task::Poll::Ready(Err(error)),
-            _ => {
-                piece.extend_from_slice(read.filled());
-                std::task::Poll::Ready(Ok(piece.len()))
-            }
-        }
+    let read = socket.read_buf(piece);
+    tokio::pin!(read);
+    std::future::poll_fn(|context| match read.as_mut().poll(context) {
+        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        _ => Poll::Ready(Ok(())),
     })
-    .await
+    .await?;
+    Ok(piece.len())
+}
+
+/// The memory of a parsed request, bytes.
+pub(crate) fn request_bytes(request: &Request) -> usize {
+    request.iter().map(|arg| arg.capacity() + 24).sum::<usize>() + 24
 }
 
 /// The whole requests of the input, at most [`BATCH`], and the error behind them.
-fn parse(parser: &mut Parser) -> (Vec<Request>, Option<Fail>) {
+fn parse(parser: &mut Parser, is_trusted: bool) -> (Vec<Request>, Option<Fail>) {
     let mut requests = Vec::new();
-    while requests.len() < BATCH {
+    parser.trust(is_trusted);
+    // The limits of the request behind an AUTH depend on its outcome.
+    let most = if is_trusted { BATCH } else { 1 };
+    while requests.len() < most {
         match parser.next() {
             Ok(Some(request)) => requests.push(request),
             Ok(None) => break,
@@ -189,17 +198,18 @@ async fn set_charge(charge: &mut Charge, bytes: usize) -> Result<(), End> {
 }
 
 /// Executes `requests` and sends the replies, batch by batch.
-async fn run<S: AsyncWrite + Unpin>(
+async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     client: &Arc<Client>,
     place: &mut Option<Session>,
     mut requests: Vec<Request>,
+    parser: &mut Parser,
     workers: &Arc<Semaphore>,
     charge: &mut Charge,
 ) -> Result<(), End> {
-    let held = charge.bytes() as usize;
-    while !requests.is_empty() {
-        let Ok(_permit) = workers.acquire().await else { return Err(End::Socket) };
+    loop {
+        let held = charge.bytes() as usize;
+        let Ok(permit) = workers.acquire().await else { return Err(End::Socket) };
         let Some(mut session) = place.take() else { return Err(End::Socket) };
         let work = tokio::task::spawn_blocking(move || {
             let left = session.run(requests);
@@ -207,32 +217,87 @@ async fn run<S: AsyncWrite + Unpin>(
         });
         // A command that panicked has no session to go on with.
         let Ok((mut session, left)) = work.await else { return Err(End::Socket) };
+        drop(permit);
         requests = if session.is_closing { Vec::new() } else { left };
         let bytes = std::mem::take(&mut session.reply.bytes);
-        let is_too_long = bytes.len() > session.shared.config.output_bytes_max;
-        session.shared.counts.output_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if is_too_long {
-            session.shared.counts.cut_off.fetch_add(1, Ordering::Relaxed);
-        }
+        let shared = Arc::clone(&session.shared);
+        shared.counts.output_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         *place = Some(session);
-        drop(_permit);
-        if is_too_long {
+        let is_charged = set_charge(charge, held + bytes.capacity()).await.is_ok();
+        if !is_charged || bytes.len() > shared.config.output_bytes_max {
+            // The writes are committed: an error would deny them.
+            shared.counts.cut_off.fetch_add(1, Ordering::Relaxed);
             return Err(End::Socket);
         }
-        set_charge(charge, held + bytes.capacity()).await?;
         write(socket, client, &bytes).await?;
         drop(bytes);
         charge.shrink_to(held as u64);
         send_messages(socket, client).await?;
         check(client)?;
+        let Some(session) = place.as_mut() else { return Err(End::Socket) };
+        if session.blocked.is_some() {
+            wait(socket, client, session, parser, charge).await?;
+        } else if requests.is_empty() {
+            return Ok(());
+        }
     }
-    Ok(())
+}
+
+/// Waits until the pop of a blocked client has its reply. Input that arrives meanwhile is kept, up to the
+/// limit of an unfinished request; a client that leaves waits no more.
+async fn wait<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut S,
+    client: &Arc<Client>,
+    session: &mut Session,
+    parser: &mut Parser,
+    charge: &mut Charge,
+) -> Result<(), End> {
+    let most = session.shared.config.query_bytes_max;
+    let mut piece = Vec::new();
+    let mut is_late = false;
+    loop {
+        let Some(blocked) = &session.blocked else { return Ok(()) };
+        let (waiter, until) = (Arc::clone(&blocked.waiter), blocked.until);
+        let deadline = async {
+            match until {
+                Some(until) if !is_late => tokio::time::sleep_until(until.into()).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = waiter.done.notified() => {
+                if session.end_wait(false) {
+                    return Ok(());
+                }
+            }
+            () = deadline => {
+                if session.end_wait(true) {
+                    return Ok(());
+                }
+                // It is being served now.
+                is_late = true;
+            }
+            () = client.has_message.notified() => {
+                check(client)?;
+                send_messages(socket, client).await?;
+            }
+            read = read_some(socket, &mut piece), if parser.bytes() < most => {
+                if read? == 0 {
+                    return Err(End::Socket);
+                }
+                let held = charge.bytes() as usize;
+                set_charge(charge, held + 2 * piece.len()).await?;
+                parser.push(&piece);
+                piece = Vec::new();
+            }
+        }
+    }
 }
 
 /// Sends the messages, those that arrive meanwhile too: their notifications may be gone.
 async fn send_messages<S: AsyncWrite + Unpin>(socket: &mut S, client: &Client) -> Result<(), End> {
     loop {
-        let messages = std::mem::take(&mut *client.messages.lock());
+        let messages = client.take_messages();
         if messages.is_empty() {
             return Ok(());
         }

@@ -7,10 +7,14 @@
 
 mod admin;
 mod args;
+mod blocking;
 mod clients;
+mod collection;
 mod command;
 mod config;
 mod conn;
+mod decimal;
+mod encoding;
 mod glob;
 mod keys;
 mod listen;
@@ -20,6 +24,8 @@ mod resp;
 mod session;
 mod shared;
 mod spec;
+mod unit;
+mod value;
 mod watch;
 
 pub use config::{AppendFsync, Config};

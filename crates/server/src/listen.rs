@@ -55,13 +55,15 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     let unix = unix.map_err(|error| failed("unix socket", error))?;
     let admin = config.admin.map(StdListener::bind).transpose();
     let admin = admin.map_err(|error| failed("admin socket", error))?;
-    let account = terracedb::memory::account(db.resources(), "network");
     let config = Config { listen: address, ..config };
     let threads = config.threads.max(1);
-    let shared = Arc::new(Shared::new(config, Keys::open(db)?));
+    let keys = Keys::open(db)?;
+    let account = keys.account.clone();
+    let shared = Arc::new(Shared::new(config, keys));
+    raise_file_limit(&shared);
     let served = std::thread::scope(|scope| {
         let mut joined = Vec::new();
-        for number in 0..threads {
+        let mut start = |number: usize| {
             let part = Part {
                 shared: Arc::clone(&shared),
                 listener: listener.try_clone().map_err(|error| failed("client socket", error))?,
@@ -97,9 +99,20 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
                 ended
             };
             joined.push(thread.spawn_scoped(scope, run).map_err(|error| failed("thread", error))?);
-        }
-        ready(address);
-        let mut served = Ok(());
+            Ok(())
+        };
+        let started = (0..threads).try_for_each(&mut start);
+        let mut served = match started {
+            Ok(()) => {
+                ready(address);
+                Ok(())
+            }
+            Err(error) => {
+                // The threads that did start end, too.
+                shared.stop();
+                Err(error)
+            }
+        };
         for thread in joined {
             let panicked = |_| Err(io::Error::other("a thread panicked"));
             let ended = thread.join().unwrap_or_else(panicked);
@@ -125,18 +138,55 @@ fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
+/// Files beside the sockets of clients: those of the store and of the server itself.
+const FILES: u64 = 1024;
+
+/// Raises the limit of open files as far as the system allows, and says so if it is too low for all clients.
+fn raise_file_limit(shared: &Shared) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let wanted = FILES.saturating_add(shared.config.clients_max as u64);
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    let is_raised = setrlimit(Resource::Nofile, limit).is_ok();
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if !is_raised || current < wanted {
+        eprintln!(
+            "warning: {wanted} open files are needed for {} clients, and the limit is {current}: \
+             connections beyond it wait (raise it with `ulimit -n`)",
+            shared.config.clients_max
+        );
+    }
+}
+
 /// A unix socket that only its owner may use. A socket that nobody serves any more is replaced.
 fn bind_unix(path: &std::path::Path) -> io::Result<StdUnixListener> {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
     let is_dead = std::os::unix::net::UnixStream::connect(path)
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_dead && std::fs::symlink_metadata(path)?.file_type().is_socket() {
         std::fs::remove_file(path)?;
     }
-    let listener = StdUnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    // It gets its mode where nobody else can reach it.
+    let hidden = path.with_file_name(format!(".s{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&hidden)?;
+    let bound = hidden.join("s");
+    let listener = StdUnixListener::bind(&bound).and_then(|listener| {
+        std::fs::set_permissions(&bound, std::fs::Permissions::from_mode(0o700))?;
+        std::fs::rename(&bound, path)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    if listener.is_err() {
+        drop(std::fs::remove_file(&bound));
+    }
+    std::fs::remove_dir(&hidden)?;
+    listener
 }
 
 /// The sockets of one thread.
@@ -235,7 +285,7 @@ impl Server {
             local,
             since: Instant::now(),
             info: Default::default(),
-            messages: Default::default(),
+            messages: parking_lot::Mutex::new(crate::clients::Messages::new(&self.account)),
             has_message: Default::default(),
             is_killed: Default::default(),
             output_bytes_max: shared.config.output_bytes_max,

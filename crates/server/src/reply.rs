@@ -25,6 +25,16 @@ impl Fail {
         Self::new("ERR value is not an integer or out of range")
     }
 
+    /// That `command` has no subcommand `name`.
+    pub(crate) fn unknown_subcommand(command: &str, name: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name.get(..128).unwrap_or(name));
+        Self::new(format!("ERR unknown subcommand '{name}'. Try {command} HELP."))
+    }
+
+    pub(crate) fn wrong_type() -> Self {
+        Self::new("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
+
     pub(crate) fn arity(name: &str) -> Self {
         Self::new(format!("ERR wrong number of arguments for '{name}' command"))
     }
@@ -107,6 +117,39 @@ impl Reply {
 
     pub(crate) fn array(&mut self, len: usize) {
         self.line(b'*', len.to_string().as_bytes());
+    }
+
+    /// A set of `len` members; in RESP2 an array.
+    pub(crate) fn set(&mut self, len: usize) {
+        self.line(if self.is_resp3 { b'~' } else { b'*' }, len.to_string().as_bytes());
+    }
+
+    /// A float; in RESP2 its text.
+    pub(crate) fn double(&mut self, value: f64) {
+        let text = crate::collection::score::text(value);
+        match self.is_resp3 {
+            true => self.line(b',', text.as_bytes()),
+            false => self.bulk(text),
+        }
+    }
+
+    pub(crate) fn double_or_null(&mut self, value: Option<f64>) {
+        match value {
+            Some(value) => self.double(value),
+            None => self.null(),
+        }
+    }
+
+    /// Checks that the reply to one request is not longer than a client may get.
+    ///
+    /// # Errors
+    /// That it is.
+    pub(crate) fn check_length(&self) -> Done {
+        // Replies before this one are at most as long as the output buffer.
+        match self.bytes.len() <= REPLY_BYTES_MAX + (256 << 10) {
+            true => Ok(()),
+            false => Err(Fail::too_long()),
+        }
     }
 
     /// A map of `len` pairs; in RESP2 an array of twice as many elements.

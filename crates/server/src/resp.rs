@@ -12,6 +12,9 @@ pub(crate) type Request = Vec<Vec<u8>>;
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1 << 20;
+/// The limits before AUTH.
+const STRANGER_ARGS_MAX: i64 = 10;
+const STRANGER_BULK_MAX: usize = 16_384;
 
 /// The parser's state between two pieces of input.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct Parser {
     /// The length of the argument that comes next.
     length: Option<usize>,
     bulk_bytes_max: usize,
+    /// The client has not authenticated itself: its requests are short.
+    is_stranger: bool,
 }
 
 /// How the input breaks the protocol: the text of Redis's error.
@@ -39,7 +44,12 @@ impl Parser {
     /// A parser of requests whose arguments have at most `bulk_bytes_max` bytes.
     pub(crate) fn new(bulk_bytes_max: usize) -> Self {
         let (input, args) = (Vec::new(), Vec::new());
-        Self { input, at: 0, args, missing: 0, length: None, bulk_bytes_max }
+        Self { input, at: 0, args, missing: 0, length: None, bulk_bytes_max, is_stranger: false }
+    }
+
+    /// Whether the client is authenticated. The requests of a stranger have the limits of Redis.
+    pub(crate) fn trust(&mut self, is_trusted: bool) {
+        self.is_stranger = !is_trusted;
     }
 
     /// Adds input.
@@ -89,6 +99,9 @@ impl Parser {
                 if count <= 0 {
                     continue;
                 }
+                if self.is_stranger && count > STRANGER_ARGS_MAX {
+                    return broken("unauthenticated multibulk length");
+                }
                 self.missing = count;
             }
             while self.missing > 0 {
@@ -114,6 +127,9 @@ impl Parser {
                 let Some(length) = length.filter(|length| *length <= self.bulk_bytes_max) else {
                     return broken("invalid bulk length");
                 };
+                if self.is_stranger && length > STRANGER_BULK_MAX {
+                    return broken("unauthenticated bulk length");
+                }
                 *self.length.insert(length)
             }
         };
@@ -143,7 +159,8 @@ impl Parser {
 }
 
 fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // No sign `+`, no leading zeros.
+    crate::args::integer(text).ok()
 }
 
 /// The arguments of an inline request, as `sdssplitargs` of Redis: quotes and escapes. `None`: unbalanced
@@ -234,6 +251,8 @@ mod tests {
             ("*1\r\n+3\r\n", "expected '$', got '+'"),
             ("*1\r\n$9999999999\r\n", "invalid bulk length"),
             ("*1\r\n$-1\r\n", "invalid bulk length"),
+            ("*1\r\n$+4\r\n", "invalid bulk length"),
+            ("*01\r\n", "invalid multibulk length"),
             ("SET \"a\r\n", "unbalanced quotes in request"),
         ] {
             let Broken(text) = parse(input.as_bytes(), 3).unwrap_err();

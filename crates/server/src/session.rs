@@ -2,26 +2,53 @@
 //! requests go in, replies come out. A session runs on one thread at a time, one of the pool that may wait
 //! for the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use terracedb::memory::{Account, Charge};
+
+use crate::blocking::{Block, State, Waiter};
 use crate::clients::Client;
-use crate::keys::{Unit, now_ms, stored_key};
+use crate::conn::request_bytes;
+use crate::keys::now_ms;
 use crate::reply::{Done, Fail, Reply};
 use crate::resp::Request;
-use crate::shared::{SLOW, Shared, Slow};
+use crate::shared::{Shared, Slow};
 use crate::spec::{Call, Find, Run, Spec};
+use crate::unit::Unit;
 use crate::watch::Mark;
 
 /// The commands between MULTI and EXEC.
-#[derive(Default)]
 pub(crate) struct Queued {
     pub(crate) requests: Vec<(&'static Spec, Request)>,
-    bytes: usize,
+    charge: Charge,
     /// A command was refused: EXEC fails.
     pub(crate) is_broken: bool,
+}
+
+impl Queued {
+    pub(crate) fn new(account: &Account) -> Self {
+        Self { requests: Vec::new(), charge: account.empty_charge(), is_broken: false }
+    }
+
+    /// Adds a request, unless the queue is too long or there is no memory.
+    fn add(&mut self, spec: &'static Spec, request: &Request, bytes_max: usize) -> Done {
+        let bytes = request_bytes(request) as u64;
+        let text = if self.charge.bytes() + bytes > bytes_max as u64 {
+            "ERR the transaction is longer than the query buffer"
+        } else if !self.charge.try_grow(bytes) {
+            "OOM there is no memory for the commands of the transaction"
+        } else {
+            self.requests.push((spec, request.clone()));
+            return Ok(());
+        };
+        self.is_broken = true;
+        self.requests.clear();
+        self.charge.shrink_to(0);
+        Err(Fail::new(text))
+    }
 }
 
 /// Which replies CLIENT REPLY lets through.
@@ -54,6 +81,20 @@ pub(crate) struct Session {
     pub(crate) has_written: bool,
     /// The connection ends once the replies are sent.
     pub(crate) is_closing: bool,
+    /// Keys that got a value, and whose waiting clients are not served yet.
+    created: Vec<Vec<u8>>,
+    /// EXEC executes the commands now.
+    pub(crate) is_executing: bool,
+    /// The client waits for a key.
+    pub(crate) blocked: Option<Blocked>,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    pub(crate) waiter: Arc<Waiter>,
+    /// `None`: it waits for ever.
+    pub(crate) until: Option<Instant>,
 }
 
 impl Session {
@@ -73,6 +114,9 @@ impl Session {
             replies: Replies::On,
             has_written: false,
             is_closing: false,
+            created: Vec::new(),
+            is_executing: false,
+            blocked: None,
         }
     }
 
@@ -81,6 +125,7 @@ impl Session {
     pub(crate) fn run(&mut self, requests: Vec<Request>) -> Vec<Request> {
         let mut requests = requests.into_iter();
         while !self.is_closing
+            && self.blocked.is_none()
             && !self.client.is_killed.load(Ordering::Acquire)
             && self.reply.bytes.len() < OUTPUT_BYTES
             && let Some(request) = requests.next()
@@ -122,14 +167,30 @@ impl Session {
             kept => kept,
         };
         let took = start.elapsed();
-        if took >= SLOW {
-            self.note_slow(request, took);
-        }
+        self.note_slow(request, took);
     }
 
-    fn note_slow(&self, mut args: Request, took: std::time::Duration) {
-        args.truncate(32);
-        args.iter_mut().for_each(|arg| arg.truncate(128));
+    fn note_slow(&self, mut args: Request, took: Duration) {
+        let threshold_us = self.shared.slow.lock().threshold_us;
+        if u64::try_from(threshold_us).is_ok_and(|least| took.as_micros() < u128::from(least))
+            || threshold_us < 0
+        {
+            return;
+        }
+        redact(&mut args);
+        let more = |count: usize| format!("... ({count} more arguments)").into_bytes();
+        if args.len() > SLOW_ARGS_MAX {
+            let left_out = args.len() - SLOW_ARGS_MAX + 1;
+            args.truncate(SLOW_ARGS_MAX - 1);
+            args.push(more(left_out));
+        }
+        for arg in &mut args {
+            if arg.len() > SLOW_ARG_BYTES_MAX {
+                let left_out = arg.len() - SLOW_ARG_BYTES_MAX;
+                arg.truncate(SLOW_ARG_BYTES_MAX);
+                arg.extend(format!("... ({left_out} more bytes)").bytes());
+            }
+        }
         let address = self.client.address.clone();
         let name = self.client.info.lock().name.clone();
         let slow = Slow { id: 0, unix_s: now_ms() / 1000, took, args, address, name };
@@ -156,13 +217,7 @@ impl Session {
         };
         spec.name.clone_into(&mut self.client.info.lock().last);
         if let Some(queued) = self.queued.as_mut().filter(|_| !spec.has("during_multi")) {
-            queued.bytes += request.iter().map(|arg| arg.len() + 64).sum::<usize>();
-            if queued.bytes > self.shared.config.query_bytes_max {
-                queued.is_broken = true;
-                queued.requests.clear();
-                return Err(Fail::new("ERR the transaction is longer than the query buffer"));
-            }
-            queued.requests.push((spec, request.clone()));
+            queued.add(spec, request, self.shared.config.query_bytes_max)?;
             self.reply.simple("QUEUED");
             return Ok(());
         }
@@ -178,11 +233,18 @@ impl Session {
 
     /// Checks that the session may run the command.
     fn check(&self, spec: &Spec, request: &Request) -> Done {
+        if !crate::command::is_subcommand(spec.name, request.get(1)) {
+            let name = request.get(1).map_or(&[][..], Vec::as_slice);
+            return Err(Fail::unknown_subcommand(&spec.name.to_ascii_uppercase(), name));
+        }
         if !spec.takes(request.len()) {
             return Err(Fail::arity(spec.name));
         }
         if !self.is_authenticated && !spec.has("no_auth") {
             return Err(Fail::new("NOAUTH Authentication required."));
+        }
+        if self.queued.is_some() && spec.has("no_multi") {
+            return Err(Fail::new("ERR Command not allowed inside a transaction"));
         }
         let is_subscribed = !self.channels.is_empty() || !self.patterns.is_empty();
         if is_subscribed && !self.reply.is_resp3 && !spec.has("while_subscribed") {
@@ -198,30 +260,140 @@ impl Session {
 
     /// Executes a command on keys outside of a transaction.
     fn run_alone(&mut self, spec: &Spec, request: &Request) -> Done {
-        let keys: Vec<_> =
-            spec.keys_of(request).into_iter().map(|key| stored_key(self.database, key)).collect();
         let shared = Arc::clone(&self.shared);
-        // A read of one key sees one state without a lock.
-        let _held = (spec.has("write") || keys.len() > 1).then(|| shared.locks.lock(keys.iter()));
-        let mut unit = Unit::new(&self.shared.keys);
-        self.run_in(&mut unit, spec, request)?;
-        self.commit(&mut unit)
+        let mut keys = spec.locked_keys(request, self.database);
+        if !spec.has("write") {
+            // A read sees one state without a lock: one row, or a snapshot.
+            let mut unit = Unit::reading(&shared.keys, keys.len() > 1);
+            return self.run_in(&mut unit, spec, request, &mut None);
+        }
+        let _held = shared.lock_for_writing(&mut keys);
+        let (mut unit, mut block) = (Unit::new(&shared.keys), None);
+        self.run_in(&mut unit, spec, request, &mut block)?;
+        self.commit(&mut unit)?;
+        if let Some(block) = block {
+            self.wait(block);
+        }
+        self.serve_waiters();
+        Ok(())
     }
 
-    /// Executes a command on keys in `unit`, without committing it.
-    pub(crate) fn run_in(&mut self, unit: &mut Unit, spec: &Spec, args: &[Vec<u8>]) -> Done {
+    /// Executes a command on keys in `unit`, without committing it. Outside of a transaction it may ask to
+    /// wait.
+    pub(crate) fn run_in(
+        &mut self,
+        unit: &mut Unit,
+        spec: &Spec,
+        args: &[Vec<u8>],
+        block: &mut Option<Block>,
+    ) -> Done {
         let Run::Keys(run) = spec.run else { return Ok(()) };
-        let database = self.database;
-        run(&mut Call { args, unit, reply: &mut self.reply, database })
+        let (database, can_block) = (self.database, !self.is_executing);
+        run(&mut Call { args, unit, reply: &mut self.reply, database, can_block, block })
     }
 
     pub(crate) fn commit(&mut self, unit: &mut Unit) -> Done {
         let written = unit.commit(&self.shared.write_options())?;
-        if !written.is_empty() {
+        if !written.keys.is_empty() {
             self.has_written = true;
-            self.shared.watches.written(&written);
+            self.shared.watches.written(&written.keys);
+            self.created.extend(written.created);
         }
         Ok(())
+    }
+
+    /// Begins to wait. The caller holds the locks of the keys.
+    fn wait(&mut self, block: Block) {
+        let Block { keys, serve, timeout_ms } = block;
+        let waiter = Arc::new(Waiter {
+            client: Arc::clone(&self.client),
+            keys,
+            serve,
+            is_resp3: self.reply.is_resp3,
+            state: parking_lot::Mutex::new(State::Waiting),
+            done: tokio::sync::Notify::new(),
+        });
+        self.shared.waiters.add(&waiter);
+        let until = (timeout_ms > 0)
+            .then(|| Instant::now().checked_add(Duration::from_millis(timeout_ms)))
+            .flatten();
+        self.blocked = Some(Blocked { waiter, until });
+    }
+
+    /// Serves the clients that wait for keys that got a value. The caller holds the locks of these keys and
+    /// of those that elements may move to.
+    pub(crate) fn serve_waiters(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut ready: VecDeque<_> = std::mem::take(&mut self.created).into();
+        // Each turn serves a client, which then waits no more, or finishes a key.
+        while let Some(key) = ready.pop_front() {
+            for waiter in shared.waiters.of(&key) {
+                let is_killed = waiter.client.is_killed.load(Ordering::Acquire);
+                let mut state = waiter.state.lock();
+                if is_killed || !matches!(*state, State::Waiting) {
+                    continue;
+                }
+                *state = State::Serving;
+                drop(state);
+                let mut reply = Reply { bytes: Vec::new(), is_resp3: waiter.is_resp3 };
+                let served = self.serve(&waiter, &key, &mut reply);
+                match served {
+                    Ok(Some(created)) => ready.extend(created),
+                    Ok(None) => {
+                        *waiter.state.lock() = State::Waiting;
+                        continue;
+                    }
+                    Err(fail) => {
+                        reply.bytes.clear();
+                        reply.error(&fail);
+                    }
+                }
+                *waiter.state.lock() = State::Served(reply.bytes);
+                shared.waiters.remove(&waiter);
+                waiter.done.notify_one();
+            }
+        }
+    }
+
+    /// Serves one waiting client; returns the keys that got a value by it, or `None` if there is nothing
+    /// for it.
+    fn serve(
+        &mut self,
+        waiter: &Waiter,
+        key: &[u8],
+        reply: &mut Reply,
+    ) -> Result<Option<Vec<Vec<u8>>>, Fail> {
+        let mut unit = Unit::new(&self.shared.keys);
+        let value = unit.get(key)?;
+        if value.is_none_or(|value| value.kind != waiter.serve.kind()) {
+            return Ok(None);
+        }
+        waiter.serve.serve(&mut unit, key, reply)?;
+        let written = unit.commit(&self.shared.write_options())?;
+        self.has_written = true;
+        self.shared.watches.written(&written.keys);
+        Ok(Some(written.created))
+    }
+
+    /// The reply to a client that waited: that of its pop, or of a timeout. `None`: it is being served.
+    pub(crate) fn end_wait(&mut self, is_timeout: bool) -> bool {
+        let Some(blocked) = &self.blocked else { return true };
+        let waiter = Arc::clone(&blocked.waiter);
+        let before = self.reply.bytes.len();
+        match waiter.take() {
+            Some(reply) => {
+                self.reply.bytes.extend_from_slice(&reply);
+                self.has_written = true;
+            }
+            None if is_timeout && waiter.end(State::Ended) => self.reply.null_array(),
+            None => return false,
+        }
+        if self.replies == Replies::Off {
+            self.reply.bytes.truncate(before);
+        }
+        self.shared.waiters.remove(&waiter);
+        self.blocked = None;
+        true
     }
 
     pub(crate) fn unwatch(&mut self) {
@@ -245,6 +417,25 @@ impl Session {
     }
 }
 
+/// A slow command is kept with this many arguments, of this many bytes each.
+const SLOW_ARGS_MAX: usize = 32;
+const SLOW_ARG_BYTES_MAX: usize = 128;
+
+/// Replaces the passwords of a request.
+fn redact(args: &mut [Vec<u8>]) {
+    let name = args.first().map_or_else(String::new, |name| crate::args::option(name));
+    let from = match name.as_str() {
+        "AUTH" => 1,
+        "HELLO" => args
+            .iter()
+            .position(|arg| arg.eq_ignore_ascii_case(b"auth"))
+            .map_or(args.len(), |at| at + 1),
+        _ => args.len(),
+    };
+    let most = if name == "HELLO" { 2 } else { args.len() };
+    args.iter_mut().skip(from).take(most).for_each(|arg| *arg = b"(redacted)".to_vec());
+}
+
 /// A session returns to its connection when its replies have this length, bytes, so that they are sent
 /// meanwhile.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -253,6 +444,9 @@ const OUTPUT_BYTES: usize = 256 << 10;
 fn find(find: Find, request: &Request) -> Result<&'static Spec, Fail> {
     let name = request.first().map_or(&[][..], Vec::as_slice);
     find(name).ok_or_else(|| {
+        if let Some(reason) = crate::command::absent(name) {
+            return Fail::new(format!("ERR {reason}"));
+        }
         let text = |arg: &[u8]| {
             let arg = arg.get(..128).unwrap_or(arg);
             format!("'{}'", String::from_utf8_lossy(arg))
@@ -264,6 +458,10 @@ fn find(find: Find, request: &Request) -> Result<&'static Spec, Fail> {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if let Some(blocked) = self.blocked.take() {
+            blocked.waiter.end(State::Ended);
+            self.shared.waiters.remove(&blocked.waiter);
+        }
         self.unwatch();
         self.leave_topics();
     }

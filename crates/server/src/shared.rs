@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use terracedb::{Durability, WriteOptions};
 use tokio::sync::Notify;
 
+use crate::blocking::Waiters;
 use crate::clients::Clients;
 use crate::config::{AppendFsync, Config};
 use crate::keys::{Keys, now_ms};
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     pub(crate) locks: Locks,
     pub(crate) watches: Watches,
+    pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
     pub(crate) cursors: Mutex<Cursors>,
     pub(crate) slow: Mutex<SlowLog>,
@@ -50,12 +52,13 @@ pub(crate) struct Counts {
 
 impl Shared {
     pub(crate) fn new(config: Config, keys: Keys) -> Self {
-        let (watches, clients, cursors, slow, counts) = Default::default();
+        let (watches, waiters, clients, cursors, slow, counts) = Default::default();
         Self {
             config,
             keys: Arc::new(keys),
             locks: Locks::new(),
             watches,
+            waiters,
             clients,
             cursors,
             slow,
@@ -78,6 +81,20 @@ impl Shared {
         })
     }
 
+    /// Locks the stored keys `keys` for a write. Clients that wait for one of them may move its element to
+    /// other keys: these are locked, too, and added to `keys`.
+    pub(crate) fn lock_for_writing(&self, keys: &mut Vec<Vec<u8>>) -> crate::locks::Held<'_> {
+        // Clients begin to wait under the locks of their keys, so the second look mostly finds no other ones.
+        for _ in 0..8 {
+            keys.extend(self.waiters.destinations(keys));
+            let held = self.locks.lock(keys.iter());
+            if self.waiters.destinations(keys).is_empty() {
+                return held;
+            }
+        }
+        self.locks.lock_all()
+    }
+
     /// A number that clients cannot predict.
     pub(crate) fn random(&self) -> u64 {
         self.hasher.hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
@@ -96,10 +113,10 @@ impl Shared {
         let due = self.keys.due(now_ms(), MOST)?;
         for (row, key) in &due {
             let _held = self.locks.lock(std::iter::once(key));
-            let mut unit = crate::keys::Unit::new(&self.keys);
+            let mut unit = crate::unit::Unit::new(&self.keys);
             unit.sweep(*row, key)?;
             let written = unit.commit(&self.write_options())?;
-            self.watches.written(&written);
+            self.watches.written(&written.keys);
         }
         Ok(due.len() == MOST)
     }
@@ -152,20 +169,31 @@ pub(crate) struct Slow {
 }
 
 /// The commands that took long, newest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SlowLog {
     pub(crate) entries: VecDeque<Slow>,
     next: u64,
+    /// Commands that take this long are slow, microseconds; -1: none is.
+    pub(crate) threshold_us: i64,
+    pub(crate) entries_max: usize,
 }
 
-/// Commands that take this long are slow.
-pub(crate) const SLOW: Duration = Duration::from_millis(10);
-const SLOW_MAX: usize = 128;
+impl Default for SlowLog {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), next: 0, threshold_us: 10_000, entries_max: 128 }
+    }
+}
 
 impl SlowLog {
+    /// Changes the number of commands that are kept.
+    pub(crate) fn limit(&mut self, entries_max: usize) {
+        self.entries_max = entries_max;
+        self.entries.truncate(entries_max);
+    }
+
     pub(crate) fn add(&mut self, slow: Slow) {
         self.entries.push_front(Slow { id: self.next, ..slow });
         self.next += 1;
-        self.entries.truncate(SLOW_MAX);
+        self.entries.truncate(self.entries_max);
     }
 }

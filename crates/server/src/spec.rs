@@ -1,8 +1,13 @@
 //! [`Spec`]: one command as the table describes it, and [`Call`], the argument of its function.
 
-use crate::keys::{Unit, Value, stored_key};
+use crate::args;
+use crate::blocking::Block;
+use crate::collection::Members;
+use crate::keys::stored_key;
 use crate::reply::{Done, Fail, Reply};
 use crate::session::Session;
+use crate::unit::Unit;
+use crate::value::{Kind, Value};
 
 /// A command on keys.
 pub(crate) struct Call<'a> {
@@ -10,6 +15,10 @@ pub(crate) struct Call<'a> {
     pub(crate) unit: &'a mut Unit,
     pub(crate) reply: &'a mut Reply,
     pub(crate) database: u8,
+    /// The client may wait: it is not in a transaction.
+    pub(crate) can_block: bool,
+    /// Set by a command that waits and has not replied.
+    pub(crate) block: &'a mut Option<Block>,
 }
 
 /// The function of a command.
@@ -33,6 +42,8 @@ pub(crate) struct Spec {
     pub(crate) flags: &'static [&'static str],
     /// First key, last key (negative: from the end), step.
     pub(crate) keys: (i64, i64, i64),
+    /// The argument with the number of the keys behind it; 0: there is none.
+    pub(crate) numkeys: usize,
     pub(crate) run: Run,
 }
 
@@ -56,10 +67,27 @@ impl Spec {
             Ok(last) => last,
             Err(_) => args.len().saturating_sub(last.unsigned_abs() as usize),
         };
-        match first {
+        let mut keys: Vec<_> = match first {
             0 => Vec::new(),
             _ => args.get(first..=last).unwrap_or_default().iter().step_by(step.max(1)).collect(),
+        };
+        if self.numkeys > 0
+            && let Some(count) = args.get(self.numkeys).and_then(|arg| args::integer(arg).ok())
+        {
+            let count = usize::try_from(count).unwrap_or(0);
+            keys.extend(args.iter().skip(self.numkeys + 1).take(count));
         }
+        keys
+    }
+}
+
+impl Spec {
+    /// The stored keys that a request of a client of `database` needs locks of.
+    pub(crate) fn locked_keys(&self, args: &[Vec<u8>], database: u8) -> Vec<Vec<u8>> {
+        let other = crate::command::keys::other_database(self.name, args);
+        let databases = std::iter::once(database).chain(other);
+        let keys = self.keys_of(args);
+        databases.flat_map(|it| keys.iter().map(move |key| stored_key(it, key))).collect()
     }
 }
 
@@ -91,13 +119,39 @@ impl<'a> Call<'a> {
         Ok(stored_key(self.database, self.arg(number)?))
     }
 
-    /// The value of the key in argument `number`.
+    /// The string of the key in argument `number`.
+    ///
+    /// # Errors
+    /// As [`Call::arg`]; that the value is none of a string; those of the store.
+    pub(crate) fn value(&mut self, number: usize) -> Result<Option<Value>, Fail> {
+        let key = self.key(number)?;
+        self.unit.get_kind(&key, Kind::String)
+    }
+
+    /// The value of any type of the key in argument `number`.
     ///
     /// # Errors
     /// As [`Call::arg`]; those of the store.
-    pub(crate) fn value(&mut self, number: usize) -> Result<Option<Value>, Fail> {
+    pub(crate) fn value_of(&mut self, number: usize) -> Result<Option<Value>, Fail> {
         let key = self.key(number)?;
         self.unit.get(&key)
+    }
+
+    /// The hash, set or sorted set of the key in argument `number`; an empty one if there is none.
+    ///
+    /// # Errors
+    /// As [`Call::value`].
+    pub(crate) fn members(&mut self, number: usize, kind: Kind) -> Result<Members, Fail> {
+        let key = self.key(number)?;
+        Members::open(self.unit, &key, kind)
+    }
+
+    /// An empty collection, to replace the value of the key in argument `number`.
+    ///
+    /// # Errors
+    /// As [`Call::arg`].
+    pub(crate) fn no_members(&self, number: usize, kind: Kind) -> Result<Members, Fail> {
+        Ok(Members::empty(&self.key(number)?, kind))
     }
 
     /// Stages a value for the key in argument `number`.

@@ -37,7 +37,11 @@ mod scrub;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod serve_blocking;
+#[cfg(test)]
 mod serve_client;
+#[cfg(test)]
+mod serve_collections;
 #[cfg(test)]
 mod serve_oracle;
 #[cfg(test)]

@@ -16,6 +16,10 @@ pub(crate) enum Reply {
     Bulk(Vec<u8>),
     Null,
     Array(Vec<Reply>),
+    Set(Vec<Reply>),
+    Push(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    Double(String),
 }
 
 pub(crate) struct Client(pub(crate) BufReader<TcpStream>);
@@ -57,9 +61,21 @@ impl Client {
                 bytes.truncate(bytes.len() - 2);
                 Reply::Bulk(bytes)
             }
-            b'*' => {
+            b'_' => Reply::Null,
+            b',' => Reply::Double(text),
+            kind @ (b'*' | b'~' | b'>') => {
                 let count: usize = text.parse().unwrap();
-                Reply::Array((0..count).map(|_| self.try_read()).collect::<Result<_, _>>()?)
+                let elements = (0..count).map(|_| self.try_read()).collect::<Result<_, _>>()?;
+                match kind {
+                    b'*' => Reply::Array(elements),
+                    b'~' => Reply::Set(elements),
+                    _ => Reply::Push(elements),
+                }
+            }
+            b'%' => {
+                let count: usize = text.parse().unwrap();
+                let mut pair = || Ok::<_, std::io::Error>((self.try_read()?, self.try_read()?));
+                Reply::Map((0..count).map(|_| pair()).collect::<Result<_, _>>()?)
             }
             other => panic!("reply type {other}"),
         })

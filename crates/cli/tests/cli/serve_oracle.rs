@@ -16,45 +16,58 @@ fn oracle() -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
+/// A redis-server and a `terrace serve`, with a client of each.
+pub(crate) struct Pair {
+    #[expect(dead_code, reason = "ends with the test")]
+    redis: Server,
+    #[expect(dead_code, reason = "ends with the test")]
+    server: Server,
+    pub(crate) theirs: Client,
+    pub(crate) ours: Client,
+}
+
+impl Pair {
+    /// Starts both, or says that redis-server is not installed.
+    pub(crate) fn start(scratch: &Scratch) -> Option<Self> {
+        use std::os::unix::process::CommandExt;
+        let Some(redis) = oracle() else {
+            eprintln!("skipped: redis-server 7.0 is not installed");
+            return None;
+        };
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let redis = std::process::Command::new(redis)
+            // The program has several names, and acts by its name.
+            .arg0("redis-server")
+            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
+            .args(["--bind", "127.0.0.1"])
+            .current_dir(scratch.path(""))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let redis = Server { child: redis, address: format!("127.0.0.1:{port}") };
+        let mut is_connected = false;
+        for _ in 0..600 {
+            is_connected = TcpStream::connect(&redis.address).is_ok();
+            if is_connected {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(is_connected, "redis-server starts");
+        let server = Server::start(&scratch.path("data"), &[]);
+        let (theirs, ours) = (redis.client(), server.client());
+        Some(Self { redis, server, theirs, ours })
+    }
+}
+
 /// Random commands on few keys: every reply is that of redis-server.
 #[test]
 fn random_commands_get_the_replies_of_redis() {
-    use std::os::unix::process::CommandExt;
-    let Some(redis) = oracle() else {
-        eprintln!("skipped: redis-server 7.0 is not installed");
-        return;
-    };
     let scratch = Scratch::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let redis = std::process::Command::new(redis)
-        // The program has several names, and acts by its name.
-        .arg0("redis-server")
-        .args([
-            "--port",
-            &port.to_string(),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--bind",
-            "127.0.0.1",
-        ])
-        .current_dir(scratch.path(""))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let redis = Server { child: redis, address: format!("127.0.0.1:{port}") };
-    let mut connected = false;
-    for _ in 0..600 {
-        connected = TcpStream::connect(&redis.address).is_ok();
-        if connected {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(connected, "redis-server starts");
-    let server = Server::start(&scratch.path("data"), &[]);
-    let (mut theirs, mut ours) = (redis.client(), server.client());
+    let Some(mut pair) = Pair::start(&scratch) else { return };
+    let Pair { theirs, ours, .. } = &mut pair;
     let mut state = 0x5eed_u64;
     let mut draw = move |below: u64| {
         state =
@@ -143,6 +156,12 @@ fn random_commands_get_the_replies_of_redis() {
             "SELECT 0",
             "FLUSHDB",
             "NOSUCH v",
+            "INCRBYFLOAT a 0.1",
+            "INCRBYFLOAT a v",
+            "SET a 3.0e3",
+            "BGSAVE foo",
+            "CONFIG FOO",
+            "client foo",
         ];
         let text = template[draw(template.len() as u64) as usize];
         if text == "FLUSHDB" && draw(10) > 0 {

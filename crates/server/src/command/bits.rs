@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::strings::{STRING_BYTES_MAX, slice};
 use crate::args;
-use crate::keys::Value;
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
+use crate::value::Value;
 
 /// A bit offset, as byte and mask.
 fn offset(arg: &[u8]) -> Result<(usize, u8), Fail> {
@@ -34,7 +34,7 @@ pub(crate) fn setbit(call: &mut Call<'_>) -> Done {
         was_on = *place & mask != 0;
         *place = if is_on { *place | mask } else { *place & !mask };
     }
-    call.set(1, Some(Value { expiry, bytes: bytes.into() }))?;
+    call.set(1, Some(Value::string(expiry, bytes)))?;
     call.reply.integer(i64::from(was_on));
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Commands on the connection: PING, AUTH, HELLO, SELECT, CLIENT, RESET, QUIT.
 
+use super::server::unknown;
 use crate::args;
+use crate::blocking::State;
 use crate::command::keys::database;
 use crate::reply::{Done, Fail};
 use crate::session::{Replies, Session};
@@ -166,10 +168,31 @@ pub(crate) fn client(session: &mut Session, args: &[Vec<u8>]) -> Done {
     match (name.as_str(), rest) {
         ("ID", []) => session.reply.integer(i64::try_from(session.client.id).unwrap_or(i64::MAX)),
         ("INFO", []) => session.reply.bulk(session.client.line()),
-        ("LIST", _) => {
+        ("LIST", filters) => {
+            let is_listed = listed(filters)?;
             let clients = session.shared.clients.connected.lock();
-            let lines: String = clients.values().map(|client| client.line()).collect();
+            let listed = clients.values().filter(|client| is_listed(client));
+            let lines: String = listed.map(|client| client.line()).collect();
+            drop(clients);
             session.reply.bulk(lines);
+        }
+        ("UNBLOCK", [id, how @ ..]) => {
+            let reply = match how.first().map(|how| args::option(how)).as_deref() {
+                None | Some("TIMEOUT") if how.len() < 2 => b"*-1\r\n".to_vec(),
+                Some("ERROR") if how.len() < 2 => {
+                    b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n".to_vec()
+                }
+                _ => {
+                    return Err(Fail::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+                }
+            };
+            let id = u64::try_from(args::integer(id)?).unwrap_or(0);
+            let waiter = session.shared.waiters.find(id);
+            let is_ended = waiter.is_some_and(|waiter| {
+                let is_null = reply.starts_with(b"*") && waiter.is_resp3;
+                waiter.end(State::Served(if is_null { b"_\r\n".to_vec() } else { reply }))
+            });
+            session.reply.integer(i64::from(is_ended));
         }
         ("GETNAME", []) => {
             let name = session.client.info.lock().name.clone();
@@ -191,7 +214,11 @@ pub(crate) fn client(session: &mut Session, args: &[Vec<u8>]) -> Done {
             drop(info);
             session.reply.ok();
         }
-        ("NO-EVICT" | "NO-TOUCH", [_]) => session.reply.ok(),
+        ("NO-EVICT", [mode]) => match args::option(mode).as_str() {
+            // No client is ever evicted: each is cut off at its own limit.
+            "ON" | "OFF" => session.reply.ok(),
+            _ => return Err(Fail::syntax()),
+        },
         ("REPLY", [mode]) => match args::option(mode).as_str() {
             "ON" => {
                 session.replies = Replies::On;
@@ -212,11 +239,49 @@ pub(crate) fn client(session: &mut Session, args: &[Vec<u8>]) -> Done {
             let count = kill_by(session, filters)?;
             session.reply.count(count);
         }
-        (other, _) => {
-            return Err(Fail::new(format!("ERR unknown subcommand '{other}'. Try CLIENT HELP.")));
+        (
+            name @ ("ID" | "INFO" | "GETNAME" | "SETNAME" | "SETINFO" | "NO-EVICT" | "REPLY"
+            | "UNBLOCK"),
+            _,
+        ) => {
+            return Err(Fail::arity(&format!("client|{}", name.to_ascii_lowercase())));
         }
+        _ => return Err(unknown("CLIENT", args)),
     }
     Ok(())
+}
+
+/// Whether CLIENT LIST shows a client.
+type Listed = Box<dyn Fn(&crate::clients::Client) -> bool>;
+
+/// The filters of CLIENT LIST: TYPE or ID.
+fn listed(filters: &[Vec<u8>]) -> Result<Listed, Fail> {
+    let [name, values @ ..] = filters else { return Ok(Box::new(|_| true)) };
+    match (args::option(name).as_str(), values) {
+        ("TYPE", [kind]) => kind_filter(kind),
+        ("ID", [_, ..]) => {
+            let mut ids = std::collections::BTreeSet::new();
+            for value in values {
+                let id = args::integer(value).ok().and_then(|id| u64::try_from(id).ok());
+                ids.insert(id.ok_or_else(|| Fail::new("ERR Invalid client ID"))?);
+            }
+            Ok(Box::new(move |client| ids.contains(&client.id)))
+        }
+        _ => Err(Fail::syntax()),
+    }
+}
+
+/// The clients of a type: there are normal ones and subscribers.
+fn kind_filter(kind: &[u8]) -> Result<Listed, Fail> {
+    match args::option(kind).as_str() {
+        "NORMAL" => Ok(Box::new(|client| !client.is_subscriber())),
+        "PUBSUB" => Ok(Box::new(crate::clients::Client::is_subscriber)),
+        "MASTER" | "REPLICA" | "SLAVE" => Ok(Box::new(|_| false)),
+        _ => {
+            let kind = String::from_utf8_lossy(kind);
+            Err(Fail::new(format!("ERR Unknown client type '{kind}'")))
+        }
+    }
 }
 
 /// Ends the chosen connections. Its own ends after the reply.
@@ -243,6 +308,7 @@ fn kill(
 
 fn kill_by(session: &mut Session, filters: &[Vec<u8>]) -> Result<usize, Fail> {
     let (mut id, mut address, mut local, mut skips_own) = (None, None, None, true);
+    let (mut kind, mut user) = (None, None);
     for pair in filters.chunks(2) {
         let [name, value] = pair else { return Err(Fail::syntax()) };
         let text = String::from_utf8_lossy(value).into_owned();
@@ -255,6 +321,8 @@ fn kill_by(session: &mut Session, filters: &[Vec<u8>]) -> Result<usize, Fail> {
             }
             "ADDR" => address = Some(text),
             "LADDR" => local = Some(text),
+            "TYPE" => kind = Some(kind_filter(value)?),
+            "USER" => user = Some(text),
             "SKIPME" if text.eq_ignore_ascii_case("yes") => skips_own = true,
             "SKIPME" if text.eq_ignore_ascii_case("no") => skips_own = false,
             _ => return Err(Fail::syntax()),
@@ -262,6 +330,8 @@ fn kill_by(session: &mut Session, filters: &[Vec<u8>]) -> Result<usize, Fail> {
     }
     let is_chosen = |client: &crate::clients::Client| {
         id.is_none_or(|id| client.id == id)
+            && kind.as_ref().is_none_or(|is_of_kind: &Listed| is_of_kind(client))
+            && user.as_ref().is_none_or(|user| *user == client.user())
             && address.as_ref().is_none_or(|address| *address == client.address)
             && local.as_ref().is_none_or(|local| *local == client.local)
     };

@@ -1,11 +1,15 @@
 //! Commands on keys of any type.
 
+use super::scan::Options;
 use crate::args::{self, AT_MILLIS, AT_SECONDS, MILLIS, SECONDS, Unit};
+use crate::encoding;
 use crate::glob;
-use crate::keys::{DATABASES, Value, now_ms, stored_key};
+use crate::keys::{DATABASES, now_ms, stored_key};
 use crate::reply::{Done, Fail};
 use crate::session::Session;
 use crate::spec::Call;
+use crate::unit::{self, Unit as Staged};
+use crate::value::{Head, Kind, Value};
 
 fn no_such_key() -> Fail {
     Fail::new("ERR no such key")
@@ -14,7 +18,7 @@ fn no_such_key() -> Fail {
 pub(crate) fn del(call: &mut Call<'_>) -> Done {
     let mut count = 0;
     for number in 1..call.args.len() {
-        if call.value(number)?.is_some() {
+        if call.value_of(number)?.is_some() {
             call.set(number, None)?;
             count += 1;
         }
@@ -26,15 +30,15 @@ pub(crate) fn del(call: &mut Call<'_>) -> Done {
 pub(crate) fn exists(call: &mut Call<'_>) -> Done {
     let mut count = 0;
     for number in 1..call.args.len() {
-        count += i64::from(call.value(number)?.is_some());
+        count += i64::from(call.value_of(number)?.is_some());
     }
     call.reply.integer(count);
     Ok(())
 }
 
 pub(crate) fn type_of(call: &mut Call<'_>) -> Done {
-    let is_there = call.value(1)?.is_some();
-    call.reply.simple(if is_there { "string" } else { "none" });
+    let value = call.value_of(1)?;
+    call.reply.simple(value.map_or("none", |value| value.kind.name()));
     Ok(())
 }
 
@@ -64,7 +68,7 @@ fn set_expiry(call: &mut Call<'_>, unit: Unit) -> Done {
     let wanted = unit.expiry(time, call.unit.now, &call.name())?;
     // A time before 1970 has passed: 1 stands for all of them.
     let wanted = u64::try_from(wanted).unwrap_or(0).max(1);
-    let Some(old) = call.value(1)? else {
+    let Some(old) = call.value_of(1)? else {
         call.reply.integer(0);
         return Ok(());
     };
@@ -97,7 +101,7 @@ pub(crate) fn pexpireat(call: &mut Call<'_>) -> Done {
 }
 
 fn reply_time(call: &mut Call<'_>, of: fn(u64, u64) -> u64) -> Done {
-    let time = match call.value(1)? {
+    let time = match call.value_of(1)? {
         None => -2,
         Some(value) if value.expiry == 0 => -1,
         Some(value) => i64::try_from(of(value.expiry, call.unit.now)).unwrap_or(i64::MAX),
@@ -123,7 +127,7 @@ pub(crate) fn pexpiretime(call: &mut Call<'_>) -> Done {
 }
 
 pub(crate) fn persist(call: &mut Call<'_>) -> Done {
-    let old = call.value(1)?.filter(|old| old.expiry > 0);
+    let old = call.value_of(1)?.filter(|old| old.expiry > 0);
     call.reply.integer(i64::from(old.is_some()));
     match old {
         Some(old) => call.set(1, Some(Value { expiry: 0, ..old })),
@@ -132,7 +136,7 @@ pub(crate) fn persist(call: &mut Call<'_>) -> Done {
 }
 
 pub(crate) fn rename(call: &mut Call<'_>) -> Done {
-    let value = call.value(1)?.ok_or_else(no_such_key)?;
+    let value = call.value_of(1)?.ok_or_else(no_such_key)?;
     if call.arg(1)? != call.arg(2)? {
         call.set(1, None)?;
         call.set(2, Some(value))?;
@@ -142,8 +146,8 @@ pub(crate) fn rename(call: &mut Call<'_>) -> Done {
 }
 
 pub(crate) fn renamenx(call: &mut Call<'_>) -> Done {
-    let value = call.value(1)?.ok_or_else(no_such_key)?;
-    let is_free = call.value(2)?.is_none();
+    let value = call.value_of(1)?.ok_or_else(no_such_key)?;
+    let is_free = call.value_of(2)?.is_none();
     if is_free {
         call.set(1, None)?;
         call.set(2, Some(value))?;
@@ -162,60 +166,131 @@ pub(crate) fn database(arg: &[u8], not_a_number: &str) -> Result<u8, Fail> {
     number.ok_or_else(|| Fail::new("ERR DB index is out of range"))
 }
 
-/// COPY within a database; its option DB is refused, because the table of commands names the keys of one
-/// database.
+/// A copy of `value`, of the stored key `from`, for the database `to`: the rows of a large collection are
+/// copied.
+fn copied(unit: &mut Staged, from: &[u8], value: Value, to: u8) -> Result<Value, Fail> {
+    let Some(head) = value.head()? else { return Ok(value) };
+    let database = from.first().copied().unwrap_or(0);
+    let id = unit.keys.new_id();
+    let (start, end) =
+        (unit::part_row(database, head.id, &[]), unit::part_row(database, head.id + 1, &[]));
+    let (mut rows, mut taken) = (Vec::new(), unit::Take::new(unit));
+    unit.walk(&start, &end, false, |row, element| {
+        let row = unit::part_row(to, id, row.get(9..).unwrap_or_default());
+        taken.add(row.len() + element.len() + 64)?;
+        rows.push((row, bytes::Bytes::copy_from_slice(element)));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    drop(taken);
+    for (row, element) in rows {
+        unit.set_part(row, Some(element))?;
+    }
+    Ok(Value { bytes: Head { id, ..head }.encode(), ..value })
+}
+
 pub(crate) fn copy(call: &mut Call<'_>) -> Done {
-    let mut replaces = false;
-    for option in call.rest(3) {
+    let (mut replaces, mut to) = (false, call.database);
+    let mut options = call.rest(3).iter();
+    while let Some(option) = options.next() {
         match args::option(option).as_str() {
             "REPLACE" => replaces = true,
-            "DB" => return Err(Fail::new("ERR COPY to another database is not supported")),
+            "DB" => {
+                let number = options.next().ok_or_else(Fail::syntax)?;
+                to = database(number, "ERR value is not an integer or out of range")?;
+            }
             _ => return Err(Fail::syntax()),
         }
     }
-    if call.arg(1)? == call.arg(2)? {
+    if call.arg(1)? == call.arg(2)? && to == call.database {
         return Err(Fail::new("ERR source and destination objects are the same"));
     }
-    let value = call.value(1)?;
-    let is_copied = value.is_some() && (replaces || call.value(2)?.is_none());
-    if is_copied {
-        call.set(2, value)?;
+    let (from, target) = (call.key(1)?, stored_key(to, call.arg(2)?));
+    let value = call.unit.get(&from)?;
+    let is_free = replaces || call.unit.get(&target)?.is_none();
+    let value = value.filter(|_| is_free);
+    call.reply.integer(i64::from(value.is_some()));
+    if let Some(value) = value {
+        let value = copied(call.unit, &from, value, to)?;
+        call.unit.set(&target, Some(value))?;
     }
-    call.reply.integer(i64::from(is_copied));
     Ok(())
+}
+
+/// MOVE key database.
+pub(crate) fn move_key(call: &mut Call<'_>) -> Done {
+    let to = database(call.arg(2)?, "ERR value is not an integer or out of range")?;
+    if to == call.database {
+        return Err(Fail::new("ERR source and destination objects are the same"));
+    }
+    let (from, target) = (call.key(1)?, stored_key(to, call.arg(1)?));
+    let is_free = call.unit.get(&target)?.is_none();
+    let value = call.unit.get(&from)?.filter(|_| is_free);
+    call.reply.integer(i64::from(value.is_some()));
+    if let Some(value) = value {
+        let value = copied(call.unit, &from, value, to)?;
+        call.unit.set(&target, Some(value))?;
+        call.unit.set(&from, None)?;
+    }
+    Ok(())
+}
+
+/// The other database that a request of COPY or MOVE writes to.
+pub(crate) fn other_database(name: &str, args: &[Vec<u8>]) -> Option<u8> {
+    let number = match name {
+        "move" => args.get(2),
+        "copy" => {
+            let at = args.iter().skip(3).rposition(|arg| arg.eq_ignore_ascii_case(b"db"))?;
+            args.get(3 + at + 1)
+        }
+        _ => None,
+    };
+    database(number?, "").ok()
 }
 
 pub(crate) fn object(call: &mut Call<'_>) -> Done {
     let name = args::option(call.arg(1)?);
-    if call.args.len() != 3 {
-        return Err(Fail::syntax());
+    if name == "HELP" && call.args.len() == 2 {
+        call.reply.bulks(&[
+            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ENCODING <key>",
+            "    Return the kind of internal representation used in order to store the value.",
+            "FREQ <key>",
+            "    Return the access frequency index of the key: 0.",
+            "IDLETIME <key>",
+            "    Return the idle time of the key: 0.",
+            "REFCOUNT <key>",
+            "    Return the number of references of the value: 1.",
+            "HELP",
+            "    Print this help.",
+        ]);
+        return Ok(());
     }
-    let Some(value) = call.value(2)? else {
+    if !matches!(name.as_str(), "ENCODING" | "REFCOUNT" | "IDLETIME" | "FREQ") {
+        return Err(Fail::unknown_subcommand("OBJECT", call.arg(1)?));
+    }
+    if call.args.len() != 3 {
+        return Err(Fail::arity(&format!("object|{}", name.to_ascii_lowercase())));
+    }
+    let Some(value) = call.value_of(2)? else {
         call.reply.null();
         return Ok(());
     };
     match name.as_str() {
-        "ENCODING" if args::integer(&value.bytes).is_ok() => call.reply.bulk("int"),
-        "ENCODING" if value.bytes.len() <= 44 => call.reply.bulk("embstr"),
-        "ENCODING" => call.reply.bulk("raw"),
+        "ENCODING" => call.reply.bulk(encoding::name(&value)),
         "REFCOUNT" => call.reply.integer(1),
-        "IDLETIME" | "FREQ" => call.reply.integer(0),
-        _ => return Err(Fail::syntax()),
+        _ => call.reply.integer(0),
     }
     Ok(())
 }
 
 /// Entries that one call looks at while it holds nothing but an iterator.
 const PAGE: usize = 1000;
-/// The most keys of one SCAN, whatever COUNT says.
-const SCAN_MAX: usize = 100_000;
-
 pub(crate) fn keys(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let pattern = args.get(1).ok_or_else(Fail::syntax)?;
     let mut start = Some(vec![session.database]);
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(from) = start {
-        let (page, next) = session.shared.keys.page(&from, PAGE, now_ms())?;
+        let (page, next) = session.shared.keys.page(&from, PAGE, now_ms(), None)?;
         for key in page {
             let key = key.get(1..).unwrap_or_default();
             if glob::matches(pattern, key) {
@@ -235,30 +310,16 @@ pub(crate) fn keys(session: &mut Session, args: &[Vec<u8>]) -> Done {
 }
 
 pub(crate) fn scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
-    let cursor = args.get(1).map(|arg| String::from_utf8_lossy(arg).parse::<u64>());
-    let Some(Ok(cursor)) = cursor else { return Err(Fail::new("ERR invalid cursor")) };
-    let (mut pattern, mut count, mut is_wanted_type) = (None, 10, true);
-    let mut options = args.get(2..).unwrap_or_default().iter();
-    while let Some(name) = options.next() {
-        let value = options.next().ok_or_else(Fail::syntax)?;
-        match args::option(name).as_str() {
-            "MATCH" => pattern = Some(value),
-            "COUNT" => {
-                let number = args::integer(value)?;
-                count = usize::try_from(number)
-                    .ok()
-                    .filter(|count| *count > 0)
-                    .ok_or_else(Fail::syntax)?;
-            }
-            "TYPE" => is_wanted_type = value.eq_ignore_ascii_case(b"string"),
-            _ => return Err(Fail::syntax()),
-        }
-    }
-    let start = session.shared.cursors.lock().start(session.database, cursor);
-    let (page, next) = session.shared.keys.page(&start, count.min(SCAN_MAX), now_ms())?;
+    let options = Options::parse(args, 1)?;
+    let kind = options.kind.map(|name| Kind::named(&args::option(name).to_ascii_lowercase()));
+    let start = session.shared.cursors.lock().start(session.database, options.cursor);
+    let wanted = kind.flatten();
+    let (page, next) = session.shared.keys.page(&start, options.count, now_ms(), wanted)?;
     let next = next.map_or(0, |next| session.shared.cursors.lock().add(next));
     let mut found: Vec<_> = page.iter().map(|key| key.get(1..).unwrap_or_default()).collect();
-    found.retain(|key| is_wanted_type && pattern.is_none_or(|pattern| glob::matches(pattern, key)));
+    // No key has a type that does not exist.
+    let is_known = kind.is_none_or(|kind| kind.is_some());
+    found.retain(|key| is_known && options.matches(key));
     session.reply.array(2);
     session.reply.bulk(next.to_string());
     session.reply.bulks(&found);
@@ -269,7 +330,7 @@ pub(crate) fn scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
 pub(crate) fn randomkey(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     let database = session.database;
     let keys = &session.shared.keys;
-    let all = keys.page(&[database], 2, now_ms())?;
+    let all = keys.page(&[database], 2, now_ms(), None)?;
     let mut found = all.0.into_iter().next();
     if all.1.is_some() {
         // Between the first and the last key.
@@ -279,7 +340,7 @@ pub(crate) fn randomkey(session: &mut Session, _args: &[Vec<u8>]) -> Done {
         let (first, last) =
             (found.clone().unwrap_or_else(|| vec![database]), last.map(|(key, _)| key.to_vec()));
         let place = between(&first, &last.unwrap_or_default(), random);
-        found = keys.page(&place, PAGE, now_ms())?.0.into_iter().next().or(found);
+        found = keys.page(&place, PAGE, now_ms(), None)?.0.into_iter().next().or(found);
     }
     session.reply.bulk_or_null(found.as_ref().map(|key| key.get(1..).unwrap_or_default()));
     Ok(())
@@ -311,7 +372,7 @@ fn flush(session: &mut Session, args: &[Vec<u8>], databases: &[u8]) -> Done {
         _ => return Err(Fail::syntax()),
     }
     // As in Redis, the flush of a missing key is no change of it.
-    let mut unit = crate::keys::Unit::new(&session.shared.keys);
+    let mut unit = Staged::new(&session.shared.keys);
     let mut watched = Vec::new();
     for key in session.shared.watches.watched(databases) {
         if unit.get(&key)?.is_some() {

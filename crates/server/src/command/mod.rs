@@ -3,11 +3,17 @@
 
 pub(crate) mod bits;
 pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod hashes;
 pub(crate) mod keys;
+pub(crate) mod lists;
 pub(crate) mod pubsub;
+pub(crate) mod scan;
 pub(crate) mod server;
+pub(crate) mod sets;
+pub(crate) mod sorted;
 pub(crate) mod strings;
 mod table;
 pub(crate) mod transaction;
 
-pub(crate) use table::{all, find};
+pub(crate) use table::{absent, all, find, is_subcommand};

@@ -39,6 +39,8 @@ fn change(session: &mut Session, topics: &[Vec<u8>], is_pattern: bool, is_added:
         } else {
             own.remove(topic);
             session.shared.clients.unsubscribe(&session.client, topic, is_pattern);
+            // Messages that came before stand before the reply; none of the topic comes behind it.
+            session.reply.bytes.extend(session.client.take_messages());
         }
         session.reply.push(3);
         session.reply.bulk(name);

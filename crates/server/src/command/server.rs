@@ -7,18 +7,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::keys::stored;
 use super::{all, find};
 use crate::args;
-use crate::glob;
 use crate::keys::{DATABASES, now_ms};
 use crate::reply::{Done, Fail, Reply};
 use crate::session::Session;
 use crate::spec::Spec;
+use crate::value::Kind;
 
-fn unknown_subcommand(command: &str, name: &str) -> Fail {
-    let name: String = name.chars().take(128).collect();
-    Fail::new(format!("ERR unknown subcommand '{name}'. Try {command} HELP."))
+/// That the command has no such subcommand.
+pub(super) fn unknown(command: &str, args: &[Vec<u8>]) -> Fail {
+    Fail::unknown_subcommand(command, args.get(1).map_or(&[][..], Vec::as_slice))
 }
 
-fn subcommand(args: &[Vec<u8>]) -> String {
+pub(super) fn subcommand(args: &[Vec<u8>]) -> String {
     args.get(1).map_or_else(String::new, |arg| args::option(arg))
 }
 
@@ -27,6 +27,16 @@ pub(crate) fn time(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     session.reply.array(2);
     session.reply.bulk(since.as_secs().to_string());
     session.reply.bulk(since.subsec_micros().to_string());
+    Ok(())
+}
+
+/// FUNCTION: there are no functions, so FLUSH and LIST have nothing to do.
+pub(crate) fn function(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    match subcommand(args).as_str() {
+        "FLUSH" => session.reply.ok(),
+        "LIST" => session.reply.array(0),
+        _ => return Err(Fail::new("ERR functions are not supported")),
+    }
     Ok(())
 }
 
@@ -84,9 +94,10 @@ fn server_info(session: &Session) -> String {
 fn clients_info(session: &Session) -> String {
     let shared = &session.shared;
     format!(
-        "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:0\r\n",
+        "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:{}\r\n",
         shared.clients.count(),
-        shared.config.clients_max
+        shared.config.clients_max,
+        shared.waiters.count(),
     )
 }
 
@@ -164,76 +175,6 @@ fn keyspace_info(session: &Session) -> String {
     text
 }
 
-/// The settings that CONFIG GET shows.
-fn settings(session: &Session) -> Vec<(&'static str, String)> {
-    let (config, db) = (&session.shared.config, &session.shared.keys.db);
-    vec![
-        ("appendfsync", config.append_fsync.name().to_owned()),
-        ("appendonly", "yes".to_owned()),
-        ("bind", config.listen.ip().to_string()),
-        ("databases", DATABASES.to_string()),
-        ("maxclients", config.clients_max.to_string()),
-        ("maxmemory", db.settings().memory.to_string()),
-        ("maxmemory-policy", "noeviction".to_owned()),
-        ("port", config.listen.port().to_string()),
-        ("proto-max-bulk-len", super::strings::STRING_BYTES_MAX.to_string()),
-        ("save", String::new()),
-        ("slowlog-log-slower-than", crate::shared::SLOW.as_micros().to_string()),
-    ]
-}
-
-pub(crate) fn config(session: &mut Session, args: &[Vec<u8>]) -> Done {
-    let rest = args.get(2..).unwrap_or_default();
-    match (subcommand(args).as_str(), rest) {
-        ("GET", [_, ..]) => {
-            let mut found = settings(session);
-            found.retain(|(name, _)| {
-                rest.iter()
-                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            });
-            session.reply.map(found.len());
-            for (name, value) in found {
-                session.reply.bulk(name);
-                session.reply.bulk(value);
-            }
-            Ok(())
-        }
-        ("SET", [name, _, ..]) => {
-            let name = String::from_utf8_lossy(name);
-            let is_known =
-                settings(session).iter().any(|(known, _)| known.eq_ignore_ascii_case(&name));
-            Err(Fail::new(match is_known {
-                true => format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - \
-                     can't set immutable config"
-                ),
-                false => {
-                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
-                }
-            }))
-        }
-        ("RESETSTAT", []) => {
-            let counts = &session.shared.counts;
-            for counter in [
-                &counts.connections,
-                &counts.commands,
-                &counts.failed,
-                &counts.input_bytes,
-                &counts.output_bytes,
-                &counts.rejected,
-                &session.shared.keys.expired,
-            ] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            session.reply.ok();
-            Ok(())
-        }
-        ("REWRITE", []) => Err(Fail::new("ERR The server is running without a config file")),
-        ("GET" | "SET" | "RESETSTAT" | "REWRITE", _) => Err(Fail::arity("config")),
-        (name, _) => Err(unknown_subcommand("CONFIG", name)),
-    }
-}
-
 fn describe(reply: &mut Reply, spec: &Spec) {
     reply.array(10);
     reply.bulk(spec.name);
@@ -309,38 +250,26 @@ pub(crate) fn command(session: &mut Session, args: &[Vec<u8>]) -> Done {
             }
             reply.bulks(&keys);
         }
-        (name, _) => return Err(unknown_subcommand("COMMAND", name)),
+        _ => return Err(unknown("COMMAND", args)),
     }
     Ok(())
 }
 
-pub(crate) fn slowlog(session: &mut Session, args: &[Vec<u8>]) -> Done {
-    let mut slow = session.shared.slow.lock();
-    match (subcommand(args).as_str(), args.get(2)) {
-        ("LEN", None) => session.reply.count(slow.entries.len()),
-        ("RESET", None) => {
-            slow.entries.clear();
-            session.reply.ok();
+/// The option SAMPLES of MEMORY USAGE, which changes nothing: the sizes of rows are averaged over a hundred.
+fn check_samples(options: &[Vec<u8>]) -> Done {
+    match options {
+        [] => Ok(()),
+        [name, count] if args::option(name) == "SAMPLES" => args::positive(count).map(drop),
+        _ => Err(Fail::syntax()),
+    }
+}
+
+/// The flags of a saving command, of which none changes a flush.
+fn check_options(args: &[Vec<u8>], known: &[&str]) -> Done {
+    for arg in args.iter().skip(1) {
+        if !known.contains(&args::option(arg).as_str()) {
+            return Err(Fail::syntax());
         }
-        ("GET", most) => {
-            let most = most.map_or(Ok(10), |most| args::integer(most))?;
-            let most = if most == -1 {
-                usize::MAX
-            } else {
-                usize::try_from(most).map_err(|_| Fail::not_integer())?
-            };
-            session.reply.array(slow.entries.len().min(most));
-            for entry in slow.entries.iter().take(most) {
-                session.reply.array(6);
-                session.reply.integer(entry.id as i64);
-                session.reply.integer(entry.unix_s as i64);
-                session.reply.integer(entry.took.as_micros() as i64);
-                session.reply.bulks(&entry.args);
-                session.reply.bulk(&entry.address);
-                session.reply.bulk(&entry.name);
-            }
-        }
-        (name, _) => return Err(unknown_subcommand("SLOWLOG", name)),
     }
     Ok(())
 }
@@ -349,19 +278,20 @@ pub(crate) fn memory(session: &mut Session, args: &[Vec<u8>]) -> Done {
     match (subcommand(args).as_str(), args.get(2)) {
         ("USAGE", Some(key)) => {
             let key = stored(session, key);
-            let value = crate::keys::Unit::new(&session.shared.keys).get(&key)?;
-            // Bytes of the key's entry, as stored.
-            match value {
-                Some(value) => session.reply.count(key.len() + value.bytes.len() + 10),
+            check_samples(args.get(3..).unwrap_or_default())?;
+            let mut unit = crate::unit::Unit::reading(&session.shared.keys, false);
+            match unit.get(&key)? {
+                Some(value) => session.reply.count(unit.stored_bytes(&key, &value)?),
                 None => session.reply.null(),
             }
             Ok(())
         }
-        (name, _) => Err(unknown_subcommand("MEMORY", name)),
+        _ => Err(unknown("MEMORY", args)),
     }
 }
 
-pub(crate) fn bgsave(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+pub(crate) fn bgsave(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    check_options(args, &["SCHEDULE"])?;
     session.shared.keys.db.flush()?;
     session.shared.last_save.store(now_ms() / 1000, Ordering::Relaxed);
     session.reply.simple("Background saving started");
@@ -381,7 +311,20 @@ pub(crate) fn lastsave(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     Ok(())
 }
 
-pub(crate) fn shutdown(session: &mut Session, _args: &[Vec<u8>]) -> Done {
+pub(crate) fn shutdown(session: &mut Session, args: &[Vec<u8>]) -> Done {
+    if args.get(1).is_some_and(|arg| args::option(arg) == "ABORT") {
+        // A shutdown waits for nothing, so none is ever in progress here.
+        return Err(match args.len() {
+            2 => Fail::new("ERR No shutdown in progress."),
+            _ => Fail::syntax(),
+        });
+    }
+    // The store is always closed whole: nothing is left unsaved, and nothing is written twice.
+    check_options(args, &["SAVE", "NOSAVE", "NOW", "FORCE"])?;
+    let has = |name: &str| args.iter().any(|arg| args::option(arg) == name);
+    if has("SAVE") && has("NOSAVE") {
+        return Err(Fail::syntax());
+    }
     session.is_closing = true;
     session.shared.stop();
     Ok(())
@@ -394,8 +337,8 @@ pub(crate) fn kv_compact(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     Ok(())
 }
 
-/// KV.SCAN start end [COUNT n]: keys and values in key order, from `start` (`-`: the first) up to `end`,
-/// which is not part of the range (`+`: none).
+/// KV.SCAN start end [COUNT n]: keys of strings and their values in key order, from `start` (`-`: the
+/// first) up to `end`, which is not part of the range (`+`: none).
 pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let (Some(start), Some(end)) = (args.get(1), args.get(2)) else { return Err(Fail::syntax()) };
     let count = match args.get(3..).unwrap_or_default() {
@@ -411,8 +354,9 @@ pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let (mut found, now, mut bytes) = (Vec::new(), now_ms(), 0);
     let mut from = Some(start);
     while let Some(start) = from.take().filter(|start| *start < end) {
-        let (page, next) = session.shared.keys.page(&start, count.clamp(1, 1000), now)?;
-        let mut unit = crate::keys::Unit::new(&session.shared.keys);
+        let (page, next) =
+            session.shared.keys.page(&start, count.clamp(1, 1000), now, Some(Kind::String))?;
+        let mut unit = crate::unit::Unit::new(&session.shared.keys);
         from = next;
         for key in page {
             if key >= end || found.len() == count || bytes > 16 << 20 {

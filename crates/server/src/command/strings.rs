@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use crate::args::{self, MILLIS, SECONDS, Unit};
-use crate::keys::Value;
+use crate::decimal;
 use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::spec::Call;
+use crate::value::{Kind, Value};
 
 /// The longest string, as proto-max-bulk-len of Redis would set it; the store's own limit is lower for a
 /// small memory limit.
@@ -40,12 +41,12 @@ pub(crate) fn set(call: &mut Call<'_>) -> Done {
     }
     let expiry =
         expiry.map(|(unit, time)| unit.positive(time, call.unit.now, "set")).transpose()?;
-    let old = call.value(1)?;
+    let old = if gets { call.value(1)? } else { call.value_of(1)? };
     let is_set = !(nx && old.is_some() || xx && old.is_none());
     if is_set {
         let kept = old.as_ref().filter(|_| keep).map_or(0, |old| old.expiry);
         let bytes = Bytes::copy_from_slice(call.arg(2)?);
-        call.set(1, Some(Value { expiry: expiry.unwrap_or(kept), bytes }))?;
+        call.set(1, Some(Value::string(expiry.unwrap_or(kept), bytes)))?;
     }
     match (gets, is_set) {
         (true, _) => call.reply.bulk_or_null(old.map(|old| old.bytes)),
@@ -56,7 +57,7 @@ pub(crate) fn set(call: &mut Call<'_>) -> Done {
 }
 
 pub(crate) fn setnx(call: &mut Call<'_>) -> Done {
-    let is_new = call.value(1)?.is_none();
+    let is_new = call.value_of(1)?.is_none();
     if is_new {
         call.set(1, Some(Value::lasting(Bytes::copy_from_slice(call.arg(2)?))))?;
     }
@@ -67,7 +68,7 @@ pub(crate) fn setnx(call: &mut Call<'_>) -> Done {
 fn set_with_ttl(call: &mut Call<'_>, unit: Unit) -> Done {
     let expiry = unit.positive(call.arg(2)?, call.unit.now, &call.name())?;
     let bytes = Bytes::copy_from_slice(call.arg(3)?);
-    call.set(1, Some(Value { expiry, bytes }))?;
+    call.set(1, Some(Value::string(expiry, bytes)))?;
     call.reply.ok();
     Ok(())
 }
@@ -110,7 +111,7 @@ pub(crate) fn getex(call: &mut Call<'_>) -> Done {
     if let (Some(old), Some(expiry)) = (&old, expiry)
         && old.expiry != expiry
     {
-        call.set(1, Some(Value { expiry, bytes: old.bytes.clone() }))?;
+        call.set(1, Some(Value::string(expiry, old.bytes.clone())))?;
     }
     call.reply.bulk_or_null(old.map(|old| old.bytes));
     Ok(())
@@ -119,7 +120,7 @@ pub(crate) fn getex(call: &mut Call<'_>) -> Done {
 pub(crate) fn mget(call: &mut Call<'_>) -> Done {
     let (mut values, mut bytes) = (Vec::new(), 0);
     for number in 1..call.args.len() {
-        let value = call.value(number)?;
+        let value = call.value_of(number)?.filter(|value| value.kind == Kind::String);
         bytes += value.as_ref().map_or(0, |value| value.bytes.len());
         if bytes > REPLY_BYTES_MAX {
             return Err(Fail::too_long());
@@ -154,7 +155,7 @@ pub(crate) fn mset(call: &mut Call<'_>) -> Done {
 pub(crate) fn msetnx(call: &mut Call<'_>) -> Done {
     check_pairs(call)?;
     for number in (1..call.args.len()).step_by(2) {
-        if call.value(number)?.is_some() {
+        if call.value_of(number)?.is_some() {
             call.reply.integer(0);
             return Ok(());
         }
@@ -173,7 +174,7 @@ pub(crate) fn append(call: &mut Call<'_>) -> Done {
     }
     let bytes = Bytes::from([&old, added].concat());
     let length = bytes.len();
-    call.set(1, Some(Value { expiry, bytes }))?;
+    call.set(1, Some(Value::string(expiry, bytes)))?;
     call.reply.count(length);
     Ok(())
 }
@@ -218,7 +219,7 @@ pub(crate) fn setrange(call: &mut Call<'_>) -> Done {
         place.copy_from_slice(new);
     }
     let length = bytes.len();
-    call.set(1, Some(Value { expiry, bytes: bytes.into() }))?;
+    call.set(1, Some(Value::string(expiry, bytes)))?;
     call.reply.count(length);
     Ok(())
 }
@@ -229,7 +230,7 @@ fn add(call: &mut Call<'_>, by: i64) -> Done {
     let before = old.map_or(Ok(0), |old| args::integer(&old.bytes))?;
     let overflow = || Fail::new("ERR increment or decrement would overflow");
     let after = before.checked_add(by).ok_or_else(overflow)?;
-    call.set(1, Some(Value { expiry, bytes: after.to_string().into() }))?;
+    call.set(1, Some(Value::string(expiry, after.to_string())))?;
     call.reply.integer(after);
     Ok(())
 }
@@ -252,21 +253,17 @@ pub(crate) fn decrby(call: &mut Call<'_>) -> Done {
     add(call, by.checked_neg().ok_or_else(|| Fail::new("ERR decrement would overflow"))?)
 }
 
-/// A float as Redis prints it: at most 17 digits behind the point, without trailing zeros.
-fn float_text(value: f64) -> String {
-    format!("{value}")
-}
-
 pub(crate) fn incrbyfloat(call: &mut Call<'_>) -> Done {
-    let by = args::float(call.arg(2)?)?;
+    // As in Redis, the type is checked first.
     let old = call.value(1)?;
+    let by = decimal::argument(call.arg(2)?)?;
     let expiry = old.as_ref().map_or(0, |old| old.expiry);
-    let after = old.map_or(Ok(0.0), |old| args::float(&old.bytes))? + by;
-    if !after.is_finite() {
-        return Err(Fail::new("ERR increment would produce NaN or Infinity"));
-    }
-    let text = float_text(after);
-    call.set(1, Some(Value { expiry, bytes: text.clone().into() }))?;
+    let sum = match old {
+        Some(old) => decimal::argument(&old.bytes)?.add(by),
+        None => Some(by),
+    };
+    let text = sum.filter(|sum| !sum.is_infinite()).ok_or_else(decimal::not_finite)?.text();
+    call.set(1, Some(Value::string(expiry, text.clone())))?;
     call.reply.bulk(text);
     Ok(())
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::command::keys::stored;
-use crate::keys::{Unit, stored_key};
 use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::session::{Queued, Session};
 use crate::spec::Run;
+use crate::unit::Unit;
 
 pub(crate) fn multi(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     if session.queued.is_some() {
         return Err(Fail::new("ERR MULTI calls can not be nested"));
     }
-    session.queued = Some(Queued::default());
+    session.queued = Some(Queued::new(&session.shared.keys.account));
     session.reply.ok();
     Ok(())
 }
@@ -40,6 +40,10 @@ pub(crate) fn watch(session: &mut Session, args: &[Vec<u8>]) -> Done {
         }
         let shared = Arc::clone(&session.shared);
         let _held = shared.locks.lock(std::iter::once(&key));
+        // A key that has expired is missing, and its removal no change.
+        let mut unit = Unit::new(&shared.keys);
+        unit.expire(&key)?;
+        session.commit(&mut unit)?;
         shared.watches.watch(&key, &session.mark);
         session.watched.push(key);
     }
@@ -73,28 +77,44 @@ pub(crate) fn exec(session: &mut Session, _args: &[Vec<u8>]) -> Done {
             databases.push(database);
         }
     }
-    let keys: Vec<_> = queued
+    let mut keys: Vec<_> = queued
         .requests
         .iter()
-        .flat_map(|(spec, request)| spec.keys_of(request))
-        .flat_map(|key| databases.iter().map(move |database| stored_key(*database, key)))
+        .flat_map(|(spec, request)| databases.iter().flat_map(|it| spec.locked_keys(request, *it)))
         .chain(session.watched.iter().cloned())
         .collect();
     let is_all = queued.requests.iter().any(|(spec, _)| spec.has("all_keys"));
-    let _held = if is_all { shared.locks.lock_all() } else { shared.locks.lock(keys.iter()) };
-    let is_changed = session.mark.load(Ordering::SeqCst);
+    let _held = if is_all { shared.locks.lock_all() } else { shared.lock_for_writing(&mut keys) };
+    let mut is_changed = session.mark.load(Ordering::SeqCst);
+    if !is_changed && !session.watched.is_empty() {
+        // A key that expired while it was watched has changed.
+        let mut unit = Unit::new(&shared.keys);
+        for key in &session.watched {
+            is_changed |= unit.has_expired(key)?;
+        }
+    }
     session.unwatch();
     if is_changed {
         session.reply.null_array();
         return Ok(());
     }
+    session.is_executing = true;
+    let executed = execute(session, &queued);
+    session.is_executing = false;
+    executed?;
+    session.serve_waiters();
+    Ok(())
+}
+
+/// Executes the queued commands, and commits their writes.
+fn execute(session: &mut Session, queued: &Queued) -> Done {
     session.reply.array(queued.requests.len());
     let mut unit = Unit::new(&session.shared.keys);
     for (spec, request) in &queued.requests {
         let before = session.reply.bytes.len();
+        unit.begin();
         let outcome = match spec.run {
-            // A command stages its writes after its checks, so one that fails has staged none.
-            Run::Keys(_) => session.run_in(&mut unit, spec, request),
+            Run::Keys(_) => session.run_in(&mut unit, spec, request, &mut None),
             Run::Session(run) => {
                 if spec.has("whole_database") {
                     session.commit(&mut unit)?;
@@ -108,6 +128,8 @@ pub(crate) fn exec(session: &mut Session, _args: &[Vec<u8>]) -> Done {
             return Err(Fail::too_long());
         }
         if let Err(fail) = outcome {
+            // The commands before and behind it are executed all the same.
+            unit.roll_back();
             session.reply.bytes.truncate(before);
             session.reply.error(&fail);
         }
