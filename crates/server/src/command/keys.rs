@@ -330,15 +330,17 @@ pub(crate) fn scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
 pub(crate) fn randomkey(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     let database = session.database;
     let keys = &session.shared.keys;
-    let all = keys.page(&[database], 2, now_ms(), None)?;
-    let mut found = all.0.into_iter().next();
+    let all = keys.page(&[database], PAGE, now_ms(), None)?;
+    let random = session.shared.random();
+    // Few keys: each is as likely.
+    let place = usize::try_from(random % all.0.len().max(1) as u64).unwrap_or(0);
+    let first = all.0.first().cloned().unwrap_or_else(|| vec![database]);
+    let mut found = all.0.into_iter().nth(place);
     if all.1.is_some() {
         // Between the first and the last key.
-        let random = session.shared.random();
         let end = [database + 1];
         let last = keys.keys.range(&[database][..]..&end[..])?.next_back().transpose()?;
-        let (first, last) =
-            (found.clone().unwrap_or_else(|| vec![database]), last.map(|(key, _)| key.to_vec()));
+        let last = last.map(|(key, _)| key.to_vec());
         let place = between(&first, &last.unwrap_or_default(), random);
         found = keys.page(&place, PAGE, now_ms(), None)?.0.into_iter().next().or(found);
     }
