@@ -36,8 +36,8 @@ const REASON: &str = "  ## ";
 pub(crate) fn run(units: &[&str]) -> Result {
     let Some(suite) = suite() else {
         eprintln!(
-            "skipped: the suite of Redis 7.0 is not at hand. Unpack its source\n\
-             (`apt-get source redis` of Debian 12) into target/redis-suite, or name its folder in REDIS_SOURCE"
+            "skipped: the suite of Redis 7.0 is not at hand. Unpack its source into target/redis-suite\n\
+             (`apt-get source redis` of Debian 12), or name its folder in REDIS_SOURCE"
         );
         return Ok(());
     };
