@@ -12,6 +12,7 @@ mod checksum;
 mod clock;
 mod codec;
 mod counter;
+mod cpu;
 mod error;
 mod executor;
 pub mod expiry;
@@ -41,6 +42,7 @@ pub use checksum::{ContentSeed, PageSeed, crc32c, crc32c_append, hash64, key_has
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{Cursor, put_bytes, put_u16, put_u32, put_u64, put_u128, put_varint, varint_len};
 pub use counter::Counter;
+pub use cpu::thread_cpu_time;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use executor::{Executor, Progress, Stepper, Task, TaskHandle, Threads};
 pub use hash_key::HashKey;

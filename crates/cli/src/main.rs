@@ -13,6 +13,7 @@ mod check;
 mod compact;
 mod completions;
 mod config;
+mod core;
 mod delete_range;
 mod directory;
 mod entries;

@@ -9,9 +9,11 @@
 //! refuses an existing name.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Error, Result, TableId};
+use base::{Codec, Error, Result, TableId};
+pub use table::{BlockEngine, BlockStream, SoftPool};
 
 use crate::{Env, Job, Outcome};
 
@@ -21,8 +23,24 @@ pub const LEASE: Duration = Duration::from_secs(10);
 
 /// Takes jobs to workers.
 pub trait Offload: Send + Sync + fmt::Debug {
-    /// Whether a worker would be offered a job now.
-    fn is_ready(&self) -> bool;
+    /// Where `job` is to run. Does not block.
+    fn place(&self, job: &JobShape) -> Placement;
+
+    /// Records that `job` ran at `place` and took `took`: later placements go by it. `is_done`: it was
+    /// installed.
+    fn ended(&self, job: &JobShape, place: Placement, took: Duration, is_done: bool);
+
+    /// Compresses the blocks of a job that [`Placement::Compress`] places; `None` if no worker can now.
+    fn engine(&self) -> Option<Arc<dyn BlockEngine>>;
+
+    /// Whether a job that workers failed runs in this process. Otherwise it waits for a worker.
+    fn falls_back(&self) -> bool;
+
+    /// Whether the pages of a worker's outputs are all read before they are installed, or some of them.
+    fn verifies(&self) -> Verify;
+
+    /// The last placements, newest last.
+    fn decisions(&self) -> Vec<Decision>;
 
     /// Offers `job`; `None` if no worker can take it now. `env` has the store's files. `proof` is the id of
     /// no file: a value file of that name may be made and removed, to prove that both sides see the same
@@ -31,6 +49,84 @@ pub trait Offload: Send + Sync + fmt::Debug {
 
     /// The counters of each worker.
     fn statistics(&self) -> Vec<WorkerStatistics>;
+}
+
+/// What the placement of a job goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobShape {
+    /// Bytes of its inputs.
+    pub bytes: u64,
+    /// The codec of its outputs.
+    pub codec: Codec,
+    /// Whether writers are delayed until it ends.
+    pub is_urgent: bool,
+}
+
+/// Where a job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// In this process.
+    Local,
+    /// In this process; a worker compresses its blocks.
+    Compress,
+    /// At a worker.
+    Remote,
+    /// Nowhere yet: a worker that is busy will be faster.
+    Wait,
+}
+
+impl Placement {
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Compress => "compress",
+            Self::Remote => "remote",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// How the outputs of a worker are verified. Counts, order, bounds, footers and the digests that they state
+/// are checked in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Every page is read.
+    #[default]
+    Full,
+    /// One read in 64 is done, chosen at random: the rest would cross the link to the storage a second time.
+    Sampled,
+}
+
+/// A placement, and the reason for it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Decision {
+    /// The job.
+    pub job: JobShape,
+    /// Its place.
+    pub place: Placement,
+    /// The worker, if it has one.
+    pub worker: Option<String>,
+    /// The reason, in words.
+    pub why: &'static str,
+    /// The time that the job was expected to take in this process, with a worker that compresses, and at a
+    /// worker, seconds; `None` if nothing is known yet.
+    pub local_seconds: Option<f64>,
+    /// As above.
+    pub compress_seconds: Option<f64>,
+    /// As above.
+    pub remote_seconds: Option<f64>,
+}
+
+impl Decision {
+    /// A decision without expectations.
+    #[must_use]
+    pub const fn new(job: JobShape, place: Placement, why: &'static str) -> Self {
+        let (local_seconds, compress_seconds, remote_seconds) = (None, None, None);
+        Self { job, place, worker: None, why, local_seconds, compress_seconds, remote_seconds }
+    }
 }
 
 /// An attempt that a worker was offered. Dropping it cancels the attempt: it writes nothing through the
@@ -62,8 +158,14 @@ pub struct WorkerStatistics {
     pub bytes_written: u64,
     /// Processor time of its attempts, as it reports.
     pub cpu: Duration,
+    /// Processor time of this process for its attempts: its end of the link, and requests for files.
+    pub host_cpu: Duration,
     /// Bytes of frames in both directions.
     pub link_bytes: u64,
+    /// Blocks that it compressed for jobs of this process, and their raw bytes.
+    pub compressed_blocks: u64,
+    /// As above.
+    pub compressed_bytes: u64,
     /// Attempts that failed, by reason.
     pub failures: Vec<(&'static str, u64)>,
     /// The last failure, in words.

@@ -8,18 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Clock, Cursor, Error, Result, StoreId, TableId};
+use base::{Clock, Codec, Cursor, Error, Result, StoreId, TableId};
 use compact::offload::RemoteRun;
 use compact::{Env, Job, Outcome};
 use media::{Access, Purpose};
 use parking_lot::Mutex;
 
+use crate::connect::Dial;
 use crate::frame::BODY_BYTES_MAX;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
 use crate::message::{FileRequest, Offer, PROOF_BYTES, Progress, decode_error, encode_reply};
 use crate::serve::{Gate, Server};
 use crate::workers::RemoteWorker;
-use crate::{Frame, FrameKind, Link, StreamLink, Timing};
+use crate::{Frame, FrameKind, Link, Timing};
 
 /// How often the thread looks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -30,7 +31,7 @@ pub(crate) struct Attempt {
     pub(crate) job: Job,
     pub(crate) env: Env,
     pub(crate) proof: TableId,
-    pub(crate) token: Vec<u8>,
+    pub(crate) dial: Arc<Dial>,
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -51,6 +52,8 @@ pub(crate) struct Remote {
     shared: Arc<Shared>,
     worker: Arc<RemoteWorker>,
     clock: Arc<dyn Clock>,
+    codec: Codec,
+    began: Duration,
     /// Bytes read and written, once there is an outcome.
     bytes: (u64, u64),
     /// Why it failed, until it was counted.
@@ -73,14 +76,16 @@ impl Remote {
             shared: Arc::clone(&shared),
             worker: Arc::clone(&attempt.worker),
             clock: Arc::clone(&attempt.clock),
+            codec: attempt.job.output.codec,
+            began: attempt.clock.monotonic(),
             bytes: (0, 0),
             reason: None,
             is_judged: false,
         };
         let run = move || {
-            let ended = attempt.run(&shared);
-            attempt.worker.state.lock().ended();
-            *shared.ended.lock() = Some(ended);
+            let end = End { worker: Arc::clone(&attempt.worker), shared };
+            let ended = attempt.run(&end.shared);
+            *end.shared.ended.lock() = Some(ended);
         };
         let spawned = std::thread::Builder::new().name("offload".into()).spawn(run);
         match spawned {
@@ -89,6 +94,26 @@ impl Remote {
                 drop(remote);
                 Err(Error::retry("thread of an attempt").caused_by(error))
             }
+        }
+    }
+}
+
+/// Counts the end of an attempt, and tells its handle, even if the thread panics.
+struct End {
+    worker: Arc<RemoteWorker>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let cpu = base::thread_cpu_time();
+        let mut state = self.worker.state.lock();
+        state.ended();
+        state.host_cpu += cpu;
+        drop(state);
+        let mut ended = self.shared.ended.lock();
+        if std::thread::panicking() && ended.is_none() {
+            *ended = Some(Err(("panic", Error::retry("thread of an attempt").got("a panic"))));
         }
     }
 }
@@ -115,7 +140,7 @@ impl RemoteRun for Remote {
         let now = self.clock.monotonic();
         let mut state = self.worker.state.lock();
         match verdict {
-            Ok(()) => state.succeeded(self.bytes.0, self.bytes.1),
+            Ok(()) => state.succeeded(self.codec, self.bytes, now.saturating_sub(self.began)),
             Err(error) => {
                 let reason = self.reason.unwrap_or("outcome refused");
                 state.failed(reason, error.to_string(), now);
@@ -139,9 +164,9 @@ impl fmt::Debug for Remote {
 
 impl Attempt {
     fn run(&self, shared: &Shared) -> Result<Outcome, Failed> {
-        let link = StreamLink::connect(&self.worker.address, self.timing.connect);
+        let link = self.dial.connect(&self.worker.address, self.timing.connect);
         let mut link = link.map_err(|error| ("unreachable", error))?;
-        let ended = self.converse(&mut link, shared);
+        let ended = self.converse(&mut *link, shared);
         self.worker.state.lock().link_bytes += link.bytes();
         ended
     }
@@ -153,12 +178,17 @@ impl Attempt {
     /// Hello, offer, and the job.
     fn converse(&self, link: &mut dyn Link, shared: &Shared) -> Result<Outcome, Failed> {
         let broken = |error| ("link", error);
-        let hello = HostHello { token: self.token.clone() };
+        let hello = HostHello { token: self.dial.token().to_vec() };
         link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello.encode() })
             .map_err(broken)?;
         let hello = self.expect(link, shared, FrameKind::Hello, HELLO_BYTES_MAX)?;
         let hello = WorkerHello::decode(&hello.body).map_err(|error| ("hello", error))?;
-        self.worker.state.lock().set_slots(hello.slots);
+        self.worker.state.lock().set_hello(&hello);
+        if !hello.merges {
+            let error =
+                Error::invalid("worker").expected("one that merges").got("one that compresses");
+            return Err(("refused", error));
+        }
         if let Some(operator) = &self.job.operator
             && !hello.operators.contains(operator)
         {
@@ -300,8 +330,10 @@ impl Attempt {
                         let error = Error::corrupt("frame of a worker").got(format!("{kind:?}"));
                         return Err(("protocol", error));
                     };
-                    moved = now;
                     let answer = server.serve(number, &request);
+                    // A sync may take longer than a lease; the worker waits for it.
+                    let now = self.clock.monotonic();
+                    (heard, moved) = (now, now);
                     let answer = answer.map_err(|error| ("protocol", error))?;
                     let reply = self.frame(FrameKind::Reply, encode_reply(number, &answer));
                     link.send(&reply).map_err(|error| ("link", error))?;

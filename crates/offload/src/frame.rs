@@ -51,10 +51,14 @@ pub enum FrameKind {
     SetLen = 16,
     /// Host: the answer to a request for a file.
     Reply = 17,
+    /// Host: blocks to compress.
+    Compress = 18,
+    /// Worker: the compressed blocks.
+    Compressed = 19,
 }
 
 impl FrameKind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::Hello,
         Self::Offer,
         Self::Accept,
@@ -72,11 +76,13 @@ impl FrameKind {
         Self::SyncNames,
         Self::SetLen,
         Self::Reply,
+        Self::Compress,
+        Self::Compressed,
     ];
 
     fn decode(byte: u8) -> Result<Self> {
         let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == byte);
-        kind.ok_or_else(|| Error::invalid("kind of a frame").expected("1 to 17").got(byte))
+        kind.ok_or_else(|| Error::invalid("kind of a frame").expected("1 to 19").got(byte))
     }
 }
 

@@ -5,7 +5,7 @@ use base::{Cursor, Error, Result, put_bytes, put_u32, put_varint};
 use subtle::ConstantTimeEq;
 
 /// The version of the protocol.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// The longest token, bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
@@ -14,6 +14,8 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 pub(crate) const HELLO_BYTES_MAX: usize = 64 << 10;
 
 const OPERATORS_MAX: usize = 200;
+
+const ENGINE_NAME_BYTES_MAX: usize = 64;
 
 /// The host's first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,10 @@ pub(crate) struct HostHello {
 pub(crate) struct WorkerHello {
     /// Jobs that it runs at once.
     pub(crate) slots: u32,
+    /// Whether it runs whole jobs; it compresses blocks in any case.
+    pub(crate) merges: bool,
+    /// The engine that compresses blocks.
+    pub(crate) engine: String,
     /// The merge operators that it knows.
     pub(crate) operators: Vec<String>,
 }
@@ -64,6 +70,8 @@ impl WorkerHello {
         let mut out = Vec::new();
         put_u32(&mut out, PROTOCOL);
         put_u32(&mut out, self.slots);
+        out.push(u8::from(self.merges));
+        put_bytes(&mut out, self.engine.as_bytes());
         put_varint(&mut out, self.operators.len().min(OPERATORS_MAX) as u64);
         for name in self.operators.iter().take(OPERATORS_MAX) {
             put_bytes(&mut out, name.as_bytes());
@@ -74,14 +82,15 @@ impl WorkerHello {
     pub(crate) fn decode(body: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new("hello of a worker", body);
         protocol(&mut cursor)?;
-        let slots = cursor.u32()?;
+        let (slots, merges) = (cursor.u32()?, cursor.u8()? != 0);
+        let engine = String::from_utf8_lossy(cursor.bytes(ENGINE_NAME_BYTES_MAX)?).into_owned();
         let mut operators = Vec::new();
         for _ in 0..cursor.length(OPERATORS_MAX)? {
             let name = cursor.bytes(OPERATOR_NAME_BYTES_MAX)?;
             operators.push(String::from_utf8_lossy(name).into_owned());
         }
         cursor.finish()?;
-        Ok(Self { slots, operators })
+        Ok(Self { slots, merges, engine, operators })
     }
 }
 
@@ -95,10 +104,12 @@ mod tests {
         assert_eq!(HostHello::decode(&host.encode()).unwrap(), host);
         assert!(host.has_token(b"secret"));
         assert!(!host.has_token(b"secreT") && !host.has_token(b"") && !host.has_token(b"secret1"));
-        let worker = WorkerHello { slots: 3, operators: vec!["a".into(), "b".into()] };
+        let operators = vec!["a".into(), "b".into()];
+        let engine = "soft".into();
+        let worker = WorkerHello { slots: 3, merges: true, engine, operators };
         assert_eq!(WorkerHello::decode(&worker.encode()).unwrap(), worker);
         let mut newer = host.encode();
-        newer[0] = 2;
+        newer[0] = 3;
         assert!(HostHello::decode(&newer).unwrap_err().to_string().contains("protocol"));
     }
 }

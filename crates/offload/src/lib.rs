@@ -16,10 +16,16 @@
 
 mod address;
 mod attempt;
+mod blocks;
+mod connect;
+mod dispatch;
+mod dispatcher;
+mod emulated;
 mod frame;
 mod hello;
 mod link;
 mod message;
+mod remote_engine;
 mod remote_medium;
 mod serve;
 mod timing;
@@ -27,6 +33,8 @@ mod worker;
 mod workers;
 
 pub use address::Address;
+pub use dispatcher::PlacementMode;
+pub use emulated::{BLUEFIELD_2, EmulatedEngine, EngineProfile, EngineStatistics};
 pub use frame::{Frame, FrameKind};
 pub use link::{Link, StreamLink};
 pub use timing::Timing;

@@ -4,7 +4,9 @@
 //! is refused, so that its host runs it.
 
 mod client;
+mod compress;
 mod job;
+mod quota;
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -19,8 +21,10 @@ use std::time::Duration;
 use base::{Error, Result};
 use compact::Operators;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use table::BlockEngine;
 
 pub(crate) use client::Client;
+use quota::Quota;
 
 use crate::{Address, Link, StreamLink, Timing};
 
@@ -54,6 +58,31 @@ pub struct WorkerOptions {
     pub operators: Arc<Operators>,
     /// The times of an attempt.
     pub timing: Timing,
+    /// Whether it runs whole jobs; it compresses blocks in any case.
+    pub merges: bool,
+    /// Compresses and decompresses blocks; `None`: the threads of jobs do.
+    pub engine: Option<Arc<dyn BlockEngine>>,
+    /// The name of the engine, for hosts.
+    pub engine_name: &'static str,
+    /// Processor seconds per second of all jobs together; `None`: no limit.
+    pub cpu_share: Option<f64>,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            memory: 256 << 20,
+            slots: 2,
+            roots: Vec::new(),
+            token: None,
+            operators: Arc::new(Operators::builtin()),
+            timing: Timing::default(),
+            merges: true,
+            engine: None,
+            engine_name: "soft",
+            cpu_share: None,
+        }
+    }
 }
 
 /// State that the connections of a worker share.
@@ -68,6 +97,19 @@ struct Shared {
     /// Jobs that ended with an outcome, and those that did not.
     done: AtomicU64,
     failed: AtomicU64,
+    quota: Quota,
+}
+
+/// A connection, counted until it is dropped: even if its thread panics.
+struct Connection(Arc<Shared>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        if std::thread::panicking() {
+            self.0.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 enum Listener {
@@ -93,6 +135,9 @@ impl Worker {
                 .expected("1 to 1024")
                 .got(options.slots));
         }
+        if options.cpu_share.is_some_and(|share| !(0.01..=1024.0).contains(&share)) {
+            return Err(Error::invalid("processor share of a worker").expected("0.01 to 1024"));
+        }
         let listener = match address {
             Address::Unix(path) => Listener::Unix(listen_unix(path)?, path.clone()),
             Address::Tcp(_) if options.token.as_ref().is_none_or(Vec::is_empty) => {
@@ -103,7 +148,9 @@ impl Worker {
                 Listener::Tcp(listener.map_err(|error| unheard(address, error))?)
             }
         };
+        let quota = Quota::new(options.cpu_share);
         let shared = Shared {
+            quota,
             options,
             granted: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -149,20 +196,18 @@ impl Worker {
                 shared.connections.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
+            // If there is no thread for it, it is dropped with the closure: its host runs the job.
+            let connection = Connection(shared);
             let serve = move || {
-                let ended = job::serve(link, &shared);
-                shared.connections.fetch_sub(1, Ordering::Relaxed);
+                let Connection(shared) = &connection;
+                let ended = job::serve(link, shared);
                 let counter = if ended.is_ok() { &shared.done } else { &shared.failed };
                 counter.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = ended {
                     tell(&error.to_string());
                 }
             };
-            let spawned = std::thread::Builder::new().name("job".into()).spawn(serve);
-            if spawned.is_err() {
-                // The connection is closed; its host runs the job.
-                self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            }
+            let _ = std::thread::Builder::new().name("job".into()).spawn(serve);
         }
         Ok(())
     }

@@ -8,13 +8,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Error, Result, TableId};
-use compact::offload::{Offload, RemoteRun, WorkerStatistics};
+use base::{Clock, Codec, Error, Result, TableId};
+use compact::offload::{
+    Decision, JobShape, Offload, Placement, RemoteRun, Verify, WorkerStatistics,
+};
 use compact::{Env, Job};
 use parking_lot::Mutex;
+use table::BlockEngine;
 
 use crate::attempt::{Attempt, Remote};
-use crate::{Address, Timing};
+use crate::connect::Dial;
+use crate::dispatch::{Candidate, Rate};
+use crate::dispatcher::Dispatcher;
+use crate::hello::WorkerHello;
+use crate::remote_engine::RemoteEngine;
+use crate::{Address, PlacementMode, Timing};
 
 /// Pause after the first failure of a worker, and the longest one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -26,9 +34,12 @@ const WORKERS_MAX: usize = 64;
 /// The workers that a host may offer jobs to.
 pub struct Workers {
     workers: Vec<Arc<RemoteWorker>>,
-    token: Vec<u8>,
+    dial: Arc<Dial>,
     timing: Timing,
     clock: Arc<dyn Clock>,
+    dispatcher: Dispatcher,
+    falls_back: bool,
+    verify: Verify,
 }
 
 /// A worker, as its host knows it.
@@ -50,7 +61,15 @@ pub(crate) struct WorkerState {
     bytes_read: u64,
     bytes_written: u64,
     pub(crate) cpu: Duration,
+    /// Processor time of this process for its attempts.
+    pub(crate) host_cpu: Duration,
     pub(crate) link_bytes: u64,
+    /// Whether it runs whole jobs, as it said last.
+    compresses_only: bool,
+    compressed_blocks: u64,
+    compressed_bytes: u64,
+    /// The rate of its jobs, by codec.
+    rates: BTreeMap<u8, Rate>,
     failures: BTreeMap<&'static str, u64>,
     last_failure: Option<String>,
 }
@@ -60,13 +79,32 @@ impl WorkerState {
         now >= self.paused_until && self.running < self.slots.unwrap_or(1)
     }
 
-    pub(crate) fn set_slots(&mut self, slots: u32) {
-        self.slots = Some(slots.clamp(1, 1024) as usize);
+    fn is_full(&self, now: Duration) -> bool {
+        now >= self.paused_until && !self.is_ready(now)
+    }
+
+    /// Records what the worker said of itself.
+    pub(crate) fn set_hello(&mut self, hello: &WorkerHello) {
+        self.slots = Some(hello.slots.clamp(1, 1024) as usize);
+        self.compresses_only = !hello.merges;
+    }
+
+    /// Counts blocks that it compresses.
+    pub(crate) fn compressed(&mut self, blocks: usize, raw_bytes: usize) {
+        self.compressed_blocks += blocks as u64;
+        self.compressed_bytes += raw_bytes as u64;
+        self.failures_in_row = 0;
     }
 
     /// Counts a job after its outcome was installed.
-    pub(crate) fn succeeded(&mut self, bytes_read: u64, bytes_written: u64) {
+    pub(crate) fn succeeded(
+        &mut self,
+        codec: Codec,
+        (bytes_read, bytes_written): (u64, u64),
+        took: Duration,
+    ) {
         self.failures_in_row = 0;
+        self.rates.entry(codec as u8).or_default().learn(bytes_read, took.as_secs_f64());
         self.jobs += 1;
         self.bytes_read += bytes_read;
         self.bytes_written += bytes_written;
@@ -110,14 +148,93 @@ impl Workers {
             }
         }
         let worker = |address| Arc::new(RemoteWorker { address, state: Mutex::default() });
-        Ok(Self { workers: addresses.into_iter().map(worker).collect(), token, timing, clock })
+        let workers = addresses.into_iter().map(worker).collect();
+        let dispatcher = Dispatcher::new(PlacementMode::Remote);
+        let (falls_back, verify) = (true, Verify::Full);
+        let dial = Arc::new(Dial::new(token));
+        Ok(Self { workers, dial, timing, clock, dispatcher, falls_back, verify })
+    }
+
+    /// Chooses how jobs are placed: at workers, if any is ready, by default.
+    #[must_use]
+    pub fn placing(mut self, mode: PlacementMode) -> Self {
+        self.dispatcher = Dispatcher::new(mode);
+        self
+    }
+
+    /// Chooses whether a job that workers failed runs in this process: by default it does. Otherwise it waits
+    /// for a worker, and writers with it.
+    #[must_use]
+    pub const fn falling_back(mut self, falls_back: bool) -> Self {
+        self.falls_back = falls_back;
+        self
+    }
+
+    /// Chooses how outputs of workers are verified: [`Verify::Full`] by default.
+    #[must_use]
+    pub const fn verifying(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// The worker that would compress blocks now: a ready one, rather one that does nothing else.
+    fn compressing(&self) -> Option<&Arc<RemoteWorker>> {
+        let now = self.clock.monotonic();
+        let ready = self.workers.iter().filter(|worker| worker.state.lock().is_ready(now));
+        ready.min_by_key(|worker| {
+            let state = worker.state.lock();
+            (!state.compresses_only, state.running)
+        })
     }
 }
 
 impl Offload for Workers {
-    fn is_ready(&self) -> bool {
+    fn place(&self, job: &JobShape) -> Placement {
         let now = self.clock.monotonic();
-        self.workers.iter().any(|worker| worker.state.lock().is_ready(now))
+        let candidate = |worker: &Arc<RemoteWorker>| {
+            let state = worker.state.lock();
+            Candidate {
+                is_ready: state.is_ready(now),
+                is_full: state.is_full(now),
+                merges: !state.compresses_only,
+                running: state.running,
+                failures_in_row: state.failures_in_row,
+                remote: state.rates.get(&(job.codec as u8)).copied().unwrap_or_default(),
+            }
+        };
+        let candidates: Vec<_> = self.workers.iter().map(candidate).collect();
+        let compresses = self.compressing().is_some();
+        let name = |number: usize| self.workers.get(number).map(|it| it.address.to_string());
+        let place = self.dispatcher.place(job, &candidates, compresses, &name);
+        match place {
+            // Without a worker there is nothing to do but to wait for one.
+            Placement::Local if !self.falls_back => Placement::Wait,
+            place => place,
+        }
+    }
+
+    fn ended(&self, job: &JobShape, place: Placement, took: Duration, is_done: bool) {
+        if is_done {
+            self.dispatcher.ended(job, place, took);
+        }
+    }
+
+    fn engine(&self) -> Option<Arc<dyn BlockEngine>> {
+        let (worker, dial) = (Arc::clone(self.compressing()?), Arc::clone(&self.dial));
+        let (timing, clock) = (self.timing, Arc::clone(&self.clock));
+        Some(Arc::new(RemoteEngine { worker, dial, timing, clock }))
+    }
+
+    fn falls_back(&self) -> bool {
+        self.falls_back
+    }
+
+    fn verifies(&self) -> Verify {
+        self.verify
+    }
+
+    fn decisions(&self) -> Vec<Decision> {
+        self.dispatcher.decisions()
     }
 
     fn offer(&self, job: &Job, env: &Env, proof: TableId) -> Option<Box<dyn RemoteRun>> {
@@ -125,7 +242,8 @@ impl Offload for Workers {
         // The worker with the fewest jobs.
         let ready = self.workers.iter().filter_map(|worker| {
             let state = worker.state.lock();
-            state.is_ready(now).then_some((state.running, worker))
+            let takes = state.is_ready(now) && !state.compresses_only;
+            takes.then_some((state.running, worker))
         });
         let (_, worker) = ready.min_by_key(|(running, _)| *running)?;
         {
@@ -140,7 +258,7 @@ impl Offload for Workers {
             job: job.clone(),
             env: env.clone(),
             proof,
-            token: self.token.clone(),
+            dial: Arc::clone(&self.dial),
             timing: self.timing,
             clock: Arc::clone(&self.clock),
         };
@@ -166,6 +284,9 @@ impl Offload for Workers {
             statistics.bytes_written = state.bytes_written;
             statistics.cpu = state.cpu;
             statistics.link_bytes = state.link_bytes;
+            statistics.host_cpu = state.host_cpu;
+            statistics.compressed_blocks = state.compressed_blocks;
+            statistics.compressed_bytes = state.compressed_bytes;
             statistics.failures =
                 state.failures.iter().map(|(why, count)| (*why, *count)).collect();
             statistics.last_failure.clone_from(&state.last_failure);

@@ -76,8 +76,14 @@ pub use write_options::{PutOptions, WriteOptions};
 /// Compactions by hand: their progress and their end. And merges in worker processes: the workers of a store
 /// ([`Builder::workers`]), and a worker.
 pub mod compaction {
-    pub use ::offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
+    pub use ::offload::{
+        Address, BLUEFIELD_2, EmulatedEngine, EngineProfile, EngineStatistics, PlacementMode, Root,
+        Timing, Worker, WorkerOptions, Workers,
+    };
     pub use compact::Operators;
+    pub use compact::offload::{
+        BlockEngine, BlockStream, Decision, JobShape, Placement, SoftPool, Verify,
+    };
     pub use tree::compaction::{Compaction, CompactionProgress};
 
     /// Offers the merges of every store that shares these resources to workers in other processes, as

@@ -2,6 +2,7 @@
 
 mod key_trace;
 mod lanes;
+mod offload;
 mod silt;
 mod tiers;
 mod wan;
@@ -31,6 +32,8 @@ enum Command {
     Tiers(tiers::Args),
     /// Compare designs of a log on storage-class memory, on emulated devices in virtual time
     Lanes(lanes::Args),
+    /// Compare compaction in this process with compaction, or compression alone, at a worker
+    Offload(offload::Args),
     /// Run the evaluation of SILT on a hashed keyspace, beside what its formulas predict
     Silt(silt::Args),
     /// Run a WAN optimizer on a hashed keyspace: fingerprints of chunks are looked up, and inserted if new
@@ -131,6 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     match &args.command {
         Some(Command::Tiers(args)) => return tiers::run(args),
         Some(Command::Lanes(args)) => return lanes::run(args),
+        Some(Command::Offload(args)) => return offload::run(args),
         Some(Command::Silt(args)) => return silt::run(args),
         Some(Command::Wan(args)) => return wan::run(args),
         None => {}

@@ -43,8 +43,9 @@ pub(crate) struct Flags {
     /// Compression of new tables [default: lz4]
     #[arg(long, help_heading = HEADING)]
     codec: Option<CodecName>,
-    /// Where merges run: `local`, or `remote=ADDR[,ADDR]`, the addresses of `terrace worker` processes
-    /// [default: local]
+    /// Where merges run: `local`; `remote=ADDR[,ADDR]`, at the `terrace worker` processes with these
+    /// addresses; `compress=ADDR[,ADDR]`, here, while workers compress; `auto=ADDR[,ADDR]`, where it is
+    /// fastest [default: local]
     #[arg(long, value_name = "PLACE", help_heading = HEADING)]
     compaction: Option<String>,
     /// Disable the row cache in DRAM, for measurements
@@ -180,11 +181,13 @@ impl Config {
             self.sources.insert(Setting::CompactionWorkers, source);
             return Ok(());
         }
-        let addresses = place.strip_prefix("remote=").ok_or_else(|| {
-            Error::invalid("--compaction")
-                .expected("`local` or `remote=ADDR[,ADDR]`")
-                .got(format_args!("`{place}`"))
-        })?;
+        let (mode, addresses) = place.split_once('=').unwrap_or_default();
+        if !Setting::CompactionPlacement.set(&mut self.values, mode) {
+            return Err(Error::invalid("--compaction")
+                .expected("`local`, or `remote=`, `compress=` or `auto=` and `ADDR[,ADDR]`")
+                .got(format_args!("`{place}`")));
+        }
+        self.sources.insert(Setting::CompactionPlacement, source.clone());
         self.set(Setting::CompactionWorkers, addresses, source)
     }
 
@@ -266,7 +269,11 @@ impl Config {
             };
             let clock = Arc::new(base::SystemClock::new());
             let (addresses, timing) = (values.workers.clone(), Timing::default());
-            builder.workers(Arc::new(Workers::new(addresses, token, timing, clock)?))
+            let workers = Workers::new(addresses, token, timing, clock)?
+                .placing(values.placement)
+                .falling_back(values.fallback)
+                .verifying(values.verify);
+            builder.workers(Arc::new(workers))
         };
         let Some(scm) = &values.scm_path else { return Ok(builder) };
         let scm = Scm::new(scm, values.scm_size)?.placement(values.scm_placement);

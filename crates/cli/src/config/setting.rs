@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
-use terracedb::compaction::Address;
+use terracedb::compaction::{Address, PlacementMode, Verify};
 use terracedb::scm::{Placement, Scm};
 use terracedb::{Codec, Durability};
 
@@ -40,6 +40,9 @@ pub(crate) struct Values {
     /// Addresses of workers; none: merges run in this process.
     pub(crate) workers: Vec<Address>,
     pub(crate) token_file: Option<PathBuf>,
+    pub(crate) placement: PlacementMode,
+    pub(crate) fallback: bool,
+    pub(crate) verify: Verify,
 }
 
 impl Default for Values {
@@ -62,6 +65,9 @@ impl Default for Values {
             flash_path: None,
             workers: Vec::new(),
             token_file: None,
+            placement: PlacementMode::Remote,
+            fallback: true,
+            verify: Verify::Full,
         }
     }
 }
@@ -86,6 +92,9 @@ pub(crate) enum Setting {
     FlashPath,
     CompactionWorkers,
     CompactionTokenFile,
+    CompactionPlacement,
+    CompactionFallback,
+    CompactionVerify,
 }
 
 /// A codec as `--codec` names it.
@@ -118,11 +127,13 @@ const CODECS: [(&str, Codec); 4] = [
     ("deflate", Codec::Deflate),
 ];
 
+const VERIFY: [(&str, Verify); 2] = [("full", Verify::Full), ("sampled", Verify::Sampled)];
+
 /// The smallest memory limit of a store, bytes.
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -140,6 +151,9 @@ impl Setting {
         Self::FlashPath,
         Self::CompactionWorkers,
         Self::CompactionTokenFile,
+        Self::CompactionPlacement,
+        Self::CompactionFallback,
+        Self::CompactionVerify,
     ];
 
     /// The key in a configuration file, as `section.name`.
@@ -162,6 +176,9 @@ impl Setting {
             Self::FlashPath => "flash.path",
             Self::CompactionWorkers => "compaction.workers",
             Self::CompactionTokenFile => "compaction.token-file",
+            Self::CompactionPlacement => "compaction.placement",
+            Self::CompactionFallback => "compaction.fallback",
+            Self::CompactionVerify => "compaction.verify",
         }
     }
 
@@ -220,6 +237,18 @@ impl Setting {
                  merges that no worker takes or ends run in this process"
             }
             Self::CompactionTokenFile => "A file with the token that the workers know",
+            Self::CompactionPlacement => {
+                "Where merges run: at workers (`remote`); here, while workers compress (`compress`); or \
+                 where the measured rates say that it is fastest (`auto`)"
+            }
+            Self::CompactionFallback => {
+                "Whether merges that no worker takes or ends run in this process; otherwise they wait, and \
+                 writers with them"
+            }
+            Self::CompactionVerify => {
+                "Whether all pages that a worker wrote are read before they are installed (`full`), or one \
+                 read in 64 (`sampled`), which spares the link to a remote storage"
+            }
         }
     }
 
@@ -245,6 +274,9 @@ impl Setting {
                 "`unix:PATH` or `tcp://HOST:PORT` with a host of this machine, separated by commas"
             }
             Self::CompactionTokenFile => "a file",
+            Self::CompactionPlacement => "`remote`, `compress` or `auto`",
+            Self::CompactionFallback => "`true` or `false`",
+            Self::CompactionVerify => "`full` or `sampled`",
         }
     }
 
@@ -267,7 +299,10 @@ impl Setting {
             | Self::ScmPlacement
             | Self::FlashPath
             | Self::CompactionWorkers
-            | Self::CompactionTokenFile => None,
+            | Self::CompactionTokenFile
+            | Self::CompactionPlacement
+            | Self::CompactionFallback
+            | Self::CompactionVerify => None,
         }
     }
 
@@ -323,6 +358,9 @@ impl Setting {
             Self::CompactionTokenFile => {
                 (!text.is_empty()).then(|| values.token_file = Some(text.into()))
             }
+            Self::CompactionPlacement => text.parse().ok().map(|mode| values.placement = mode),
+            Self::CompactionFallback => text.parse().ok().map(|falls| values.fallback = falls),
+            Self::CompactionVerify => named(&VERIFY, text).map(|how| values.verify = how),
         };
         set.is_some()
     }
@@ -350,6 +388,9 @@ impl Setting {
                 values.workers.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
             }
             Self::CompactionTokenFile => values.token_file.as_ref()?.display().to_string(),
+            Self::CompactionPlacement => name_of(&PlacementMode::NAMES, values.placement),
+            Self::CompactionFallback => values.fallback.to_string(),
+            Self::CompactionVerify => name_of(&VERIFY, values.verify),
         })
     }
 
@@ -426,6 +467,9 @@ mod tests {
             (Setting::FlashPath, &[""]),
             (Setting::CompactionWorkers, &["", "host:7400", "unix:a,", "unix:a,b"]),
             (Setting::CompactionTokenFile, &[""]),
+            (Setting::CompactionPlacement, &["", "far"]),
+            (Setting::CompactionFallback, &["", "no"]),
+            (Setting::CompactionVerify, &["none"]),
         ] {
             for text in texts {
                 let mut values = Values::default();

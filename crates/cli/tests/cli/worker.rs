@@ -87,6 +87,38 @@ fn host_and_worker_must_agree_on_a_token_over_tcp() {
     }
 }
 
+/// Every configuration of the benchmark runs, and its lines have the fields that scripts parse.
+#[test]
+fn offload_benchmark_runs_every_configuration() {
+    let text =
+        terrace(&["bench", "offload", "--quick", "--json", "--codecs", "deflate,lz4"]).good();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let modes = ["local", "compress only", "near compute", "near storage", "dispatcher"];
+    assert_eq!(lines.len(), 2 * modes.len(), "{text}");
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(line["mode"], modes[number % 5]);
+        assert_eq!(line["codec"], ["deflate", "lz4"][number / 5]);
+        for field in [
+            "compaction_mb_per_second",
+            "puts_per_second",
+            "gets_per_second",
+            "p99_us_during_compaction",
+            "host_compaction_cpu_share",
+            "link_share",
+        ] {
+            assert!(line[field].is_f64(), "{field} of {line}");
+        }
+        assert!(line["emulation"].as_str().unwrap().contains("core"), "{line}");
+        assert_eq!(line["quota"].is_null(), number % 5 == 0, "{line}");
+        let is_moved = matches!(number % 5, 2 | 3);
+        assert_eq!(line["remote_jobs"].as_u64().unwrap() > 0, is_moved, "{line}");
+        assert_eq!(line["fallbacks"], 0, "{line}");
+    }
+    // Near the storage the tables do not cross the link.
+    let link = |number: usize| lines[number]["link_share"].as_f64().unwrap();
+    assert!(link(2) > 0.9 && link(3) < 0.3, "{text}");
+}
+
 /// Fault 3: workers die by kill -9 while they write, with and without the store's directory; the host goes
 /// on, and every answer is right.
 fn workers_die(kills: usize) {

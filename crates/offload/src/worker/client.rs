@@ -59,7 +59,10 @@ impl Client {
         let number = inner.last;
         inner.link.send(&self.frame(request.kind(), request.encode(number)))?;
         loop {
-            let Some(frame) = self.receive(&mut inner, self.timing.beat)? else { continue };
+            // The host serves nothing else meanwhile, beats neither: a sync may take it long. The job changes
+            // no file while it waits, so it is safe to be patient.
+            let frame = self.receive(&mut inner, self.timing.beat, self.timing.stall)?;
+            let Some(frame) = frame else { continue };
             if frame.kind != FrameKind::Reply {
                 continue;
             }
@@ -75,29 +78,40 @@ impl Client {
     /// # Errors
     /// As [`Client::call`].
     pub(crate) fn beat(&self, progress: &dyn Fn() -> Progress) -> Result<()> {
-        let mut inner = self.inner.lock();
+        // A request that waits for its answer keeps the link alive, and notices a cancellation.
+        let Some(mut inner) = self.inner.try_lock() else { return Ok(()) };
         let now = self.clock.monotonic();
-        if now.saturating_sub(inner.beaten) < self.timing.beat / 4 {
-            return Ok(());
+        if now.saturating_sub(inner.beaten) >= self.beat_interval() {
+            inner.beaten = now;
+            inner.link.send(&self.frame(FrameKind::Beat, progress().encode()))?;
         }
-        inner.beaten = now;
-        inner.link.send(&self.frame(FrameKind::Beat, progress().encode()))?;
-        while self.receive(&mut inner, Duration::from_millis(1))?.is_some() {}
+        while self.receive(&mut inner, Duration::from_millis(1), self.timing.lease)?.is_some() {}
         Ok(())
+    }
+
+    /// The interval of beats.
+    pub(crate) fn beat_interval(&self) -> Duration {
+        self.timing.beat / 4
     }
 
     /// Waits until the host closes the link, at most a lease, so that frames it has not read yet are not
     /// lost.
     pub(crate) fn linger(&self) {
         let mut inner = self.inner.lock();
-        while self.receive(&mut inner, self.timing.beat).is_ok() {}
+        while self.receive(&mut inner, self.timing.beat, self.timing.lease).is_ok() {}
     }
 
-    fn receive(&self, inner: &mut Inner, wait: Duration) -> Result<Option<Frame>> {
+    /// The next frame; an error once the host was silent for `patience`.
+    fn receive(
+        &self,
+        inner: &mut Inner,
+        wait: Duration,
+        patience: Duration,
+    ) -> Result<Option<Frame>> {
         let frame = inner.link.receive(wait, REQUEST_BYTES_MAX)?;
         let now = self.clock.monotonic();
         let Some(frame) = frame else {
-            if now.saturating_sub(inner.heard) > self.timing.lease {
+            if now.saturating_sub(inner.heard) > patience {
                 return Err(Error::retry("lease").got("silence of the host"));
             }
             return Ok(None);

@@ -5,18 +5,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{Clock, Error, Result, SystemClock, put_bytes};
+use base::{Clock, Error, Result, SystemClock, put_bytes, thread_cpu_time};
 use compact::{Env, Job, Outcome, Run};
 use media::{Access, Buf, FileMedium, FileOptions, Medium, Purpose};
-use rustix::time::{ClockId, clock_gettime};
+use parking_lot::{Condvar, Mutex};
 use table::{Dictionaries, Dictionary, values_file_name};
 
-use super::{Client, Shared};
+use super::{Client, Shared, compress};
+use crate::emulated::engine_cpu_of_thread;
 use crate::frame::BODY_BYTES_MAX;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
 use crate::message::{Offer, PROOF_BYTES, Progress, put_error};
 use crate::remote_medium::RemoteMedium;
 use crate::{Frame, FrameKind, Link};
+
+/// How soon a worker notices that its host cancelled a job.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Most memory of a job for reading, bytes.
 const READ_BYTES_MAX: u64 = 8 << 20;
@@ -54,9 +58,25 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
         return Err(error);
     }
     let operators = shared.options.operators.names().map(str::to_owned).collect();
-    let own = WorkerHello { slots: shared.options.slots as u32, operators };
+    let own = WorkerHello {
+        slots: shared.options.slots as u32,
+        merges: shared.options.merges,
+        engine: shared.options.engine_name.to_owned(),
+        operators,
+    };
     say(&mut link, FrameKind::Hello, (0, 0), own.encode())?;
-    let offer = expect(&mut *link, timing.connect, BODY_BYTES_MAX, FrameKind::Offer)?;
+    let first = link.receive(timing.connect, BODY_BYTES_MAX)?;
+    let offer = match first {
+        Some(frame) if frame.kind == FrameKind::Offer => frame,
+        Some(frame) => {
+            let served = compress::serve(&mut *link, shared, frame);
+            return served.or_else(|error| {
+                refuse(&mut link, (0, 0), &error)?;
+                Err(error)
+            });
+        }
+        None => return Err(Error::retry("frame of a host").expected("one in time")),
+    };
     let ids = (offer.job, offer.epoch);
     let prepared = Offer::decode(&offer.body).and_then(|offer| prepare(offer, ids, shared));
     let (job, offer, memory) = match prepared {
@@ -107,17 +127,17 @@ fn expect(link: &mut dyn Link, wait: Duration, max: usize, kind: FrameKind) -> R
 }
 
 /// The memory of a job, taken from the worker's until it is dropped.
-struct Grant<'a> {
+pub(super) struct Grant<'a> {
     granted: &'a AtomicU64,
     bytes: u64,
     _slot: Running<'a>,
 }
 
 /// A slot of the worker, taken until it is dropped.
-struct Running<'a>(&'a AtomicUsize);
+pub(super) struct Running<'a>(&'a AtomicUsize);
 
 impl<'a> Running<'a> {
-    fn start(shared: &'a Shared) -> Option<Self> {
+    pub(super) fn start(shared: &'a Shared) -> Option<Self> {
         let take = |taken: usize| (taken < shared.options.slots).then_some(taken + 1);
         let taken = shared.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.is_ok().then_some(Self(&shared.running))
@@ -127,6 +147,24 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Grant<'a> {
+    /// Takes `bytes` of the worker's memory.
+    pub(super) fn take(shared: &'a Shared, bytes: u64, slot: Running<'a>) -> Result<Self> {
+        let limit = shared.options.memory;
+        let take = |taken: u64| {
+            let all = taken.saturating_add(bytes);
+            (all <= limit).then_some(all)
+        };
+        let taken = shared.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        match taken {
+            Ok(_) => Ok(Self { granted: &shared.granted, bytes, _slot: slot }),
+            Err(taken) => Err(Error::retry("memory of a worker")
+                .expected(format_args!("{bytes} bytes for a job"))
+                .got(format_args!("{taken} of {limit} in use"))),
+        }
     }
 }
 
@@ -143,6 +181,11 @@ fn prepare<'a>(
     shared: &'a Shared,
 ) -> Result<(Job, Offer, Grant<'a>)> {
     let job = Job::decode(&offer.job)?;
+    if !shared.options.merges {
+        return Err(
+            Error::invalid("job").expected("blocks to compress: this worker does not merge")
+        );
+    }
     if (job.id, job.epoch) != (id, epoch) {
         return Err(Error::corrupt("offer").expected("the job of its frame").got(job.id));
     }
@@ -156,23 +199,13 @@ fn prepare<'a>(
     let bytes = runs * Env::RUN_BYTES_MIN as u64
         + read_bytes(shared)
         + WRITER_BYTES
-        + tables.saturating_mul(TABLE_BYTES);
+        + tables.saturating_mul(TABLE_BYTES)
+        + if shared.options.engine.is_some() { Env::ENGINE_BYTES } else { 0 };
     let slot = Running::start(shared).ok_or_else(|| {
         Error::retry("slots of a worker")
             .expected(format_args!("a free one of {}", shared.options.slots))
     })?;
-    let limit = shared.options.memory;
-    let take = |taken: u64| {
-        let all = taken.saturating_add(bytes);
-        (all <= limit).then_some(all)
-    };
-    let taken = shared.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-    match taken {
-        Ok(_) => Ok((job, offer, Grant { granted: &shared.granted, bytes, _slot: slot })),
-        Err(taken) => Err(Error::retry("memory of a worker")
-            .expected(format_args!("{bytes} bytes for a job"))
-            .got(format_args!("{taken} of {limit} in use"))),
-    }
+    Ok((job, offer, Grant::take(shared, bytes, slot)?))
 }
 
 fn read_bytes(shared: &Shared) -> u64 {
@@ -205,7 +238,7 @@ fn run(
     shared: &Shared,
     grant: &Grant<'_>,
 ) -> Result<(Outcome, Progress)> {
-    let began = thread_time();
+    let began = own_cpu_time();
     let account = base::Budget::new(grant.bytes).account("job");
     let dictionaries = StoreDictionaries {
         medium: Arc::clone(&medium),
@@ -220,26 +253,74 @@ fn run(
         tables: account,
         read_bytes: read_bytes(shared) as usize / PAGE_BYTES * PAGE_BYTES,
         value_bytes_max: usize::try_from(offer.value_bytes_max).unwrap_or(usize::MAX),
-        engine: None,
+        engine: shared.options.engine.clone(),
     };
     let mut run = Run::new(job, &env)?;
-    loop {
-        let outcome = run.step()?;
-        let progress =
-            || Progress { bytes_read: run.bytes_read(), cpu: thread_time().saturating_sub(began) };
-        if let Some(outcome) = outcome {
-            return Ok((outcome, progress()));
+    let beats = Beats::default();
+    std::thread::scope(|scope| {
+        let _over = Over(&beats);
+        let beater = std::thread::Builder::new().name("beats".into());
+        let spawned = beater.spawn_scoped(scope, || beats.keep(client));
+        spawned.map_err(|error| Error::retry("thread for beats").caused_by(error))?;
+        loop {
+            let outcome = run.step()?;
+            let cpu = own_cpu_time().saturating_sub(began);
+            let spent = beats.progress.lock().cpu;
+            let progress = Progress { bytes_read: run.bytes_read(), cpu };
+            *beats.progress.lock() = progress;
+            if let Some(outcome) = outcome {
+                return Ok((outcome, progress));
+            }
+            // A run that is dropped removes its outputs.
+            if let Some(error) = beats.failed.lock().take() {
+                return Err(error);
+            }
+            shared.quota.spend(cpu.saturating_sub(spent));
         }
-        // A run that is dropped removes its outputs.
-        client.beat(&progress)?;
+    })
+}
+
+/// The beats of a job, which a thread of their own sends: a step of the job may sync a file for long.
+#[derive(Default)]
+struct Beats {
+    progress: Mutex<Progress>,
+    failed: Mutex<Option<Error>>,
+    is_over: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Ends the beats when it is dropped.
+struct Over<'a>(&'a Beats);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        *self.0.is_over.lock() = true;
+        self.0.ended.notify_one();
     }
 }
 
-/// Processor time of this thread so far.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+impl Beats {
+    /// Sends beats until the job is over, or the host cancelled it or is gone.
+    fn keep(&self, client: &Client) {
+        let mut is_over = self.is_over.lock();
+        while !*is_over {
+            let wait = client.beat_interval().min(LOOK_EVERY);
+            self.ended.wait_for(&mut is_over, wait);
+            if *is_over {
+                return;
+            }
+            let progress = *self.progress.lock();
+            if let Err(error) = client.beat(&|| progress) {
+                *self.failed.lock() = Some(error);
+                return;
+            }
+        }
+    }
+}
+
+/// Processor time of this thread so far, without that of an emulated engine.
+pub(super) fn own_cpu_time() -> Duration {
+    thread_cpu_time().saturating_sub(engine_cpu_of_thread())
 }
 
 /// Reads dictionaries from the store's files.

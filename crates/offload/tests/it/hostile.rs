@@ -71,8 +71,11 @@ fn attempt_at(
         let mut link = StreamLink::unix(stream).unwrap();
         assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Hello);
         let mut hello = Vec::new();
+        // Protocol, slots, whole jobs, engine.
+        put_u32(&mut hello, 2);
         put_u32(&mut hello, 1);
-        put_u32(&mut hello, 1);
+        hello.push(1);
+        put_bytes(&mut hello, b"soft");
         put_varint(&mut hello, 1);
         put_bytes(&mut hello, b"add.1");
         link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello }).unwrap();

@@ -14,6 +14,7 @@ extern crate compact as terrace_compact;
 #[path = "../../../compact/tests/support/mod.rs"]
 mod support;
 
+mod compressing;
 mod faulty;
 mod hostile;
 mod jobs;

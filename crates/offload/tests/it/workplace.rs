@@ -45,14 +45,7 @@ pub(crate) struct RunningWorker {
 pub(crate) fn worker_options() -> WorkerOptions {
     let mut operators = Operators::builtin();
     operators.add(Arc::new(Add)).unwrap();
-    WorkerOptions {
-        memory: 256 << 20,
-        slots: 2,
-        roots: Vec::new(),
-        token: None,
-        operators: Arc::new(operators),
-        timing: PATIENT,
-    }
+    WorkerOptions { operators: Arc::new(operators), timing: PATIENT, ..WorkerOptions::default() }
 }
 
 impl RunningWorker {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use terracedb::compaction::{Address, Operators, Root, Timing, Worker, WorkerOptions, Workers};
+use terracedb::compaction::{Address, Root, Timing, Worker, WorkerOptions, Workers};
 use terracedb::events::{Event, Listener};
 use terracedb::{Db, env};
 
@@ -35,9 +35,8 @@ impl RunningWorker {
             memory: 128 << 20,
             slots: 2,
             roots: root.map(to_root).into_iter().collect(),
-            token: None,
-            operators: Arc::new(Operators::builtin()),
             timing: TIMING,
+            ..WorkerOptions::default()
         };
         let worker = Worker::listen(address, options).unwrap();
         let stop = Arc::new(AtomicBool::new(false));

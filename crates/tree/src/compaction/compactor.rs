@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::{Error, KeyspaceId, Owner, Result, TaskHandle, invariant};
+use compact::offload::Placement;
 use compact::{Operators, plan};
 use media::{Metered, Purpose};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -131,6 +132,17 @@ impl Compactor {
     /// Records that `job` was installed.
     pub fn merged(&self, job: MergeJob, merged: &Merged) {
         self.counters.merged(merged);
+        let (shape, place) = job.placed();
+        // A job that came back took the time of two places.
+        let is_clean = merged.remote == (place == Placement::Remote);
+        if let Some(offloading) = &self.offloading {
+            offloading.workers.ended(
+                &shape,
+                place,
+                self.now().saturating_sub(job.began()),
+                is_clean,
+            );
+        }
         let (id, bytes) = (job.tree().id(), job.bytes());
         job.count(merged);
         drop(job);
@@ -141,6 +153,26 @@ impl Compactor {
             keyspace.turnover.merged(bytes.newer, bytes.oldest, bytes.outputs);
         }
         self.job_ended(state, id, bytes);
+    }
+
+    /// Whether writers are delayed until merges catch up.
+    pub(super) fn are_writers_delayed(&self) -> bool {
+        let state = self.state.lock();
+        state.keyspaces.values().any(|keyspace| keyspace.debt.fullness > 1.0)
+    }
+
+    /// Has the next merge of `tree` run in this process, with all its memory from the start, if `runs_here`.
+    pub(super) fn runs_here_next(&self, tree: &Tree, runs_here: bool) {
+        if runs_here {
+            self.state.lock().keyspaces.entry(tree.id()).or_default().runs_here = true;
+        }
+    }
+
+    /// Whether the next merge of `tree` must run in this process; forgotten then.
+    pub(super) fn take_runs_here(&self, tree: &Tree) -> bool {
+        let mut state = self.state.lock();
+        let keyspace = state.keyspaces.entry(tree.id()).or_default();
+        std::mem::take(&mut keyspace.runs_here)
     }
 
     /// Drops `job` without a result.
@@ -156,6 +188,7 @@ impl Compactor {
     /// of its inputs had long entries at once, it is planned again with fewer runs.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
+        self.runs_here_next(&tree, job.is_postponed());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
             return self.cancelled(job);
         }
@@ -238,6 +271,11 @@ impl Compactor {
             failing: failure.map(ToString::to_string),
             debt_bytes: state.keyspaces.values().map(|keyspace| keyspace.debt.bytes).sum(),
             damaged_tables,
+            decisions: self
+                .offloading
+                .as_ref()
+                .map(|it| it.workers.decisions())
+                .unwrap_or_default(),
             fallbacks: self.offloading.as_ref().map_or(0, |it| it.fallbacks()),
             workers: self.offloading.as_ref().map(|it| it.workers.statistics()).unwrap_or_default(),
             ..self.counters.statistics()

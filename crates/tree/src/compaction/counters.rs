@@ -1,8 +1,9 @@
 //! Statistics of compaction.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use compact::offload::WorkerStatistics;
+use compact::offload::{Decision, WorkerStatistics};
 use compact::{VersionCounts, plan};
 use parking_lot::Mutex;
 
@@ -38,6 +39,13 @@ pub struct CompactionStatistics {
     pub remote: u64,
     /// Attempts of workers that failed or were cancelled.
     pub fallbacks: u64,
+    /// Processor time of steps of merges in this process, verification included.
+    pub host_cpu: Duration,
+    /// Bytes of outputs of workers that verification read.
+    pub verified_bytes: u64,
+    /// The last places of merges, newest last, with the reasons; those of the process, so all its stores
+    /// together.
+    pub decisions: Vec<Decision>,
     /// The workers; those of the process, so all its stores together.
     pub workers: Vec<WorkerStatistics>,
 }
@@ -103,6 +111,8 @@ pub struct Merged {
     pub pages_passed: u64,
     /// Whether a worker ran it.
     pub remote: bool,
+    /// Bytes of its outputs that verification read, if a worker ran it.
+    pub verified_bytes: u64,
     /// For a merge into the oldest data of the keyspace: its bytes.
     pub turnover: Option<TurnoverBytes>,
 }
@@ -133,9 +143,16 @@ struct Totals {
     counts: VersionCounts,
     pages_passed: u64,
     remote: u64,
+    verified_bytes: u64,
+    host_cpu: Duration,
 }
 
 impl Counters {
+    /// Counts processor time of a step.
+    pub(super) fn stepped(&self, cpu: Duration) {
+        self.0.lock().host_cpu += cpu;
+    }
+
     pub(super) fn merged(&self, merged: &Merged) {
         let mut totals = self.0.lock();
         let (count, read, written) = totals.by_reason.entry(merged.reason).or_default();
@@ -145,6 +162,7 @@ impl Counters {
         totals.counts += merged.counts;
         totals.pages_passed += merged.pages_passed;
         totals.remote += u64::from(merged.remote);
+        totals.verified_bytes += merged.verified_bytes;
     }
 
     pub(super) fn failed(&self) {
@@ -177,6 +195,8 @@ impl Counters {
             entries: DroppedEntries::of(totals.counts),
             pages_passed: totals.pages_passed,
             remote: totals.remote,
+            verified_bytes: totals.verified_bytes,
+            host_cpu: totals.host_cpu,
             ..CompactionStatistics::default()
         }
     }

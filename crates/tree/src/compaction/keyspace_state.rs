@@ -50,6 +50,9 @@ pub(super) struct KeyspaceCompactionState {
     /// How often the number of runs of a merge is halved, because merges of more runs found too little
     /// memory.
     narrowed: u32,
+    /// Whether the next merge runs in this process, with all its memory from the start: one that no worker
+    /// ended found too little left.
+    pub(super) runs_here: bool,
     /// After a failure, no merge starts before this time.
     not_before: Duration,
     /// After planning found nothing, no planning before this time.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use base::limits::VALUE_APART_BYTES;
 use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, invariant};
 use compact::job::{InputRun, Output, ValueRules};
-use compact::offload::RemoteRun;
+use compact::offload::{JobShape, Placement, RemoteRun};
 use compact::plan::{Merge, Reason};
 use compact::{HotPage, Job, Outcome, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
@@ -67,6 +67,10 @@ const fn values_writer_bytes(codec: Codec) -> usize {
     }
 }
 
+/// The memory that a job has, and that it needs to run here; its workers, if it is offered to them; its shape
+/// and place.
+pub(super) type PlacedJob = (CompactionMemory, u64, Option<Arc<Offloading>>, (JobShape, Placement));
+
 /// A merge in progress. Its rectangle is reserved until it is dropped; dropping it removes unfinished
 /// outputs.
 #[derive(Debug)]
@@ -94,6 +98,8 @@ pub struct MergeJob {
     attempts: u32,
     /// Memory that the job needs to run in this process, bytes.
     local_bytes: u64,
+    /// Its shape, and where it was placed.
+    placed: (JobShape, Placement),
     /// Whether the job had too little memory to go on in this process.
     is_postponed: bool,
     stage: Stage,
@@ -130,7 +136,7 @@ impl MergeJob {
         guard: &mut VersionEditGuard<'_>,
         (merge, mut discarding): (&Merge, Option<Discarding>),
         (id, now_ms): (u64, u64),
-        (memory, local_bytes, offloading): (CompactionMemory, u64, Option<Arc<Offloading>>),
+        (memory, local_bytes, offloading, placed): PlacedJob,
     ) -> Result<Option<Self>> {
         let version = guard.version();
         let rectangle = Rectangle {
@@ -182,6 +188,7 @@ impl MergeJob {
             offloading,
             attempts: 0,
             local_bytes,
+            placed,
             is_postponed: false,
             stage: Stage::Planned(run),
             memory,
@@ -329,6 +336,9 @@ impl MergeJob {
                     (Ok(Some(tables)), remote) => {
                         let mut merged = self.install(env, &outcome, tables)?;
                         merged.remote = remote.is_some();
+                        if merged.remote {
+                            merged.verified_bytes = verification.bytes_read();
+                        }
                         remote.into_iter().for_each(|mut remote| remote.judged(Ok(())));
                         return Ok(Some(merged));
                     }
@@ -433,6 +443,7 @@ impl MergeJob {
             counts: outcome.counts,
             pages_passed: outcome.pages_passed,
             remote: false,
+            verified_bytes: 0,
             turnover: self.turnover.map(|(newer, oldest)| TurnoverBytes {
                 newer,
                 oldest,
@@ -484,6 +495,21 @@ impl MergeJob {
     /// Whether an input is damaged. Later jobs leave it out.
     pub(super) fn has_damaged_input(&self) -> bool {
         self.inputs.iter().any(|(_, piece)| piece.file().is_damaged())
+    }
+
+    /// Its shape, and where it was placed.
+    pub(super) const fn placed(&self) -> (JobShape, Placement) {
+        self.placed
+    }
+
+    /// When its first step was due.
+    pub(super) const fn began(&self) -> Duration {
+        self.began
+    }
+
+    /// Whether it had too little memory to go on in this process after workers failed.
+    pub(super) const fn is_postponed(&self) -> bool {
+        self.is_postponed
     }
 
     /// The runs and keys of the merge, for error messages.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Error, ErrorKind, Result, format_bytes, invariant};
+use compact::offload::{JobShape, Placement};
 use compact::plan::hashed::window::{self, Discard, Eviction, Kept};
 use compact::plan::{self, ManualRange, Plan};
 use compact::{Horizon, Operators};
@@ -289,24 +290,53 @@ impl Compactor {
         let room = most.saturating_sub(bytes).max(most / 2);
         let (end, deletes) = merge_end::with_room_for_range_deletes(merge, &guard.version(), room);
         let merge = &plan::Merge { end, ..merge.clone() };
+        let shape = JobShape { bytes: merge.bytes, codec, is_urgent: self.are_writers_delayed() };
+        let runs_here = self.take_runs_here(tree);
         // A worker has neither the clock's counters nor the user's function.
-        let offloading =
-            self.offloading.clone().filter(|it| discard.is_none() && it.workers.is_ready());
-        let bytes = bytes + deletes;
+        let (place, engine) = self.place(&shape, runs_here || discard.is_some());
+        if place == Placement::Wait {
+            return Ok(None);
+        }
+        let offloading = self.offloading.clone().filter(|_| place == Placement::Remote);
+        let extra = if engine.is_some() { compact::Env::ENGINE_BYTES } else { 0 };
+        let env = compact::Env { engine, ..env };
+        let bytes = bytes + deletes + extra;
         let memory = self.pool.grant(if offloading.is_some() { LINK_BYTES } else { bytes });
         let (id, running) = {
             let mut state = self.state.lock();
             state.refused += u64::from(memory.is_none());
             (state.id(), state.running)
         };
-        let Some(memory) = memory else { return Ok(None) };
+        let Some(memory) = memory else {
+            self.runs_here_next(tree, runs_here);
+            return Ok(None);
+        };
         // Unique over all lives of the store, each of which begins a manifest.
         let id = self.env.manifest.number() << 32 | id & u64::from(u32::MAX);
         let discarding = discard.map(|it| Discarding::new(tree, &it, &self.operators));
-        let (ids, place) = ((id, now_ms), (memory, bytes, offloading));
+        let (ids, place_of_job) = ((id, now_ms), place);
+        let place = (memory, bytes, offloading, (shape, place_of_job));
         match MergeJob::new(&self.env, &env, tree, guard, (merge, discarding), ids, place) {
             Err(error) if error.is_retryable() && running > 0 => Ok(None),
             started => started,
+        }
+    }
+
+    /// Where a job runs, with the engine that compresses for it.
+    fn place(
+        &self,
+        shape: &JobShape,
+        runs_here: bool,
+    ) -> (Placement, Option<Arc<dyn table::BlockEngine>>) {
+        let Some(offloading) = self.offloading.as_ref().filter(|_| !runs_here) else {
+            return (Placement::Local, None);
+        };
+        match offloading.workers.place(shape) {
+            Placement::Compress => match offloading.workers.engine() {
+                Some(engine) => (Placement::Compress, Some(engine)),
+                None => (Placement::Local, None),
+            },
+            place => (place, None),
         }
     }
 

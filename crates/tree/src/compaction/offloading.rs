@@ -137,7 +137,7 @@ fn table_or_values(name: &str) -> Option<TableId> {
 #[cfg(test)]
 mod tests {
     use base::{Executor, ManualClock, Stepper};
-    use compact::offload::{RemoteRun, WorkerStatistics};
+    use compact::offload::{Decision, JobShape, Placement, RemoteRun, Verify, WorkerStatistics};
     use compact::{Env, Job};
     use media::{Access, MemoryMedium};
 
@@ -147,8 +147,26 @@ mod tests {
     struct NoWorkers;
 
     impl Offload for NoWorkers {
-        fn is_ready(&self) -> bool {
-            false
+        fn place(&self, _: &JobShape) -> Placement {
+            Placement::Local
+        }
+
+        fn ended(&self, _: &JobShape, _: Placement, _: Duration, _: bool) {}
+
+        fn engine(&self) -> Option<Arc<dyn table::BlockEngine>> {
+            None
+        }
+
+        fn falls_back(&self) -> bool {
+            true
+        }
+
+        fn verifies(&self) -> Verify {
+            Verify::Full
+        }
+
+        fn decisions(&self) -> Vec<Decision> {
+            Vec::new()
         }
 
         fn offer(&self, _: &Job, _: &Env, _: TableId) -> Option<Box<dyn RemoteRun>> {

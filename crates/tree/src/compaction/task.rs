@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Progress, Task};
+use base::{Progress, Task, thread_cpu_time};
 
 use super::counters::Merged;
 use super::{Compactor, MergeJob};
@@ -78,7 +78,10 @@ impl CompactTask {
             self.compactor.cancelled(job);
             return Progress::Again;
         }
-        match job.step(self.compactor.env()) {
+        let before = thread_cpu_time();
+        let stepped = job.step(self.compactor.env());
+        self.compactor.counters.stepped(thread_cpu_time().saturating_sub(before));
+        match stepped {
             Ok(None) => {
                 let is_waiting = job.is_waiting();
                 self.job = Some(job);

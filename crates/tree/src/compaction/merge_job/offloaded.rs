@@ -4,7 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use base::{Error, Result, TableId};
-use compact::offload::RemoteRun;
+use compact::offload::{RemoteRun, Verify};
 use compact::{Outcome, Run, Verification};
 
 use super::inputs::open_inputs;
@@ -25,6 +25,12 @@ impl MergeJob {
         let offered = offered.and_then(|it| it.workers.offer(&self.job, &self.compact, proof));
         if let Some(remote) = offered {
             return Ok(Stage::Remote(remote));
+        }
+        if self.offloading.as_ref().is_some_and(|it| !it.workers.falls_back()) {
+            self.is_postponed = true;
+            return Err(
+                Error::retry("merge that no worker took").expected("a worker, as configured")
+            );
         }
         if !self.memory.change_to(self.local_bytes) {
             self.is_postponed = true;
@@ -79,7 +85,19 @@ impl MergeJob {
         outcome.expect(&self.job)?;
         outcome.expect_read(self.versions()?)?;
         let (job, compact) = (&self.job, &self.compact);
-        Verification::new(job, outcome.clone(), compact, env.output_accounts())
+        let verification = Verification::new(job, outcome.clone(), compact, env.output_accounts())?;
+        let is_sampled = matches!(self.stage_verify(), Verify::Sampled);
+        Ok(if is_sampled {
+            verification.sampling(base::StoreId::random()?.0 as u64)
+        } else {
+            verification
+        })
+    }
+
+    /// How much of the outputs is read: all of those of this process.
+    fn stage_verify(&self) -> Verify {
+        let remote = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
+        remote.map_or(Verify::Full, |it| it.workers.verifies())
     }
 
     /// The number of versions in the inputs: the least and the most, because a table that is read in part
