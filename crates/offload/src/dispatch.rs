@@ -3,7 +3,7 @@
 //! [`choose`] is a pure function of the job, the host and the workers. A rate is measured from jobs that
 //! ended, in bytes of inputs per second from start to end, so it contains what else the processors and the
 //! link do. Rules:
-//! - Work moves away only if that is expected to be a fifth faster, and comes back once it is slower: noise
+//! - Work moves away only if that is expected to be an eighth faster, and comes back once it is slower: noise
 //!   flips nothing, and a placement is hardly ever worse than no workers at all.
 //! - The rate of an unknown place is learned from a job of usual length, and measured again rarely.
 //! - An urgent job, for which writers wait, goes only to a place that is known and did not fail lately.
@@ -12,7 +12,10 @@
 use compact::offload::{Decision, JobShape, Placement};
 
 /// The advantage that moves a job away, as a factor.
-const ADVANTAGE: f64 = 1.2;
+const ADVANTAGE: f64 = 1.12;
+
+/// The disadvantage that brings a job back, as a factor.
+const BACK: f64 = 1.02;
 
 /// Jobs that run here before other places are tried.
 const LOCAL_FIRST: u32 = 2;
@@ -20,29 +23,34 @@ const LOCAL_FIRST: u32 = 2;
 /// Most share of all time that looking again at a slower place may cost.
 const EXPLORE_SHARE: f64 = 0.01;
 
-/// Weight of the newest job in a rate.
-const WEIGHT: f64 = 0.25;
+/// What is left of the weight of earlier jobs after another.
+const KEPT: f64 = 0.9;
+
+/// Shorter jobs say nothing about a rate, bytes.
+const BYTES_MIN: u64 = 256 << 10;
 
 /// A measured rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rate {
-    bytes_per_second: f64,
+    /// Decaying sums: long jobs count for more.
+    bytes: f64,
+    seconds: f64,
     pub(crate) samples: u32,
 }
 
 impl Rate {
     pub(crate) fn learn(&mut self, bytes: u64, seconds: f64) {
-        let rate = bytes as f64 / seconds.max(1e-6);
-        let weight = if self.samples == 0 { 1.0 } else { WEIGHT };
-        // Times are averaged, not rates: they add up.
-        let before = if self.samples == 0 { rate } else { self.bytes_per_second };
-        self.bytes_per_second = 1.0 / (weight / rate.max(1.0) + (1.0 - weight) / before.max(1.0));
+        if bytes < BYTES_MIN {
+            return;
+        }
+        self.bytes = KEPT * self.bytes + bytes as f64;
+        self.seconds = KEPT * self.seconds + seconds.max(1e-6);
         self.samples = self.samples.saturating_add(1);
     }
 
     /// The time of a job of `bytes`, seconds; `None` before the first sample.
     pub(crate) fn expected(self, bytes: u64) -> Option<f64> {
-        (self.samples > 0).then(|| bytes as f64 / self.bytes_per_second.max(1.0))
+        (self.samples > 0).then(|| bytes as f64 * self.seconds / self.bytes)
     }
 }
 
@@ -137,7 +145,7 @@ pub(crate) fn choose(
         return here("writers wait, and the worker failed lately");
     }
     // Unknown places are tried with jobs that are not long; known ones rarely.
-    let is_usual = job.bytes as f64 <= host.usual_bytes * 1.5;
+    let is_usual = job.bytes >= BYTES_MIN && job.bytes as f64 <= host.usual_bytes * 1.5;
     let may_look = |expected: f64| {
         let loss = (expected - local).max(0.0);
         host.explored + loss <= EXPLORE_SHARE * host.seconds
@@ -156,7 +164,7 @@ pub(crate) fn choose(
     }
     let least = [remote, compress].into_iter().flatten().fold(f64::INFINITY, f64::min);
     let is_away = matches!(previous, Placement::Remote | Placement::Compress);
-    let goes = if is_away { least < local } else { least * ADVANTAGE < local };
+    let goes = if is_away { least < local * BACK } else { least * ADVANTAGE < local };
     let to_best = |why| match remote {
         // The worker keeps the whole job unless splitting is better by as much.
         Some(remote) if compress.is_none_or(|split| remote <= split * ADVANTAGE) => {
