@@ -230,7 +230,7 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
             .expected("at least 1, or --delete-all to delete every backup")
             .got(0));
     }
-    // Deletes what it began to delete.
+    // A deletion is finished.
     let _section = Section::begin();
     let backups = open(&args.repository.repository, args.dry_run.access(), None, "prune")?;
     let options = PruneOptions::keep(args.keep).delete_all(args.delete_all);

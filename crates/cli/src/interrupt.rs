@@ -38,7 +38,7 @@ const REMOVALS_MAX: u32 = 100;
 /// The state of this process: it has at most one command.
 struct State {
     cancel: Cancel,
-    /// What the command would leave; changed by [`Section`]s.
+    /// The sections and the temporary files of the command.
     sections: Mutex<Sections>,
     /// The number of the latest signal; 0 before there was one.
     signal: Arc<AtomicUsize>,
@@ -74,7 +74,7 @@ fn sections() -> std::sync::MutexGuard<'static, Sections> {
 /// Handles signals from now on. If that is not possible, they end the process as they do by default.
 pub(crate) fn watch() {
     for signal in SIGNALS {
-        // Set by the handler itself: a pipe whose writer the same Ctrl-C ends may be at its end before the
+        // Set by the handler itself: the writer of a pipe may end by the same Ctrl-C, and the pipe with it, before the
         // thread runs.
         let number = usize::try_from(signal).unwrap_or_default();
         drop(flag::register_usize(signal, Arc::clone(&state().signal), number));
@@ -99,7 +99,7 @@ pub(crate) fn watch() {
     drop(spawned);
 }
 
-/// Removes what the command would leave, and ends the process.
+/// Removes the temporary files of the command, and ends the process.
 fn end(signal: i32) -> ! {
     let Sections { scratch, children, .. } = std::mem::take(&mut *sections());
     for child in children {
@@ -146,7 +146,7 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
     state().cancel.check(operation)
 }
 
-/// A part of a command that sees the request to end, and then removes what it has not finished.
+/// A part of a command that sees the request to end, and then removes its unfinished output.
 pub(crate) struct Section {
     is_brief: bool,
 }
@@ -205,7 +205,7 @@ impl Drop for Child {
     }
 }
 
-/// Standard input, whose reads end after a signal, even if nothing comes.
+/// Standard input. Its reads end after a signal, even if nothing comes.
 pub(crate) struct Stdin(io::StdinLock<'static>);
 
 impl Stdin {

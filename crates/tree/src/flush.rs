@@ -4,7 +4,7 @@
 //! keyspace's flushed seqno (I3). Then the table replaces the memtable in the view. Then the log may free the
 //! segments that the memtable needed (I7). Versions that no reader can see any more are left out, among them
 //! those that a range delete of a newer memtable covers: on a full device, deleting everything must not need
-//! space for what it deletes. The newer write is in the log, which is synced before the record.
+//! space for the deleted values. The newer write is in the log, which is synced before the record.
 //!
 //! A job runs in bounded steps on a background thread. A failed job leaves nothing behind but a used table
 //! id, and the memtable stays.
@@ -46,7 +46,7 @@ pub struct FlushJob {
     output: Output,
 }
 
-/// The memtables after the flushed one, whose writes may hide its versions.
+/// The memtables after the flushed one. Their writes may hide its versions.
 struct NewerMemtables {
     /// Those without unlogged writes: a crash would lose these and not the flush.
     memtables: Vec<Arc<Memtable>>,

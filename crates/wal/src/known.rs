@@ -60,7 +60,7 @@ impl Known {
         }
     }
 
-    /// The damage of a lane whose records end at `end`, before the point that it is known to have reached.
+    /// The damage of a lane with records up to `end`, if it is known to have reached a later point.
     pub(crate) fn lost_end(&self, end: &Cut) -> Option<(Error, Reached)> {
         let reached =
             self.reached.filter(|it| it.lane == end.lane && it.sequence > end.sequence)?;

@@ -9,6 +9,8 @@
 //! segment cannot be made, the group fails before any of its bytes is written, and the next group tries
 //! again.
 
+mod full_device;
+
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
@@ -17,11 +19,10 @@ use media::{File, Purpose};
 
 use crate::combiner::Writer;
 use crate::group::Group;
-use crate::name::parse_segment_name;
 use crate::options::{Batch, Observer};
 use crate::pins::Pins;
 use crate::position::LogEnd;
-use crate::record::{Begin, FIXED_BYTES, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
+use crate::record::{Begin, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
 use crate::retention::{Retention, SealedSegment};
 use crate::shared::{Shared, count_exclusive};
 use crate::supply::{FreshSegment, Supply};
@@ -275,49 +276,6 @@ impl Lane {
         let bytes = (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
         let fresh = self.supply.take(3 * PAGE + bytes)?;
         self.begin_segment(fresh)
-    }
-
-    /// Makes room for a record of `bytes` on a full device: continues in a short segment, which may take
-    /// space that other segments leave free.
-    pub(crate) fn make_short_room(&mut self, bytes: u64) -> Result<()> {
-        self.shared.check()?;
-        let bytes = GAP_BYTES as u64 + FIXED_BYTES as u64 + bytes;
-        if self.has_room(bytes) {
-            return Ok(());
-        }
-        let needed = 3 * PAGE + (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
-        let fresh = self.supply.take_short(needed)?;
-        self.begin_segment(fresh).map(drop)
-    }
-
-    /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
-    pub(crate) fn start(&mut self) -> Result<()> {
-        self.shared.check()?;
-        let fresh = self.supply.take_first(4 * PAGE)?;
-        self.begin_segment(fresh).map(drop)
-    }
-
-    /// Cuts the segment in which replay ended to its used length, to free space for a new segment on a
-    /// full device. Nothing may follow the used length. A Begin as its last record, durable before the
-    /// cut, states that the segment was cut. Returns whether the cut freed space.
-    pub(crate) fn shorten(&mut self, tail: &SegmentTail) -> Result<bool> {
-        let SegmentTail { file, used } = tail;
-        let begin_at = used.next_multiple_of(PAGE);
-        let Some((_, segment)) = parse_segment_name(file.name()) else {
-            return Err(broken_invariant!("a replayed segment has the name of a segment"));
-        };
-        if file.size()? <= begin_at + PAGE {
-            return Ok(false);
-        }
-        let last = Begin { sequence: self.sequence, durable: self.sequence, opened: true };
-        let record = begin(self.supply.seed(segment), self.next, last);
-        file.store(begin_at, &record, Purpose::Log)?;
-        file.sync(Purpose::Log)?;
-        self.sequence += 1;
-        self.unlogged = 0;
-        self.shared.set_durable(self.sequence, self.next - 1);
-        file.set_len(begin_at + PAGE)?;
-        Ok(true)
     }
 
     fn begin_segment(&mut self, fresh: FreshSegment) -> Result<Option<SegmentTail>> {

@@ -53,7 +53,7 @@ pub struct Log {
     _groups: Charge,
 }
 
-/// What recovery left to do.
+/// The work that recovery left to do.
 #[derive(Debug)]
 struct Freeing {
     /// Names of files to remove.
@@ -185,6 +185,7 @@ impl Log {
         // Read first: a segment that is begun meanwhile does not change that this one is durable.
         let (segment, begin) = self.combiner.with(|lane| lane.active_segment())?;
         let (sequence, last) = (self.shared.durable_sequence(), self.durable());
+        invariant!(last <= self.last(), "only assigned seqnos are durable");
         (sequence > begin).then_some(Reached { lane: LANE, segment, sequence, last })
     }
 

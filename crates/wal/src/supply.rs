@@ -170,6 +170,7 @@ impl Supply {
     ) -> Result<FreshSegment> {
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
         let mut capacity = self.spec.segment_bytes.max(least);
+        invariant!(capacity >= needed, "the longest segment has room for its group");
         loop {
             let checked = match capacity > least {
                 true => self.check_free_space(capacity),
@@ -201,6 +202,7 @@ impl Supply {
         }
         drop(ready);
         let capacity = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
+        invariant!(capacity >= needed, "a short segment has room for its record");
         self.check_free(capacity, self.spec.leave_bytes / 2, 2 * LEAVE_FRACTION)?;
         self.make(&mut next, capacity)
     }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::*;
 
-/// Time between two looks at what a command has done.
+/// Time between two looks at the progress of a command.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 fn signal(child: &Child, signal: Signal) {
@@ -130,7 +130,7 @@ fn an_interrupted_ingest_leaves_no_new_store_and_no_new_keyspace() {
             assert!(!scratch.path("store").exists(), "{kind:?} {is_waiting}");
         }
     }
-    // A store that existed keeps what it had, and nothing else.
+    // A store that existed keeps its keyspaces, and gets no other.
     terrace(&[&["put", &store, "key", "value"][..], &MEMORY].concat()).good();
     for is_waiting in [true, false] {
         interrupted(Signal::INT, is_waiting);
@@ -274,7 +274,7 @@ fn interrupted_readers_end_and_change_nothing() {
             },
         );
     }
-    // A scan whose output nobody reads waits for ever.
+    // A scan waits for ever if nobody reads its output.
     let child = spawn(&[&["scan", &store][..], &MEMORY].concat());
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::INT);

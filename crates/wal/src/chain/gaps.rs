@@ -53,6 +53,7 @@ impl Chain {
         if self.source.recover == Recover::Strict {
             return Err(error);
         }
+        invariant!(self.sequence < reached.sequence, "a lost end lies before the known one");
         let records = Some(reached.sequence - self.sequence);
         let seqnos = (Seqno::new(self.seqno), None);
         let loss = Loss { error, from, to: None, records, seqnos };

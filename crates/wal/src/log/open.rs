@@ -170,6 +170,10 @@ impl Opening {
         })?;
         let id = id.max(self.source.known.start.of(chain.lane).0);
         invariant!(
+            reached.is_none_or(|it| it.segment.0 < id),
+            "a new segment's id is above that of a lost one"
+        );
+        invariant!(
             chain.segments.iter().all(|scan| scan.id.0 < id),
             "a new segment's id is above those of its lane"
         );
