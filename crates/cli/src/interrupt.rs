@@ -74,8 +74,8 @@ fn sections() -> std::sync::MutexGuard<'static, Sections> {
 /// Handles signals from now on. If that is not possible, they end the process as they do by default.
 pub(crate) fn watch() {
     for signal in SIGNALS {
-        // Set by the handler itself: the writer of a pipe may end by the same Ctrl-C, and the pipe with it, before the
-        // thread runs.
+        // Set by the handler itself: the same Ctrl-C ends the writer of a pipe, and the pipe may end before
+        // the thread runs.
         let number = usize::try_from(signal).unwrap_or_default();
         drop(flag::register_usize(signal, Arc::clone(&state().signal), number));
         drop(flag::register(signal, state().cancel.flag()));
