@@ -21,6 +21,9 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("table_file", "table/golden/table.hex", 0),
     ("table_file", "table/golden/table_2.hex", 0),
     ("table_file", "table/golden/table_3.hex", 0),
+    ("table_file", "table/golden/table_4.hex", 0),
+    ("table_file", "table/golden/table_5.hex", 0),
+    ("table_file", "table/golden/table_6.hex", 0),
     ("values_file", "table/golden/values.hex", 0),
 ];
 

@@ -8,16 +8,20 @@ use base::{EntryKind, Seqno, Trailer};
 use libfuzzer_sys::fuzz_target;
 use table::{HEADER_BYTES, MetaPage, PAYLOAD_BYTES, PageKind};
 
-fuzz_target!(|input: (u16, u8, u16, &[u8])| {
-    let (blocks, flags, pages, index) = input;
+fuzz_target!(|input: (u16, u8, bool, u16, &[u8])| {
+    let (blocks, flags, is_straddled, pages, index) = input;
     let index = &index[..index.len().min(PAYLOAD_BYTES - 20)];
     let mut payload = blocks.to_le_bytes().to_vec();
-    payload.extend([flags, 0]);
+    payload.extend([flags, if is_straddled { 0x80 } else { 0 }]);
     payload.extend(100u32.to_le_bytes());
     payload.extend(u32::from(pages).to_le_bytes());
     payload.extend([0; 4]);
-    // The index is the rest of the page, or what the first pages of the blocks leave.
-    let listed = if flags & 1 > 0 { 4 * usize::from(blocks) } else { 0 };
+    // The index is the rest of the page, or the part that the first pages of the blocks leave.
+    let listed = match (is_straddled, flags & 1) {
+        (true, _) => usize::from(pages).div_ceil(8),
+        (false, 1) => 4 * usize::from(blocks),
+        (false, _) => 0,
+    };
     payload.extend((index.len().saturating_sub(listed) as u16).to_le_bytes());
     payload.extend([0; 2]);
     payload.extend(index);

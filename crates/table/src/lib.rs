@@ -32,7 +32,8 @@ pub use codec::{
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionaries, Dictionary, NoDictionaries, gain, train};
 pub use name::{file_name, parse_file_name, parse_values_file_name, values_file_name};
 pub use page::{
-    HEADER_BYTES, Header, PAYLOAD_BYTES, PageKind, fold_digest, payload, run_pages, verify_page,
+    HEADER_BYTES, Header, NO_ENTRY, PAYLOAD_BYTES, PageKind, Straddle, fold_digest, payload,
+    run_pages, verify_page,
 };
 pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};

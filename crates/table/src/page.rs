@@ -41,6 +41,8 @@ pub enum PageKind {
     RangeDeletes = 6,
     /// A long value, or part of it.
     Values = 7,
+    /// Part of a block whose entries straddle its pages.
+    Straddled = 8,
 }
 
 impl PageKind {
@@ -53,7 +55,8 @@ impl PageKind {
             5 => Ok(Self::Footer),
             6 => Ok(Self::RangeDeletes),
             7 => Ok(Self::Values),
-            other => Err(Error::corrupt("page kind").expected("1..=7").got(other)),
+            8 => Ok(Self::Straddled),
+            other => Err(Error::corrupt("page kind").expected("1..=8").got(other)),
         }
     }
 
@@ -68,7 +71,37 @@ impl PageKind {
             Self::Footer => "footer",
             Self::RangeDeletes => "range deletes",
             Self::Values => "values",
+            Self::Straddled => "straddled",
         }
+    }
+}
+
+/// A straddled page on which no entry begins.
+pub const NO_ENTRY: u16 = u16::MAX;
+
+/// The header fields that only a page of a straddled block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Straddle {
+    /// Offset in the page's payload of the first entry that begins there, or [`NO_ENTRY`].
+    pub first: u16,
+    /// The last 16 bits of the bin of the entry with the page's first byte.
+    pub bin: u16,
+    /// Length of the block's entries, bytes.
+    pub entries_bytes: u16,
+    /// The last 16 bits of the hash of the entry with the page's first byte.
+    pub hash: u16,
+}
+
+impl Straddle {
+    /// The fields as stored in place of dictionary and decompressed length.
+    fn words(self) -> [u32; 2] {
+        let word = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        [word(self.first, self.bin), word(self.entries_bytes, self.hash)]
+    }
+
+    const fn from_words([position, content]: [u32; 2]) -> Self {
+        let (first, bin) = (position as u16, (position >> 16) as u16);
+        Self { first, bin, entries_bytes: content as u16, hash: (content >> 16) as u16 }
     }
 }
 
@@ -87,6 +120,8 @@ pub struct Header {
     pub payload_bytes: u32,
     /// Length of the decompressed payload, bytes.
     pub raw_bytes: u32,
+    /// The fields of a page of a straddled block, which is not compressed.
+    pub straddle: Option<Straddle>,
 }
 
 impl Header {
@@ -101,14 +136,19 @@ impl Header {
         }
         let mut cursor = Cursor::new("page header", page);
         cursor.u64()?;
-        let header = Self {
+        let mut header = Self {
             kind: PageKind::decode(cursor.u8()?)?,
             codec: Codec::decode(cursor.u8()?)?,
             number: cursor.u16()?,
             dictionary: DictionaryId(cursor.u32()?),
             payload_bytes: cursor.u32()?,
             raw_bytes: cursor.u32()?,
+            straddle: None,
         };
+        if header.kind == PageKind::Straddled {
+            header.straddle = Some(Straddle::from_words([header.dictionary.0, header.raw_bytes]));
+            (header.dictionary, header.raw_bytes) = (DictionaryId(0), header.payload_bytes);
+        }
         let pages = header.run_pages();
         if pages > RUN_PAGES_MAX || usize::from(header.number) >= pages {
             return Err(Error::corrupt("page's number in its run")
@@ -120,7 +160,33 @@ impl Header {
                 .expected(header.payload_bytes)
                 .got(header.raw_bytes));
         }
+        if let Some(straddle) = header.straddle {
+            let Straddle { first, entries_bytes, .. } = straddle;
+            let is_within = first == NO_ENTRY || usize::from(first) < header.payload_here();
+            let is_block = u32::from(entries_bytes) <= header.payload_bytes;
+            if header.codec != Codec::None || !is_within || !is_block {
+                return Err(Error::corrupt("header of a straddled page")
+                    .expected("no codec, and entries within the block")
+                    .got(format_args!("{:?}, {straddle:?}", header.codec)));
+            }
+        }
         Ok(header)
+    }
+
+    /// Whether the page is part of a block of entries.
+    #[must_use]
+    pub const fn is_block(&self) -> bool {
+        matches!(self.kind, PageKind::Data | PageKind::Straddled)
+    }
+
+    /// The expected header of page `number` of the run that this page begins: the same but for the number, and
+    /// for the fields of its own of a straddled page, which are those of `page`.
+    pub(crate) const fn on_page(&self, number: u16, page: &Self) -> Self {
+        let straddle = match (self.straddle, page.straddle) {
+            (Some(one), Some(other)) if one.entries_bytes == other.entries_bytes => Some(other),
+            (own, _) => own,
+        };
+        Self { number, straddle, ..*self }
     }
 
     /// Number of pages in the run.
@@ -138,12 +204,14 @@ impl Header {
     }
 
     fn encode(&self, page: &mut [u8; PAGE_BYTES]) {
+        let [before, after] =
+            self.straddle.map_or([self.dictionary.0, self.raw_bytes], Straddle::words);
         let fields = [
             &[self.kind as u8, self.codec as u8][..],
             &self.number.to_le_bytes(),
-            &self.dictionary.0.to_le_bytes(),
+            &before.to_le_bytes(),
             &self.payload_bytes.to_le_bytes(),
-            &self.raw_bytes.to_le_bytes(),
+            &after.to_le_bytes(),
         ];
         let bytes = fields.into_iter().flatten();
         for (slot, byte) in page.iter_mut().skip(CHECKSUM_BYTES).zip(bytes) {

@@ -9,6 +9,7 @@ fn header(payload_bytes: u32) -> Header {
         dictionary: DictionaryId(9),
         payload_bytes,
         raw_bytes: 77,
+        straddle: None,
     }
 }
 

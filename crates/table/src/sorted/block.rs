@@ -14,6 +14,7 @@
 //! A table of a hashed keyspace has *compact* blocks instead ([`compact`]).
 
 mod compact;
+mod part;
 mod position;
 
 use std::cmp::Ordering;

@@ -29,6 +29,9 @@ pub(crate) struct BlockBuilder {
     /// The tag of each entry, in compact blocks.
     tags: Vec<u8>,
     is_compact: bool,
+    /// Whether seqnos are stored as differences to zero, because a reader of some of the entries does not see
+    /// the base.
+    is_based_on_zero: bool,
     count: usize,
     base: Seqno,
     last: Seqno,
@@ -49,6 +52,12 @@ impl BlockBuilder {
     pub(crate) fn be_compact(&mut self) {
         invariant!(self.count() == 0, "the form of blocks is chosen before the first entry");
         self.is_compact = true;
+    }
+
+    /// Makes blocks of which parts can be read: seqnos do not depend on a base.
+    pub(crate) fn base_on_zero(&mut self) {
+        invariant!(self.count() == 0, "the form of blocks is chosen before their first entry");
+        self.is_based_on_zero = true;
     }
 
     /// Number of entries from one restart to the next.
@@ -79,6 +88,11 @@ impl BlockBuilder {
     /// Number of entries, including a staged one.
     pub(crate) fn count(&self) -> usize {
         self.count + usize::from(self.staged.is_some())
+    }
+
+    /// Offset of the staged entry, or of the next one.
+    pub(crate) fn staged_at(&self) -> usize {
+        self.staged.map_or(self.bytes.len(), |staged| staged.bytes)
     }
 
     /// The encoded entries, including a staged one.
@@ -123,7 +137,7 @@ impl BlockBuilder {
         self.staged =
             Some(Staged { bytes: self.bytes.len(), restarts: self.restarts.len(), seqno });
         if self.count == 0 {
-            self.base = seqno;
+            self.base = if self.is_based_on_zero { Seqno::ZERO } else { seqno };
         }
         debug_assert!(self.count == 0 || *self.last_key <= *key, "entries are in key order");
         let restart = self.count.is_multiple_of(self.interval());

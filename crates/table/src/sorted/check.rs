@@ -122,6 +122,7 @@ struct Counts {
     versions: Tally,
     blocks: u64,
     data_pages: u64,
+    straddled_blocks: u64,
 }
 
 /// Pages read ahead.
@@ -262,9 +263,23 @@ impl Check<'_> {
             position.next(decoded)?;
         }
         invariant!(index == decoded.count(), "a scan of a block meets each of its entries");
+        self.check_marks(at, decoded, bytes.len())?;
         (self.last, self.position) = (previous, position);
         self.report.entries = self.counts.versions.entries;
         Ok(())
+    }
+
+    /// Checks that the pages of a straddled block and the index state where entries begin.
+    fn check_marks(&mut self, at: BlockLocation<'_>, block: Block<'_>, bytes: usize) -> Result<()> {
+        let pages = self.chunk.pages(at.first_page, at.pages)?;
+        let first = pages.get(..PAGE_BYTES).unwrap_or_default();
+        if Header::parse(first)?.straddle.is_none() {
+            return at.meta.check_marks(at.block, None);
+        }
+        self.counts.straddled_blocks += 1;
+        let marks = self.table.marks_of(block, bytes)?;
+        marks.check(pages.chunks_exact(PAGE_BYTES))?;
+        at.meta.check_marks(at.block, Some(&marks))
     }
 
     /// Reads, verifies and decompresses a block.
@@ -406,13 +421,15 @@ impl Check<'_> {
         let deletes = self.table.range_deletes()?;
         counted.range_deletes = deletes.seqnos().len() as u64;
         counted.range_end = deletes.bounds().map(|(_, end)| end.to_vec()).unwrap_or_default();
-        let Counts { mut versions, blocks, data_pages } = std::mem::take(&mut self.counts);
+        let Counts { mut versions, blocks, data_pages, straddled_blocks } =
+            std::mem::take(&mut self.counts);
         for seqno in deletes.seqnos() {
             // If the table reads at another seqno than stored, the stored seqnos are 0.
             let stored = self.table.seqno().map_or(*seqno, |_| Seqno::ZERO);
             versions.add_seqnos(stored, stored);
         }
         (counted.blocks, counted.data_pages) = (blocks, data_pages);
+        counted.straddled_blocks = straddled_blocks;
         versions.put(&mut counted);
         // A superseding version may be in another table, so these fields cannot be counted.
         counted.superseded = counted.superseded.min(counted.entries);

@@ -15,7 +15,7 @@ use crate::reread::reread;
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRATBL");
 
 /// The newest format version that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 
 /// The format version of sorted tables.
 pub const SORTED_VERSION: u32 = 3;
@@ -31,6 +31,9 @@ const BINS_VERSION: u32 = 4;
 
 /// The format version of tables with compact blocks.
 pub(crate) const COMPACT_VERSION: u32 = 5;
+
+/// The format version of tables with compact blocks of which some straddle pages.
+pub(crate) const STRADDLED_VERSION: u32 = 6;
 
 /// The mark, beside the version, of a table whose data pages may have the codec DEFLATE. Earlier builds
 /// refuse it as a newer version.
@@ -71,10 +74,12 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The format version of a new table with the layout `layout`, whose blocks are compact or not.
-    pub(crate) const fn version_of(layout: Layout, is_compact: bool) -> u32 {
+    /// The format version of a new table with the layout `layout`, whose blocks are compact or not, and
+    /// straddled or not.
+    pub(crate) const fn version_of(layout: Layout, is_compact: bool, is_straddled: bool) -> u32 {
         match layout {
             Layout::Sorted => SORTED_VERSION,
+            Layout::Bins(_) if is_straddled => STRADDLED_VERSION,
             Layout::Bins(_) if is_compact => COMPACT_VERSION,
             Layout::Bins(_) => BINS_VERSION,
         }

@@ -18,6 +18,9 @@ pub const HASH_BYTES: usize = 8;
 /// twice as many cost one bit per page.
 const BINS_PER_PAGE: f64 = 64.0;
 
+/// Bits that the bins of straddled blocks have less than those of the table.
+const STRADDLED_BITS_LESS: u8 = 2;
+
 /// How the data pages of a table are cut and indexed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
@@ -95,6 +98,13 @@ impl BinBits {
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
+    }
+
+    /// The bits of the bins of straddled blocks: a quarter as many bins. Their pages have few entries, so more
+    /// bins would cost memory and save hardly a page of a lookup.
+    #[must_use]
+    pub fn of_straddled(self) -> Self {
+        Self(self.0.saturating_sub(STRADDLED_BITS_LESS).max(1))
     }
 
     /// The bin of `key`. A key shorter than a hash has the bin of the hash that it begins.

@@ -6,6 +6,9 @@
 //!
 //! A block's *number* counts the blocks of the partition, or, in a table with bins if first pages are
 //! not listed, the pages. So numbers ascend, but not always by one: [`MetaPage::after`].
+//!
+//! In a partition of straddled blocks ([`straddle`](super::straddle)) a bit for each page says whether a block
+//! begins there.
 
 use base::{Cursor, Error, Result, Trailer};
 
@@ -13,6 +16,7 @@ use super::bin_index::BinIndex;
 use super::filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter};
 use super::layout::{BinBits, FirstBin, Layout};
 use super::separator::{Separator, Separators, Width};
+use super::straddle::{Marks, Sought};
 use crate::page::{Header, PageKind, payload};
 
 /// Length of block count, flags, first page, data pages, seed, and the lengths of index and filter,
@@ -32,6 +36,9 @@ pub(super) const BIN_BITS_SHIFT: u32 = 2;
 /// Position in the flags of the bits per filter value; 0 there means 8.
 pub(super) const WIDTH_SHIFT: u32 = 8;
 
+/// Flag, only in a table with bins: the blocks are straddled.
+pub(super) const IS_STRADDLED: u16 = 1 << 15;
+
 /// A view of a metadata page.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaPage<'a> {
@@ -41,6 +48,8 @@ pub struct MetaPage<'a> {
     index: Index<'a>,
     /// The first page of each block; empty if they are not listed.
     runs: &'a [u8],
+    /// Whether a block begins on each page, a bit for each; empty unless the blocks are straddled.
+    starts: &'a [u8],
     filter: Filter<'a>,
     filter_bytes: usize,
 }
@@ -137,11 +146,13 @@ impl<'a> MetaPage<'a> {
         let (blocks, flags) = (usize::from(cursor.u16()?), cursor.u16()?);
         let (first_page, pages, seed) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let (index, filter) = (usize::from(cursor.u16()?), usize::from(cursor.u16()?));
-        let width = (flags >> WIDTH_SHIFT) as u8;
+        let width = ((flags & !IS_STRADDLED) >> WIDTH_SHIFT) as u8;
         let layout = Layout::decode((flags >> BIN_BITS_SHIFT) as u8 & 0x3f)?;
         let (has_runs, has_splits) = (flags & HAS_RUNS != 0, flags & HAS_SPLITS != 0);
-        let is_known =
-            width <= FILTER_BITS_MAX && (!has_splits || (has_runs && layout != Layout::Sorted));
+        let is_straddled = flags & IS_STRADDLED != 0;
+        let is_known = width <= FILTER_BITS_MAX
+            && (!has_splits || (has_runs && layout != Layout::Sorted))
+            && (!is_straddled || (!has_runs && layout != Layout::Sorted));
         let ends = first_page.checked_add(pages).is_some();
         if blocks == 0 || !is_known || (pages as usize) < blocks || !ends {
             return Err(Error::corrupt("metadata page")
@@ -162,11 +173,13 @@ impl<'a> MetaPage<'a> {
             return Err(Error::corrupt("data pages of a partition").expected(blocks).got(pages));
         }
         let runs = cursor.take(if has_runs { blocks * size_of::<u32>() } else { 0 })?;
+        let starts = cursor.take(if is_straddled { (pages as usize).div_ceil(8) } else { 0 })?;
         let slots = cursor.take(filter)?;
         cursor.finish()?;
         let width = if width == 0 { FILTER_BITS_DEFAULT } else { width };
         let filter = Filter::new(seed, width, slots);
-        Ok(Self { blocks, first_page, pages, index, runs, filter, filter_bytes: slots.len() })
+        let filter_bytes = slots.len();
+        Ok(Self { blocks, first_page, pages, index, runs, starts, filter, filter_bytes })
     }
 
     /// Checks the bin index of a partition of a table with the layout `layout`. A partition that passes
@@ -212,11 +225,15 @@ impl<'a> MetaPage<'a> {
             Index::Separators(_) => Layout::Sorted,
             Index::Bins(bins) => Layout::Bins(bins.bits),
         };
-        if found == layout {
+        let expected = match layout {
+            Layout::Bins(bits) if self.is_straddled() => Layout::Bins(bits.of_straddled()),
+            layout => layout,
+        };
+        if found == expected {
             return Ok(());
         }
         Err(Error::corrupt("layout of a partition")
-            .expected(format_args!("{layout:?}"))
+            .expected(format_args!("{expected:?}"))
             .got(format_args!("{found:?}")))
     }
 
@@ -231,6 +248,10 @@ impl<'a> MetaPage<'a> {
     /// # Errors
     /// `Corrupt` if the index is damaged.
     pub fn after(&self, block: usize) -> Result<Option<usize>> {
+        if self.is_straddled() {
+            let next = self.start_after(block);
+            return Ok((next < self.pages as usize).then_some(next));
+        }
         let (next, end) = match self.repeated() {
             Some(index) => (index.equal_to(block)?.end, index.count()),
             None => (block + 1, self.blocks),
@@ -244,6 +265,9 @@ impl<'a> MetaPage<'a> {
     /// `Corrupt` if the index is damaged.
     pub(crate) fn before(&self, block: usize) -> Result<Option<usize>> {
         let Some(before) = block.checked_sub(1) else { return Ok(None) };
+        if self.is_straddled() {
+            return Ok(Some(self.start_of(before)));
+        }
         match self.repeated() {
             Some(index) => index.equal_to(before).map(|equal| Some(equal.start)),
             None => Ok(Some(before)),
@@ -255,10 +279,87 @@ impl<'a> MetaPage<'a> {
     /// # Errors
     /// `Corrupt` if the index is damaged.
     pub(crate) fn last(&self) -> Result<usize> {
+        if self.is_straddled() {
+            return Ok(self.start_of(self.pages as usize - 1));
+        }
         match self.repeated() {
             Some(index) => index.equal_to(index.count() - 1).map(|equal| equal.start),
             None => Ok(self.blocks - 1),
         }
+    }
+
+    /// Whether the blocks are straddled.
+    pub(crate) const fn is_straddled(&self) -> bool {
+        !self.starts.is_empty()
+    }
+
+    /// Whether a straddled block begins on page `page` of the partition.
+    fn begins_on(&self, page: usize) -> bool {
+        self.starts.get(page / 8).is_some_and(|byte| byte >> (page % 8) & 1 == 1)
+    }
+
+    /// The first page of the straddled block on page `page` of the partition.
+    fn start_of(&self, page: usize) -> usize {
+        (0..=page).rev().find(|page| self.begins_on(*page)).unwrap_or(0)
+    }
+
+    /// The page after the straddled block on page `page` of the partition.
+    fn start_after(&self, page: usize) -> usize {
+        let pages = self.pages as usize;
+        (page + 1..pages).find(|page| self.begins_on(*page)).unwrap_or(pages)
+    }
+
+    /// The pages, first and number, that hold all versions of `key` in a partition of straddled blocks, and
+    /// the bins that they have there; `None` in any other.
+    ///
+    /// # Errors
+    /// `Corrupt` if the index is damaged.
+    pub(crate) fn part(&self, key: &[u8]) -> Result<Option<(u32, u32, Sought)>> {
+        let Index::Bins(Bins { bits, index, .. }) = &self.index else { return Ok(None) };
+        if !self.is_straddled() {
+            return Ok(None);
+        }
+        let bin = bits.bin_of(key);
+        let last = index.search(bin);
+        let mut start = last;
+        if index.bin(last)? == bin {
+            // The bin begins on the page before its first page, unless its block begins there.
+            let first = index.equal_to(last)?.start;
+            start = first.saturating_sub(1).max(self.start_of(last)).min(last);
+        }
+        let end = last + 1;
+        let after = match end < self.pages as usize && !self.begins_on(end) {
+            true => Some(index.bin(end)?),
+            false => None,
+        };
+        let sought = Sought { bits: *bits, first: index.bin(start)?, bin, after };
+        let first = self.first_page.checked_add(start as u32);
+        let first = first.ok_or_else(|| Error::corrupt("first page of a partition"))?;
+        Ok(Some((first, (end - start) as u32, sought)))
+    }
+
+    /// Checks that the index has the bins of the pages of block `block`, which has `marks` if it is straddled.
+    ///
+    /// # Errors
+    /// `Corrupt` if not.
+    pub(crate) fn check_marks(&self, block: usize, marks: Option<&Marks>) -> Result<()> {
+        if marks.is_some() != self.is_straddled() {
+            return Err(Error::corrupt("pages of a partition")
+                .expected(format_args!("straddled: {}", self.is_straddled()))
+                .got(marks.is_some()));
+        }
+        let (Index::Bins(Bins { index, .. }), Some(marks)) = (&self.index, marks) else {
+            return Ok(());
+        };
+        for (page, expected) in (block..).zip(marks.bins()) {
+            let bin = index.bin(page)?;
+            if bin != expected {
+                return Err(Error::corrupt("bin of a straddled page, as in the bin index")
+                    .expected(expected)
+                    .got(bin));
+            }
+        }
+        Ok(())
     }
 
     /// The bins of the pages, if these are the only list of the blocks' pages.
@@ -294,6 +395,9 @@ impl<'a> MetaPage<'a> {
     pub fn search(&self, key: &[u8], at: Trailer) -> Result<usize> {
         match &self.index {
             Index::Separators(separators) => separators.search(key, at),
+            Index::Bins(bins) if self.is_straddled() => {
+                Ok(self.start_of(bins.index.search(bins.bits.bin_of(key))))
+            }
             Index::Bins(bins) => bins.search(key, at),
         }
     }
@@ -339,6 +443,12 @@ impl<'a> MetaPage<'a> {
             Some(u32::from_le_bytes(*page))
         };
         let (start, end) = match self.repeated() {
+            Some(_) if self.is_straddled() => {
+                if block >= self.pages as usize || !self.begins_on(block) {
+                    return Err(damaged().expected("a page on which a block begins"));
+                }
+                (block as u32, self.start_after(block) as u32)
+            }
             Some(index) => {
                 let equal = index.equal_to(block)?;
                 if equal.start != block {

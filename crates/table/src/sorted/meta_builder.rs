@@ -9,8 +9,9 @@ use base::{Result, invariant, put_u16, put_u32};
 use super::bin_index;
 use super::filter::{FILTER_BITS_DEFAULT, FilterBuilder, filter_bytes};
 use super::layout::{BinBits, Layout};
-use super::meta::{BIN_BITS_SHIFT, FIXED_BYTES, HAS_RUNS, HAS_SPLITS, WIDTH_SHIFT};
+use super::meta::{BIN_BITS_SHIFT, FIXED_BYTES, HAS_RUNS, HAS_SPLITS, IS_STRADDLED, WIDTH_SHIFT};
 use super::separator::{Separator, SeparatorsBuilder, Width};
+use super::straddle::Marks;
 use crate::page::PAYLOAD_BYTES;
 
 /// The longest block of a table with bins that is listed by repeating its bin, pages. In a
@@ -44,6 +45,8 @@ struct Bins {
     splits: Vec<u16>,
     /// Whether the first page of each block is listed.
     is_listed: bool,
+    /// The bin of each page, if the blocks are straddled; otherwise none.
+    pages: Vec<u64>,
 }
 
 /// Sizes of an encoded metadata page.
@@ -62,9 +65,28 @@ pub(crate) struct NextBlock<'a> {
     pub(crate) pages: usize,
     /// The hash of each distinct key.
     pub(crate) hashes: &'a [u64],
+    /// The pages of a straddled block.
+    pub(crate) marks: Option<&'a Marks>,
 }
 
 impl Bins {
+    /// The bits of the partition's bins.
+    fn own_bits(&self) -> BinBits {
+        if self.is_straddled() { self.bits.of_straddled() } else { self.bits }
+    }
+
+    /// Whether the blocks are straddled.
+    const fn is_straddled(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Length of the index of straddled blocks, and of the bits for their first pages, bytes.
+    fn straddled_bytes(&self, more: usize, last: u64) -> usize {
+        let (first, count) = (self.pages.first().copied(), self.pages.len() + more);
+        let last = last.saturating_sub(first.unwrap_or(last));
+        bin_index::encoded_bytes(count, last) + count.div_ceil(8)
+    }
+
     /// Whether a block with the first bin `bin` begins within the last block's bin.
     fn is_split(&self, bin: u64) -> bool {
         self.first.last() == Some(&bin)
@@ -78,6 +100,7 @@ impl MetaBuilder {
             first: Vec::new(),
             splits: Vec::new(),
             is_listed: false,
+            pages: Vec::new(),
         });
         Self {
             width,
@@ -110,6 +133,7 @@ impl MetaBuilder {
         if let Some(bins) = &mut self.bins {
             bins.first.clear();
             bins.splits.clear();
+            bins.pages.clear();
             bins.is_listed = false;
         }
     }
@@ -118,8 +142,9 @@ impl MetaBuilder {
     /// begins there, or fills the last block, which ends with `last_key`.
     pub(crate) fn may_follow(&self, last_key: &[u8], first_key: &[u8]) -> bool {
         self.bins.as_ref().filter(|bins| !bins.first.is_empty()).is_none_or(|bins| {
-            let bin = bins.bits.bin_of(first_key);
-            bins.bits.bin_of(last_key) < bin || bins.is_split(bin)
+            let bits = bins.own_bits();
+            let bin = bits.bin_of(first_key);
+            bits.bin_of(last_key) < bin || bins.is_split(bin)
         })
     }
 
@@ -128,7 +153,20 @@ impl MetaBuilder {
     pub(crate) fn fits(&self, separator: &Separator, next: NextBlock<'_>) -> bool {
         let filter = filter_bytes(self.hashes.len() + next.hashes.len(), self.width);
         self.is_empty()
-            || FIXED_BYTES + self.index_bytes_with(separator, next) + filter <= PAYLOAD_BYTES
+            || self.may_hold(next)
+                && FIXED_BYTES + self.index_bytes_with(separator, next) + filter <= PAYLOAD_BYTES
+    }
+
+    /// Whether `next` is of the form of the partition's blocks: straddled blocks have partitions of their own,
+    /// and those begin where bins do.
+    pub(crate) fn may_hold(&self, next: NextBlock<'_>) -> bool {
+        let Some(bins) = &self.bins else { return true };
+        match next.marks {
+            None => !bins.is_straddled(),
+            Some(_) => {
+                bins.is_straddled() && !bins.is_split(bins.own_bits().bin_of(next.first_key))
+            }
+        }
     }
 
     /// Length of the index and the list of first pages, with `next`, bytes.
@@ -139,6 +177,9 @@ impl MetaBuilder {
             let runs = if self.has_runs || next.pages > 1 { listed } else { 0 };
             return self.separators.encoded_bytes_with(separator) + runs;
         };
+        if let Some(marks) = next.marks {
+            return bins.straddled_bytes(next.pages, marks.bins().last().unwrap_or_default());
+        }
         let bin = bins.bits.bin_of(next.first_key);
         let last = bin - bins.first.first().copied().unwrap_or(bin).min(bin);
         let is_split = bins.is_split(bin);
@@ -164,15 +205,20 @@ impl MetaBuilder {
         );
         let mut separator = separator;
         if let Some(bins) = &mut self.bins {
-            let bin = bins.bits.bin_of(next.first_key);
+            bins.pages.extend(next.marks.into_iter().flat_map(Marks::bins));
+            let bin = bins.own_bits().bin_of(next.first_key);
             if bins.is_split(bin) {
                 bins.splits.push(self.blocks.len() as u16);
                 bins.is_listed = true;
             } else {
                 separator = None;
             }
-            bins.is_listed |= next.pages > REPEATED_PAGES_MAX;
+            bins.is_listed |= next.pages > REPEATED_PAGES_MAX && next.marks.is_none();
             bins.first.push(bin);
+            invariant!(
+                !bins.is_straddled() || !bins.is_listed,
+                "a partition of straddled blocks has no others, and no parts of bins"
+            );
         }
         if let Some(separator) = separator {
             self.separators.push(separator);
@@ -190,8 +236,13 @@ impl MetaBuilder {
     fn fitting_width(&self) -> u8 {
         let fits = |width: &u8| {
             let filter = filter_bytes(self.hashes.len(), *width);
-            self.blocks.len() > 1
-                || FIXED_BYTES + single_bytes_max(self.bins.is_some()) + filter <= PAYLOAD_BYTES
+            let index = match &self.bins {
+                Some(bins) if bins.is_straddled() => {
+                    bins.straddled_bytes(0, bins.pages.last().copied().unwrap_or_default())
+                }
+                bins => single_bytes_max(bins.is_some()),
+            };
+            self.blocks.len() > 1 || FIXED_BYTES + index + filter <= PAYLOAD_BYTES
         };
         (1..=self.width).rev().find(fits).unwrap_or_default()
     }
@@ -204,8 +255,9 @@ impl MetaBuilder {
         let is_listed = self.bins.as_ref().map_or(self.has_runs, |bins| bins.is_listed);
         let mut flags = if is_listed { HAS_RUNS } else { 0 } | stored_width << WIDTH_SHIFT;
         if let Some(bins) = &self.bins {
-            flags |= u16::from(bins.bits.get()) << BIN_BITS_SHIFT;
+            flags |= u16::from(bins.own_bits().get()) << BIN_BITS_SHIFT;
             flags |= if bins.splits.is_empty() { 0 } else { HAS_SPLITS };
+            flags |= if bins.is_straddled() { IS_STRADDLED } else { 0 };
         }
         let (seed, slots) = self.filter.build(&self.hashes, width);
         out.clear();
@@ -220,6 +272,7 @@ impl MetaBuilder {
         let start = out.len();
         match &self.bins {
             None => self.separators.encode(out)?,
+            Some(bins) if bins.is_straddled() => bin_index::encode(&bins.pages, out)?,
             Some(bins) => encode_bins(bins, &self.blocks, self.pages, &self.separators, out)?,
         }
         let index = ((out.len() - start) as u16).to_le_bytes();
@@ -228,6 +281,15 @@ impl MetaBuilder {
         }
         if is_listed {
             out.extend(self.blocks.iter().flat_map(|page| page.to_le_bytes()));
+        }
+        if let Some(bins) = self.bins.as_ref().filter(|bins| bins.is_straddled()) {
+            let starts = out.len();
+            out.resize(starts + bins.pages.len().div_ceil(8), 0);
+            for page in &self.blocks {
+                if let Some(byte) = out.get_mut(starts + *page as usize / 8) {
+                    *byte |= 1 << (page % 8);
+                }
+            }
         }
         out.extend_from_slice(slots);
         Ok(MetaSize { payload_bytes: out.len(), filter_bytes: slots.len() })

@@ -29,6 +29,7 @@ mod rebuild;
 mod salvage;
 mod separator;
 pub(crate) mod step;
+mod straddle;
 mod table;
 mod tail;
 mod tally;

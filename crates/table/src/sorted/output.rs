@@ -14,6 +14,7 @@ use base::{Codec, DictionaryId, Error, PageSeed, Result, broken_invariant, invar
 use media::{Access, Buf, Completion, File, Medium, Op, Purpose, Queue, Refused, Request};
 
 use super::pieces::Pieces;
+use super::straddle::Marks;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, fold_digest, run_pages, seal_page};
 
 /// Pages of one buffer of a table: 512 KiB, which every device writes at its full rate.
@@ -38,6 +39,8 @@ pub(crate) struct Section<'a> {
     pub(crate) dictionary: DictionaryId,
     pub(crate) raw_bytes: usize,
     pub(crate) payload: Pieces<'a>,
+    /// The pages of a straddled block.
+    pub(crate) marks: Option<&'a Marks>,
 }
 
 impl<'a> Section<'a> {
@@ -49,7 +52,7 @@ impl<'a> Section<'a> {
     /// As [`Section::plain`], for a payload in pieces.
     pub(crate) fn pieces(kind: PageKind, payload: Pieces<'a>) -> Self {
         let (codec, dictionary) = (Codec::None, DictionaryId(0));
-        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload }
+        Self { kind, codec, dictionary, raw_bytes: payload.len(), payload, marks: None }
     }
 }
 
@@ -134,6 +137,7 @@ impl Output {
                 dictionary: section.dictionary,
                 payload_bytes: section.payload.len() as u32,
                 raw_bytes: section.raw_bytes as u32,
+                straddle: section.marks.map(|marks| marks.straddle(number)).transpose()?,
             };
             let at = number * PAYLOAD_BYTES;
             let mut joined = std::mem::take(&mut self.joined);

@@ -7,34 +7,33 @@
 //!
 //! In a table with bins ([`Layout`](super::Layout)) a block ends only between bins. A bin that is longer
 //! than a page is a block of its own with as many pages as it takes, up to the longest block; only a
-//! longer one is cut within.
+//! longer one is cut within. If aligned blocks leave much of their pages empty, compact blocks straddle pages
+//! ([`straddling`]).
 //!
 //! An entry longer than the longest block is a block of its own with as many pages as it takes. If
 //! memory is too short to compress it, it is stored uncompressed.
 
 use base::{
-    Account, Charge, Codec, DictionaryId, EntryKind, HashKey, Result, Trailer, broken_invariant,
-    invariant, key_hash,
+    Account, Codec, DictionaryId, EntryKind, HashKey, Result, Trailer, broken_invariant, invariant,
+    key_hash,
 };
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX, ENTRY_OVERHEAD_MAX};
 use super::block_builder::BlockBuilder;
 use super::fit::{BLOCK_PAGES_MAX, Padding, Predictor, capacity};
 use super::pieces::Pieces;
+use super::straddle::Marks;
 use crate::codec::{Compressor, lz4};
 use crate::page::{PAYLOAD_BYTES, run_pages};
 use batched::Batched;
 use bins::Bins;
+use straddling::Straddling;
 
 /// Bytes that an entry usually takes besides its value and the suffix of its key.
 const ENTRY_OVERHEAD_USUAL: usize = 6;
 
 /// Free bytes on a page that justify another compression.
 const WORTH_BYTES: usize = PAYLOAD_BYTES / 50;
-
-/// A longer entry is not compressed: its value is written from the caller's memory, so that a flush
-/// needs no memory in proportion to the longest value.
-const STREAMED_BYTES_MIN: usize = 1 << 20;
 
 /// A block that is ready to be written.
 #[derive(Debug)]
@@ -47,6 +46,8 @@ pub(crate) struct PackedBlock<'a> {
     pub(crate) last: (&'a [u8], Trailer),
     /// The hash of each distinct key.
     pub(crate) hashes: &'a [u64],
+    /// The pages of a straddled block.
+    pub(crate) marks: Option<&'a Marks>,
 }
 
 /// Receives the packed blocks.
@@ -104,6 +105,7 @@ pub(crate) struct Packer {
     batched: Option<Box<Batched>>,
     /// Where blocks may end, if not everywhere.
     bins: Option<Bins>,
+    straddling: Straddling,
     /// The hash key of the keyspace, if its blocks are compact.
     hash_key: Option<HashKey>,
     compressions: u64,
@@ -141,6 +143,7 @@ impl Packer {
             padding: Padding::default(),
             batched: None,
             bins: None,
+            straddling: Straddling::default(),
             hash_key: None,
             compressions: 0,
             account: account.clone(),
@@ -191,13 +194,11 @@ impl Packer {
             if self.batched.is_some() {
                 return self.add_alone(entry, emit);
             }
-            let Some(_charge) = self.charge_alone(entry) else {
-                return self.stream(entry, emit);
-            };
-            self.stage(entry);
-            self.keep(entry);
-            self.compress_alone()?;
-            return self.emit(emit);
+            // Its pages hold no other entry, so they need not be filled.
+            let straddles = std::mem::replace(&mut self.straddling.is_on, false);
+            let added = self.add_own_block(entry, emit);
+            self.straddling.is_on = straddles;
+            return added;
         }
         // Every close emits at least one entry, and an empty block takes any entry.
         while !self.try_append(entry)? {
@@ -205,6 +206,7 @@ impl Packer {
                 Some(kept) => self.close_before(kept, emit)?,
                 None => self.close(emit)?,
             }
+            self.consider_straddling();
         }
         Ok(())
     }
@@ -215,36 +217,6 @@ impl Packer {
             self.close(emit)?;
         }
         self.drain(emit)
-    }
-
-    /// Charges for a block of one long entry: the block, the block with its tail, and the compressed
-    /// form. `None` if the entry is to be stored uncompressed, because it is too long or memory is
-    /// short.
-    fn charge_alone(&self, entry: NewEntry<'_>) -> Option<Charge> {
-        let bytes = entry.bytes();
-        let is_compressed = bytes <= STREAMED_BYTES_MIN;
-        is_compressed.then(|| self.account.try_charge(4 * bytes as u64)).flatten()
-    }
-
-    /// Emits an entry as an uncompressed block of its own, without copying its value.
-    fn stream(&mut self, entry: NewEntry<'_>, emit: Emit<'_>) -> Result<()> {
-        let NewEntry { key, trailer, kind, value } = entry;
-        self.block.stage_head(key, trailer.seqno(), kind, value.len());
-        self.keep(entry);
-        self.end_block();
-        let payload = Pieces::new(self.block.entries(), value, &self.tail);
-        self.padding.add(run_pages(payload.len()), payload.len());
-        emit(PackedBlock {
-            payload,
-            codec: Codec::None,
-            dictionary: DictionaryId(0),
-            raw_bytes: payload.len(),
-            first_key: &self.first_key,
-            last: (self.block.last_key(), self.last_trailer),
-            hashes: &self.hashes,
-        })?;
-        self.clear();
-        Ok(())
     }
 
     fn stage(&mut self, entry: NewEntry<'_>) {
@@ -263,6 +235,10 @@ impl Packer {
         debug_assert!(self.hashes.len() <= self.block.count(), "an entry adds at most one key");
         if let Some(bins) = &mut self.bins {
             bins.keep(entry.key, self.block.count());
+            if self.straddling.is_on {
+                let range = self.block.staged_at()..self.block.entries().len();
+                self.straddling.marks.add(range, bins.last(), entry.key);
+            }
         }
         self.last_trailer = entry.trailer;
         self.block.keep(entry.key);
@@ -270,6 +246,7 @@ impl Packer {
 
     fn clear(&mut self) {
         self.block.clear();
+        self.straddling.marks.clear();
         self.hashes.clear();
         self.raw.clear();
         self.raw.shrink_to(2 * BLOCK_BYTES_MAX);
@@ -284,6 +261,9 @@ impl Packer {
 
     /// Appends an entry to the current block if there is room.
     fn try_append(&mut self, entry: NewEntry<'_>) -> Result<bool> {
+        if self.straddling.is_on {
+            return Ok(self.append_straddling(entry));
+        }
         let count = self.block.count();
         let room = count < BLOCK_ENTRIES_MAX
             && self.block.raw_bytes() + entry.bytes() <= BLOCK_BYTES_MAX
@@ -418,24 +398,11 @@ impl Packer {
         self.block.put_tail(&mut self.raw);
     }
 
-    /// Compresses a block of one long entry.
-    fn compress_alone(&mut self) -> Result<()> {
-        if matches!(self.fit, Fit::Stored) {
-            return Ok(());
-        }
-        self.assemble();
-        match &mut self.fit {
-            Fit::Stored => {}
-            Fit::Lz4(_) => lz4::compress(&self.raw, &mut self.payload)?,
-            // Leaves the payload empty if memory is too short: the entry is then stored uncompressed.
-            Fit::Whole(_, compressor) => _ = compressor.compress(&self.raw, &mut self.payload)?,
-        }
-        self.compressions += 1;
-        Ok(())
-    }
-
     /// Emits the current block, or as many of its entries as fit its pages.
     fn close(&mut self, emit: Emit<'_>) -> Result<()> {
+        if self.straddling.is_on {
+            return self.emit(emit);
+        }
         if self.batched.is_some() {
             return self.close_batched(emit);
         }
@@ -491,11 +458,20 @@ impl Packer {
         // If memory for the codec runs out during a cut, the block is stored uncompressed, however long.
         let is_uncompressed = codec == Codec::None && matches!(self.fit, Fit::Whole(..));
         let is_bin = self.bins.as_ref().is_some_and(|bins| bins.begins_at == 0);
+        let straddles = self.straddling.is_on;
         invariant!(
-            self.block.count() == 1 || pages <= BLOCK_PAGES_MAX || is_uncompressed || is_bin,
-            "a block of several entries has at most two pages, unless it is one bin"
+            self.block.count() == 1
+                || pages <= BLOCK_PAGES_MAX
+                || is_uncompressed
+                || is_bin
+                || straddles,
+            "a block of several entries has at most two pages, unless it is one bin or straddled"
         );
         self.padding.add(pages, payload.len());
+        match straddles {
+            true => self.straddling.marks.end(payload.len()),
+            false => self.straddling.count(self.block.count(), raw_bytes, pages),
+        }
         emit(PackedBlock {
             payload,
             codec,
@@ -504,14 +480,17 @@ impl Packer {
             first_key: &self.first_key,
             last: (self.block.last_key(), self.last_trailer),
             hashes: &self.hashes,
+            marks: straddles.then_some(&self.straddling.marks),
         })?;
         self.clear();
         Ok(())
     }
 }
 
+mod alone;
 mod batched;
 mod bins;
 mod cut;
+mod straddling;
 #[cfg(test)]
 mod tests;

@@ -112,6 +112,7 @@ impl Partitions {
             first_key: block.first().0,
             last: block.last(),
             hashes: block.hashes(),
+            marks: None,
         })
     }
 
@@ -159,7 +160,8 @@ impl Partitions {
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
-        let next = NextBlock { first_key: packed.first_key, pages, hashes: packed.hashes };
+        let PackedBlock { first_key, hashes, marks, .. } = packed;
+        let next = NextBlock { first_key, pages, hashes, marks };
         let fits = match &separator {
             Some(separator) => self.meta.fits(separator, next),
             None => true,
@@ -176,11 +178,12 @@ impl Partitions {
             self.meta.add(None, next);
         }
         let first_page = self.output.put(Section {
-            kind: PageKind::Data,
+            kind: if marks.is_some() { PageKind::Straddled } else { PageKind::Data },
             codec: packed.codec,
             dictionary: packed.dictionary,
             raw_bytes: packed.raw_bytes,
             payload: packed.payload,
+            marks,
         })?;
         invariant!(
             self.meta.end_page() == self.output.pages(),
@@ -188,6 +191,7 @@ impl Partitions {
         );
         self.properties.blocks += 1;
         self.properties.runs += u64::from(pages > 1);
+        self.properties.straddled_blocks += u64::from(marks.is_some());
         self.properties.block_bytes += packed.raw_bytes as u64;
         self.properties.data_pages += pages as u64;
         let (last_key, last_trailer) = packed.last;
@@ -238,7 +242,11 @@ impl Partitions {
         let [range_deletes, top_at, properties_at] = self.put_tail(&top, &stored)?;
         let [copy, ..] = self.put_tail(&top, &stored)?;
         let footer = Footer {
-            version: Footer::version_of(self.layout, self.is_compact),
+            version: Footer::version_of(
+                self.layout,
+                self.is_compact,
+                properties.straddled_blocks > 0,
+            ),
             may_deflate: properties.codec.0 == base::Codec::Deflate,
             pages: self.output.pages() + 2,
             store: self.store,

@@ -15,8 +15,9 @@ use super::layout::FirstBin;
 use super::meta::MetaPage;
 use super::read::stored_payload;
 use super::step::{Pages, Span, Step};
+use super::straddle::{Part, Sought};
 use super::table::Table;
-use crate::page::PageKind;
+use crate::page::{PAYLOAD_BYTES, PageKind};
 
 /// A version of the requested key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +47,19 @@ enum PointState {
     Meta(Span),
     /// The block's first bin, in a table with bins.
     Data(Span, Option<FirstBin>),
+    /// A part of a straddled block.
+    Part(Span, Sought),
     Done,
+}
+
+impl PointState {
+    /// The pages that the read needs.
+    const fn needed(self) -> Option<Span> {
+        match self {
+            Self::Data(span, _) | Self::Part(span, _) | Self::Meta(span) => Some(span),
+            Self::Start | Self::Done => None,
+        }
+    }
 }
 
 impl<K: AsRef<[u8]>> PointRead<K> {
@@ -84,13 +97,8 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 let span = self.table.meta_span(partition);
                 let pinned = self.table.pinned();
                 if let Some(meta) = pinned.as_ref().and_then(|pinned| pinned.get(number)) {
-                    return Ok(match self.block(span, meta)? {
-                        Some((span, bin)) => {
-                            self.state = PointState::Data(span, bin);
-                            Step::Need(span)
-                        }
-                        None => Step::Ready(None),
-                    });
+                    let state = self.block(span, meta)?;
+                    return Ok(self.go_on(state));
                 }
                 self.state = PointState::Meta(span);
                 Ok(Step::Need(span))
@@ -101,9 +109,16 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                     self.state = PointState::Meta(span);
                     return Ok(Step::Need(span));
                 }
-                let Some((span, bin)) = block? else { return Ok(Step::Ready(None)) };
-                self.state = PointState::Data(span, bin);
-                Ok(Step::Need(span))
+                let state = block?;
+                Ok(self.go_on(state))
+            }
+            (PointState::Part(span, sought), Some(pages)) => {
+                let found = self.found_in_part(span, &sought, &pages);
+                if pages.are_lost() {
+                    self.state = PointState::Part(span, sought);
+                    return Ok(Step::Need(span));
+                }
+                found.map(Step::Ready)
             }
             (PointState::Data(span, bin), Some(Pages::InPlace(page))) => {
                 let found = self.found_in_place(span, bin, &*page);
@@ -117,22 +132,62 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 let bytes = self.table.decode(span, pages)?;
                 self.found(span, bin, &bytes, |value| bytes.slice(value)).map(Step::Ready)
             }
-            (PointState::Meta(span) | PointState::Data(span, _), None) => Err(not_supplied(span)),
+            (
+                PointState::Meta(span) | PointState::Data(span, _) | PointState::Part(span, _),
+                None,
+            ) => Err(not_supplied(span)),
             (PointState::Done, _) => Ok(Step::Ready(None)),
         }
     }
 
-    /// The span of the key's block, and its first bin, according to the metadata page `meta` of `span`;
-    /// `None` if the key is absent.
-    fn block(&self, span: Span, meta: MetaPage<'_>) -> Result<Option<(Span, Option<FirstBin>)>> {
+    /// Continues with `state`, and asks for its pages.
+    const fn go_on(&mut self, state: PointState) -> Step<Option<FoundVersion>> {
+        self.state = state;
+        match state.needed() {
+            Some(span) => Step::Need(span),
+            None => Step::Ready(None),
+        }
+    }
+
+    /// The state that asks for the key's block, or the part of it that may contain the key, according to the
+    /// metadata page `meta` of `span`; `Done` if the key is absent.
+    fn block(&self, span: Span, meta: MetaPage<'_>) -> Result<PointState> {
         let locate = |error| self.table.locate_error(error, span.first);
         if !meta.may_contain(self.hash) {
-            return Ok(None);
+            return Ok(PointState::Done);
+        }
+        if let Some((first, pages, sought)) = meta.part(self.key.as_ref()).map_err(locate)? {
+            return Ok(PointState::Part(self.table.data_span(first, pages), sought));
         }
         let block = meta.search(self.key.as_ref(), self.at).map_err(locate)?;
         let (first, pages) = meta.block_pages(block).map_err(locate)?;
         let bin = meta.first_bin(block).map_err(locate)?;
-        Ok(Some((self.table.data_span(first, pages), bin)))
+        Ok(PointState::Data(self.table.data_span(first, pages), bin))
+    }
+
+    /// The version in the part of a straddled block on `pages` of `span`. The value is a copy, because the
+    /// pages may be lost while the caller holds the value.
+    fn found_in_part(
+        &self,
+        span: Span,
+        sought: &Sought,
+        pages: &Pages,
+    ) -> Result<Option<FoundVersion>> {
+        let locate = |error| self.table.locate_error(error, span.first);
+        let damaged = || Error::corrupt("pages of a straddled block");
+        let Some(hash_key) = self.table.hash_key() else {
+            return Err(locate(damaged().expected("a hash key")));
+        };
+        let mut joined = Vec::with_capacity(span.pages as usize * PAYLOAD_BYTES);
+        let some = pages.iter().take(span.pages as usize);
+        let part = Part::join(some, Some(sought), &mut joined).map_err(locate)?;
+        let key = (self.key.as_ref(), self.at);
+        let found = part.get(&joined, key, hash_key, sought).map_err(locate)?;
+        Ok(found.map(|entry| {
+            let value = joined.get(entry.value()).unwrap_or_default();
+            let trailer = self.table.visible_trailer(entry.trailer);
+            FoundVersion { trailer, value: Bytes::copy_from_slice(value) }
+        }))
     }
 
     /// The version in the block `bytes` of `span`; `value` makes a value from its range in the block.

@@ -160,6 +160,8 @@ fields! {
     36 bin_bits: u64,
     /// The hash key of a hashed keyspace, 16 bytes; empty in an ordered one.
     37 hash_key: HashKeyField,
+    /// Number of blocks whose entries straddle pages.
+    38 straddled_blocks: u64,
 }
 
 impl Properties {

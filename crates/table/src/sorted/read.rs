@@ -182,7 +182,8 @@ pub(crate) fn decode_kind<'a>(
 /// The header of a run's first page. Checks that the run has `count` pages and a valid length.
 fn check_run(kind: PageKind, first: &[u8], count: u32) -> Result<Header> {
     let header = Header::parse(first)?;
-    if header.kind != kind || header.number != 0 {
+    let is_kind = header.kind == kind || kind == PageKind::Data && header.is_block();
+    if !is_kind || header.number != 0 {
         return Err(Error::corrupt("page kind")
             .expected(format_args!("the first {} page of a run", kind.name()))
             .got(format_args!("{} page {} of a run", header.kind.name(), header.number)));
@@ -198,7 +199,7 @@ fn check_run(kind: PageKind, first: &[u8], count: u32) -> Result<Header> {
 /// The header of page `number` of the run that starts with `first`.
 fn continuation(page: &[u8], first: &Header, number: usize) -> Result<Header> {
     let header = Header::parse(page)?;
-    let expected = Header { number: number as u16, ..*first };
+    let expected = first.on_page(number as u16, &header);
     if header == expected {
         return Ok(header);
     }

@@ -8,10 +8,12 @@ use base::{Account, Codec, DictionaryId, Error, Result, Trailer, invariant};
 use media::Purpose;
 
 use super::block::{Block, BlockPosition};
+use super::layout::BinBits;
 use super::meta_builder::{MetaBuilder, NextBlock};
 use super::read::read_pages;
 use super::separator::Separator;
 use super::step::Pages;
+use super::straddle::Marks;
 use super::table::Table;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, seal_page};
 
@@ -53,6 +55,7 @@ impl Table {
             dictionary: DictionaryId(0),
             payload_bytes: bytes,
             raw_bytes: bytes,
+            straddle: None,
         };
         let mut rebuilt = Box::new([0; PAGE_BYTES]);
         seal_page(&mut rebuilt, self.seed(), page, &header, &content);
@@ -72,7 +75,8 @@ impl Table {
     ) -> Result<u32> {
         let read = |pages| read_pages(&**self.file(), self.seed(), at, pages, Purpose::Meta);
         let first = read(1)?;
-        let pages = Header::parse(&first)?.run_pages() as u32;
+        let header = Header::parse(&first)?;
+        let pages = header.run_pages() as u32;
         if pages > end - at {
             let error = Error::corrupt("pages of a block").expected(format_args!("before {end}"));
             return Err(self.locate_error(error.got(pages), at));
@@ -84,10 +88,38 @@ impl Table {
         position.first(block)?;
         let separator =
             last.take().map(|(key, trailer)| Separator::between((&key, trailer), position.key()));
-        let next = NextBlock { first_key: position.key(), pages: pages as usize, hashes: &[] };
+        let first_key = position.key().to_vec();
+        let marks = match header.straddle {
+            Some(_) => Some(self.marks_of(block, bytes.len())?),
+            None => None,
+        };
+        let (pages, marks) = (pages as usize, marks.as_ref());
+        let next = NextBlock { first_key: &first_key, pages, hashes: &[], marks };
+        let is_first = separator.is_none();
+        if !is_first && !meta.may_hold(next) {
+            let error = Error::corrupt("pages of a partition").expected("all straddled, or none");
+            return Err(self.locate_error(error, at));
+        }
         meta.add(separator, next);
         position.last(block)?;
         *last = position.entry().map(|entry| (position.key().to_vec(), entry.trailer));
-        Ok(pages)
+        Ok(pages as u32)
+    }
+
+    /// The marks of the straddled block `block` of `bytes` bytes.
+    pub(super) fn marks_of(&self, block: Block<'_>, bytes: usize) -> Result<Marks> {
+        let Some(bits) = self.layout().bin_bits().map(BinBits::of_straddled) else {
+            return Err(Error::corrupt("straddled pages").expected("in a table with bins"));
+        };
+        let (mut marks, mut start) = (Marks::default(), 0);
+        let mut position = BlockPosition::new();
+        position.first(block)?;
+        while let Some(end) = position.entry().map(|entry| entry.value().end) {
+            marks.add(start..end, bits.bin_of(position.key()), position.key());
+            start = end;
+            position.next(block)?;
+        }
+        marks.end(bytes);
+        Ok(marks)
     }
 }

@@ -9,6 +9,7 @@
 //! Memory: one buffer, one block, and the lost ranges of one partition, charged (I10).
 
 mod hash_key;
+mod part;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -217,7 +218,8 @@ impl Salvage<'_> {
                 }
             };
             page += match (header.kind, header.number) {
-                (PageKind::Data, 0) => self.block(page, header.run_pages() as u32)?,
+                (PageKind::Data | PageKind::Straddled, 0) => self.block(page, header)?,
+                (PageKind::Straddled, _) => self.part(page, header)?,
                 (PageKind::Data, number) => {
                     let error =
                         Error::corrupt("page of a run").got(format_args!("number {number}"));
@@ -241,11 +243,13 @@ impl Salvage<'_> {
         Header::parse(bytes)
     }
 
-    /// Reads the block of `count` pages at `page`, and passes on all of its versions or none. Returns
-    /// the number of pages to move forward.
-    fn block(&mut self, page: u32, count: u32) -> Result<u32> {
+    /// Reads the block at `page`, which has the header `header`, and passes on all of its versions or, of a
+    /// straddled one, those on sound pages. Returns the number of pages to move forward.
+    fn block(&mut self, page: u32, header: Header) -> Result<u32> {
+        let count = header.run_pages() as u32;
         let bytes = match readable(self.decode(page, count))? {
             Ok(bytes) => bytes,
+            Err(_) if header.straddle.is_some() => return self.part(page, header),
             Err(error) => {
                 // The pages after the first may be sound, or begin another block.
                 self.note_lost(page, error);

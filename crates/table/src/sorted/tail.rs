@@ -135,7 +135,7 @@ impl Tail {
         let layout = properties.layout()?;
         let is_compact = self.footer.version >= COMPACT_VERSION;
         let has_bins = layout != Layout::Sorted;
-        let least = Footer::version_of(layout, is_compact);
+        let least = Footer::version_of(layout, is_compact, properties.straddled_blocks > 0);
         let is_known = !has_bins || self.footer.version >= least;
         if !is_known || (is_compact && (!has_bins || properties.hash_key.0.is_none())) {
             return Err(Error::corrupt("format version of a table with bins")

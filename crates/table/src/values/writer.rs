@@ -261,7 +261,7 @@ fn put(
 ) -> Result<(u32, u32)> {
     let pages = run_pages(payload.len()) as u32;
     let (kind, dictionary) = (PageKind::Values, DictionaryId(0));
-    let page = output.put(Section { kind, codec, dictionary, raw_bytes, payload })?;
+    let page = output.put(Section { kind, codec, dictionary, raw_bytes, payload, marks: None })?;
     Ok((page, pages))
 }
 

@@ -3,7 +3,8 @@
 //! The first store has the first version of every format. The second has a file of every kind and writes of
 //! every kind, in tables and in the log; [`write_everything`] wrote it, and a store that this build writes
 //! with it must give the same answers. The third has a hashed keyspace whose tables store hashes; the command
-//! `terrace` of the last build that wrote such tables made it. To write another:
+//! `terrace` of the last build that wrote such tables made it. The fourth has one with entries that straddle
+//! pages in later builds, of the last build without such pages. To write another:
 //! `TERRACE_GOLDEN=FILE cargo test -p terracedb --test it golden_store -- --ignored`.
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::common::{self, Cells, Change, Model, assert_same, cells::options};
 const FIRST: &str = include_str!("../../golden/store-1.pages");
 const SECOND: &str = include_str!("../../golden/store-2.pages");
 const THIRD: &str = include_str!("../../golden/store-3.pages");
+const FOURTH: &str = include_str!("../../golden/store-4.pages");
 
 fn medium(store: &str) -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
@@ -317,6 +319,19 @@ fn a_store_of_this_build_answers_as_the_second_store_does() {
     live_on(&medium, "a new store");
 }
 
+/// The format version of each table, ascending.
+fn versions(medium: &Arc<dyn Medium>) -> Vec<u32> {
+    let tables = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
+    let version = |name: &str| {
+        let file = medium.open(name, Access::Direct).unwrap();
+        let pages = (file.size().unwrap() / PAGE_BYTES as u64) as u32;
+        table::Footer::read(&*file, pages).unwrap().0.version
+    };
+    let mut versions: Vec<_> = tables.map(|it| version(&it.name)).collect();
+    versions.sort_unstable();
+    versions
+}
+
 /// The contents of the hashed keyspace of the third store; two changes are in the log.
 fn hashed_cells() -> Model {
     let mut model: Model =
@@ -333,17 +348,6 @@ fn hashed_cells() -> Model {
 #[test]
 fn the_third_store_opens_and_merges_to_the_present_format() {
     let medium = medium(THIRD);
-    let versions = |medium: &Arc<dyn Medium>| -> Vec<u32> {
-        let tables = medium.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table"));
-        let version = |name: &str| {
-            let file = medium.open(name, Access::Direct).unwrap();
-            let pages = (file.size().unwrap() / PAGE_BYTES as u64) as u32;
-            table::Footer::read(&*file, pages).unwrap().0.version
-        };
-        let mut versions: Vec<_> = tables.map(|it| version(&it.name)).collect();
-        versions.sort_unstable();
-        versions
-    };
     assert_eq!(versions(&medium), [3, 4]);
     let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{report:?}");
@@ -360,11 +364,66 @@ fn the_third_store_opens_and_merges_to_the_present_format() {
     assert!(report.is_clean(), "{report:?}");
 }
 
+/// The contents of the hashed keyspace of the fourth store: entries of about a quarter of a page.
+fn large_cells() -> Model {
+    let key = |n: usize| format!("key{n:04}").into_bytes();
+    (0..36).map(|n| (key(n), vec![b'a' + (n % 26) as u8; 900 + 10 * (n % 13)])).collect()
+}
+
+/// A store with a hashed keyspace of entries that straddle pages in later builds.
+fn opened_keep(medium: &Arc<dyn Medium>) -> (Db, Keyspace) {
+    let executor = Arc::new(Stepper::new(1, Arc::new(ManualClock::at(WRITTEN))));
+    let resources = Resources::builder().memory(256 << 20).executor(executor).build().unwrap();
+    let db = Db::on_medium(Arc::clone(medium)).resources(&resources).codec(Codec::None);
+    let db = db.open().unwrap();
+    let policy = terracedb::hashed::HashedPolicy::Keep;
+    let options = terracedb::KeyspaceOptions::new().hashed(policy);
+    let keyspace = db.open_or_create_keyspace_opt("keep", &options).unwrap();
+    (db, keyspace)
+}
+
+fn write_keep() -> Arc<MemoryMedium> {
+    let memory = Arc::new(MemoryMedium::new());
+    let (db, keyspace) = opened_keep(&(Arc::clone(&memory) as Arc<dyn Medium>));
+    for (key, value) in large_cells() {
+        keyspace.put(&key, &value).unwrap();
+    }
+    db.flush().unwrap();
+    memory
+}
+
+/// A store with entries of a quarter of a page, of the last build whose pages were all aligned (format version
+/// 5). It opens, and a merge with larger entries rewrites its table with straddled pages.
+#[test]
+fn the_fourth_store_opens_and_merges_to_straddled_pages() {
+    let medium = medium(FOURTH);
+    assert_eq!(versions(&medium), [5]);
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    let (db, keyspace) = opened_keep(&medium);
+    assert_same(&keyspace, &large_cells(), "keep");
+    let mut model = large_cells();
+    for n in 0..60usize {
+        let (key, value) = (format!("new{n:04}").into_bytes(), vec![b'n'; 1200 + n]);
+        keyspace.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_same(&keyspace, &model, "keep, merged");
+    drop((db, keyspace));
+    assert_eq!(versions(&medium), [6]);
+    let report = terracedb::tools::check(&medium, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    let (_db, keyspace) = opened_keep(&medium);
+    assert_same(&keyspace, &model, "keep, reopened");
+}
+
 #[test]
 #[ignore = "writes a file for `golden`"]
 fn write_a_golden_store() {
     let path = std::env::var("TERRACE_GOLDEN").expect("TERRACE_GOLDEN names the file to write");
-    let memory = write_everything();
+    let memory = if path.contains("keep") { write_keep() } else { write_everything() };
     let mut pages = String::new();
     for file in memory.list().unwrap() {
         let content = memory.content(&file.name).unwrap();

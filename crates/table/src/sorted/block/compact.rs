@@ -49,6 +49,18 @@ fn tag_of(key: &[u8]) -> u8 {
 impl<'a> Block<'a> {
     /// The entry at `at` of a compact block. Its suffix is the key without its hash.
     pub(super) fn compact_entry(&self, at: usize) -> Result<BlockEntry> {
+        let entry = self.compact_head(at)?;
+        if entry.end > self.layout.entries_end {
+            return Err(Error::corrupt("entry of a compact block")
+                .at(format_args!("byte {at}"))
+                .expected(format_args!("its end by byte {}", self.layout.entries_end))
+                .got(entry.end));
+        }
+        Ok(entry)
+    }
+
+    /// As [`Block::compact_entry`], for an entry whose key and value may end after this block.
+    pub(super) fn compact_head(&self, at: usize) -> Result<BlockEntry> {
         let entries = self.raw.get(..self.layout.entries_end).unwrap_or_default();
         let mut cursor =
             Cursor::new("entry of a compact block", entries.get(at..).unwrap_or_default());
@@ -57,12 +69,6 @@ impl<'a> Block<'a> {
         let value = cursor.length(VALUE_BYTES_MAX)?;
         let suffix_at = at + cursor.position();
         let (value_at, end) = (suffix_at + suffix, suffix_at + suffix + value);
-        if end > entries.len() {
-            return Err(Error::corrupt("entry of a compact block")
-                .at(format_args!("byte {at}"))
-                .expected(format_args!("its end by byte {}", entries.len()))
-                .got(end));
-        }
         Ok(BlockEntry { shared: 0, suffix_at, value_at, end, trailer })
     }
 

@@ -15,6 +15,7 @@ fn page(builder: &mut MetaBuilder) -> Box<[u8; PAGE_BYTES]> {
         dictionary: DictionaryId(0),
         payload_bytes: content.len() as u32,
         raw_bytes: content.len() as u32,
+        straddle: None,
     };
     let mut page = Box::new([0; PAGE_BYTES]);
     seal_page(&mut page, PageSeed::new(StoreId(1), TableId(1)), 0, &header, &content);
@@ -29,7 +30,12 @@ fn partition(width: u8, pages_of: impl Fn(usize) -> usize) -> MetaBuilder {
         let separator = Separator { key, trailer: None };
         let hashes: Vec<u64> = (0..20).map(|i| base::hash64(block as u64, &[i])).collect();
         let first_key = separator.key.clone();
-        let next = NextBlock { first_key: &first_key, pages: pages_of(block), hashes: &hashes };
+        let next = NextBlock {
+            first_key: &first_key,
+            pages: pages_of(block),
+            hashes: &hashes,
+            marks: None,
+        };
         assert!(builder.fits(&separator, next));
         builder.add((block > 0).then_some(separator), next);
     }
@@ -65,7 +71,7 @@ fn a_block_of_many_keys_gets_the_widest_filter_that_fits() {
     let hashes: Vec<u64> = (0..2048)
         .map(|number: u64| base::hash64(1, &[number as u8, (number >> 8) as u8]))
         .collect();
-    builder.add(None, NextBlock { first_key: b"key", pages: 1, hashes: &hashes });
+    builder.add(None, NextBlock { first_key: b"key", pages: 1, hashes: &hashes, marks: None });
     let page = page(&mut builder);
     let meta = MetaPage::parse(&*page).unwrap();
     assert_eq!(meta.filter_bytes(), filter_bytes(2048, 15));
@@ -98,7 +104,7 @@ fn with_bins(is_listed: bool) -> MetaBuilder {
         let mut first_key = (bin << 44).to_be_bytes().to_vec();
         first_key.extend(block.to_be_bytes());
         let pages = if is_listed && block == 50 { 40 } else { 1 + block as usize % 3 };
-        let next = NextBlock { first_key: &first_key, pages, hashes: &[block] };
+        let next = NextBlock { first_key: &first_key, pages, hashes: &[block], marks: None };
         let separator = Separator { key: first_key.clone(), trailer: None };
         assert!(builder.fits(&separator, next));
         builder.add((block > 0).then_some(separator), next);

@@ -218,6 +218,7 @@ impl Packer {
             first_key: &block.first_key,
             last: (&block.last_key, block.last_trailer),
             hashes: &block.hashes,
+            marks: None,
         })
     }
 

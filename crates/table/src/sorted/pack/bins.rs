@@ -30,6 +30,21 @@ impl Bins {
         Self { bits, last: 0, begins_at: 0 }
     }
 
+    /// The bins of straddled blocks instead. The block is empty.
+    pub(super) fn of_straddled(self) -> Self {
+        Self::new(self.bits.of_straddled())
+    }
+
+    /// Whether `key` is in the bin of the last entry.
+    pub(super) fn is_last_of(&self, key: &[u8]) -> bool {
+        self.bits.bin_of(key) == self.last
+    }
+
+    /// The bin of the last entry.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Notes that `key` is the key of entry `count` of the block, counted from 1.
     pub(super) fn keep(&mut self, key: &[u8], count: usize) {
         let bin = self.bits.bin_of(key);
@@ -89,6 +104,12 @@ impl Packer {
     /// least one bin. The rest start the next block.
     pub(super) fn close_before(&mut self, kept: usize, emit: Emit<'_>) -> Result<()> {
         invariant!(kept > 0 && kept < self.block.count(), "a bin begins within the block");
+        if self.straddling.is_on {
+            let whole = self.take_raw();
+            self.append_from(&whole, 0..kept)?;
+            self.emit(emit)?;
+            return self.append_from(&whole, kept..usize::MAX);
+        }
         if matches!(self.fit, Fit::Whole(..)) {
             let used = self.compress_block()?;
             return self.cut_between(used, kept, emit);

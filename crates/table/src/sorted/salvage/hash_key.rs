@@ -2,7 +2,7 @@
 
 use base::{HashKey, Result};
 
-use super::{Salvage, readable};
+use super::{CHUNK_PAGES, Salvage, readable};
 use crate::page::PageKind;
 use crate::sorted::footer::Footer;
 use crate::sorted::properties::Properties;
@@ -21,17 +21,28 @@ impl Salvage<'_> {
             return Ok(readable(properties)?.ok().and_then(|properties| properties.hash_key.0));
         }
         // The properties are near the end of the file.
-        for page in (self.pages.saturating_sub(PROPERTIES_WITHIN)..self.pages).rev() {
-            let Ok(header) = readable(self.header(page))? else { continue };
-            if (header.kind, header.number) != (PageKind::Properties, 0) {
-                continue;
+        let (first, mut end) = (self.pages.saturating_sub(PROPERTIES_WITHIN), self.pages);
+        while end > first {
+            let start = end.saturating_sub(CHUNK_PAGES).max(first);
+            // One read for all of these pages; if it fails, each is read by itself.
+            let _ = readable(self.fetch(start, end - start))?;
+            for page in (start..end).rev() {
+                if let Some(properties) = self.properties_at(page)? {
+                    return Ok(properties.hash_key.0);
+                }
             }
-            let read = self.section(PageKind::Properties, page, header.run_pages() as u32, None);
-            let properties = read.and_then(|bytes| Properties::decode(&bytes));
-            if let Ok(Properties { hash_key, .. }) = readable(properties)? {
-                return Ok(hash_key.0);
-            }
+            end = start;
         }
         Ok(None)
+    }
+
+    /// The properties that begin on page `page`, if they do.
+    fn properties_at(&mut self, page: u32) -> Result<Option<Properties>> {
+        let Ok(header) = readable(self.header(page))? else { return Ok(None) };
+        if (header.kind, header.number) != (PageKind::Properties, 0) {
+            return Ok(None);
+        }
+        let read = self.section(PageKind::Properties, page, header.run_pages() as u32, None);
+        readable(read.and_then(|bytes| Properties::decode(&bytes))).map(Result::ok)
     }
 }

@@ -108,7 +108,7 @@ fn with_index(content: &[u8], bits: u8, bins: impl Fn(&mut Vec<u64>)) -> Vec<u8>
     for (block, bin) in first.iter().enumerate() {
         let first_key = (bin << (64 - u32::from(bits))).to_be_bytes();
         let separator = Separator { key: first_key.to_vec(), trailer: None };
-        let next = NextBlock { first_key: &first_key, pages: 1, hashes: &[] };
+        let next = NextBlock { first_key: &first_key, pages: 1, hashes: &[], marks: None };
         builder.add((block > 0).then_some(separator), next);
     }
     let mut content = content.to_vec();
@@ -136,7 +136,10 @@ fn shift_the_index(is_compact: bool) {
     });
     let table = open(&with_content(shifted)).unwrap();
     assert!(table.tail_damage().is_none());
-    assert!(!damages(&table).is_empty());
+    // Not only the digest of the file, which a writer with such a bug would state right.
+    let partition = table.partition(1).unwrap();
+    let found = damages(&table);
+    assert!(found.iter().any(|page| (partition.first_page..partition.meta_page).contains(page)));
     let mut driver = Driver::new(&table);
     let (mut failed, mut absent) = (0, 0);
     for ((key, at), value) in &model {

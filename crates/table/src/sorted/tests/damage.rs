@@ -150,7 +150,7 @@ fn a_newer_format_is_refused_as_such() {
     let error = open(&with_content(content)).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Invalid);
     let error = error.to_string();
-    assert!(error.contains("newer format") && error.contains("at most 5, got 6"), "{error}");
+    assert!(error.contains("newer format") && error.contains("at most 6, got 7"), "{error}");
 }
 
 #[test]

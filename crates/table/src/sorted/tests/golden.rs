@@ -8,6 +8,7 @@ const GOLDEN_2: &str = include_str!("../../../golden/table_2.hex");
 const GOLDEN_3: &str = include_str!("../../../golden/table_3.hex");
 const GOLDEN_4: &str = include_str!("../../../golden/table_4.hex");
 const GOLDEN_5: &str = include_str!("../../../golden/table_5.hex");
+const GOLDEN_6: &str = include_str!("../../../golden/table_6.hex");
 const GOLDEN_DEFLATE: &str = include_str!("../../../golden/table_deflate.hex");
 
 /// A table with a compressed block, a run, several versions and a delete.
@@ -135,6 +136,42 @@ fn a_table_with_compact_blocks_has_exactly_the_golden_bytes() {
         assert!(found == trailer.0 && bytes == value);
     }
     assert_eq!((driver.meta_spans, driver.data_spans), (0, 6));
+}
+
+/// Entries of about a quarter of a page, under the keys of a hashed keyspace with [`HASH_KEY`].
+fn over_pages() -> Model {
+    let entries = (0..22u64).map(|number| {
+        let user = format!("k{number:02}");
+        let key = stored_key(HASH_KEY.hash(user.as_bytes()), user.as_bytes());
+        ((key, Reverse(put(number))), vec![b'a' + number as u8; 1100])
+    });
+    entries.collect()
+}
+
+/// The worked example of docs/format/bins.md: the header of the first straddled page, and the index of the
+/// partition.
+#[test]
+fn a_table_with_straddled_blocks_has_exactly_the_golden_bytes() {
+    let written = compact_content(bins_spec(Codec::None, 6, 0), &over_pages(), HASH_KEY);
+    if let Some(path) = std::env::var_os("TERRACE_GOLDEN") {
+        std::fs::write(path, &written).unwrap();
+    }
+    let golden = crate::golden::bytes(GOLDEN_6);
+    assert_eq!(written.len(), golden.len());
+    for (at, (written, golden)) in written.iter().zip(&golden).enumerate() {
+        assert_eq!(written, golden, "byte {} of page {}", at % PAGE_BYTES, at / PAGE_BYTES);
+    }
+    let table = open_golden(GOLDEN_6);
+    assert_eq!((table.footer().version, table.layout().encode()), (6, 6));
+    assert!(table.properties().straddled_blocks > 0);
+    let report = table.check(&Account::unlimited("check"), &mut |_, _| {}).unwrap();
+    assert!(report.is_clean() && report.entries == 22);
+    let mut driver = Driver::new(&table);
+    for ((key, trailer), value) in over_pages() {
+        let (found, bytes) = driver.get(&key, trailer.0).unwrap().unwrap();
+        assert!(found == trailer.0 && bytes == value);
+    }
+    assert_eq!((driver.meta_spans, driver.data_spans), (0, 22));
 }
 
 /// The worked example of docs/format/bins.md.

@@ -12,6 +12,7 @@ mod model;
 mod pass;
 mod rebuild;
 mod salvage;
+mod straddled;
 mod tail;
 
 use std::cmp::Reverse;
