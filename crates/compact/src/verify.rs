@@ -5,6 +5,8 @@
 //! - the digest of each file is the one in the outcome,
 //! - the tables point at all values written to the value file,
 //! - tables ascend, do not overlap and lie within the job's bounds,
+//! - tables have the job's layout, and the keyspace's form of keys if it is known: a table with another hash key
+//!   would hide its keys,
 //! - every version read was kept or dropped.
 //!
 //! Of a worker's outputs a random sample may be read in place of all ([`Verification::sampling`]): near the
@@ -19,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, PageSeed, Result, Rng, invariant};
+use base::{Account, Charge, Error, KeyForm, PageSeed, Result, Rng, invariant};
 use media::{Buf, File, Purpose};
 use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify_page};
 
@@ -64,6 +66,8 @@ pub struct HotPage<'a> {
 pub struct Verification {
     env: Env,
     job: Job,
+    /// How the keyspace stores its keys, if it is known.
+    key_form: Option<KeyForm>,
     /// Charged with the memory that open tables pin and with later reads of their values.
     accounts: Accounts,
     /// Tables to verify, the next one last.
@@ -134,6 +138,7 @@ impl Verification {
         Ok(Self {
             env: env.clone(),
             job: job.clone(),
+            key_form: None,
             accounts: tables.into(),
             summaries,
             open_output: None,
@@ -145,6 +150,13 @@ impl Verification {
             bytes_read: 0,
             _charge: env.account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?,
         })
+    }
+
+    /// Expects outputs whose keys are stored as `form`.
+    #[must_use]
+    pub const fn keys_are(mut self, form: KeyForm) -> Self {
+        self.key_form = Some(form);
+        self
     }
 
     /// Does a bounded part of the work. The last step returns the open tables, ascending by key. `hot` is
@@ -229,6 +241,14 @@ impl Verification {
             return Err(wrong("keys of an output")
                 .expected(format_args!("keys of keyspace {} in {}", job.keyspace, job.bounds))
                 .got(format_args!("`{}` to `{}`", first.escape_ascii(), end.escape_ascii())));
+        }
+        let form = properties.key_form();
+        let layout = job.output.layout;
+        if table.layout() != layout || self.key_form.is_some_and(|expected| expected != form) {
+            // The debug form of a hash key does not show the secret.
+            return Err(wrong("layout and form of keys of an output")
+                .expected(format_args!("{layout:?}, {:?}", self.key_form))
+                .got(format_args!("{:?}, {form:?}", table.layout())));
         }
         if first < &*self.end {
             return Err(wrong("order of outputs")

@@ -14,12 +14,12 @@ mod support;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, ErrorKind, Result, Rng, TableId};
+use base::{Account, Error, ErrorKind, HashKey, KeyForm, Result, Rng, TableId};
 use media::{Access, Buf, Medium, MemoryMedium, Purpose};
 use support::*;
-use table::Table;
+use table::{Layout, Table};
 use terrace_compact::job::Job;
-use terrace_compact::{Env, KeyRange, Outcome, run, verify};
+use terrace_compact::{Env, KeyRange, Outcome, Verification, run, verify};
 
 fn verified(job: &Job, outcome: &Outcome, env: &Env) -> Result<Vec<Arc<Table>>> {
     verify(job, outcome.clone(), env, &Account::unlimited("tables"))
@@ -68,6 +68,34 @@ fn a_flipped_bit_in_any_page_is_found() {
         }
     }
     assert!(verified(&job, &outcome, &env).is_ok());
+}
+
+/// Outputs with the hash key of another keyspace, or with another layout: their keys would not be found.
+#[test]
+fn an_output_with_another_form_of_keys_or_layout_is_refused() {
+    let (_, env, content) = fixture(5, 200, true);
+    let job = content.job(&[]);
+    let outcome = run(job.clone(), &env).unwrap();
+    let verified = |job: &Job, form: KeyForm| {
+        let account = Account::unlimited("tables");
+        let started = Verification::new(job, outcome.clone(), &env, &account).unwrap();
+        let mut verification = started.keys_are(form);
+        loop {
+            if let Some(tables) = verification.step(&mut |_| {})? {
+                return Ok(tables.len());
+            }
+        }
+    };
+    assert_eq!(verified(&job, KeyForm::Plain).unwrap(), outcome.tables.len());
+    let hashed = KeyForm::Hashed(HashKey::new([7; HashKey::BYTES]));
+    let mut binned = job.clone();
+    binned.output.layout = Layout::bins(1 << 20, b"", None);
+    let (other, plain) = (verified(&job, hashed), verified(&binned, KeyForm::Plain));
+    for error in [other.unwrap_err(), plain.unwrap_err()] {
+        let error: Error = error;
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("form of keys"), "{error}");
+    }
 }
 
 #[test]

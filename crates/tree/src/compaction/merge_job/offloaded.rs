@@ -86,6 +86,10 @@ impl MergeJob {
         outcome.expect_read(self.versions()?)?;
         let (job, compact) = (&self.job, &self.compact);
         let verification = Verification::new(job, outcome.clone(), compact, env.output_accounts())?;
+        let verification = match self.inputs.first() {
+            Some((_, piece)) => verification.keys_are(piece.table()?.properties().key_form()),
+            None => verification,
+        };
         let is_sampled = matches!(self.stage_verify(), Verify::Sampled);
         Ok(if is_sampled {
             verification.sampling(base::StoreId::random()?.0 as u64)
