@@ -5,8 +5,8 @@
 //! - the digest of each file is the one in the outcome,
 //! - the tables point at all values written to the value file,
 //! - tables ascend, do not overlap and lie within the job's bounds,
-//! - tables have the job's layout, and the keyspace's form of keys if it is known: a table with another hash key
-//!   would hide its keys,
+//! - tables have the job's layout, and the keyspace's form of keys if it is known: a table with another hash
+//!   key would hide its keys,
 //! - every version read was kept or dropped.
 //!
 //! Of a worker's outputs a random sample may be read in place of all ([`Verification::sampling`]): near the

@@ -179,8 +179,8 @@ impl Header {
         matches!(self.kind, PageKind::Data | PageKind::Straddled)
     }
 
-    /// The expected header of page `number` of the run that this page begins: the same but for the number, and
-    /// for the fields of its own of a straddled page, which are those of `page`.
+    /// The expected header of page `number` of the run that this page begins: the same but for the number,
+    /// and for the fields of its own of a straddled page, which are those of `page`.
     pub(crate) const fn on_page(&self, number: u16, page: &Self) -> Self {
         let straddle = match (self.straddle, page.straddle) {
             (Some(one), Some(other)) if one.entries_bytes == other.entries_bytes => Some(other),

@@ -100,8 +100,8 @@ impl BinBits {
         self.0
     }
 
-    /// The bits of the bins of straddled blocks: a quarter as many bins. Their pages have few entries, so more
-    /// bins would cost memory and save hardly a page of a lookup.
+    /// The bits of the bins of straddled blocks: a quarter as many bins. Their pages have few entries, so
+    /// more bins would cost memory and save hardly a page of a lookup.
     #[must_use]
     pub fn of_straddled(self) -> Self {
         Self(self.0.saturating_sub(STRADDLED_BITS_LESS).max(1))

@@ -7,8 +7,8 @@
 //! A block's *number* counts the blocks of the partition, or, in a table with bins if first pages are
 //! not listed, the pages. So numbers ascend, but not always by one: [`MetaPage::after`].
 //!
-//! In a partition of straddled blocks ([`straddle`](super::straddle)) a bit for each page says whether a block
-//! begins there.
+//! In a partition of straddled blocks ([`straddle`](super::straddle)) a bit for each page says whether a
+//! block begins there.
 
 use base::{Cursor, Error, Result, Trailer};
 
@@ -338,7 +338,8 @@ impl<'a> MetaPage<'a> {
         Ok(Some((first, (end - start) as u32, sought)))
     }
 
-    /// Checks that the index has the bins of the pages of block `block`, which has `marks` if it is straddled.
+    /// Checks that the index has the bins of the pages of block `block`, which has `marks` if it is
+    /// straddled.
     ///
     /// # Errors
     /// `Corrupt` if not.

@@ -157,8 +157,8 @@ impl MetaBuilder {
                 && FIXED_BYTES + self.index_bytes_with(separator, next) + filter <= PAYLOAD_BYTES
     }
 
-    /// Whether `next` is of the form of the partition's blocks: straddled blocks have partitions of their own,
-    /// and those begin where bins do.
+    /// Whether `next` is of the form of the partition's blocks: straddled blocks have partitions of their
+    /// own, and those begin where bins do.
     pub(crate) fn may_hold(&self, next: NextBlock<'_>) -> bool {
         let Some(bins) = &self.bins else { return true };
         match next.marks {

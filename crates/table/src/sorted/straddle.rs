@@ -5,8 +5,8 @@
 //! page, and a page states where its first entry begins, so a lookup reads the pages of one bin: one page, or
 //! two if the entry lies on both. Cursors read whole blocks, as they do elsewhere.
 //!
-//! The page before a page's first entry may hold the start of a bin that the page continues: the bin of a page
-//! is that of the entry with the page's first byte. docs/format/bins.md has the byte table.
+//! The page before a page's first entry may hold the start of a bin that the page continues: the bin of a
+//! page is that of the entry with the page's first byte. docs/format/bins.md has the byte table.
 
 use std::ops::Range;
 
@@ -161,7 +161,8 @@ impl Part {
         Ok(Self { first: entry.unwrap_or(end).min(end), end, is_cut: entries_end > joined.len() })
     }
 
-    /// The newest version of `key` with a trailer of at most `at` in these pages, whose payloads are `joined`.
+    /// The newest version of `key` with a trailer of at most `at` in these pages, whose payloads are
+    /// `joined`.
     ///
     /// # Errors
     /// `Corrupt` if the pages are damaged, or not those of the key.
@@ -238,8 +239,8 @@ fn check_bin(found: u16, expected: u64) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The first entry of each page, and the entry with the page's first byte: on a page that an entry fills, on
-    /// one that an entry ends with, and on one with the block's tags alone.
+    /// The first entry of each page, and the entry with the page's first byte: on a page that an entry fills,
+    /// on one that an entry ends with, and on one with the block's tags alone.
     #[test]
     fn marks_state_the_entries_of_each_page() {
         const PAGE: usize = PAYLOAD_BYTES;

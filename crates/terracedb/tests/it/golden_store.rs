@@ -392,8 +392,8 @@ fn write_keep() -> Arc<MemoryMedium> {
     memory
 }
 
-/// A store with entries of a quarter of a page, of the last build whose pages were all aligned (format version
-/// 5). It opens, and a merge with larger entries rewrites its table with straddled pages.
+/// A store with entries of a quarter of a page, of the last build whose pages were all aligned (format
+/// version 5). It opens, and a merge with larger entries rewrites its table with straddled pages.
 #[test]
 fn the_fourth_store_opens_and_merges_to_straddled_pages() {
     let medium = medium(FOURTH);

@@ -13,8 +13,8 @@ impl<'a> Block<'a> {
         Self { raw, layout: Layout { entries_end: raw.len(), count, interval, base, hash_key } }
     }
 
-    /// The entry at `at`, and its key without the hash. `None` if the part ends before its value begins, which
-    /// is damage unless the part is cut. The value may end after the part if it is cut.
+    /// The entry at `at`, and its key without the hash. `None` if the part ends before its value begins,
+    /// which is damage unless the part is cut. The value may end after the part if it is cut.
     ///
     /// # Errors
     /// `Corrupt` if the entry is damaged.

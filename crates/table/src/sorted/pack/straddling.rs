@@ -20,8 +20,8 @@ const ENTRY_BYTES_MIN: u64 = 600;
 /// Straddled blocks have to take at most this many hundredths of the pages of aligned ones.
 const PAGES_PERCENT_MAX: u64 = 94;
 
-/// The fewest pages of a straddled block that ends before its longest length. A shorter one would cost more in
-/// the index than the end of a page that it saves.
+/// The fewest pages of a straddled block that ends before its longest length. A shorter one would cost more
+/// in the index than the end of a page that it saves.
 const PAGES_MIN: usize = 3;
 
 /// Whether blocks are straddled, the pages of the current one, and counts of aligned blocks.

@@ -1,8 +1,8 @@
 //! The entries on the sound pages of a damaged straddled block.
 //!
 //! Each page states where its first entry begins, so damage of a page costs the entries on it, and not the
-//! block. The block's tags are on its last page: instead, the hash of the entry with a page's first byte shows
-//! that the hash key is right.
+//! block. The block's tags are on its last page: instead, the hash of the entry with a page's first byte
+//! shows that the hash key is right.
 
 use base::{Error, HashKey, Result, Trailer};
 
@@ -20,8 +20,8 @@ const PAGES_MAX: u32 = 16;
 type Found = (Vec<u8>, Trailer, std::ops::Range<usize>);
 
 impl Salvage<'_> {
-    /// Passes on the whole entries on page `page`, which has the header `header`, and on the sound pages of its
-    /// block after it. Returns the number of these pages.
+    /// Passes on the whole entries on page `page`, which has the header `header`, and on the sound pages of
+    /// its block after it. Returns the number of these pages.
     pub(super) fn part(&mut self, page: u32, header: Header) -> Result<u32> {
         let (mut headers, mut count) = (vec![header], 1);
         let left = (header.run_pages() as u32).saturating_sub(u32::from(header.number));

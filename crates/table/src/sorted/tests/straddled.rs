@@ -27,9 +27,9 @@ fn large(rng: &mut Rng, bytes: usize, sizes: std::ops::Range<u64>) -> Model {
     model
 }
 
-/// Every size of entries, every kind, whole hashes and weak ones, every codec: reads agree with a map, each with
-/// one read and no more pages than the entry is on, or the page before them; a check is clean; a salvage and a
-/// rebuilt index lose nothing.
+/// Every size of entries, every kind, whole hashes and weak ones, every codec: reads agree with a map, each
+/// with one read and no more pages than the entry is on, or the page before them; a check is clean; a salvage
+/// and a rebuilt index lose nothing.
 #[test]
 fn reads_of_straddled_blocks_agree_with_a_map() {
     let (mut rng, seed) = Rng::from_env();
@@ -110,7 +110,8 @@ fn entries_of_a_quarter_of_a_page_take_the_space_and_memory_of_the_formula() {
     let table = properties(0);
     let Properties { data_pages, meta_bytes, entries, .. } = *table.properties();
     assert_eq!(entries, count);
-    // An entry has 20 + 1000 bytes, and 8 more: lengths, a seqno of up to three bytes, a tag, an offset's part.
+    // An entry has 20 + 1000 bytes, and 8 more: lengths, a seqno of up to three bytes, a tag, an offset's
+    // part.
     let fill = (count * 1028) as f64 / (data_pages * PAYLOAD_BYTES as u64) as f64;
     let index = meta_bytes as f64 * 8.0 / count as f64;
     let filtered = properties(12);
@@ -283,8 +284,8 @@ fn with_bins(content: &[u8], change: impl Fn(&mut Vec<u64>)) -> Vec<u8> {
     content
 }
 
-/// An index with a valid checksum and wrong bins, as a bug of a writer would make it: a check finds it, and no
-/// lookup that comes to a page with another bin than the index states says that its key is absent.
+/// An index with a valid checksum and wrong bins, as a bug of a writer would make it: a check finds it, and
+/// no lookup that comes to a page with another bin than the index states says that its key is absent.
 #[test]
 fn a_wrong_index_of_straddled_pages_is_found_by_a_check_and_not_believed_by_lookups() {
     let (model, content) = sample();
