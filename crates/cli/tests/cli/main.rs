@@ -43,6 +43,8 @@ mod serve_client;
 #[cfg(test)]
 mod serve_collections;
 #[cfg(test)]
+mod serve_limits;
+#[cfg(test)]
 mod serve_oracle;
 #[cfg(test)]
 mod support;
