@@ -207,7 +207,7 @@ impl Run {
                 let (all, kept) = check.range_deletes(&mut self.retention, &mut self.charge)?;
                 self.range_deletes = all;
                 self.outputs.set_range_deletes(kept);
-                self.outputs.set_key_form(*check.key_form());
+                self.outputs.set_kind(*check.key_form(), check.window());
                 for (number, source) in self.sources.iter_mut().enumerate() {
                     source.set_opened(check.take_opened(number));
                 }

@@ -73,6 +73,27 @@ impl KeyspaceKind {
         }
     }
 
+    /// The policy of a window as its tables store it; empty for another kind.
+    #[must_use]
+    pub fn window_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(HashedPolicy::Window { bytes, discard }) = self.policy() {
+            encode_window(*bytes, discard, &mut out);
+        }
+        out
+    }
+
+    /// The kind of a keyspace by what its tables state: how it stores its keys, and the policy of a window.
+    /// Without a readable policy a hashed keyspace keeps everything, which loses nothing.
+    #[must_use]
+    pub fn of_tables(form: KeyForm, window: &[u8]) -> Self {
+        let KeyForm::Hashed(hash_key) = form else { return Self::Ordered };
+        let mut cursor = Cursor::new("policy of a window", window);
+        let stated = decode_window(&mut cursor).ok().filter(|_| cursor.is_empty());
+        let policy = stated.unwrap_or(HashedPolicy::Keep);
+        Self::Hashed { hash_key, policy, base_filter_bits: 0 }
+    }
+
     /// The least format version of a manifest that can state the kind.
     pub(crate) const fn format_version(&self) -> u32 {
         match self {
@@ -105,15 +126,7 @@ impl KeyspaceKind {
             HashedPolicy::Keep => out.push(KEEP),
             HashedPolicy::Window { bytes, discard } => {
                 out.push(WINDOW);
-                put_varint(out, *bytes);
-                match discard {
-                    Discard::Fifo => out.push(FIFO),
-                    Discard::Clock => out.push(CLOCK),
-                    Discard::Priority(name) => {
-                        out.push(PRIORITY);
-                        put_bytes(out, name.as_bytes());
-                    }
-                }
+                encode_window(*bytes, discard, out);
             }
         }
     }
@@ -149,6 +162,34 @@ impl fmt::Display for KeyspaceKind {
     }
 }
 
+/// Appends the length and the discard policy of a window.
+fn encode_window(bytes: u64, discard: &Discard, out: &mut Vec<u8>) {
+    put_varint(out, bytes);
+    match discard {
+        Discard::Fifo => out.push(FIFO),
+        Discard::Clock => out.push(CLOCK),
+        Discard::Priority(name) => {
+            out.push(PRIORITY);
+            put_bytes(out, name.as_bytes());
+        }
+    }
+}
+
+fn decode_window(cursor: &mut Cursor<'_>) -> Result<HashedPolicy> {
+    let bytes = cursor.varint()?;
+    let discard = match cursor.u8()? {
+        FIFO => Discard::Fifo,
+        CLOCK => Discard::Clock,
+        PRIORITY => Discard::Priority(name(cursor, OPERATOR_NAME_BYTES_MAX)?),
+        other => {
+            return Err(Error::corrupt("discard policy of a window")
+                .expected("1 (fifo), 2 (clock) or 3 (priority)")
+                .got(other));
+        }
+    };
+    Ok(HashedPolicy::Window { bytes, discard })
+}
+
 /// The policy, and the filter bits of the base.
 fn policy(cursor: &mut Cursor<'_>) -> Result<(HashedPolicy, u8)> {
     match cursor.u8()? {
@@ -159,20 +200,7 @@ fn policy(cursor: &mut Cursor<'_>) -> Result<(HashedPolicy, u8)> {
                 .expected(format_args!("1..={BASE_FILTER_BITS_MAX}"))
                 .got(bits)),
         },
-        WINDOW => {
-            let bytes = cursor.varint()?;
-            let discard = match cursor.u8()? {
-                FIFO => Discard::Fifo,
-                CLOCK => Discard::Clock,
-                PRIORITY => Discard::Priority(name(cursor, OPERATOR_NAME_BYTES_MAX)?),
-                other => {
-                    return Err(Error::corrupt("discard policy of a window")
-                        .expected("1 (fifo), 2 (clock) or 3 (priority)")
-                        .got(other));
-                }
-            };
-            Ok((HashedPolicy::Window { bytes, discard }, 0))
-        }
+        WINDOW => Ok((decode_window(cursor)?, 0)),
         other => Err(Error::corrupt("policy of a hashed keyspace")
             .expected("1 (keep), 2 (window) or 3 (keep with filters)")
             .got(other)),

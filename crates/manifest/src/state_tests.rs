@@ -235,8 +235,16 @@ fn windows_that_retain_entries_need_version_4() {
         let (keyspace, name) = (KeyspaceId(1), "win".into());
         Edit::KeyspaceCreated { keyspace, kind: kind(discard), name }.format_version()
     };
-    let versions = [Discard::Fifo, Discard::Clock, Discard::Priority("a".into())].map(version);
-    assert_eq!(versions, [2, 4, 4]);
+    let discards = || [Discard::Fifo, Discard::Clock, Discard::Priority("a".into())];
+    assert_eq!(discards().map(version), [2, 4, 4]);
+    // Tables state the same policies.
+    for kind in discards().map(kind) {
+        let bytes = kind.window_bytes();
+        assert_eq!(KeyspaceKind::of_tables(kind.key_form(), &bytes), kind);
+        let cut = KeyspaceKind::of_tables(kind.key_form(), &bytes[..bytes.len() - 1]);
+        assert_eq!(cut.policy(), Some(&HashedPolicy::Keep));
+        assert_eq!(KeyspaceKind::of_tables(base::KeyForm::Plain, &bytes), KeyspaceKind::Ordered);
+    }
 }
 
 /// Scenario: the first hashed keyspace of a store is created; a binary that knows only version 1 must say

@@ -338,6 +338,7 @@ impl Output {
         let separator = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
         let mut table = Writer::create(&env.medium, spec, account)?;
         table.keys_are(self.tree.key_form());
+        table.window_is(&self.tree.kind().window_bytes());
         // The flush's own memory does not grow with the memtable. Metadata of the table is charged as it
         // would be for the open table.
         Ok((table.growing_on(&env.output_accounts().pinned), separator))

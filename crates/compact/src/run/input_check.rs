@@ -28,6 +28,8 @@ pub(super) struct InputCheck {
     bytes: u64,
     horizon: Horizon,
     key_form: KeyForm,
+    /// The policy of the inputs' window; empty if they are of no window.
+    window: Vec<u8>,
 }
 
 impl InputCheck {
@@ -46,6 +48,7 @@ impl InputCheck {
             bytes: 0,
             horizon: job.horizon.clone(),
             key_form: KeyForm::Plain,
+            window: Vec::new(),
         }
     }
 
@@ -73,6 +76,9 @@ impl InputCheck {
         }
         let (table, bounds) = opened;
         self.key_form = table.properties().key_form();
+        if self.window.is_empty() {
+            self.window.clone_from(&table.properties().window);
+        }
         let Properties { first_key, last_key, entries, .. } = table.properties();
         let first = (&*bounds.first).max(first_key);
         let end_key = table.properties().end_key();
@@ -114,6 +120,11 @@ impl InputCheck {
     /// How the keyspace of the inputs stores its keys.
     pub(super) const fn key_form(&self) -> &KeyForm {
         &self.key_form
+    }
+
+    /// The policy of the inputs' window, as they state it.
+    pub(super) fn window(&self) -> &[u8] {
+        &self.window
     }
 
     /// Length of the common prefix of all keys, bytes.

@@ -25,6 +25,8 @@ pub(super) struct Outputs {
     spec: Spec,
     /// How the keyspace stores its keys: as the inputs state it.
     key_form: KeyForm,
+    /// The policy of its window: as the inputs state it.
+    window: Vec<u8>,
     ids: Range<TableId>,
     table_bytes_max: u64,
     writer: Option<Writer>,
@@ -57,6 +59,7 @@ impl Outputs {
             engine: env.engine.clone(),
             spec,
             key_form: KeyForm::Plain,
+            window: Vec::new(),
             ids,
             table_bytes_max,
             writer: None,
@@ -83,9 +86,11 @@ impl Outputs {
         self.hot = ranges;
     }
 
-    /// States how the keyspace stores its keys. Call it before the first version.
-    pub(super) const fn set_key_form(&mut self, form: KeyForm) {
+    /// States how the keyspace stores its keys, and the policy of its window. Call it before the first
+    /// version.
+    pub(super) fn set_kind(&mut self, form: KeyForm, window: &[u8]) {
         self.key_form = form;
+        self.window = window.to_vec();
     }
 
     /// Sets the surviving range deletes. Call it before the first version.
@@ -213,6 +218,7 @@ impl Outputs {
         let spec = Spec { table, ..self.spec.clone() };
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
         writer.keys_are(&self.key_form);
+        writer.window_is(&self.window);
         Ok(match &self.engine {
             Some(engine) => writer.compressing_with(&**engine, &self.account),
             None => writer,

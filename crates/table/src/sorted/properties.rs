@@ -162,6 +162,8 @@ fields! {
     37 hash_key: HashKeyField,
     /// Number of blocks whose entries straddle pages.
     38 straddled_blocks: u64,
+    /// In a window, its policy as the manifest stores it; empty in other keyspaces.
+    39 window: Vec<u8>,
 }
 
 impl Properties {
@@ -199,6 +201,7 @@ impl Properties {
             + self.range_end.len()
             + size_of_val(&*self.dictionaries)
             + size_of_val(&*self.values)
+            + self.window.len()
     }
 }
 

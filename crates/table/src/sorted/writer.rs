@@ -437,6 +437,12 @@ impl Writer {
         self.partitions.properties.written_after = seqno;
     }
 
+    /// States the policy of the table's window, as the manifest stores it, for a repair without a manifest;
+    /// empty: the keyspace is no window.
+    pub fn window_is(&mut self, policy: &[u8]) {
+        self.partitions.properties.window = policy.to_vec();
+    }
+
     /// States how the keyspace stores its keys, also for a repair without a manifest. A table with bins
     /// then has compact blocks, which do not store the hashes of hashed keys. Must be called before
     /// anything is added.

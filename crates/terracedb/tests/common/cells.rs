@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{HashKey, Rng};
-use terracedb::hashed::HashedPolicy;
+use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::operators::Append;
 use terracedb::{EntryOptions, Keyspace, KeyspaceOptions, Transaction, WriteBatch};
 
@@ -22,8 +22,15 @@ pub(crate) fn hashed_options() -> KeyspaceOptions {
 }
 
 /// As [`hashed_options`]; the hashes of some seeds have eight bits, or none at all, so that bins are long.
+/// The keyspaces of some seeds are windows so long that they evict nothing that a read finds.
 pub(crate) fn weakly_hashed_options(seed: u64) -> KeyspaceOptions {
-    let options = hashed_options().base_filter_bits((seed >> 16) as u8 % 11);
+    let window =
+        |discard| KeyspaceOptions::new().hashed(HashedPolicy::Window { bytes: 1 << 40, discard });
+    let options = match (seed >> 24) % 4 {
+        0 => window(Discard::Fifo),
+        1 => window(Discard::Clock),
+        _ => hashed_options().base_filter_bits((seed >> 16) as u8 % 11),
+    };
     match (seed >> 8) % 3 {
         0 => options.hash_key(*HashKey::weak(8).bytes()),
         1 => options.hash_key(*HashKey::weak(0).bytes()),

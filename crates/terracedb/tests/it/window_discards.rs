@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Rng;
-use media::Medium;
+use media::{Freeze, Medium, MemoryMedium};
+use terracedb::events::Event;
 use terracedb::hashed::{Discard, FirstByte, HashedPolicy, WindowPriority};
 use terracedb::stats::KeyspaceStatistics;
+use terracedb::tools::{RepairOptions, check, repair};
 use terracedb::{
     Builder, Db, Durability, ErrorKind, Keyspace, KeyspaceOptions, Resources, WriteOptions,
 };
-use terracedb::{events::Event, tools::check};
 
 use crate::common::{self, EventRecorder, noise, stepped, text, threaded};
 
@@ -294,4 +295,122 @@ fn a_transaction_conflicts_with_a_discard_of_what_it_might_have_missed() {
     db.wait_until_settled().unwrap();
     assert_eq!(seen.get("mine").unwrap(), None);
     assert!(transaction.commit().unwrap_err().is_conflict());
+}
+
+/// Small windows that retain entries, with logged, synced and unlogged writes; the power is cut or the
+/// process dies at any change. A key then has a value that is at least as new as its last synced one, or
+/// none.
+#[test] // I4, I11
+fn a_crash_of_a_window_that_retains_entries_brings_back_no_old_value() {
+    let (mut rng, seed) = Rng::from_env();
+    println!("TERRACE_SEED={seed}");
+    let (mut evicted, mut found_any) = (0, 0);
+    for round in 0..24u64 {
+        let (device, medium) = common::faulty(rng.next_u64());
+        device.freeze(Freeze::AtChange(100 + rng.below(1500)));
+        let discard = match round % 3 {
+            0 => Discard::Fifo,
+            1 => Discard::Clock,
+            _ => Discard::Priority(FirstByte::NAME.to_owned()),
+        };
+        let db = stepped(&medium, rng.next_u64()).open().unwrap();
+        let seen = db.open_or_create_keyspace_opt("seen", &options(discard.clone())).unwrap();
+        // The values of each key, oldest first, and the first that a crash may bring back.
+        let mut written: BTreeMap<u32, (Vec<Option<Vec<u8>>>, usize)> = BTreeMap::new();
+        for step in 0..4000u32 {
+            if device.is_frozen() {
+                break;
+            }
+            let key = rng.below(1200) as u32;
+            let durability = match rng.below(10) {
+                0 => Durability::Sync,
+                1..4 => Durability::Unlogged,
+                _ => Durability::None,
+            };
+            let write = WriteOptions::new().durability(durability);
+            let value = (!rng.one_in(8)).then(|| {
+                let mut value = noise(300 + rng.below(400) as usize);
+                value[0] = rng.below(3) as u8;
+                value.extend_from_slice(&step.to_be_bytes());
+                value
+            });
+            match &value {
+                Some(value) => seen.put_opt(key.to_be_bytes(), value, &write).unwrap(),
+                None => seen.delete_opt(key.to_be_bytes(), &write).unwrap(),
+            }
+            let (values, least) = written.entry(key).or_insert_with(|| (vec![None], 0));
+            values.push(value);
+            if durability == Durability::Sync && !device.is_frozen() {
+                *least = values.len() - 1;
+            }
+            let _ = seen.get((key / 2).to_be_bytes()).unwrap();
+            if rng.one_in(150) {
+                seen.flush().unwrap();
+                if !device.is_frozen() {
+                    // The flush made all of them durable.
+                    written.values_mut().for_each(|(values, least)| *least = values.len() - 1);
+                }
+                db.wait_until_settled().unwrap();
+            }
+        }
+        evicted += statistics(&db).evicted_entries;
+        let image = match rng.one_in(3) {
+            true => device.process_death_image().unwrap(),
+            false => device.crash_image(rng.next_u64()).unwrap(),
+        };
+        drop((db, seen));
+        let image: Arc<dyn Medium> = Arc::new(image);
+        let db = stepped(&image, 1).open().unwrap_or_else(|error| panic!("{round}: {error}"));
+        let Ok(seen) = db.keyspace("seen") else { continue };
+        for (key, (values, least)) in &written {
+            let found = seen.get(key.to_be_bytes()).unwrap().map(|value| value.to_vec());
+            let is_new = found.is_none() || values[*least..].contains(&found);
+            assert!(is_new, "round {round}, {discard:?}: key {key} is stale");
+            found_any += usize::from(found.is_some());
+        }
+        drop((db, seen));
+        let report = check(&image, &mut |_, _| ()).unwrap();
+        assert!(report.is_clean(), "round {round}: {report:?}");
+    }
+    assert!(evicted > 0 && found_any > 100, "{evicted} {found_any}");
+}
+
+/// The manifests are lost. Tables state the policy of their window, and seqnos that no log had are no loss.
+#[test]
+fn a_window_is_rebuilt_as_a_window() {
+    for discard in [Discard::Fifo, Discard::Clock, Discard::Priority(FirstByte::NAME.to_owned())] {
+        let device = Arc::new(MemoryMedium::new());
+        let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+        let db = stepped(&medium, 1).open().unwrap();
+        let ordered = db.create_keyspace("ordered").unwrap();
+        let seen = db.create_keyspace_opt("seen", &options(discard)).unwrap();
+        ordered.put("a", "1").unwrap();
+        ordered.flush().unwrap();
+        let mut rng = Rng::new(1);
+        (0..20).for_each(|run| flush_run(&seen, &mut rng, run * RUN, |_| 1));
+        let unlogged = WriteOptions::new().durability(Durability::Unlogged);
+        seen.put_opt("unlogged", "new", &unlogged).unwrap();
+        seen.flush().unwrap();
+        db.wait_until_settled().unwrap();
+        let kind = statistics(&db).kind;
+        let count = seen.entries().unwrap().count();
+        drop((db, ordered, seen));
+        for file in medium.list().unwrap() {
+            if file.name.starts_with("manifest-") {
+                medium.remove(&file.name).unwrap();
+            }
+        }
+        let report = repair(&medium, RepairOptions::default(), &mut |_, _| ()).unwrap();
+        assert!(report.lost.is_empty(), "{report:?}");
+        // The start of the log was in the manifest. Its end is not missing.
+        assert!(!format!("{report:?}").contains("end of the log"), "{report:?}");
+        assert!(check(&medium, &mut |_, _| ()).unwrap().is_clean());
+        let db = stepped(&medium, 1).open().unwrap();
+        let seen = db.keyspace("recovered-2").unwrap();
+        let found = db.statistics().keyspaces.into_iter().find(|it| it.name == "recovered-2");
+        assert_eq!(found.unwrap().kind, kind);
+        assert_eq!(seen.entries().unwrap().count(), count);
+        assert_eq!(text(seen.get("unlogged").unwrap()), "new");
+        assert_eq!(text(db.keyspace("recovered-1").unwrap().get("a").unwrap()), "1");
+    }
 }

@@ -409,3 +409,39 @@ fn a_batch_over_kinds_is_whole_or_absent_after_a_crash_at_any_change() {
     }
     assert!(changes > 60, "{changes} changes");
 }
+
+/// The figures of the design: an entry is written once, and the filters of all runs together let a hundredth
+/// of a useless read of a missing key pass.
+#[test]
+fn entries_are_written_once_and_misses_read_nothing() {
+    let db = stepped(&common::memory(), 1).open().unwrap();
+    let seen = db.create_keyspace_opt("seen", &window(1 << 30)).unwrap();
+    let mut rng = Rng::new(1);
+    for run in 0..24u32 {
+        for number in 0..1500u32 {
+            let mut value = vec![0; 240];
+            rng.fill(&mut value);
+            let key = [run.to_be_bytes(), number.to_be_bytes()].concat();
+            seen.put_opt(key, value, &unlogged()).unwrap();
+        }
+        seen.flush().unwrap();
+    }
+    db.wait_until_settled().unwrap();
+    let found = statistics(&db, "seen");
+    assert_eq!((found.runs, found.merge_bytes, found.evicted_entries), (24, 0, 0));
+    let amplification = found.flush_bytes as f64 / found.user_bytes as f64;
+    assert!(amplification < 1.15, "{amplification}");
+    let log = db.statistics().log;
+    assert!(log.record_bytes < 1 << 10, "{log:?}");
+    for number in 0..20_000u32 {
+        assert_eq!(
+            seen.get([b"missing".as_slice(), &number.to_be_bytes()].concat()).unwrap(),
+            None
+        );
+    }
+    let lookups = statistics(&db, "seen").lookups;
+    let useless = lookups.miss_false_reads as f64 / lookups.misses as f64;
+    // Reads of pages in memory do not count, so this is a bound of the mean with four deviations beside it.
+    assert!(lookups.misses == 20_000 && useless <= 0.01 + 4.0 * (0.01f64 / 20_000.0).sqrt());
+    assert_eq!(lookups.miss_reads, lookups.miss_false_reads, "no other read of a missing key");
+}

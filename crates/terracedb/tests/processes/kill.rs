@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Durability, ErrorKind, Rng};
 use compact::plan::Options;
-use terracedb::hashed::HashedPolicy;
+use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::{Db, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use crate::alone;
@@ -30,6 +30,12 @@ fn open(directory: &Path) -> Db {
 fn hashed(db: &Db) -> Keyspace {
     let options = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
     db.open_or_create_keyspace_opt("two", &options).unwrap()
+}
+
+/// The keyspace `three`, a window that is longer than all that is written.
+fn window(db: &Db) -> Keyspace {
+    let policy = HashedPolicy::Window { bytes: 1 << 40, discard: Discard::Clock };
+    db.open_or_create_keyspace_opt("three", &KeyspaceOptions::new().hashed(policy)).unwrap()
 }
 
 fn key(thread: u64, number: u64) -> String {
@@ -58,9 +64,11 @@ fn writes_until_killed() {
     let Some(directory) = child::directory() else { return };
     let db = open(&directory);
     let (one, two) = (db.open_or_create_keyspace("one").unwrap(), hashed(&db));
+    let three = window(&db);
+    let unlogged = WriteOptions::new().durability(Durability::Unlogged);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (db, one, two) = (&db, &one, &two);
+            let (db, one, two, three, unlogged) = (&db, &one, &two, &three, &unlogged);
             scope.spawn(move || {
                 let first = last(one, thread) + 1;
                 let mut rng = Rng::new(first);
@@ -68,7 +76,10 @@ fn writes_until_killed() {
                     let mut batch = WriteBatch::new();
                     batch.put(one, key(thread, number), value(thread, number, 0)).unwrap();
                     batch.put(two, key(thread, number), value(thread, number, 1)).unwrap();
+                    batch.put(three, key(thread, number), value(thread, number, 2)).unwrap();
                     batch.put(one, format!("last {thread}"), number.to_le_bytes()).unwrap();
+                    let cached = format!("cached {thread} {}", number % 50);
+                    three.put_opt(cached, value(thread, number, 3), unlogged).unwrap();
                     let durability = match rng.below(20) {
                         0 => Durability::Sync,
                         1..5 => Durability::Interval,
@@ -102,19 +113,27 @@ fn one_life(directory: &Path, rng: &mut Rng, acknowledged: &mut BTreeMap<u64, u6
 fn check(db: &Db, acknowledged: &BTreeMap<u64, u64>, checked: &[u64], why: &str) -> Vec<u64> {
     assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
     let (one, two) = (db.open_or_create_keyspace("one").unwrap(), hashed(db));
+    let three = window(db);
     let mut lasts = Vec::new();
     for thread in 0..THREADS {
         let last = last(&one, thread);
         let promised = acknowledged.get(&thread).copied().unwrap_or(0);
         assert!(last >= promised, "{why}: {promised} acknowledged by {thread}, {last} there");
         for number in checked[thread as usize] + 1..=last {
-            for (side, keyspace) in [(0, &one), (1, &two)] {
+            for (side, keyspace) in [(0, &one), (1, &two), (2, &three)] {
                 let got = keyspace.get(key(thread, number)).unwrap();
                 let whole = got.as_deref() == Some(&value(thread, number, side)[..]);
                 assert!(whole, "{why}: batch {number} of thread {thread} in {}", keyspace.name());
             }
         }
-        for keyspace in [&one, &two] {
+        // An unlogged write may be lost, or any earlier one of its key come back; it is never another value.
+        for slot in 0..50 {
+            let got = three.get(format!("cached {thread} {slot}")).unwrap();
+            let mut written = (0..=last + 1).filter(|number| number % 50 == slot);
+            let mut is_own = |got: &[u8]| written.any(|number| got == value(thread, number, 3));
+            assert!(got.is_none_or(|got| is_own(&got)), "{why}: cached value of thread {thread}");
+        }
+        for keyspace in [&one, &two, &three] {
             let beyond = keyspace.get(key(thread, last + 1)).unwrap();
             assert_eq!(beyond, None, "{why}: batch {last} of {thread} is the last");
         }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
 use base::{
-    Account, EntryKind, Error, ErrorKind, HashedPolicy, KeyForm, KeyRange, KeyspaceId, LineageId,
-    Result, Seqno, StoreId, TableId, decode_ops,
+    Account, EntryKind, Error, ErrorKind, KeyRange, KeyspaceId, LineageId, Result, Seqno, StoreId,
+    TableId, decode_ops,
 };
 use manifest::{
     KeyspaceEntry, KeyspaceKind, LivePiece, LiveTable, ManifestState, Salvage, TableEntry,
@@ -79,6 +79,7 @@ pub(super) fn rebuild(
             None => report_unowned(id, error, report),
         }
     }
+    bound_windows(medium, store, &mut state, account)?;
     merged.extend(add_keyspaces_of_log(&**medium, store, old.keyspaces_below, &mut state)?);
     // The lost part of the manifest would have stated which tables a merge had replaced, and the place of an
     // ingested table. So the keyspaces of such tables are reported as uncertain.
@@ -253,16 +254,36 @@ fn place(keyspace: &mut KeyspaceEntry, mut live: LiveTable) {
     keyspace.tables.insert(live.entry.id, Arc::new(live));
 }
 
-/// The kind of a keyspace that only tables state: they have the hash key, and not the policy. Keeping every
-/// entry loses none.
+/// The kind of a keyspace that only tables state.
 fn kind_of(properties: &Properties) -> KeyspaceKind {
-    match properties.key_form() {
-        KeyForm::Plain => KeyspaceKind::Ordered,
-        KeyForm::Hashed(hash_key) => {
-            let policy = HashedPolicy::Keep;
-            KeyspaceKind::Hashed { hash_key, policy, base_filter_bits: 0 }
-        }
+    KeyspaceKind::of_tables(properties.key_form(), &properties.window)
+}
+
+/// Lowers the flushed bounds of windows to the end of the log: their tables may have seqnos that the log
+/// never had, and an open takes a log that does not reach a flushed bound for damaged. Every record of the
+/// log stays below the bound.
+fn bound_windows(
+    medium: &Arc<dyn Medium>,
+    store: StoreId,
+    state: &mut ManifestState,
+    account: &Account,
+) -> Result<()> {
+    if !state.keyspaces.values().any(|entry| entry.kind.is_window()) {
+        return Ok(());
     }
+    let known = wal::Known { start: state.log_start.clone(), ..wal::Known::default() };
+    let log = wal::check(medium, Some(store), &known, wal::Recover::PastDamage, account);
+    let end = match log {
+        Ok(log) => after(log.last),
+        Err(error) if error.is_retryable() => return Err(error),
+        // The log's damage is reported with the log. Nothing of it is replayed.
+        Err(_) => Seqno::ZERO,
+    };
+    for entry in state.keyspaces.values_mut().filter(|entry| entry.kind.is_window()) {
+        let bound = entry.flushed_below.min(end);
+        Arc::make_mut(entry).flushed_below = bound;
+    }
+    Ok(())
 }
 
 /// Returns the keyspace `id`, created with the kind `kind` and the name `recovered-<id>` if the manifest does
