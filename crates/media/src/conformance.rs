@@ -7,9 +7,10 @@ use base::limits::PAGE_BYTES;
 use base::{ErrorKind, ManualClock, Rng};
 
 use crate::emulated::{Device, Emulated, Profile};
+use crate::scm::{ScmDirectory, ScmLocation};
 use crate::{
-    Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Holding, Medium, MemoryMedium,
-    Metered, Op, Pace, Purpose, Queue, Rate, Request, Space, Throttled,
+    Access, Buf, Completion, Faulty, File, FileMedium, FileOptions, Holding, Joined, Medium,
+    MemoryMedium, Metered, Op, Pace, Purpose, Queue, Rate, Request, Space, Throttled,
 };
 
 /// A medium, and the directory that must outlive it.
@@ -100,6 +101,22 @@ conformance! {
         let (disk, directory) = on_disk(FileOptions::default());
         let device = Device::real(Profile::named("optane-ssd").unwrap());
         (Arc::new(Emulated::new(disk, Arc::new(device))), directory)
+    };
+    scm_directory: {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let place = ScmLocation::Path(directory.path().to_owned());
+        (Arc::new(ScmDirectory::open(&place, true).unwrap()), Some(directory))
+    };
+    scm_emulated: {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let place = format!("emulated:cxl-dram@{}", directory.path().display());
+        (Arc::new(ScmDirectory::open(&place.parse().unwrap(), true).unwrap()), Some(directory))
+    };
+    scm_lines: (Arc::new(Faulty::new(3).with_lines()), None);
+    joined: {
+        let joined = Joined::new(Arc::new(MemoryMedium::new()), |name| (name > "b").then_some(0));
+        joined.attach(vec![Arc::new(MemoryMedium::new())]).unwrap();
+        (Arc::new(joined), None)
     };
     metered_memory: (Arc::new(Metered::still(Arc::new(MemoryMedium::new()))), None);
     metered_twice: {

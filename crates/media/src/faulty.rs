@@ -60,6 +60,14 @@ impl Faulty {
         Self { device: Arc::new(Mutex::new(device)), locked: Arc::default() }
     }
 
+    /// The same device as storage-class memory: until a sync, which stands for a fence, each line of 64 bytes
+    /// survives a power cut or not by itself, or torn at words of 8 bytes.
+    #[must_use]
+    pub fn with_lines(self) -> Self {
+        self.device.lock().platter.lines = true;
+        self
+    }
+
     /// A device that holds the files of `image`, synced: to continue after a crash.
     ///
     /// # Errors

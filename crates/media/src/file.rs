@@ -26,9 +26,12 @@ mod single_file;
 mod staging;
 mod strategy;
 mod system;
+mod tick;
 mod transfer;
 
 pub use directory::{FileMedium, FileOptions};
 pub(crate) use directory_handle::DirectoryHandle;
+pub(crate) use handle::descriptor;
 pub(crate) use single_file::SingleFile;
 pub use staging::Staging;
+pub(crate) use tick::Tick;

@@ -16,6 +16,7 @@ mod fork;
 mod forked;
 mod holding;
 mod immediate;
+mod joined;
 mod locked;
 mod medium;
 mod memory;
@@ -41,6 +42,7 @@ pub use file::{FileMedium, FileOptions, Staging};
 #[cfg(any(test, feature = "forked"))]
 pub use forked::in_forked_child;
 pub use holding::{Hold, Holding};
+pub use joined::{Joined, Route};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,
 };

@@ -5,12 +5,15 @@
 //! read through the queues of `file`. The properties of a location, its persistence among them, are probed
 //! and reported as [`Facts`]; nothing is inferred from a name.
 //!
-//! SCM has a fixed size, one owner at a time, and no content that the store relies on (I6): a location that
+//! Files on SCM, for the log, are a [`ScmDirectory`].
+//!
+//! The tier has a fixed size, one owner at a time, and no content that the store relies on (I6): a location that
 //! is missing, too small, in use or a file of another program is an ordinary error, and so is the loss of the
 //! memory during use.
 
 mod anonymous;
 mod blocks;
+mod directory;
 mod facts;
 mod flush;
 mod location;
@@ -26,6 +29,7 @@ mod watch;
 
 pub use anonymous::AnonymousMemory;
 pub use blocks::Blocks;
+pub use directory::ScmDirectory;
 pub use facts::{Facts, Persistence};
 pub use location::ScmLocation;
 pub use open::Scm;

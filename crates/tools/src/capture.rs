@@ -76,17 +76,17 @@ impl Capture {
         // If a keyspace were created meanwhile, a batch over it and others would be restored in part.
         let keyspaces = store.keyspaces.lock();
         let hold = store.holding.hold();
-        let (mut state, end) = state_and_log_end(|| store.manifest.state(), || store.log.end());
+        let (mut state, ends) = state_and_log_end(|| store.manifest.state(), || store.log.ends());
         // Entries that expired in the store stay expired in the copy, whatever the copy's clock says.
         state.clock_ms = state.clock_ms.max(store.timekeeper.trusted_now());
-        let log = extents(&*store.medium, &state.log_start, end)?;
+        let log = extents(&*store.medium, &state.log_start, &ends)?;
         drop(keyspaces);
         let lineage = state.lineage_of(store.id);
         state.lineage = began.or(state.lineage);
         let manifest = encode_manifest(store.id, &state)?;
         let medium = Arc::clone(&store.medium);
         let (files, known_log) = (state.files(), state.known_log());
-        let log_last = end.map_or(Seqno::ZERO, |end| end.last);
+        let log_last = ends.iter().map(|end| end.last).max().unwrap_or(Seqno::ZERO);
         Ok(Self {
             store: store.id,
             lineage,

@@ -31,6 +31,13 @@ const fn sequence_after_damage(sequence: u64) -> u64 {
     if sequence < SEQUENCE_BELOW / 2 { sequence + DAMAGE_SKIP } else { sequence }
 }
 
+/// Whether a salvage finds nothing of `lane`, one of several that the store appends to: its device was lost.
+fn is_lost_lane(source: &Source, lane: LaneId, segments: &[SegmentScan]) -> bool {
+    let known = &source.known;
+    let is_expected = known.has_keyspaces && known.lanes.len() > 1 && known.lanes.contains(&lane);
+    is_expected && segments.is_empty() && source.recover == Recover::PastDamage
+}
+
 /// How a chain ends.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
@@ -65,6 +72,8 @@ pub(crate) struct Chain {
     pub(crate) losses: Losses,
     /// Seqnos from this one up to that of the record read last may be lost.
     lost_from: Option<u64>,
+    /// One of several lanes is lost as a whole: any seqno may have been in it.
+    is_lost: bool,
     pub(crate) end: Option<End>,
 }
 
@@ -95,7 +104,6 @@ impl Chain {
         let mut chain = Self {
             source: source.clone(),
             lane,
-            segments,
             live,
             at: 0,
             reader: None,
@@ -106,7 +114,9 @@ impl Chain {
             survey: None,
             losses: Losses::default(),
             lost_from: None,
+            is_lost: is_lost_lane(source, lane, &segments),
             end: None,
+            segments,
         };
         chain.start();
         Ok(chain)
@@ -114,6 +124,14 @@ impl Chain {
 
     /// Moves to the first record, and notes the loss before it.
     fn start(&mut self) {
+        if self.is_lost {
+            let error = Error::corrupt("commit log")
+                .at(format_args!("lane {}", self.lane))
+                .expected("a segment")
+                .got("none");
+            let (from, seqnos) = (self.position(), (Seqno::ZERO, None));
+            self.losses.push(Loss { error, from, to: None, records: None, seqnos });
+        }
         let Some((found, first)) = self.first() else { return };
         let to =
             Cut { lane: self.lane, segment: found, offset: first.offset, sequence: first.sequence };
@@ -159,7 +177,7 @@ impl Chain {
     /// Whether records were lost just before the record read last, one of which may have had `seqno`. At
     /// the end of a chain that ended in damage: whether a record after the end may have had it.
     pub(crate) fn may_have_lost(&self, seqno: u64) -> bool {
-        self.lost_from.is_some_and(|from| from <= seqno)
+        self.is_lost || self.lost_from.is_some_and(|from| from <= seqno)
     }
 
     /// The next Batch, the next Gap, or the next Begin that an open wrote.

@@ -81,30 +81,17 @@ impl<W: Writer> Combiner<W> {
         self.wait_for_outcome(slot)
     }
 
-    /// As [`Combiner::append`], but only if `check` succeeds. No record comes between `check` and the
-    /// batch.
-    pub(crate) fn append_if(
-        &self,
-        batch: &Batch<'_>,
-        check: impl FnOnce(&mut W) -> Result<()>,
-    ) -> Result<Seqno> {
-        let body_crc = crc32c(batch.body);
-        let mut leader = self.lead();
-        match check(&mut leader.writer) {
-            Ok(()) => self.write_own(leader, batch, body_crc),
-            Err(error) => {
-                self.release(leader);
-                Err(error)
-            }
-        }
-    }
-
     /// Runs `work` while no record is being written: every record is entirely before or after it.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut W) -> R) -> R {
         let mut leader = self.lead();
         let result = work(&mut leader.writer);
         self.release(leader);
         result
+    }
+
+    /// Keeps other threads from writing records until the result is dropped.
+    pub(crate) fn hold(&self) -> Held<'_, W> {
+        Held { combiner: self, leader: Some(self.lead()) }
     }
 
     fn lead(&self) -> MutexGuard<'_, LeaderState<W>> {
@@ -124,7 +111,19 @@ impl<W: Writer> Combiner<W> {
         batch: &Batch<'_>,
         body_crc: u32,
     ) -> Result<Seqno> {
-        let LeaderState { writer, group, .. } = &mut *leader;
+        let result = self.write_one(&mut leader, batch, body_crc);
+        self.release(leader);
+        result
+    }
+
+    /// Writes `batch` as a group of its own.
+    fn write_one(
+        &self,
+        leader: &mut LeaderState<W>,
+        batch: &Batch<'_>,
+        body_crc: u32,
+    ) -> Result<Seqno> {
+        let LeaderState { writer, group, .. } = leader;
         invariant!(group.is_empty(), "the group is empty while the lane is free");
         let result = if encoded_bytes(batch) > self.group_bytes {
             group.push_head(batch, body_crc);
@@ -134,7 +133,6 @@ impl<W: Writer> Combiner<W> {
             writer.write(group, &[])
         };
         group.clear();
-        self.release(leader);
         result
     }
 
@@ -231,5 +229,38 @@ impl<W: Writer> Combiner<W> {
     /// A slot that holds a record.
     fn pending(&self) -> Option<&Slot> {
         self.slots.iter().take(self.used()).find(|slot| slot.is_pending())
+    }
+}
+
+/// The lane, held by a thread: no other one writes records. Records that wait meanwhile are written when it
+/// is dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'a, W: Writer> {
+    combiner: &'a Combiner<W>,
+    /// `None` only while it is dropped.
+    leader: Option<MutexGuard<'a, LeaderState<W>>>,
+}
+
+impl<W: Writer> Held<'_, W> {
+    /// The lane's writer.
+    pub(crate) fn writer(&mut self) -> Result<&mut W> {
+        let leader = self.leader.as_mut();
+        let leader = leader.ok_or_else(|| broken_invariant!("a held lane has its leader"))?;
+        Ok(&mut leader.writer)
+    }
+
+    /// Has `batch` written, and returns its first seqno.
+    pub(crate) fn append(&mut self, batch: &Batch<'_>) -> Result<Seqno> {
+        let leader = self.leader.as_mut();
+        let leader = leader.ok_or_else(|| broken_invariant!("a held lane has its leader"))?;
+        self.combiner.write_one(leader, batch, crc32c(batch.body))
+    }
+}
+
+impl<W: Writer> Drop for Held<'_, W> {
+    fn drop(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            self.combiner.release(leader);
+        }
     }
 }

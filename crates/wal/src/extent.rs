@@ -23,16 +23,17 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// The extents from `start` to `end`, oldest first within each lane. Without `end`: all from `start` on.
+/// The extents from `start` to `ends`, oldest first within each lane. Of a lane without an end: all from
+/// `start` on.
 ///
 /// # Errors
 /// As listing the medium.
-pub fn extents(medium: &dyn Medium, start: &Start, end: Option<LogEnd>) -> Result<Vec<Extent>> {
+pub fn extents(medium: &dyn Medium, start: &Start, ends: &[LogEnd]) -> Result<Vec<Extent>> {
     let mut extents = Vec::new();
     for file in medium.list()? {
         let Some((lane, segment)) = parse_segment_name(&file.name) else { continue };
         let whole = Extent { name: file.name, bytes: file.len, len: file.len };
-        match end.filter(|end| end.lane == lane) {
+        match ends.iter().find(|end| end.lane == lane) {
             _ if segment < start.of(lane) => {}
             // A segment made ahead of need, or begun after the point.
             Some(end) if segment > end.segment => {}

@@ -15,9 +15,17 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRALOG");
 /// The version of a segment without Gaps, and the first version of the format.
 pub(crate) const VERSION_PLAIN: u32 = 1;
 
-/// The version of a segment that may have Gaps, and the newest that this code reads. A reader that does not
-/// know Gaps would take them for damage, so it must not read the segment.
+/// The version of a segment that may have Gaps. A reader that does not know Gaps would take them for damage,
+/// so it must not read the segment.
 pub(crate) const VERSION_GAPS: u32 = 2;
+
+/// The version of a segment of a fenced lane, which may have Gaps, and the newest that this code reads. Each
+/// group begins at a multiple of [`UNIT_BYTES`], with a Mark.
+pub(crate) const VERSION_FENCED: u32 = 3;
+
+/// Groups of a fenced lane begin at multiples of this, so that no group shares a write unit with another. That
+/// of Optane modules, bytes; a medium with a smaller unit only loses space.
+pub(crate) const UNIT_BYTES: u64 = 256;
 
 /// Offset of the header's checksum in every version. It covers the bytes before it.
 const CRC_AT: usize = PAGE_BYTES - 4;
@@ -25,7 +33,7 @@ const CRC_AT: usize = PAGE_BYTES - 4;
 /// The identity of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The version of the format: 1, or 2 if the segment may have Gaps.
+    /// The version of the format: 1, or 2 if the segment may have Gaps, or 3 if its lane is fenced.
     pub version: u32,
     /// The store.
     pub store: StoreId,
@@ -39,6 +47,11 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
+    /// Groups, and the records that follow a sync, begin at multiples of this, bytes.
+    pub(crate) const fn unit(&self) -> u64 {
+        if self.version >= VERSION_FENCED { UNIT_BYTES } else { PAGE_BYTES as u64 }
+    }
+
     /// Encodes the header page.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -77,9 +90,9 @@ impl SegmentHeader {
                 .got(format_args!("{magic:#018x}")));
         }
         let version = cursor.u32()?;
-        if !(VERSION_PLAIN..=VERSION_GAPS).contains(&version) {
+        if !(VERSION_PLAIN..=VERSION_FENCED).contains(&version) {
             return Err(Error::invalid("log format version")
-                .expected(format_args!("at most {VERSION_GAPS}"))
+                .expected(format_args!("at most {VERSION_FENCED}"))
                 .got(version));
         }
         let lane = LaneId(cursor.u16()?);
@@ -163,13 +176,15 @@ mod tests {
     #[test]
     fn a_newer_version_and_nonzero_reserved_bytes_are_refused() {
         let mut page = HEADER.encode();
-        for version in [0, VERSION_GAPS as u8 + 1] {
+        for version in [0, VERSION_FENCED as u8 + 1] {
             page[8] = version;
             let error = SegmentHeader::decode(&sealed(page.clone())).unwrap_err();
             assert_eq!(error.kind(), base::ErrorKind::Invalid, "{error}");
         }
-        page[8] = VERSION_GAPS as u8;
-        assert_eq!(SegmentHeader::decode(&sealed(page)).unwrap().version, VERSION_GAPS);
+        for version in [VERSION_GAPS, VERSION_FENCED] {
+            page[8] = version as u8;
+            assert_eq!(SegmentHeader::decode(&sealed(page.clone())).unwrap().version, version);
+        }
         for at in [14, 48, CRC_AT - 1] {
             let mut page = HEADER.encode();
             page[at] = 1;

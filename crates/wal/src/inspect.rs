@@ -9,7 +9,6 @@ use crate::header::SegmentHeader;
 use crate::known::Known;
 use crate::name::parse_segment_name;
 use crate::options::Recover;
-use crate::position::LANE;
 use crate::reader::{LocatedContent, LocatedRecord, SegmentReader};
 use crate::record::Begin;
 use crate::recover::{self, Recovery, ReplaySink};
@@ -163,7 +162,7 @@ pub fn read(
         retention: &Retention::default(),
         below: Vec::new(),
     };
-    let (_, mut recovery, next) = recover::replay(&source, LANE, &mut replay)?;
+    let (_, mut recovery, next) = recover::replay(&source, &mut replay)?;
     recovery.last = Seqno::try_from(next.saturating_sub(1))?;
     Ok(recovery)
 }

@@ -14,7 +14,7 @@ use crate::scan::{SegmentScan, SegmentState};
 use crate::start::Start;
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Known {
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
@@ -26,6 +26,16 @@ pub struct Known {
     /// How far the log was durable when that was last recorded. It is recorded once each segment is begun
     /// durably, so the loss of a whole segment is noticed.
     pub reached: Option<Reached>,
+    /// The lanes that receive appends.
+    pub lanes: Vec<LaneId>,
+}
+
+impl Default for Known {
+    /// Nothing is known; the log has the lane of flash.
+    fn default() -> Self {
+        let (start, logged, has_keyspaces, reached) = Default::default();
+        Self { start, logged, has_keyspaces, reached, lanes: vec![LANE] }
+    }
 }
 
 impl Known {
@@ -35,7 +45,7 @@ impl Known {
     /// until a later one is recorded. From a log without a recorded start, no segment was removed. Other
     /// lanes may end before their start, because nothing is appended to them.
     pub(crate) fn missing_start(&self, lane: LaneId, segments: &[SegmentScan]) -> Option<Error> {
-        let first = segments.first().filter(|_| lane == LANE)?;
+        let first = segments.first().filter(|_| self.lanes.contains(&lane))?;
         let error = |segment| Error::corrupt("commit log").at(segment_name(lane, segment));
         let name = segment_name(lane, first.id);
         match self.start.iter().find(|(of, _)| *of == lane) {
@@ -71,14 +81,19 @@ impl Known {
         Some((error, reached))
     }
 
-    /// The damage of a log without a trace in it: `has_begun` says whether any segment has a Begin, `last`
-    /// is the last seqno that could be read.
+    /// The damage of a log without a trace in it: `has_begun` says whether each lane that receives appends has
+    /// a segment with a Begin, `last` is the last seqno that could be read.
     pub(crate) fn hidden_damage(&self, has_begun: bool, last: Seqno) -> Option<Error> {
         if !self.has_keyspaces {
             return None;
         }
         if !has_begun {
-            return Some(Error::corrupt("commit log").expected("a segment").got("none"));
+            return Some(match self.lanes.len() {
+                1 => Error::corrupt("commit log").expected("a segment").got("none"),
+                lanes => Error::corrupt("commit log")
+                    .expected(format_args!("a segment in each of {lanes} lanes"))
+                    .got("none in one of them"),
+            });
         }
         (last < self.logged).then(|| {
             Error::corrupt("end of the log (I11)")

@@ -1,14 +1,18 @@
-//! A lane: the append log of one device, and the segment that is being written.
+//! A lane: one of the log's sequences of segments on a device, and the segment that is being written.
 //!
 //! Only the combiner's leader has access. Flow of a group: make room (rotate to the next segment if the
 //! group does not fit), store a Mark if one is due, store the group. After [`Lane::sync_point`] the next
 //! record begins a new page, so that a written page that holds synced records is never written again
 //! (I11).
 //!
+//! A fenced lane is on storage-class memory ([`fenced`]): each group begins at a write unit with a Mark, and
+//! one fence behind the group makes it durable, so that there is nothing to sync.
+//!
 //! A failed store poisons the log: its effect on the device is unknown until the next recovery. If a
 //! segment cannot be made, the group fails before any of its bytes is written, and the next group tries
 //! again.
 
+mod fenced;
 mod full_device;
 
 use std::sync::Arc;
@@ -19,12 +23,14 @@ use media::{File, Purpose};
 
 use crate::combiner::Writer;
 use crate::group::Group;
-use crate::options::{Batch, Observer};
+use crate::header::UNIT_BYTES;
+use crate::numbers::{Numbers, Taken};
+use crate::options::Batch;
 use crate::pins::Pins;
 use crate::position::LogEnd;
 use crate::record::{Begin, GAP_BYTES, MARK_BYTES, begin, gap_record, mark};
 use crate::retention::{Retention, SealedSegment};
-use crate::shared::{Shared, count_exclusive};
+use crate::shared::{LaneShared, count_exclusive};
 use crate::supply::{FreshSegment, Supply};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -54,19 +60,16 @@ pub(crate) enum Preparation {
 #[derive(Debug)]
 pub(crate) struct Lane {
     id: LaneId,
+    is_fenced: bool,
     supply: Arc<Supply>,
-    shared: Arc<Shared>,
+    shared: Arc<LaneShared>,
     retention: Arc<Retention>,
     /// `None` until the first segment after the open is made.
     active: Option<Segment>,
     /// The lane sequence of the next record.
     sequence: u64,
-    /// The next seqno.
-    next: u64,
-    /// The number of seqnos just below `next` that no record covers yet: unlogged batches took them since the
-    /// last record, or before the open. The next Batch is stored behind a Gap that covers them, or in a
-    /// segment whose Begin does.
-    unlogged: u64,
+    /// Above the seqnos of all records of this lane. Other lanes may have lower ones in flight.
+    after: u64,
     /// The durable lane sequence that the latest Mark or Begin states.
     marked: u64,
     /// Files of full segments that were written after their last sync.
@@ -75,8 +78,6 @@ pub(crate) struct Lane {
     unsynced_bytes: u64,
     /// Whether fewer than [`FREQUENT_SYNC_BYTES`] were stored between the last two sync points.
     is_synced_often: bool,
-    /// Sees every batch when it is assigned its seqnos.
-    observer: Option<Arc<dyn Observer>>,
 }
 
 /// The segment being written.
@@ -117,48 +118,32 @@ pub(crate) struct SyncPoint {
 }
 
 impl Lane {
-    /// A lane whose next record has the lane sequence `sequence` and whose next seqno is `next`. All
-    /// earlier records are durable, and hold the seqnos below `stored`. The first Begin covers those between,
-    /// which tables may have.
+    /// A lane whose next record has the lane sequence `sequence`. All earlier records are durable.
     pub(crate) fn new(
         id: LaneId,
         supply: Supply,
-        shared: Arc<Shared>,
+        shared: Arc<LaneShared>,
         retention: &Arc<Retention>,
         sequence: u64,
-        (stored, next): (u64, u64),
     ) -> Self {
-        invariant!(stored <= next, "the next seqno is above those of the records");
         Self {
             id,
+            is_fenced: supply.is_fenced(),
             supply: Arc::new(supply),
+            after: shared.log.numbers.next(),
             shared,
             retention: Arc::clone(retention),
             active: None,
             sequence,
-            next,
-            unlogged: next.saturating_sub(stored),
             marked: 0,
             unsynced: Vec::new(),
             unsynced_bytes: 0,
             is_synced_often: false,
-            observer: None,
         }
     }
 
-    /// Makes `observer` see every batch from the next one on.
-    pub(crate) fn set_observer(&mut self, observer: Option<Arc<dyn Observer>>) {
-        self.observer = observer;
-    }
-
-    /// The next seqno.
-    pub(crate) const fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// The seqno of the next Gap or Batch.
-    pub(crate) const fn next_stored(&self) -> u64 {
-        self.next - self.unlogged
+    fn numbers(&self) -> &Numbers {
+        &self.shared.log.numbers
     }
 
     /// Lets batches go unlogged: continues in a segment that may have Gaps.
@@ -177,26 +162,20 @@ impl Lane {
     pub(crate) fn assign(&mut self, batch: &Batch<'_>) -> Result<Seqno> {
         self.shared.check()?;
         let ops = u64::from(batch.ops);
-        let first = Seqno::try_from(self.next)?;
-        Seqno::try_from(self.next + ops)?;
         invariant!(
             self.active.as_ref().is_none_or(|segment| segment.fresh.has_gaps),
             "a batch goes unlogged only if the segment may have Gaps"
         );
-        self.next += ops;
-        self.unlogged += ops;
-        self.shared.set_last(self.next - 1);
-        if let Some(observer) = &self.observer {
-            observer.appended(first, batch.body);
-        }
+        let first = self.numbers().assign(ops, batch.body)?;
         count_exclusive(&self.shared.counters.unlogged_ops, ops);
         Ok(first)
     }
 
     /// Counts the unlogged batches since the last record as durable if every record is: they have none.
     pub(crate) fn pass_unlogged(&mut self) {
-        if self.shared.durable().get() + 1 >= self.next_stored() {
-            self.shared.set_durable(0, self.next - 1);
+        let numbers = self.numbers();
+        if numbers.durable().get() + 1 >= numbers.next_stored() {
+            numbers.set_durable(numbers.next() - 1);
         }
     }
 
@@ -208,12 +187,6 @@ impl Lane {
     /// The segment being written, and the lane sequence of its Begin.
     pub(crate) fn active_segment(&self) -> Option<(SegmentId, u64)> {
         self.active.as_ref().map(|segment| (segment.fresh.id, segment.begin))
-    }
-
-    /// Leaves seqnos to other lanes.
-    #[cfg(test)]
-    pub(crate) const fn skip_to(&mut self, next: u64) {
-        self.next = next;
     }
 
     /// The supply of the lane's segments.
@@ -237,7 +210,7 @@ impl Lane {
             segment: segment.fresh.id,
             bytes: segment.tail,
             capacity: segment.fresh.capacity,
-            last: Seqno::new(self.next_stored() - 1),
+            last: Seqno::new(self.numbers().next_stored() - 1),
         })
     }
 
@@ -287,21 +260,30 @@ impl Lane {
         let durable = self.shared.durable_sequence();
         invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
-        // After an open the log continues behind every seqno that is in use, without a Gap.
-        let seqno = if opened { self.next } else { self.next_stored() };
+        // After an open the log continues behind every seqno that is in use, without a Gap. A lane that begins
+        // later must not state that groups in flight in other lanes are settled.
+        let seqno = if opened { self.numbers().stored_up_to() + 1 } else { self.after };
         let record = begin(fresh.seed, seqno, first);
         self.try_store(&fresh, PAGE, &record)?;
-        if opened {
+        let is_durable = opened || self.is_fenced;
+        if is_durable {
             fresh.file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
-            self.unlogged = 0;
-            self.shared.set_durable(self.sequence + 1, 0);
+            if opened {
+                self.after = self.after.max(seqno);
+                self.numbers().cover(seqno);
+            }
+            self.shared.set_durable_sequence(self.sequence + 1);
         }
         let next = Segment {
             fresh,
             begin: self.sequence,
-            // Synced records have their pages to themselves.
-            tail: if opened { 2 * PAGE } else { PAGE + record.len() as u64 },
-            dirty: !opened,
+            // Synced records have their pages, or units, to themselves.
+            tail: match (self.is_fenced, opened) {
+                (true, _) => PAGE + UNIT_BYTES,
+                (false, true) => 2 * PAGE,
+                (false, false) => PAGE + record.len() as u64,
+            },
+            dirty: !is_durable,
             written_ahead: 0,
             pins: Pins::default(),
         };
@@ -338,10 +320,10 @@ impl Lane {
             segment.tail = page;
             segment.dirty = false;
             if self.is_synced_often && segment.needs_write_ahead() {
-                self.shared.growth.notify();
+                self.shared.log.growth.notify();
             }
         }
-        SyncPoint { files, sequence: self.sequence, last: self.next - 1 }
+        SyncPoint { files, sequence: self.sequence, last: self.numbers().next() - 1 }
     }
 
     /// Stores a Mark if a new page begins and the lane is durable beyond the last Mark or Begin.
@@ -353,7 +335,7 @@ impl Lane {
         }
         self.shared.check()?;
         invariant!(durable <= self.sequence, "a Mark vouches for earlier records only");
-        let record = mark(segment.fresh.seed, self.sequence, self.next_stored(), durable);
+        let record = mark(segment.fresh.seed, self.sequence, self.after, durable);
         self.store(&record, &[])?;
         self.sequence += 1;
         self.marked = durable;
@@ -362,14 +344,13 @@ impl Lane {
     }
 
     /// Stores a Gap for the seqnos of the unlogged batches since the last record, if there are some.
-    fn close_gap(&mut self) -> Result<()> {
-        let Some(segment) = self.active.as_ref().filter(|_| self.unlogged > 0) else {
+    fn close_gap(&mut self, taken: Taken) -> Result<()> {
+        let Some(segment) = self.active.as_ref().filter(|_| taken.unlogged > 0) else {
             return Ok(());
         };
-        let (seed, seqno) = (segment.fresh.seed, self.next_stored());
-        self.store(&gap_record(seed, self.sequence, seqno, self.unlogged), &[])?;
+        let (seed, seqno) = (segment.fresh.seed, taken.first_stored());
+        self.store(&gap_record(seed, self.sequence, seqno, taken.unlogged), &[])?;
         self.sequence += 1;
-        self.unlogged = 0;
         count_exclusive(&self.shared.counters.gaps, 1);
         Ok(())
     }
@@ -390,7 +371,7 @@ impl Lane {
             segment.tail = end + rest.len() as u64;
             self.unsynced_bytes += segment.tail - before;
             if before / (PREPARE_STEP_BYTES / 4) != segment.tail / (PREPARE_STEP_BYTES / 4) {
-                self.shared.growth.notify();
+                self.shared.log.growth.notify();
             }
             segment.dirty = true;
             self.shared.set_active_bytes(segment.tail);
@@ -419,8 +400,32 @@ impl Lane {
     fn has_room(&self, bytes: u64) -> bool {
         let mark = MARK_BYTES as u64;
         self.active.as_ref().is_some_and(|segment| {
-            (segment.tail + mark + bytes).next_multiple_of(PAGE) + mark <= segment.fresh.capacity
+            let end = segment.tail + mark + bytes;
+            // The Mark of the next group of a fenced lane may be in another segment.
+            let end = if self.is_fenced { end } else { end.next_multiple_of(PAGE) + mark };
+            end <= segment.fresh.capacity
         })
+    }
+}
+
+impl Lane {
+    /// Stores the group, whose seqnos are `taken`.
+    fn store_group(&mut self, group: &mut Group, rest: &[u8], taken: Taken) -> Result<()> {
+        if self.is_fenced {
+            self.vouch(taken)?;
+        }
+        self.close_gap(taken)?;
+        let Some(segment) = self.active.as_ref() else {
+            return Err(broken_invariant!("a lane with room has a segment"));
+        };
+        group.finish(segment.fresh.seed, self.sequence, taken.first)?;
+        self.store(group.image(), rest)?;
+        if let Some(segment) = self.active.as_mut() {
+            group.pins(taken.first, |keyspace, end| segment.pins.pin(keyspace, Seqno::new(end)));
+        }
+        self.sequence += group.len() as u64;
+        self.after = taken.first + group.ops();
+        if self.is_fenced { self.fence() } else { Ok(()) }
     }
 }
 
@@ -428,33 +433,29 @@ impl Writer for Lane {
     fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
         self.shared.check()?;
         invariant!(!group.is_empty(), "a group that is written has a record");
-        Seqno::try_from(self.next + group.ops())?;
         let bytes = (group.image().len() + rest.len()) as u64;
-        let gap = if self.unlogged == 0 { 0 } else { GAP_BYTES as u64 };
+        let gap = if self.supply.has_gaps() { GAP_BYTES as u64 } else { 0 };
         self.make_room(gap + bytes)?;
-        self.mark()?;
-        self.close_gap()?;
-        let Some(segment) = self.active.as_ref() else {
-            return Err(broken_invariant!("a lane with room has a segment"));
-        };
-        group.finish(segment.fresh.seed, self.sequence, self.next)?;
-        self.store(group.image(), rest)?;
-        if let Some(segment) = self.active.as_mut() {
-            group.pins(self.next, |keyspace, end| segment.pins.pin(keyspace, Seqno::new(end)));
+        if !self.is_fenced {
+            self.mark()?;
         }
-        let first = Seqno::new(self.next);
-        self.sequence += group.len() as u64;
-        self.next += group.ops();
-        self.shared.set_last(self.next - 1);
-        if let Some(observer) = &self.observer {
+        let taken = self.numbers().take(self.shared.index, group.ops(), |first, observer| {
             let see = |first, body: &[u8]| observer.appended(Seqno::new(first), body);
-            group.bodies(first.get(), rest, see);
-        }
+            group.bodies(first, rest, see);
+        })?;
+        // The seqnos are in flight: if the group is not stored, nothing after it counts.
+        let stored = self.store_group(group, rest, taken);
+        stored.map_err(|error| {
+            let error = self.shared.poisoned_by(error);
+            self.numbers().give_back(taken, group.ops());
+            error
+        })?;
+        self.numbers().stored(self.shared.index);
         let counters = &self.shared.counters;
         count_exclusive(&counters.records, group.len() as u64);
         count_exclusive(&counters.groups, 1);
         count_exclusive(&counters.record_bytes, bytes);
         count_exclusive(&counters.body_bytes, group.body_bytes());
-        Ok(first)
+        Ok(Seqno::new(taken.first))
     }
 }

@@ -11,6 +11,7 @@
 
 mod chain;
 mod combiner;
+mod device;
 mod extent;
 mod group;
 mod header;
@@ -20,8 +21,10 @@ mod lane;
 mod log;
 mod loss;
 mod name;
+mod numbers;
 mod options;
 mod pins;
+mod place;
 mod position;
 mod reader;
 mod record;
@@ -37,6 +40,7 @@ mod supply;
 mod sync;
 mod syncer;
 
+pub use device::{DEVICE_FILE, DeviceHeader, OpenDevices};
 pub use extent::{Extent, extents};
 pub use group::encode_group;
 pub use header::SegmentHeader;
@@ -45,7 +49,8 @@ pub use known::Known;
 pub use log::Log;
 pub use loss::Loss;
 pub use name::{parse_segment_name, segment_name};
-pub use options::{Batch, Observer, Options, Recover, SEGMENT_BYTES_MIN};
+pub use options::{Batch, LANES_MAX, Observer, Options, Recover, SEGMENT_BYTES_MIN};
+pub use place::{DEVICE_LANES_MAX, DEVICES_MAX, LogDevice, LogPlace, PLACE_BYTES_MAX, device_of};
 pub use position::{Cut, LogEnd, Reached};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;

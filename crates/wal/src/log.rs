@@ -1,11 +1,16 @@
-//! The write-ahead log: one lane, its callers, and its public operations.
+//! The write-ahead log: its lanes, their callers, and its public operations.
+//!
+//! A log on flash has one lane: callers share its stores and its syncs. A log on storage-class memory has many
+//! fenced lanes, because one thread cannot keep such a device busy. A thread appends to the lane of its number.
+//! The lanes share the counter of seqnos, and an append returns once every earlier record of every lane is
+//! fenced: so acknowledgements are in seqno order, and the end of an acknowledged prefix is durable.
 //!
 //! Invariants: I1, the record of a batch is in memory that outlives the process before `append` returns.
 //! I7, a segment is removed only after every record in it is dead. I11, records that `sync` acknowledged
 //! survive any crash, and a batch is whole or absent.
 //!
-//! Concurrency: any thread may call any method. Lock order: freeing, syncing, lane (see
-//! [`crate::combiner`]), supply, retention.
+//! Concurrency: any thread may call any method. Lock order: freeing, syncing, lanes in the order of their
+//! numbers (see [`crate::combiner`]), supply, retention.
 //!
 //! Cost: an append is one checksum over the body, one encoding and one store, about the same in total
 //! with many threads. It does not allocate. A sync costs one page of padding and one Mark.
@@ -16,17 +21,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, ErrorKind, KeyspaceId, Result, SegmentId, Seqno, invariant};
+use base::{
+    Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, broken_invariant,
+    invariant,
+};
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::combiner::Combiner;
+use crate::combiner::{Combiner, Held};
 use crate::lane::{Lane, PREPARE_STEP_BYTES, Preparation, SyncPoint, WRITE_AHEAD_BYTES};
 use crate::name::segment_name;
 use crate::options::{Batch, Observer};
-use crate::position::{LANE, LogEnd, Reached};
+use crate::position::{LogEnd, Reached};
 use crate::retention::Retention;
-use crate::shared::{Shared, count};
+use crate::shared::{LaneShared, Shared, count};
 use crate::start::Start;
 use crate::statistics::Statistics;
 use crate::supply::Supply;
@@ -43,9 +51,10 @@ const SHORT_ROOMS_MAX: usize = 3;
 pub struct Log {
     medium: Arc<dyn Medium>,
     shared: Arc<Shared>,
-    supply: Arc<Supply>,
     retention: Arc<Retention>,
-    combiner: Combiner<Lane>,
+    /// At least one.
+    lanes: Box<[LaneOfLog]>,
+    is_fenced: bool,
     syncer: Syncer,
     /// Held while segments are removed.
     freeing: Mutex<Freeing>,
@@ -63,6 +72,24 @@ struct Freeing {
     is_damaged: bool,
 }
 
+/// A lane that receives appends.
+struct LaneOfLog {
+    id: LaneId,
+    shared: Arc<LaneShared>,
+    supply: Arc<Supply>,
+    combiner: Combiner<Lane>,
+}
+
+/// All lanes, held in the order of their numbers: nothing is appended, and no seqno is taken.
+struct HeldLanes<'a>(Vec<Held<'a, Lane>>);
+
+impl HeldLanes<'_> {
+    /// The lanes' writers.
+    fn writers(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.0.iter_mut().filter_map(|held| held.writer().ok())
+    }
+}
+
 impl Log {
     /// Appends a batch, and returns its first seqno. On return the record survives the death of the
     /// process. It survives a power cut once [`Log::durable`] has reached its last seqno.
@@ -74,7 +101,36 @@ impl Log {
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
-        self.combiner.append(&batch)
+        let lane = self.lane()?;
+        let first = lane.combiner.append(&batch)?;
+        self.acknowledge(first, &batch)
+    }
+
+    /// The lane of the calling thread.
+    fn lane(&self) -> Result<&LaneOfLog> {
+        let home = if self.lanes.len() == 1 { 0 } else { home() % self.lanes.len() };
+        self.lanes.get(home).ok_or_else(|| broken_invariant!("a log has lanes"))
+    }
+
+    /// Waits until every record up to the end of `batch`, which begins at `first`, is stored: a record behind a
+    /// gap is not replayed. On flash a store survives the process at once, and there is one lane.
+    fn acknowledge(&self, first: Seqno, batch: &Batch<'_>) -> Result<Seqno> {
+        if self.is_fenced {
+            self.wait_until_stored(first.get() + u64::from(batch.ops) - 1)?;
+        }
+        Ok(first)
+    }
+
+    fn wait_until_stored(&self, upto: u64) -> Result<()> {
+        self.shared.numbers.wait_until_stored(upto, || {
+            base::unbroken()?;
+            self.shared.check()
+        })
+    }
+
+    /// Holds all lanes.
+    fn hold(&self) -> HeldLanes<'_> {
+        HeldLanes(self.lanes.iter().map(|lane| lane.combiner.hold()).collect())
     }
 
     /// As [`Log::append`], of a batch that only deletes: on a full device it may take half of the space that
@@ -87,7 +143,7 @@ impl Log {
         for _ in 0..SHORT_ROOMS_MAX {
             match self.append(batch) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
-                    self.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
+                    self.lane()?.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
                 }
                 appended => return appended,
             }
@@ -108,7 +164,13 @@ impl Log {
     ) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
-        self.combiner.append_if(&batch, |lane| check(Seqno::new(lane.next())))
+        let first = {
+            let mut held = self.hold();
+            check(Seqno::new(self.shared.numbers.next()))?;
+            let lane = held.0.first_mut();
+            lane.ok_or_else(|| broken_invariant!("a log has lanes"))?.append(&batch)?
+        };
+        self.acknowledge(first, &batch)
     }
 
     /// Lets batches go unlogged ([`Log::assign`]), from the next segment on, in which the log continues.
@@ -117,7 +179,7 @@ impl Log {
     /// # Errors
     /// As [`Log::append`], and those of the removal of segments made ahead of need.
     pub fn allow_gaps(&self) -> Result<()> {
-        self.combiner.with(Lane::allow_gaps)
+        self.lanes.iter().try_for_each(|lane| lane.combiner.with(Lane::allow_gaps))
     }
 
     /// Assigns seqnos to `batch` without logging it, and returns the first one. The batch does not survive
@@ -141,19 +203,18 @@ impl Log {
     ) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
-        self.combiner.with(|lane| {
-            check(Seqno::new(lane.next()))?;
-            lane.assign(&batch)
-        })
+        let mut held = self.hold();
+        check(Seqno::new(self.shared.numbers.next()))?;
+        let lane = held.0.first_mut();
+        lane.ok_or_else(|| broken_invariant!("a log has lanes"))?.writer()?.assign(&batch)
     }
 
     /// Makes `observer` see every batch from the next one on, in place of the previous observer. Returns
     /// the first seqno of the next batch. Without an observer an append pays one branch.
     pub fn observe(&self, observer: Option<Arc<dyn Observer>>) -> Seqno {
-        self.combiner.with(|lane| {
-            lane.set_observer(observer);
-            Seqno::new(lane.next())
-        })
+        let _held = self.hold();
+        // The next seqno is in range: the last one was.
+        self.shared.numbers.observe(observer).unwrap_or(Seqno::MAX)
     }
 
     /// Returns once every record up to `upto` is durable. Concurrent callers share one device sync.
@@ -166,8 +227,11 @@ impl Log {
                 .expected(format_args!("at most {}", self.last()))
                 .got(upto));
         }
+        if self.is_fenced {
+            return self.wait_until_stored(upto.get());
+        }
         if self.durable() < upto {
-            self.combiner.with(|lane| lane.pass_unlogged());
+            self.lane()?.combiner.with(|lane| lane.pass_unlogged());
         }
         self.sync_until(|| self.durable() >= upto)
     }
@@ -175,43 +239,50 @@ impl Log {
     /// Every record up to this seqno is durable; unlogged batches have none.
     #[must_use]
     pub fn durable(&self) -> Seqno {
-        self.shared.durable()
+        let numbers = &self.shared.numbers;
+        if self.is_fenced {
+            numbers.set_durable(numbers.stored_up_to());
+        }
+        numbers.durable()
     }
 
     /// The durable position, to be recorded outside the log ([`crate::Options::reached`]). `None` while the
-    /// Begin of the segment being written is not durable. Costs no sync.
+    /// Begin of the segment being written is not durable, and for fenced lanes. Costs no sync.
     #[must_use]
     pub fn reached(&self) -> Option<Reached> {
         // Read first: a segment that is begun meanwhile does not change that this one is durable.
-        let (segment, begin) = self.combiner.with(|lane| lane.active_segment())?;
-        let (sequence, last) = (self.shared.durable_sequence(), self.durable());
+        let lane = self.lanes.first().filter(|_| !self.is_fenced)?;
+        let (segment, begin) = lane.combiner.with(|writer| writer.active_segment())?;
+        let (sequence, last) = (lane.shared.durable_sequence(), self.durable());
         invariant!(last <= self.last(), "only assigned seqnos are durable");
-        (sequence > begin).then_some(Reached { lane: LANE, segment, sequence, last })
+        (sequence > begin).then_some(Reached { lane: lane.id, segment, sequence, last })
     }
 
     /// The last seqno assigned.
     #[must_use]
     pub fn last(&self) -> Seqno {
-        self.shared.last()
+        self.shared.numbers.last()
     }
 
     /// Runs `f` with the next seqno while nothing is being appended: every earlier append has seqnos
     /// below it, every later one at or above it. `f` must not use the log.
     pub fn barrier(&self, f: &mut dyn FnMut(Seqno)) {
-        self.combiner.with(|lane| f(Seqno::new(lane.next())));
+        let _held = self.hold();
+        f(Seqno::new(self.shared.numbers.next()));
     }
 
     /// The seqno after the last record: below it, everything is in the log or was unlogged.
     #[must_use]
     pub fn stored_below(&self) -> Seqno {
-        self.combiner.with(|lane| Seqno::new(lane.next_stored()))
+        let _held = self.hold();
+        Seqno::new(self.shared.numbers.next_stored())
     }
 
-    /// The end of the records appended so far. `None` while the log has no segment to append to, so that
-    /// every record lies in a full segment.
+    /// The end of the records appended so far, in each lane. A lane without a segment to append to has none:
+    /// every record of it lies in a full segment.
     #[must_use]
-    pub fn end(&self) -> Option<LogEnd> {
-        self.combiner.with(|lane| lane.end())
+    pub fn ends(&self) -> Vec<LogEnd> {
+        self.hold().writers().filter_map(|lane| lane.end()).collect()
     }
 
     /// Notes that the records of `keyspace` below `below` are in tables, and so dead.
@@ -229,21 +300,33 @@ impl Log {
     /// if the Begin at the new start is not durable yet.
     #[must_use]
     pub fn start_once_flushed(&self, keyspace: KeyspaceId, below: Seqno) -> Start {
-        let starts = self
-            .combiner
-            .with(|lane| self.retention.starts(lane.active_segment(), Some((keyspace, below))));
         let mut start = Start::new();
-        for (lane, segment, begin) in starts {
-            if lane != LANE || self.shared.durable_sequence() > begin {
+        for (lane, segment, begin) in self.starts(Some((keyspace, below))) {
+            if self.shared_of(lane).is_none_or(|shared| shared.durable_sequence() > begin) {
                 start.raise(lane, segment);
             }
         }
         start
     }
 
-    /// The oldest segment in use, and the lane sequence of its Begin. `None` if there is no segment.
-    fn begins(&self) -> Option<(SegmentId, u64)> {
-        self.combiner.with(|lane| self.retention.oldest().or_else(|| lane.active_segment()))
+    /// As [`Retention::starts`].
+    fn starts(&self, flushed: Option<(KeyspaceId, Seqno)>) -> Vec<(LaneId, SegmentId, u64)> {
+        // The retention must not change between the look at the lanes and the look at it.
+        let mut held = self.hold();
+        let ids = self.lanes.iter().map(|lane| lane.id);
+        let active: Vec<_> = ids.zip(held.writers().map(|lane| lane.active_segment())).collect();
+        self.retention.starts(&active, flushed)
+    }
+
+    /// The part of the lane `id` that callers read; `None` if it receives no appends.
+    fn shared_of(&self, id: LaneId) -> Option<&LaneShared> {
+        self.lanes.iter().find(|lane| lane.id == id).map(|lane| &*lane.shared)
+    }
+
+    /// The oldest segment in use of a lane, and the lane sequence of its Begin. `None` if there is no segment.
+    fn begins(&self, lane: &LaneOfLog) -> Option<(SegmentId, u64)> {
+        lane.combiner
+            .with(|writer| self.retention.oldest(lane.id).or_else(|| writer.active_segment()))
     }
 
     /// Removes the oldest segments as long as every record in them is dead (I7), and returns their
@@ -258,21 +341,25 @@ impl Log {
     /// kept.
     pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
         let mut freeing = self.freeing.lock();
-        let moves_start = freeing.is_damaged || !freeing.stale.is_empty();
-        if let Some((id, begin)) = self.begins().filter(|_| moves_start) {
-            self.sync_until(|| self.shared.durable_sequence() > begin)?;
+        if freeing.is_damaged || !freeing.stale.is_empty() {
             let mut start = Start::new();
-            start.raise(LANE, id);
-            record(&start)?;
-            freeing.is_damaged = false;
+            for lane in &self.lanes {
+                if let Some((id, begin)) = self.begins(lane) {
+                    self.sync_until(|| lane.shared.durable_sequence() > begin)?;
+                    start.raise(lane.id, id);
+                }
+            }
+            if !start.is_empty() {
+                record(&start)?;
+                freeing.is_damaged = false;
+            }
         }
         self.remove_stale(&mut freeing.stale)?;
-        let starts = self.combiner.with(|lane| self.retention.starts(lane.active_segment(), None));
         let mut start = Start::new();
-        for (lane, segment, begin) in starts {
-            if lane == LANE {
-                // The log always has a durable Begin, so that a missing Begin is damage.
-                self.sync_until(|| self.shared.durable_sequence() > begin)?;
+        for (lane, segment, begin) in self.starts(None) {
+            if let Some(shared) = self.shared_of(lane) {
+                // The lane always has a durable Begin, so that a missing Begin is damage.
+                self.sync_until(|| shared.durable_sequence() > begin)?;
             }
             start.raise(lane, segment);
         }
@@ -285,7 +372,8 @@ impl Log {
             while let Some(oldest) = self.retention.oldest_before(lane, start) {
                 self.medium.remove(&segment_name(lane, oldest))?;
                 self.retention.freed(lane, oldest);
-                count(&self.shared.counters.segments_freed, 1);
+                let counted = self.shared_of(lane).or(self.lanes.first().map(|lane| &*lane.shared));
+                counted.inspect(|shared| count(&shared.counters.segments_freed, 1));
                 freed += 1;
             }
         }
@@ -298,59 +386,74 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn rotate(&self) -> Result<()> {
-        let left = self.combiner.with(|lane| match lane.begin() {
-            Some(_) if lane.is_blank() => Ok(None),
-            _ => lane.rotate(0),
+        self.lanes.iter().try_for_each(|lane| self.rotate_lane(lane))
+    }
+
+    fn rotate_lane(&self, lane: &LaneOfLog) -> Result<()> {
+        let left = lane.combiner.with(|writer| match writer.begin() {
+            Some(_) if writer.is_blank() => Ok(None),
+            _ => writer.rotate(0),
         })?;
         let Some(left) = left else { return Ok(()) };
         // Until the next segment's Begin is durable, a shortened segment looks damaged.
-        let begin = self.combiner.with(|lane| lane.begin());
-        self.sync_until(|| begin.is_none_or(|begin| self.shared.durable_sequence() > begin))?;
+        let begin = lane.combiner.with(|writer| writer.begin());
+        self.sync_until(|| begin.is_none_or(|begin| lane.shared.durable_sequence() > begin))?;
         left.file.set_len(left.used.next_multiple_of(PAGE_BYTES as u64))
     }
 
-    /// Makes the next segment ahead of need unless `ahead` are ready. Returns whether it made one. The
+    /// Makes the next segment of each lane ahead of need unless `ahead` are ready. Returns whether it made one. The
     /// engine's background task calls it after [`Log::bytes`] has grown.
     ///
     /// # Errors
     /// As [`Log::append`].
     pub fn prepare(&self, ahead: usize) -> Result<bool> {
-        self.combiner.with(|lane| match lane.begin() {
-            Some(_) => Ok(()),
-            None => lane.rotate(0).map(drop),
-        })?;
-        self.supply.prepare(ahead)
+        let mut made = false;
+        for lane in &self.lanes {
+            lane.combiner.with(|writer| match writer.begin() {
+                Some(_) => Ok(()),
+                None => writer.rotate(0).map(drop),
+            })?;
+            made |= lane.supply.prepare(ahead)?;
+        }
+        Ok(made)
     }
 
-    /// Number of segments made ahead of need.
+    /// Number of segments made ahead of need, in the lane with most of them.
     #[must_use]
     pub fn prepared(&self) -> usize {
-        self.supply.ahead()
+        self.lanes.iter().map(|lane| lane.supply.ahead()).max().unwrap_or(0)
     }
 
-    /// Removes the segments made ahead of need beyond the first `ahead`. Returns the number removed.
+    /// Removes the segments made ahead of need beyond the first `ahead` of each lane. Returns the number removed.
     ///
     /// # Errors
     /// The device's; segments that could not be removed stay ready.
     pub fn give_back(&self, ahead: usize) -> Result<usize> {
-        self.supply.give_back(ahead)
+        self.lanes.iter().try_fold(0, |removed, lane| Ok(removed + lane.supply.give_back(ahead)?))
     }
 
     /// Prepares the range after the log's end, as far as the device supports it: a store there then
     /// costs no more than a copy, and, if the log is synced often, a sync there no more than the write.
     /// For a background task that [`Log::on_growth`] wakes. A failure poisons the log.
     pub fn prepare_stores(&self) {
-        match self.combiner.with(Lane::preparation) {
+        // Segments of fenced lanes are mapped as a whole when they are made, and need no sync.
+        for lane in self.lanes.iter().filter(|_| !self.is_fenced) {
+            self.prepare_stores_of(lane);
+        }
+    }
+
+    fn prepare_stores_of(&self, lane: &LaneOfLog) {
+        match lane.combiner.with(Lane::preparation) {
             None => {}
             Some(Preparation::Stores(file, at)) => {
                 for step in 1..=PREPARE_STEPS {
                     file.prepare_stores(at + step * PREPARE_STEP_BYTES);
                 }
-                self.supply.prepare_stores();
+                lane.supply.prepare_stores();
             }
             Some(Preparation::Syncs(file, at)) => {
                 self.write_ahead(&*file, at, 2 * WRITE_AHEAD_BYTES);
-                if let Some(next) = self.supply.next() {
+                if let Some(next) = lane.supply.next() {
                     self.write_ahead(&*next, PAGE_BYTES as u64, WRITE_AHEAD_BYTES);
                 }
             }
@@ -380,19 +483,24 @@ impl Log {
     /// The keyspaces that keep the oldest segment alive, each with the seqno up to which it must flush.
     #[must_use]
     pub fn pinning(&self) -> Vec<(KeyspaceId, Seqno)> {
-        self.combiner.with(|lane| self.retention.pinning(lane.pins()))
+        let mut held = self.hold();
+        self.retention.pinning(held.writers().filter_map(|lane| lane.pins()))
     }
 
     /// Written bytes of the segments in use: the bytes that recovery would read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.retention.sealed().1 + self.shared.active_bytes()
+        let active = self.lanes.iter().map(|lane| lane.shared.active_bytes());
+        self.retention.sealed().1 + active.sum::<u64>()
     }
 
     /// Counters since the log was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.shared.statistics(self.retention.sealed().0)
+        let sealed = self.retention.sealed().0;
+        let mut sum = Statistics { segments_live: sealed, ..Statistics::default() };
+        self.lanes.iter().for_each(|lane| lane.shared.add_to(&mut sum));
+        sum
     }
 
     /// The failure that ended writing, if there was one.
@@ -410,10 +518,12 @@ impl Log {
 
     /// Syncs everything appended so far.
     fn sync_once(&self) -> Result<SyncPoint> {
-        let point = self.combiner.with(Lane::sync_point);
+        invariant!(!self.is_fenced, "a fenced lane is durable once it is stored");
+        let lane = self.lane()?;
+        let point = lane.combiner.with(Lane::sync_point);
         for file in &point.files {
             file.sync(Purpose::Log).map_err(|error| self.shared.poisoned_by(error))?;
-            count(&self.shared.counters.syncs, 1);
+            count(&lane.shared.counters.syncs, 1);
         }
         Ok(point)
     }
@@ -422,13 +532,15 @@ impl Log {
         // If a sync ahead failed, the lost bytes may lie before `point`.
         self.shared.check()?;
         invariant!(Seqno::new(point.last) <= self.last(), "only appended records become durable");
-        let before = self.shared.durable_sequence();
-        self.shared.set_durable(point.sequence, point.last);
-        let begin = self.combiner.with(|lane| {
+        let lane = self.lane()?;
+        let before = lane.shared.durable_sequence();
+        lane.shared.set_durable_sequence(point.sequence);
+        self.shared.numbers.set_durable(point.last);
+        let begin = lane.combiner.with(|writer| {
             // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
             // reports that.
-            let _ = lane.mark();
-            lane.begin()
+            let _ = writer.mark();
+            writer.begin()
         });
         if begin.is_some_and(|begin| (before..point.sequence).contains(&begin)) {
             // The listener records that the log has reached another segment.
@@ -441,7 +553,8 @@ impl Log {
     /// that comes back with a power cut is not read: that segment still states the cut, or lies before
     /// the log's start itself.
     fn remove_stale(&self, stale: &mut Vec<String>) -> Result<()> {
-        if stale.is_empty() || self.combiner.with(|lane| lane.begin()).is_none() {
+        let has_begun = |lane: &LaneOfLog| lane.combiner.with(|writer| writer.begin()).is_some();
+        if stale.is_empty() || !self.lanes.iter().all(has_begun) {
             return Ok(());
         }
         while let Some(name) = stale.last() {
@@ -449,6 +562,23 @@ impl Log {
             stale.pop();
         }
         self.medium.sync_names(&[])
+    }
+}
+
+/// The number by which the calling thread chooses its lane.
+fn home() -> usize {
+    #[cfg(test)]
+    if let Some(home) = tests::HOME.get() {
+        return home;
+    }
+    base::thread_number()
+}
+
+/// Lets a test thread append to any lane.
+#[cfg(test)]
+pub(crate) mod tests {
+    thread_local! {
+        pub(crate) static HOME: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
     }
 }
 

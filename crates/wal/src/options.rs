@@ -3,10 +3,10 @@
 use std::fmt;
 
 use base::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEYSPACES_MAX, PAGE_BYTES};
-use base::{Error, KeyspaceId, Result, Seqno, StoreId, format_bytes};
+use base::{Error, KeyspaceId, LaneId, Result, Seqno, StoreId, format_bytes};
 
 use crate::known::Known;
-use crate::position::Reached;
+use crate::position::{LANE, Reached};
 use crate::start::Start;
 
 /// The smallest segment, bytes: a header page and a few groups.
@@ -39,13 +39,22 @@ pub struct Options {
     pub reached: Option<Reached>,
     /// Whether batches may go unlogged from the open on ([`crate::Log::allow_gaps`]).
     pub has_gaps: bool,
+    /// The lanes that receive appends, in any order. Other lanes on the medium are replayed, and freed once
+    /// their records are dead. A lane that is not fenced is alone.
+    pub lanes: Vec<LaneId>,
+    /// The lanes are on storage-class memory: a fence behind each group makes it durable, and an append
+    /// returns once all earlier ones are durable too.
+    pub is_fenced: bool,
 }
+
+/// The most lanes that receive appends.
+pub const LANES_MAX: usize = 64;
 
 impl Options {
     /// Segments of 64 MiB, strict recovery, no floor, no space left free, no start and no end recorded, no
     /// keyspaces, every batch logged.
     #[must_use]
-    pub const fn new(store: StoreId) -> Self {
+    pub fn new(store: StoreId) -> Self {
         let (floor, recover) = (Seqno::ZERO, Recover::Strict);
         let start = Start::new();
         Self {
@@ -59,17 +68,31 @@ impl Options {
             logged: Seqno::ZERO,
             reached: None,
             has_gaps: false,
+            lanes: vec![LANE],
+            is_fenced: false,
         }
     }
 
     /// What recovery is told of the log.
     pub(crate) fn known(&self) -> Known {
-        let Self { start, logged, has_keyspaces, reached, .. } = self;
-        let (start, logged, has_keyspaces) = (start.clone(), *logged, *has_keyspaces);
-        Known { start, logged, has_keyspaces, reached: *reached }
+        let Self { start, logged, has_keyspaces, reached, lanes, .. } = self;
+        let (start, lanes) = (start.clone(), lanes.clone());
+        let (logged, has_keyspaces, reached) = (*logged, *has_keyspaces, *reached);
+        Known { start, logged, has_keyspaces, reached, lanes }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        let most = if self.is_fenced { LANES_MAX } else { 1 };
+        let distinct = self
+            .lanes
+            .iter()
+            .enumerate()
+            .all(|(at, lane)| !self.lanes.iter().skip(at + 1).any(|other| other == lane));
+        if !(1..=most).contains(&self.lanes.len()) || !distinct {
+            return Err(Error::invalid("lanes of the log")
+                .expected(format_args!("from 1 to {most}, each once"))
+                .got(self.lanes.len()));
+        }
         let whole = self.segment_bytes.is_multiple_of(PAGE_BYTES as u64);
         if whole && (SEGMENT_BYTES_MIN..=1 << 40).contains(&self.segment_bytes) {
             return Ok(());

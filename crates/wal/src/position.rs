@@ -2,7 +2,7 @@
 
 use base::{LaneId, SegmentId, Seqno};
 
-/// The lane that receives appends.
+/// The lane that receives appends unless the options say otherwise.
 pub(crate) const LANE: LaneId = LaneId(0);
 
 /// A position between two records of a lane.
@@ -32,10 +32,10 @@ pub struct Reached {
     pub last: Seqno,
 }
 
-/// A point in the log. Bytes before it are never written again.
+/// A point in a lane. Bytes before it are never written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The lane that receives appends.
+    /// A lane that receives appends.
     pub lane: LaneId,
     /// The segment being written; earlier segments of the lane are full.
     pub segment: SegmentId,
@@ -43,6 +43,6 @@ pub struct LogEnd {
     pub bytes: u64,
     /// Length of the segment's file, bytes; zeros follow the point.
     pub capacity: u64,
-    /// The last sequence number before the point.
+    /// The last sequence number in the log, in all of its lanes, when the lane ended at the point.
     pub last: Seqno,
 }

@@ -40,6 +40,8 @@ pub(crate) struct SegmentReader {
     ended: bool,
     /// Bytes of which searches computed checksums.
     checked: u64,
+    /// Groups, and the records that follow a sync, begin at multiples of this, bytes.
+    unit: u64,
     window: Window,
 }
 
@@ -118,6 +120,7 @@ impl SegmentReader {
             at: PAGE,
             ended: false,
             checked: 0,
+            unit: PAGE,
             window,
         };
         let header = reader.bytes(0, PAGE_BYTES).and_then(SegmentHeader::decode);
@@ -129,6 +132,7 @@ impl SegmentReader {
         if let Ok(header) = &header {
             reader.seed = header.seed();
             reader.capacity = header.capacity;
+            reader.unit = header.unit();
         }
         Ok((reader, header))
     }
@@ -175,16 +179,21 @@ impl SegmentReader {
         }))
     }
 
+    /// Groups, and the records that follow a sync, begin at multiples of this, bytes.
+    pub(crate) const fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// The record of lane sequence `sequence` if it follows: at the current offset or, as after a sync,
-    /// at the next page. `None` leaves the offset as it is.
+    /// at the next unit. `None` leaves the offset as it is.
     ///
     /// # Errors
     /// The device's. Bytes that are not that record are no error.
     pub(crate) fn next(&mut self, sequence: u64) -> Result<Option<LocatedRecord>> {
-        let page = self.at.next_multiple_of(PAGE);
+        let unit = self.at.next_multiple_of(self.unit);
         let mut found = self.parse(self.at, Some(sequence))?;
-        if found.is_err() && page > self.at {
-            found = self.parse(page, Some(sequence))?;
+        if found.is_err() && unit > self.at {
+            found = self.parse(unit, Some(sequence))?;
         }
         let found = found.ok();
         Ok(found.inspect(|found| self.move_past(found)))
@@ -242,14 +251,14 @@ impl SegmentReader {
         let mut survey = Survey::default();
         let mut at = self.at;
         while at < self.end {
-            let (seed, starts_page) = (self.seed, at.is_multiple_of(PAGE));
-            let next = (at + 1).next_multiple_of(PAGE);
+            let (seed, starts_unit) = (self.seed, at.is_multiple_of(self.unit));
+            let next = (at + 1).next_multiple_of(self.unit);
             match self.bytes(at, (next - at) as usize) {
                 Err(error) => survey.unreadable = survey.unreadable.or(Some(error)),
                 Ok(bytes) if ZEROS.starts_with(bytes) => {}
                 Ok(bytes) => {
                     survey.dirty = true;
-                    if starts_page
+                    if starts_unit
                         && record_bytes(bytes) == Some(MARK_BYTES)
                         && let Ok(Record { content: Content::Mark { durable }, .. }) =
                             parse_record(seed, bytes)

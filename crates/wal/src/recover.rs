@@ -17,7 +17,7 @@ use crate::lane::SegmentTail;
 use crate::loss::Loss;
 use crate::name::{parse_segment_name, segment_name};
 use crate::options::Recover;
-use crate::position::Cut;
+use crate::position::{Cut, LANE};
 use crate::reader::{LocatedContent, LocatedRecord};
 use crate::retention::{Retention, SealedSegment};
 use crate::scan::{self, SegmentScan, SegmentState};
@@ -88,18 +88,19 @@ impl ReplaySink<'_> {
     }
 }
 
-/// Replays every lane on the medium, and `lane` even if it has no segment yet. Returns the chains, the
-/// result, and the next seqno.
+/// Replays every lane on the medium, and those that receive appends even if they have no segment yet. Returns
+/// the chains, the result, and the next seqno.
 ///
 /// # Errors
 /// `Corrupt` if recovery is strict and records are damaged, or missing according to [`crate::Known`].
 pub(crate) fn replay(
     source: &Source,
-    lane: LaneId,
     replay: &mut ReplaySink<'_>,
 ) -> Result<(Vec<Chain>, Recovery, u64)> {
     let mut lanes = list_segments(source)?;
-    lanes.entry(lane).or_default();
+    for lane in &source.known.lanes {
+        lanes.entry(*lane).or_default();
+    }
     let mut chains = Vec::with_capacity(lanes.len());
     for (lane, ids) in &lanes {
         chains.push(Chain::open(source, *lane, ids)?);
@@ -111,7 +112,13 @@ pub(crate) fn replay(
             recovery.losses.push(loss);
         }
     }
-    let has_begun = chains.iter().any(|chain| chain.begin().is_some());
+    let has_begun =
+        |lane: &LaneId| chains.iter().any(|chain| chain.lane == *lane && chain.begin().is_some());
+    let has_begun = match &source.known.lanes[..] {
+        // A copy of a log with other lanes has begun in those.
+        [LANE] => chains.iter().any(|chain| chain.begin().is_some()),
+        lanes => lanes.iter().all(has_begun),
+    };
     let last = Seqno::try_from(next.saturating_sub(1))?;
     match (source.known.hidden_damage(has_begun, last), source.recover) {
         (None, _) => {}
@@ -229,7 +236,7 @@ pub(crate) fn remove_freed(source: &Source) -> Result<()> {
 /// Makes all of the log on the medium durable: a process may have died before a sync, or after one that
 /// failed. Runs before replay, because replayed records may be flushed to tables, and a table must not
 /// outlive the log records before it. Reads the log once to find the records that no Mark vouches for.
-pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
+pub(crate) fn make_durable(source: &Source) -> Result<()> {
     for (lane, segments) in list_segments(source)? {
         for segment in segments {
             source.medium.open(&segment_name(lane, segment), Access::Bytes)?.sync(Purpose::Log)?;
@@ -242,7 +249,7 @@ pub(crate) fn make_durable(source: &Source, lane: LaneId) -> Result<()> {
         retention: &retention,
         below: Vec::new(),
     };
-    for chain in replay(source, lane, &mut sink)?.0 {
+    for chain in replay(source, &mut sink)?.0 {
         // Records replayed past damage become durable by being flushed to tables.
         if !chain.losses.is_empty() {
             continue;

@@ -9,7 +9,6 @@ use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
 
 use crate::pins::Pins;
-use crate::position::LANE;
 
 /// A segment that is no longer written.
 #[derive(Debug)]
@@ -64,10 +63,11 @@ impl Retention {
 
     /// For each lane whose oldest segment is dead: the segment at which the lane could begin, and the
     /// lane sequence of its Begin, which must be durable first. `flushed` is a flush to assume as done.
-    /// `active` is the segment being written; without one, the newest sealed segment is still needed.
+    /// `active` has each lane that receives appends, with the segment being written; without one, the lane's
+    /// newest sealed segment is still needed.
     pub(crate) fn starts(
         &self,
-        active: Option<(SegmentId, u64)>,
+        active: &[(LaneId, Option<(SegmentId, u64)>)],
         flushed: Option<(KeyspaceId, Seqno)>,
     ) -> Vec<(LaneId, SegmentId, u64)> {
         let state = self.0.lock();
@@ -75,20 +75,24 @@ impl Retention {
             let coming = flushed.filter(|(flushed, _)| *flushed == keyspace);
             coming.map_or(Seqno::ZERO, |(_, below)| below).max(state.below(keyspace))
         };
-        let newest = state.sealed.get(&LANE).and_then(VecDeque::back);
+        let newest = |lane: &LaneId| state.sealed.get(lane).and_then(VecDeque::back);
+        let is_newer = |(lane, active): &(LaneId, Option<(SegmentId, u64)>)| {
+            active.is_none_or(|(active, _)| newest(lane).is_none_or(|newest| newest.id < active))
+        };
         invariant!(
-            active.is_none_or(|(active, _)| newest.is_none_or(|newest| newest.id < active)),
-            "the segment being written is newer than the sealed ones"
+            active.iter().all(is_newer),
+            "the segment being written is newer than the sealed ones of its lane"
         );
         let mut starts = Vec::new();
         for (lane, segments) in &state.sealed {
             let is_alive = |sealed: &SealedSegment| sealed.pins.alive(below).next().is_some();
             let position = |sealed: &SealedSegment| (sealed.id, sealed.begin);
             let begin = segments.iter().find(|sealed| is_alive(sealed)).map(position);
-            let begin = begin.or_else(|| match segments.back() {
-                // Other lanes receive no appends.
-                Some(newest) if *lane != LANE => Some((SegmentId(newest.id.0 + 1), 0)),
-                newest => active.or_else(|| newest.map(position)),
+            let appended = active.iter().find(|(appended, _)| appended == lane);
+            let begin = begin.or_else(|| match (segments.back(), appended) {
+                (newest, Some((_, active))) => active.or_else(|| newest.map(position)),
+                // The lane receives no appends.
+                (newest, None) => newest.map(|newest| (SegmentId(newest.id.0 + 1), 0)),
             });
             let is_later =
                 |(id, _): &(SegmentId, u64)| segments.front().is_some_and(|oldest| oldest.id < *id);
@@ -98,10 +102,10 @@ impl Retention {
         starts
     }
 
-    /// The oldest segment of the lane that receives appends, and the lane sequence of its Begin.
-    pub(crate) fn oldest(&self) -> Option<(SegmentId, u64)> {
+    /// The oldest sealed segment of `lane`, and the lane sequence of its Begin.
+    pub(crate) fn oldest(&self, lane: LaneId) -> Option<(SegmentId, u64)> {
         let state = self.0.lock();
-        state.sealed.get(&LANE)?.front().map(|sealed| (sealed.id, sealed.begin))
+        state.sealed.get(&lane)?.front().map(|sealed| (sealed.id, sealed.begin))
     }
 
     /// The lane's oldest segment if it is before `start`.
@@ -122,16 +126,21 @@ impl Retention {
     }
 
     /// The pins of each lane's oldest segment that are alive, with the seqno up to which to flush. The
-    /// pins of `active` if no segment is sealed.
-    pub(crate) fn pinning(&self, active: Option<&Pins>) -> Vec<(KeyspaceId, Seqno)> {
+    /// pins of `active`, the segments being written, if no segment is sealed.
+    pub(crate) fn pinning<'a>(
+        &self,
+        active: impl IntoIterator<Item = &'a Pins>,
+    ) -> Vec<(KeyspaceId, Seqno)> {
         let state = self.0.lock();
-        let oldest = state.sealed.values().filter_map(|segments| Some(&segments.front()?.pins));
         let mut all = Pins::default();
-        let none_sealed = state.sealed.values().all(VecDeque::is_empty);
-        for pins in oldest.chain(active.filter(|_| none_sealed)) {
+        let mut add = |pins: &Pins| {
             for (keyspace, end) in pins.alive(|keyspace| state.below(keyspace)) {
                 all.pin(keyspace, end);
             }
+        };
+        state.sealed.values().filter_map(VecDeque::front).for_each(|oldest| add(&oldest.pins));
+        if state.sealed.values().all(VecDeque::is_empty) {
+            active.into_iter().for_each(add);
         }
         all.alive(|_| Seqno::ZERO).collect()
     }

@@ -55,17 +55,19 @@ pub(crate) struct First {
     pub(crate) seqno: u64,
     /// The Begin, if the record is one.
     pub(crate) begin: Option<Begin>,
+    /// The unit of the segment ([`SegmentReader::unit`]).
+    unit: u64,
 }
 
 impl First {
-    const fn of_begin(begin: Begin, seqno: u64) -> Self {
-        Self { offset: PAGE, sequence: begin.sequence, seqno, begin: Some(begin) }
+    const fn of_begin(begin: Begin, seqno: u64, unit: u64) -> Self {
+        Self { offset: PAGE, sequence: begin.sequence, seqno, begin: Some(begin), unit }
     }
 
     /// The lane sequence of the segment's Begin, or of a record after it if more than the Begin is lost.
     pub(crate) fn limit(&self) -> u64 {
-        let follows_begin = [PAGE + BEGIN_BYTES as u64, 2 * PAGE].contains(&self.offset);
-        // A Begin that an open wrote is alone on its page. A Begin without an open follows a full
+        let follows_begin = [PAGE + BEGIN_BYTES as u64, PAGE + self.unit].contains(&self.offset);
+        // A Begin that an open wrote is alone in its unit. A Begin without an open follows a full
         // segment, of which nothing was cut off.
         self.sequence.saturating_sub(u64::from(self.begin.is_none() && follows_begin))
     }
@@ -155,7 +157,7 @@ fn scan(source: &Source, lane: LaneId, id: SegmentId) -> Result<(SegmentState, O
     }
     match reader.begin() {
         Ok(Some((begin, seqno))) => {
-            return Ok((SegmentState::Begun, Some(First::of_begin(begin, seqno))));
+            return Ok((SegmentState::Begun, Some(First::of_begin(begin, seqno, reader.unit()))));
         }
         Err(error) if source.recover == Recover::Strict || error.kind() != ErrorKind::Corrupt => {
             return Err(error);
@@ -225,6 +227,7 @@ fn find_first_record(
         offset: found.offset,
         sequence: found.sequence,
         seqno: found.seqno,
+        unit: reader.unit(),
         begin: match found.content {
             LocatedContent::Begin(begin) => Some(begin),
             LocatedContent::Batch { .. }

@@ -1,26 +1,35 @@
-//! The state of the log that callers read without the lane: the written and durable positions, the
-//! poison, and the counters.
+//! The state of the log that callers read without a lane: the seqnos, the durable positions, the poison, and
+//! the counters. One part belongs to the log, the other to each of its lanes.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use base::{Error, Result, Seqno, invariant};
+use base::{Error, Result};
 
+use crate::numbers::Numbers;
 use crate::statistics::Statistics;
 
-/// Only the leader advances `last`, and only the one caller that syncs advances the durable positions.
-/// `Release` on advance, `Acquire` on read: a reader of a position sees the writes that led to it.
-#[derive(Debug, Default)]
+/// The part that all lanes share.
+#[derive(Debug)]
 pub(crate) struct Shared {
-    last: AtomicU64,
-    durable: AtomicU64,
-    durable_sequence: AtomicU64,
-    /// Written bytes of the segment being written. A statistic: `Relaxed`.
-    active_bytes: AtomicU64,
+    pub(crate) numbers: Numbers,
     poison: OnceLock<Error>,
     /// Called when the next stores should be prepared.
     pub(crate) growth: GrowthListener,
+}
+
+/// The part of one lane. Only the caller that syncs advances the durable position, and only the leader
+/// changes the rest. `Release` on advance, `Acquire` on read: a reader of a position sees the writes that led
+/// to it.
+#[derive(Debug)]
+pub(crate) struct LaneShared {
+    pub(crate) log: Arc<Shared>,
+    /// The lane's number among those of the log.
+    pub(crate) index: usize,
+    durable_sequence: AtomicU64,
+    /// Written bytes of the segment being written. A statistic: `Relaxed`.
+    active_bytes: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -54,6 +63,7 @@ pub(crate) struct Counters {
     pub(crate) records: AtomicU64,
     pub(crate) groups: AtomicU64,
     pub(crate) syncs: AtomicU64,
+    pub(crate) fences: AtomicU64,
     pub(crate) marks: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) unlogged_ops: AtomicU64,
@@ -76,56 +86,11 @@ pub(crate) fn count_exclusive(counter: &AtomicU64, by: u64) {
 }
 
 impl Shared {
-    pub(crate) fn last(&self) -> Seqno {
-        Seqno::new(self.last.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn set_last(&self, last: u64) {
-        invariant!(self.last.load(Ordering::Relaxed) <= last, "the last appended seqno only grows");
-        self.last.store(last, Ordering::Release);
-    }
-
-    pub(crate) fn durable(&self) -> Seqno {
-        Seqno::new(self.durable.load(Ordering::Acquire))
-    }
-
-    /// The lane sequence below which every record is durable.
-    pub(crate) fn durable_sequence(&self) -> u64 {
-        self.durable_sequence.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_durable(&self, sequence: u64, durable: u64) {
-        self.durable_sequence.fetch_max(sequence, Ordering::AcqRel);
-        self.durable.fetch_max(durable, Ordering::AcqRel);
-    }
-
-    pub(crate) fn active_bytes(&self) -> u64 {
-        self.active_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_active_bytes(&self, bytes: u64) {
-        self.active_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// The counters. `sealed` is the number of segments in use besides the one being written.
-    pub(crate) fn statistics(&self, sealed: u64) -> Statistics {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
-        Statistics {
-            records: of(&counters.records),
-            groups: of(&counters.groups),
-            syncs: of(&counters.syncs),
-            marks: of(&counters.marks),
-            gaps: of(&counters.gaps),
-            unlogged_ops: of(&counters.unlogged_ops),
-            record_bytes: of(&counters.record_bytes),
-            body_bytes: of(&counters.body_bytes),
-            padding_bytes: of(&counters.padding_bytes),
-            segments_live: sealed + u64::from(self.active_bytes() > 0),
-            segments_created: of(&counters.segments_created),
-            segments_inline: of(&counters.segments_inline),
-            segments_freed: of(&counters.segments_freed),
-        }
+    /// A log of `lanes` lanes; the seqnos as in [`Numbers::new`].
+    pub(crate) fn new(lanes: usize, stored: u64, next: u64) -> Arc<Self> {
+        let (numbers, poison, growth) =
+            (Numbers::new(lanes, stored, next), OnceLock::new(), GrowthListener::default());
+        Arc::new(Self { numbers, poison, growth })
     }
 
     /// The first failure that made further writes unsafe.
@@ -136,7 +101,10 @@ impl Shared {
     /// Poisons the log with `error` unless it is poisoned. Returns the error for the caller.
     #[cold]
     pub(crate) fn poisoned_by(&self, error: Error) -> Error {
-        Error::poisoned_by("commit log", self.poison.get_or_init(|| error))
+        let error = Error::poisoned_by("commit log", self.poison.get_or_init(|| error));
+        // The groups in flight may never be stored.
+        self.numbers.wake();
+        error
     }
 
     /// # Errors
@@ -146,5 +114,67 @@ impl Shared {
             None => Ok(()),
             Some(first) => Err(Error::poisoned_by("commit log", first)),
         }
+    }
+}
+
+impl LaneShared {
+    /// The part of lane number `index` of `log`.
+    pub(crate) fn new(log: &Arc<Shared>, index: usize) -> Arc<Self> {
+        Arc::new(Self {
+            log: Arc::clone(log),
+            index,
+            durable_sequence: AtomicU64::new(0),
+            active_bytes: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The lane sequence below which every record is durable.
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.durable_sequence.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_durable_sequence(&self, sequence: u64) {
+        self.durable_sequence.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    pub(crate) fn active_bytes(&self) -> u64 {
+        self.active_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_active_bytes(&self, bytes: u64) {
+        self.active_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// As [`Shared::check`].
+    pub(crate) fn check(&self) -> Result<()> {
+        self.log.check()
+    }
+
+    /// As [`Shared::poisoned_by`].
+    #[cold]
+    pub(crate) fn poisoned_by(&self, error: Error) -> Error {
+        self.log.poisoned_by(error)
+    }
+
+    /// Adds the lane's counters to `sum`.
+    pub(crate) fn add_to(&self, sum: &mut Statistics) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        sum.lanes += 1;
+        sum.records += of(&counters.records);
+        sum.groups += of(&counters.groups);
+        sum.syncs += of(&counters.syncs);
+        sum.fences += of(&counters.fences);
+        sum.marks += of(&counters.marks);
+        sum.gaps += of(&counters.gaps);
+        sum.unlogged_ops += of(&counters.unlogged_ops);
+        sum.record_bytes += of(&counters.record_bytes);
+        sum.body_bytes += of(&counters.body_bytes);
+        sum.padding_bytes += of(&counters.padding_bytes);
+        sum.segments_live += u64::from(self.active_bytes() > 0);
+        sum.segments_created += of(&counters.segments_created);
+        sum.segments_inline += of(&counters.segments_inline);
+        sum.segments_freed += of(&counters.segments_freed);
     }
 }

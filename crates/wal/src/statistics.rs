@@ -3,12 +3,16 @@
 /// Counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Lanes that receive appends.
+    pub lanes: u64,
     /// Batches appended.
     pub records: u64,
     /// Groups of batches written, with one store each.
     pub groups: u64,
     /// Device syncs.
     pub syncs: u64,
+    /// Fences of lanes on storage-class memory: one for each group, in place of a device sync.
+    pub fences: u64,
     /// Marks stored.
     pub marks: u64,
     /// Gaps stored: each stands for the unlogged operations between two batches.

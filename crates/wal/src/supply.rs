@@ -16,10 +16,10 @@ use base::{
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
-use crate::header::{SegmentHeader, VERSION_GAPS, VERSION_PLAIN};
+use crate::header::{SegmentHeader, VERSION_FENCED, VERSION_GAPS, VERSION_PLAIN};
 use crate::name::segment_name;
 use crate::options::SEGMENT_BYTES_MIN;
-use crate::shared::{Shared, count};
+use crate::shared::{LaneShared, count};
 
 /// Memory of one live segment, bytes: its pins, and room for its file and name.
 pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
@@ -50,6 +50,8 @@ pub(crate) struct SegmentSpec {
     pub(crate) leave_bytes: u64,
     /// As [`crate::Options::has_gaps`].
     pub(crate) has_gaps: bool,
+    /// Whether the lane is fenced: its segments may have Gaps, and their groups begin at write units.
+    pub(crate) is_fenced: bool,
 }
 
 /// Makes segments of one lane.
@@ -58,7 +60,7 @@ pub(crate) struct Supply {
     pub(crate) medium: Arc<dyn Medium>,
     spec: SegmentSpec,
     account: Account,
-    shared: Arc<Shared>,
+    shared: Arc<LaneShared>,
     /// Whether new segments may have Gaps. Changed only with `making` locked, from false to true.
     has_gaps: AtomicBool,
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
@@ -75,14 +77,14 @@ impl Supply {
         spec: SegmentSpec,
         next: u64,
         account: &Account,
-        shared: &Arc<Shared>,
+        shared: &Arc<LaneShared>,
     ) -> Self {
         Self {
             medium: Arc::clone(medium),
             spec,
             account: account.clone(),
             shared: Arc::clone(shared),
-            has_gaps: AtomicBool::new(spec.has_gaps),
+            has_gaps: AtomicBool::new(spec.has_gaps || spec.is_fenced),
             making: Mutex::new(next),
             ready: Mutex::default(),
         }
@@ -92,6 +94,11 @@ impl Supply {
     pub(crate) fn seed(&self, segment: SegmentId) -> u32 {
         let SegmentSpec { store, lane, .. } = self.spec;
         SegmentHeader::seed_of(store, lane, segment)
+    }
+
+    /// Whether the lane is fenced.
+    pub(crate) const fn is_fenced(&self) -> bool {
+        self.spec.is_fenced
     }
 
     /// Whether new segments may have Gaps.
@@ -271,7 +278,11 @@ impl Supply {
         let id = SegmentId(*next);
         let name = segment_name(self.spec.lane, id);
         let SegmentSpec { store, lane, .. } = self.spec;
-        let version = if self.has_gaps() { VERSION_GAPS } else { VERSION_PLAIN };
+        let version = match (self.spec.is_fenced, self.has_gaps()) {
+            (true, _) => VERSION_FENCED,
+            (false, true) => VERSION_GAPS,
+            (false, false) => VERSION_PLAIN,
+        };
         let header = SegmentHeader { version, store, lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         let made = file
@@ -289,7 +300,7 @@ impl Supply {
         }
         *next += 1;
         count(&self.shared.counters.segments_created, 1);
-        let has_gaps = version == VERSION_GAPS;
+        let has_gaps = version >= VERSION_GAPS;
         Ok(FreshSegment { id, seed: header.seed(), file, capacity, has_gaps, charge })
     }
 }

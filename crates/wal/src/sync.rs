@@ -1,6 +1,6 @@
-//! The synchronisation primitives of [`crate::combiner`], [`crate::slot`] and [`crate::syncer`]. The
-//! tests in `shuttled` compile the same files over shuttle's scheduler, with a counterpart of this
-//! module.
+//! The synchronisation primitives of [`crate::combiner`], [`crate::numbers`], [`crate::slot`] and
+//! [`crate::syncer`]. The tests in `shuttled` compile the same files over shuttle's scheduler, with a
+//! counterpart of this module.
 
 pub(crate) use base::Backoff;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};

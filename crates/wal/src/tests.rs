@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod extents;
 mod faults;
+mod fenced;
 mod freeing;
 mod gaps;
 mod golden;
@@ -16,7 +17,7 @@ mod slow_syncs;
 
 use std::sync::Arc;
 
-use base::{Account, ErrorKind, KeyspaceId, Result, Seqno, StoreId};
+use base::{Account, ErrorKind, KeyspaceId, LaneId, Result, Seqno, StoreId};
 use media::{Medium, MemoryMedium};
 
 use crate::{Batch, Known, Log, Options, Recover, Recovery, SEGMENT_BYTES_MIN, Start};
@@ -24,6 +25,12 @@ use crate::{Batch, Known, Log, Options, Recover, Recovery, SEGMENT_BYTES_MIN, St
 /// Small segments, so that short scripts cross many.
 fn options() -> Options {
     Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::new(StoreId(0x5704e)) }
+}
+
+/// `lanes` fenced lanes, numbered as those of a device are.
+fn fenced(lanes: u16) -> Options {
+    let lanes = (1..=lanes).map(LaneId).collect();
+    Options { lanes, is_fenced: true, ..options() }
 }
 
 /// Replayed records: first seqnos and bodies.

@@ -8,17 +8,25 @@
 //!   Only an unsynced byte store may be cut within its last sector.
 //! - The length is the one after some pending change, whichever content survived. Content past that length
 //!   is gone; content missing below it is zeros, or the content before the change.
+//! - As storage-class memory ([`Platter::lines`]), the unit is a line of 64 bytes. Each unsynced line survives or
+//!   not by itself, and of a torn one each word of 8 bytes, in any combination: stores leave the processor's
+//!   caches in any order until a fence.
 //! - A create, rename or remove survives or not, but not without the earlier changes of its names, except
 //!   those that a failed sync of names lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use base::{Result, Rng};
 
 use crate::{MemoryMedium, memory};
 
-/// The unit that a device writes atomically, bytes.
+/// The unit that a flash device writes atomically, bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
+
+/// The unit of storage-class memory, bytes, and the part of it that is written atomically.
+const LINE_BYTES: usize = 64;
+const WORD_BYTES: usize = 8;
 
 /// A file, independent of its name.
 pub(super) type Inode = u64;
@@ -31,6 +39,8 @@ pub(super) struct Platter {
     durable_names: BTreeMap<String, Inode>,
     pending_names: Vec<NameChange>,
     last_inode: Inode,
+    /// Whether a crash loses and tears lines of memory in place of sectors.
+    pub(super) lines: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -171,8 +181,9 @@ impl Platter {
     /// A failed sync: each pending change survives or is lost as in a crash, and no later sync makes a lost
     /// one durable. If `seen`, readers see the surviving content, otherwise still the written content.
     pub(super) fn fail_sync(&mut self, inode: Inode, seen: bool, rng: &mut Rng) {
+        let lines = self.lines;
         let Some(file) = self.open_file(inode) else { return };
-        file.durable = file.survivor(rng);
+        file.durable = file.survivor(lines, rng);
         file.pending.clear();
         if seen {
             file.visible.clone_from(&file.durable);
@@ -253,7 +264,7 @@ impl Platter {
             let file = self.files.get(&inode);
             base::invariant!(file.is_some(), "a durable or pending name has a file");
             if let Some(file) = file {
-                image.insert(&name, file.survivor(rng))?;
+                image.insert(&name, file.survivor(self.lines, rng))?;
             }
         }
         Ok(image)
@@ -310,26 +321,35 @@ struct Last {
     change: usize,
     /// Number of the change's bytes that were written before the crash.
     cut: usize,
+    /// Words of the line that were written before the crash, a bit each.
+    words: u8,
 }
 
 impl Content {
     /// One of the contents that a power cut may leave.
-    fn survivor(&self, rng: &mut Rng) -> Vec<u8> {
+    fn survivor(&self, lines: bool, rng: &mut Rng) -> Vec<u8> {
         let odds = odds(rng);
-        let last = self.last_survivors(odds, rng);
+        let unit = if lines { LINE_BYTES } else { SECTOR_BYTES };
+        let last = self.last_survivors(odds, unit, rng);
         let mut content = self.durable.clone();
         let longest = self.pending.iter().map(|change| change.len).max().unwrap_or(0);
         content.resize(content.len().max(longest), 0);
         for (sector, last) in last {
-            let from = sector * SECTOR_BYTES;
+            let from = sector * unit;
             let earlier = self.pending.iter().take(last.change);
             for change in earlier {
-                change.copy(&mut content, from, change.bytes.len());
+                change.copy(&mut content, from..from + unit, change.bytes.len());
             }
             let change = self.pending.get(last.change);
             base::invariant!(change.is_some(), "a surviving change is pending");
-            if let Some(change) = change {
-                change.copy(&mut content, from, last.cut);
+            let Some(change) = change else { continue };
+            if last.words == u8::MAX {
+                change.copy(&mut content, from..from + unit, last.cut);
+                continue;
+            }
+            for word in (0..LINE_BYTES / WORD_BYTES).filter(|word| last.words >> word & 1 == 1) {
+                let at = from + word * WORD_BYTES;
+                change.copy(&mut content, at..at + WORD_BYTES, last.cut);
             }
         }
         let len = self.surviving_len(odds, rng);
@@ -339,7 +359,7 @@ impl Content {
     }
 
     /// For each sector with a surviving change, the last one.
-    fn last_survivors(&self, odds: f64, rng: &mut Rng) -> BTreeMap<usize, Last> {
+    fn last_survivors(&self, odds: f64, unit: usize, rng: &mut Rng) -> BTreeMap<usize, Last> {
         let mut survivors = BTreeMap::new();
         for (number, change) in self.pending.iter().enumerate() {
             let kept = rng.unit() < odds;
@@ -348,15 +368,17 @@ impl Content {
                 continue;
             }
             let end = change.at + change.bytes.len();
-            for sector in change.at / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES) {
+            for sector in change.at / unit..end.div_ceil(unit) {
                 if torn && rng.one_in(2) {
                     continue;
                 }
-                let mut cut = change.bytes.len();
-                if torn && change.is_store {
+                let (mut cut, mut words) = (change.bytes.len(), u8::MAX);
+                if torn && unit == LINE_BYTES {
+                    words = if rng.one_in(2) { rng.below(256) as u8 } else { u8::MAX };
+                } else if torn && change.is_store {
                     cut = rng.below(cut as u64 + 1) as usize;
                 }
-                survivors.insert(sector, Last { change: number, cut });
+                survivors.insert(sector, Last { change: number, cut, words });
             }
         }
         survivors
@@ -380,10 +402,10 @@ impl Content {
 }
 
 impl Change {
-    /// Copies those of the first `cut` bytes that lie in the sector at `from` to `content`.
-    fn copy(&self, content: &mut [u8], from: usize, cut: usize) {
-        let start = self.at.max(from);
-        let end = (self.at + cut).min(from + SECTOR_BYTES).min(content.len());
+    /// Copies those of the first `cut` bytes that lie in `range` to `content`.
+    fn copy(&self, content: &mut [u8], range: Range<usize>, cut: usize) {
+        let start = self.at.max(range.start);
+        let end = (self.at + cut).min(range.end).min(content.len());
         if start < end
             && let Some(source) = self.bytes.get(start - self.at..end - self.at)
             && let Some(target) = content.get_mut(start..end)

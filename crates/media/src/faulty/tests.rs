@@ -340,3 +340,33 @@ fn a_linked_file_survives_once_its_name_is_durable() {
         assert_eq!(late, Some(vec![7; 4096]), "seed {seed}");
     }
 }
+
+/// As storage-class memory, an unsynced line survives, is lost, or is torn at its words; a fenced one survives.
+#[test]
+fn each_unfenced_line_survives_or_is_torn_by_itself() {
+    let device = Faulty::new(1).with_lines();
+    let file = device.create("a", Access::Bytes, 4096).unwrap();
+    file.store(0, &[1; 256], Purpose::Log).unwrap();
+    file.sync(Purpose::Log).unwrap();
+    device.sync_names(&[]).unwrap();
+    file.store(64, &[2; 256], Purpose::Log).unwrap();
+    let (mut lost, mut kept, mut torn) = ([0; 4], [0; 4], [0; 4]);
+    for seed in 0..3000 {
+        let image = device.crash_image(seed).unwrap().content("a").unwrap();
+        assert!(image[..64].iter().all(|byte| *byte == 1), "seed {seed}: a fenced line survives");
+        assert!(image[320..].iter().all(|byte| *byte == 0), "seed {seed}");
+        for (number, line) in image[64..320].chunks(64).enumerate() {
+            let old = if number < 3 { 1 } else { 0 };
+            let words: Vec<bool> = line.chunks(8).map(|word| word[0] == 2).collect();
+            assert!(line.chunks(8).all(|word| word == [2; 8] || word == [old; 8]), "seed {seed}");
+            match words.iter().filter(|is_new| **is_new).count() {
+                0 => lost[number] += 1,
+                8 => kept[number] += 1,
+                _ => torn[number] += 1,
+            }
+        }
+    }
+    for counts in [lost, kept, torn] {
+        assert!(counts.iter().all(|count| *count > 100), "{lost:?} {kept:?} {torn:?}");
+    }
+}

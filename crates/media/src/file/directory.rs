@@ -108,6 +108,12 @@ impl FileMedium {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
+    /// Whether the files lie in memory of the system (tmpfs).
+    pub(crate) fn is_in_memory(&self) -> bool {
+        let directory = self.directory.fd();
+        directory.is_ok_and(|it| fstatfs(it).is_ok_and(|fs| fs.f_type as u64 == TMPFS))
+    }
+
     /// The flags to open a file with.
     fn flags(&self, access: Access) -> OFlags {
         let mut flags = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -351,13 +357,15 @@ fn supports_direct_io(
     Ok(opened.is_ok())
 }
 
+/// The `statfs` type of tmpfs.
+const TMPFS: u64 = 0x0102_1994;
+
 /// True for file systems that overwrite allocated space in place, so that a store through memory cannot run
 /// out of space: ext2 to ext4, XFS, tmpfs. File systems that write to new places (btrfs, ZFS, F2FS) are not
 /// among them.
 const fn overwrites_in_place(file_system: u64) -> bool {
     const EXT: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
-    const TMPFS: u64 = 0x0102_1994;
     matches!(file_system, EXT | XFS | TMPFS)
 }
 

@@ -23,12 +23,12 @@ use base::Result;
 use base::limits::PAGE_BYTES;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::mapped::Mapped;
 use super::open_files::OpenFile;
 use super::permits::IoPermits;
 use super::system::failed;
+use super::tick::Tick;
 use super::transfer::Transfer;
 use crate::Class;
 use crate::fork::Descriptor;
@@ -73,23 +73,14 @@ struct StoreState {
     mapped: Option<Mapped>,
     /// The window of prepared pages. Pages before it were released, pages after it were not prepared.
     prepared: Range<u64>,
-    /// The tick of the system's coarse clock, seconds and nanoseconds, in which a store last found that the
-    /// file has its name.
-    checked: (i64, i64),
+    /// The tick in which a store last found that the file has its name.
+    checked: Tick,
 }
 
 impl StoreState {
     const fn new(allocated: u64) -> Self {
-        let (mapped, checked) = (None, (0, 0));
+        let (mapped, checked) = (None, Tick::new());
         Self { allocated, stored: 0, written_ahead: 0..0, mapped, prepared: 0..0, checked }
-    }
-
-    /// Whether to look for the file's name before a store. Once in a tick of the coarse clock, some
-    /// milliseconds: reading that clock costs a store nanoseconds, and a look a microsecond.
-    fn is_check_due(&mut self) -> bool {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        let now = (now.tv_sec, now.tv_nsec);
-        std::mem::replace(&mut self.checked, now) != now
     }
 
     /// Removes the mapping. A later mapping ends at `allocated`.
@@ -223,7 +214,7 @@ impl File for DiskFile {
         let end = check::end(&self.name, at, bytes.len())?;
         let file = self.file()?;
         let mut stores = self.stores.lock();
-        if stores.is_check_due() {
+        if stores.checked.is_due() {
             self.must_have_name(file)?;
         }
         stores.stored = stores.stored.max(end);
@@ -304,6 +295,11 @@ impl File for DiskFile {
     fn undecorated(&self) -> &dyn Any {
         self
     }
+}
+
+/// The operating system's handle of `file`, if it is a file of a directory that this process opened.
+pub(crate) fn descriptor(file: &dyn File) -> Option<&fs::File> {
+    file.undecorated().downcast_ref::<DiskFile>()?.file().ok()
 }
 
 impl fmt::Debug for DiskFile {

@@ -11,10 +11,35 @@ const LINE_BYTES: usize = 64;
 ///
 /// # Safety
 /// The range is mapped.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(not(miri))]
 pub(super) unsafe fn flush(start: *const u8, len: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { write_back(start, len) };
+    fence();
+}
+
+/// Waits until every line that this thread flushed before is on the medium.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) fn fence() {
+    // SAFETY: every x86-64 has it, and it changes nothing.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+}
+
+/// As above.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+pub(super) fn fence() {
+    // SAFETY: a barrier changes nothing.
+    unsafe { std::arch::asm!("dsb ish", options(nostack, preserves_flags)) };
+}
+
+/// Begins to flush every line of `len` bytes from `start` on; [`fence`] waits for completion.
+///
+/// # Safety
+/// The range is mapped.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) unsafe fn write_back(start: *const u8, len: usize) {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid_count, _mm_clflush, _mm_sfence};
+    use std::arch::x86_64::{__cpuid_count, _mm_clflush};
     use std::sync::LazyLock;
 
     #[derive(Clone, Copy)]
@@ -50,16 +75,14 @@ pub(super) unsafe fn flush(start: *const u8, len: usize) {
             Kind::Flush => unsafe { _mm_clflush(line) },
         }
     }
-    // SAFETY: every x86-64 has it, and it changes nothing.
-    unsafe { _mm_sfence() };
 }
 
-/// Writes back every line of `len` bytes from `start` on, and waits until that is done.
+/// Begins to write back every line of `len` bytes from `start` on; [`fence`] waits for completion.
 ///
 /// # Safety
 /// The range is mapped.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
-pub(super) unsafe fn flush(start: *const u8, len: usize) {
+pub(super) unsafe fn write_back(start: *const u8, len: usize) {
     use std::arch::asm;
 
     let first = start.addr() % LINE_BYTES;
@@ -69,8 +92,6 @@ pub(super) unsafe fn flush(start: *const u8, len: usize) {
         // is allowed to programs; the line is mapped, as it holds or neighbours a byte of the range.
         unsafe { asm!("dc cvac, {}", in(reg) line, options(nostack, preserves_flags)) };
     }
-    // SAFETY: a barrier changes nothing.
-    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
 }
 
 #[cfg(test)]

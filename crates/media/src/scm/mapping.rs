@@ -37,6 +37,20 @@ impl Mapping {
         self.len
     }
 
+    /// Copies `bytes` to offset `at`. Only for a mapping that its owner reads by other means.
+    ///
+    /// # Panics
+    /// If the bytes do not lie within the mapping.
+    pub(super) fn store(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.len), "a store lies within the mapping");
+        // SAFETY: `at` is at most the mapping's length, as was just checked.
+        let target = unsafe { self.start.add(at) };
+        // SAFETY: the target is `bytes.len()` mapped bytes that only `self`, borrowed alone, writes; `bytes` is a
+        // live borrow, which cannot lie in a mapping whose address nobody else has.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) }
+    }
+
     /// The address of offset `at`, and how many of `len` bytes from there are mapped.
     #[cfg(not(miri))]
     fn part(&self, at: usize, len: usize) -> (*mut u8, usize) {

@@ -43,16 +43,29 @@ pub(super) fn open(node: u32, len: u64) -> Result<Region> {
     Ok(Region::new(mapping, Durability::Never, facts, None))
 }
 
+/// Checks that the system has the node.
+///
+/// # Errors
+/// `Invalid`, with the nodes that it has.
+pub(super) fn must_exist(node: u32) -> Result<()> {
+    exists(Path::new(NODES), node)
+}
+
+fn exists(root: &Path, node: u32) -> Result<()> {
+    if root.join(format!("node{node}")).is_dir() {
+        return Ok(());
+    }
+    let nodes = nodes(root);
+    Err(Error::invalid("no such NUMA node").expected(match nodes.as_str() {
+        "" => "a system with NUMA nodes".to_owned(),
+        nodes => format!("one of {nodes}"),
+    }))
+}
+
 /// Checks that the node under `root` has `len` bytes free or used only by the page cache.
 fn has_room(root: &Path, node: u32, len: u64) -> Result<()> {
+    exists(root, node)?;
     let folder = root.join(format!("node{node}"));
-    if !folder.is_dir() {
-        let nodes = nodes(root);
-        return Err(Error::invalid("no such NUMA node").expected(match nodes.as_str() {
-            "" => "a system with NUMA nodes".to_owned(),
-            nodes => format!("one of {nodes}"),
-        }));
-    }
     let meminfo = folder.join("meminfo");
     let text = fs::read_to_string(&meminfo)
         .map_err(|error| Error::io("read", meminfo.display(), error))?;

@@ -4,8 +4,9 @@ use base::{Result, broken_invariant, invariant};
 use media::Purpose;
 
 use super::{Lane, PAGE, SegmentTail};
+use crate::header::UNIT_BYTES;
 use crate::name::parse_segment_name;
-use crate::record::{Begin, FIXED_BYTES, GAP_BYTES, MARK_BYTES, begin};
+use crate::record::{BEGIN_BYTES, Begin, FIXED_BYTES, GAP_BYTES, MARK_BYTES, begin};
 
 impl Lane {
     /// Makes room for a record of `bytes` on a full device: continues in a short segment, which may take
@@ -35,21 +36,22 @@ impl Lane {
     /// cut, states that the segment was cut. Returns whether the cut freed space.
     pub(crate) fn shorten(&mut self, tail: &SegmentTail) -> Result<bool> {
         let SegmentTail { file, used } = tail;
-        let begin_at = used.next_multiple_of(PAGE);
+        let begin_at = used.next_multiple_of(if self.is_fenced { UNIT_BYTES } else { PAGE });
+        let end = (begin_at + BEGIN_BYTES as u64).next_multiple_of(PAGE);
         let Some((_, segment)) = parse_segment_name(file.name()) else {
             return Err(broken_invariant!("a replayed segment has the name of a segment"));
         };
-        if file.size()? <= begin_at + PAGE {
+        if file.size()? <= end {
             return Ok(false);
         }
         let last = Begin { sequence: self.sequence, durable: self.sequence, opened: true };
-        let record = begin(self.supply.seed(segment), self.next, last);
+        let record = begin(self.supply.seed(segment), self.after, last);
         file.store(begin_at, &record, Purpose::Log)?;
         file.sync(Purpose::Log)?;
         self.sequence += 1;
-        self.unlogged = 0;
-        self.shared.set_durable(self.sequence, self.next - 1);
-        file.set_len(begin_at + PAGE)?;
+        self.numbers().cover(self.after);
+        self.shared.set_durable_sequence(self.sequence);
+        file.set_len(end)?;
         Ok(true)
     }
 }

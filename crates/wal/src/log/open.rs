@@ -11,15 +11,14 @@ use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, broken_invarian
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
 
-use super::{Freeing, Log};
+use super::{Freeing, LaneOfLog, Log};
 use crate::chain::Chain;
 use crate::combiner::Combiner;
 use crate::lane::{Lane, SegmentTail};
 use crate::options::{Options, SEGMENT_BYTES_MIN};
-use crate::position::LANE;
 use crate::recover::{self, Recovery, ReplaySink, settle, trim};
 use crate::retention::Retention;
-use crate::shared::Shared;
+use crate::shared::{LaneShared, Shared};
 use crate::source::Source;
 use crate::supply::{SegmentSpec, Supply};
 use crate::syncer::Syncer;
@@ -53,8 +52,8 @@ impl Log {
     ) -> Result<(Self, Recovery)> {
         options.check()?;
         let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
-        // The leader's group and the records in slots, in vectors that may be half empty.
-        let groups = account.charge(4 * group_bytes)?;
+        // Each leader's group and the records in slots, in vectors that may be half empty.
+        let groups = account.charge(4 * group_bytes * options.lanes.len() as u64)?;
         let source = Source {
             medium: Arc::clone(&medium),
             store: Some(options.store),
@@ -64,39 +63,46 @@ impl Log {
             known: options.known(),
         };
         recover::remove_freed(&source)?;
-        recover::make_durable(&source, LANE)?;
+        recover::make_durable(&source)?;
         let retention = Arc::new(Retention::default());
         let mut sink =
             ReplaySink { from, record: replay, retention: &retention, below: Vec::new() };
-        let (chains, mut recovery, stored) = recover::replay(&source, LANE, &mut sink)?;
+        let (chains, mut recovery, stored) = recover::replay(&source, &mut sink)?;
         // 0 for a log without records.
         let stored = stored.max(1);
         let next = stored.max(options.floor.get() + 1);
         // There is always a seqno after the last one.
         recovery.last = Seqno::try_from(next)?.before();
 
-        let shared = Arc::new(Shared::default());
-        shared.set_last(next - 1);
+        let (ids, is_fenced) = (options.lanes.clone(), options.is_fenced);
+        let shared = Shared::new(ids.len(), stored, next);
         let is_damaged = recovery.damage.is_some();
-        let mut opening =
-            Opening { options, source, retention, stored, next, is_damaged, stale: Vec::new() };
-        let mut writer = None;
+        let mut opening = Opening { options, source, retention, is_damaged, stale: Vec::new() };
+        let mut lanes: Vec<(usize, LaneOfLog)> = Vec::with_capacity(ids.len());
         for chain in chains {
-            if chain.lane == LANE {
-                writer = Some(opening.open_lane(chain, &shared)?);
-            } else {
+            let Some(index) = ids.iter().position(|id| *id == chain.lane) else {
                 // Other lanes receive no appends: their new segment only states where they end.
-                opening.open_lane(chain, &Arc::default())?.close();
-            }
+                let alone = LaneShared::new(&Shared::new(1, next, next), 0);
+                opening.open_lane(chain, &alone)?.close();
+                continue;
+            };
+            let (id, shared) = (chain.lane, LaneShared::new(&shared, index));
+            let writer = opening.open_lane(chain, &shared)?;
+            let supply = writer.supply();
+            let bytes = usize::try_from(group_bytes).unwrap_or(usize::MAX);
+            let combiner = Combiner::new(writer, bytes);
+            lanes.push((index, LaneOfLog { id, shared, supply, combiner }));
         }
-        let writer = writer
-            .ok_or_else(|| broken_invariant!("replay returns a chain for the lane of appends"))?;
+        if lanes.len() != ids.len() {
+            return Err(broken_invariant!("replay returns a chain for each lane of appends"));
+        }
+        lanes.sort_by_key(|(index, _)| *index);
         let log = Self {
             medium,
             shared,
-            supply: writer.supply(),
             retention: opening.retention,
-            combiner: Combiner::new(writer, usize::try_from(group_bytes).unwrap_or(usize::MAX)),
+            lanes: lanes.into_iter().map(|(_, lane)| lane).collect(),
+            is_fenced,
             syncer: Syncer::default(),
             freeing: Mutex::new(Freeing { stale: opening.stale, is_damaged }),
             _groups: groups,
@@ -114,26 +120,23 @@ struct Opening {
     options: Options,
     source: Source,
     retention: Arc<Retention>,
-    /// The seqno after the last record.
-    stored: u64,
-    /// The next seqno.
-    next: u64,
     is_damaged: bool,
     /// Names of files to remove once the new segments are durable.
     stale: Vec<String>,
 }
 
 impl Opening {
-    /// Begins a new segment in the lane of `chain`. In the lane that receives appends, a device without
-    /// space for the segment is no error.
-    fn open_lane(&mut self, chain: Chain, shared: &Arc<Shared>) -> Result<Lane> {
-        let is_appended = chain.lane == LANE;
+    /// Begins a new segment in the lane of `chain`. In a lane that receives appends, a device without space for
+    /// the segment is no error.
+    fn open_lane(&mut self, chain: Chain, shared: &Arc<LaneShared>) -> Result<Lane> {
+        let is_appended = self.options.lanes.contains(&chain.lane);
         let spec = SegmentSpec {
             store: self.options.store,
             lane: chain.lane,
             segment_bytes: if is_appended { self.options.segment_bytes } else { SEGMENT_BYTES_MIN },
             leave_bytes: self.options.leave_bytes,
             has_gaps: is_appended && self.options.has_gaps,
+            is_fenced: is_appended && self.options.is_fenced,
         };
         let id = self.next_segment(&chain)?;
         let supply = Supply::new(&self.source.medium, spec, id, &self.source.account, shared);
@@ -142,11 +145,8 @@ impl Opening {
         let tail = settle(chain, &self.source, &self.retention, &mut self.stale, &mut unused)?;
         // After damage the tail stays as it is, for inspection.
         let mut tail = tail.filter(|_| !self.is_damaged);
-        invariant!(self.next > 0, "there is a seqno before the next one");
-        shared.set_durable(sequence, self.next - 1);
-        let seqnos = (self.stored, self.next);
-        let mut lane =
-            Lane::new(lane, supply, Arc::clone(shared), &self.retention, sequence, seqnos);
+        shared.set_durable_sequence(sequence);
+        let mut lane = Lane::new(lane, supply, Arc::clone(shared), &self.retention, sequence);
         match self.start(&mut lane, &mut tail, is_torn, unused)? {
             None => trim(tail)?,
             Some(_) if is_appended => {}

@@ -45,22 +45,23 @@ struct Candidate {
 }
 
 impl Wanted {
-    /// The record that may begin with `bytes` at `at`, in a segment that ends at `end`.
-    fn admits(&self, at: u64, bytes: &[u8], end: u64) -> Option<Candidate> {
+    /// The record that may begin with `bytes` at `at`, in a segment with groups at multiples of `unit` that ends
+    /// at `end`.
+    fn admits(&self, at: u64, bytes: &[u8], unit: u64, end: u64) -> Option<Candidate> {
         let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
         let [_, _, _, _, _, _, _, kind, low @ .., _, _, _, _, _, _, _, _] = *fixed;
         if !matches!(kind >> 4, 1..=4) {
             return None;
         }
         let whole = record_bytes(fixed)?;
-        let starts_page = at.is_multiple_of(PAGE);
+        let starts_unit = at.is_multiple_of(unit);
         let is_shaped = match kind >> 4 {
             1 => whole > FIXED_BYTES,
-            2 => starts_page && whole == MARK_BYTES,
+            2 => starts_unit && whole == MARK_BYTES,
             4 => whole == GAP_BYTES,
-            _ => starts_page && whole == BEGIN_BYTES,
+            _ => starts_unit && whole == BEGIN_BYTES,
         };
-        let is_likely = starts_page || at == PAGE + BEGIN_BYTES as u64;
+        let is_likely = starts_unit || at == PAGE + BEGIN_BYTES as u64;
         let ahead = u32::from_le_bytes(low).wrapping_sub(self.sequence as u32);
         let sequence = self.sequence.checked_add(u64::from(ahead))?;
         let [.., a, b, c, d, e, f, g, h] = *fixed;
@@ -98,14 +99,15 @@ impl SegmentReader {
     /// to that one's length.
     fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let next = Wanted { sequence: wanted.sequence.saturating_add(1), ..*wanted };
-        for at in [self.at, self.at.next_multiple_of(PAGE)] {
+        let unit = self.unit;
+        for at in [self.at, self.at.next_multiple_of(unit)] {
             let Some(whole) = self.peek(at)?.and_then(|bytes| record_bytes(&bytes)) else {
                 continue;
             };
             let end = at + whole as u64;
-            for at in [end, end.next_multiple_of(PAGE)] {
+            for at in [end, end.next_multiple_of(unit)] {
                 let Some(bytes) = self.peek(at)? else { continue };
-                if let Some(candidate) = next.admits(at, &bytes, self.end)
+                if let Some(candidate) = next.admits(at, &bytes, unit, self.end)
                     && candidate.sequence == next.sequence
                     && let Some(found) = self.verify(&next, &candidate)?
                 {
@@ -117,7 +119,7 @@ impl SegmentReader {
     }
 
     fn anywhere(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
-        let (mut at, end) = (self.at, self.end);
+        let (mut at, end, unit) = (self.at, self.end, self.unit);
         while at < end {
             let page = (at + 1).next_multiple_of(PAGE).min(end);
             // A record's fixed part may begin on this page and end on the next.
@@ -132,7 +134,8 @@ impl SegmentReader {
             };
             let bytes = self.bytes(at, len as usize)?;
             let mut places = (at..).zip(bytes.windows(FIXED_BYTES));
-            let Some(candidate) = places.find_map(|(at, bytes)| wanted.admits(at, bytes, end))
+            let Some(candidate) =
+                places.find_map(|(at, bytes)| wanted.admits(at, bytes, unit, end))
             else {
                 at = page;
                 continue;

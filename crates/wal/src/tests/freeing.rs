@@ -220,7 +220,7 @@ fn a_missing_first_segment_is_damage() {
     let all = |_| Some(Seqno::ZERO);
     let with = |start: &Start| Options { start: start.clone(), ..options() };
     drop(open_with(&device, with(&start), &all).unwrap());
-    let lost = crate::segment_name(base::LaneId(0), start.of(base::LaneId(0)));
+    let lost = crate::segment_name(LaneId(0), start.of(LaneId(0)));
     device.remove(&lost).unwrap();
     let account = Account::unlimited("check");
     for error in [
@@ -242,7 +242,7 @@ fn a_missing_first_segment_is_damage() {
     let (log, recovery, replayed) = open_with(&device, recovering, &all).unwrap();
     assert!(recovery.damage.is_some() && !replayed.is_empty());
     let lost = &recovery.losses[0];
-    assert_eq!((lost.from.segment, lost.seqnos.0), (start.of(base::LaneId(0)), Seqno::ZERO));
+    assert_eq!((lost.from.segment, lost.seqnos.0), (start.of(LaneId(0)), Seqno::ZERO));
     assert_eq!(lost.seqnos.1, Some(Seqno::new(replayed[0].0)));
     assert!(names(&device).len() > 2, "no segment is removed before the new start is recorded");
     log.flushed(KeyspaceId(BUSY), Seqno::new(log.last().get() + 1));

@@ -52,7 +52,7 @@ fn unlogged_batches_cost_one_gap_before_the_next_batch() {
     }
     assert_eq!((log.bytes(), log.statistics().record_bytes), before, "no byte of the log");
     assert_eq!((log.last().get(), log.stored_below().get()), (3002, 3));
-    assert_eq!(log.end().unwrap().last.get(), 2, "a copy up to here has no later record");
+    assert_eq!(log.ends()[0].last.get(), 2, "a copy up to here has no later record");
     // Nothing is left to sync, and no Gap is stored for it.
     log.sync(log.last()).unwrap();
     let (length, syncs) = (log.bytes(), log.statistics().syncs);

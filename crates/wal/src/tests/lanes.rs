@@ -1,29 +1,35 @@
-//! Recovery of several lanes: merged in seqno order, up to the first gap. No code appends to a second
-//! lane yet, so these tests write each lane directly.
-
-use base::LaneId;
+//! Recovery of several lanes: merged in seqno order, up to the first gap. `fenced` has lanes that a log
+//! appends to; these tests write each lane directly, so that they can leave any gap.
 
 use super::*;
 use crate::combiner::Writer;
 use crate::group::Group;
 use crate::lane::Lane;
 use crate::retention::Retention;
-use crate::shared::Shared;
+use crate::shared::{LaneShared, Shared};
 use crate::supply::{SegmentSpec, Supply};
 
 /// Writes a lane with records at `seqnos`, one operation each. The first `synced` of them are durable.
 fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
-    let (shared, retention) = (Arc::new(Shared::default()), Arc::new(Retention::default()));
+    let log = Shared::new(1, begin, begin);
+    let (shared, retention) = (LaneShared::new(&log, 0), Arc::new(Retention::default()));
     let account = Account::unlimited("log");
     let Options { store, segment_bytes, .. } = options();
     let lane = LaneId(lane);
-    let spec = SegmentSpec { store, lane, segment_bytes, leave_bytes: 0, has_gaps: false };
+    let spec = SegmentSpec {
+        store,
+        lane,
+        segment_bytes,
+        leave_bytes: 0,
+        has_gaps: false,
+        is_fenced: false,
+    };
     let supply = Supply::new(medium, spec, 1, &account, &shared);
     // Lanes share the counter of seqnos; the test sets each record's seqno.
-    let mut writer = Lane::new(lane, supply, shared, &retention, 0, (begin, begin));
+    let mut writer = Lane::new(lane, supply, shared, &retention, 0);
     writer.rotate(0).unwrap();
     for seqno in seqnos {
-        writer.skip_to(*seqno);
+        log.numbers.skip_to(*seqno);
         let body = seqno.to_le_bytes();
         let mut group = Group::default();
         let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: &body };

@@ -40,6 +40,10 @@ impl Mapping {
         Ok(())
     }
 
+    pub(in crate::scm) fn write_back(&self, _at: usize, _len: usize) {}
+
+    pub(in crate::scm) fn fence(&self) {}
+
     pub(in crate::scm) fn flush(&self, _at: usize, _len: usize) {}
 }
 

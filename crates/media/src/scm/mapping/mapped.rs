@@ -83,6 +83,18 @@ impl Mapping {
         Ok(())
     }
 
+    /// Begins to flush `len` bytes at `at` from the processor's caches; [`Mapping::fence`] waits for it.
+    pub(in crate::scm) fn write_back(&self, at: usize, len: usize) {
+        let (start, len) = self.part(at, len);
+        // SAFETY: the range lies within this mapping.
+        unsafe { crate::scm::flush::write_back(start, len) };
+    }
+
+    /// Waits until the lines that this thread flushed are on the medium.
+    pub(in crate::scm) fn fence(&self) {
+        crate::scm::flush::fence();
+    }
+
     /// Flushes `len` bytes at `at` from the processor's caches to the medium.
     pub(in crate::scm) fn flush(&self, at: usize, len: usize) {
         let (start, len) = self.part(at, len);

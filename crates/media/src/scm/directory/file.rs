@@ -1,0 +1,132 @@
+//! A file on storage-class memory: stores through its mapping, made durable by a fence.
+//!
+//! Concurrency: stores of one file are serialised by a lock, which a log's only writer takes without contention.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{Error, Result};
+use parking_lot::Mutex;
+
+use crate::emulated::{Device, Stream};
+use crate::file::Tick;
+use crate::scm::mapping::Mapping;
+use crate::{Buf, File, Purpose, check};
+
+/// See the module.
+pub(super) struct ScmFile {
+    inner: Arc<dyn File>,
+    stores: Mutex<Stores>,
+    /// Whether stored lines must be flushed to be durable.
+    flushes: bool,
+    emulated: Option<Arc<Device>>,
+}
+
+struct Stores {
+    /// The whole file, until its length changes. `None` for a file that was opened again, or if the system
+    /// refused the mapping: stores then use system calls, and a sync is one too.
+    mapping: Option<Mapping>,
+    /// Whether stores went past the mapping since the last sync.
+    is_past: bool,
+    /// When a sync last found that the file has its name.
+    checked: Tick,
+}
+
+impl ScmFile {
+    pub(super) fn new(
+        inner: Arc<dyn File>,
+        mapping: Option<Mapping>,
+        flushes: bool,
+        emulated: Option<Arc<Device>>,
+    ) -> Self {
+        // A file that is opened again may have stores of a process that died before its fence.
+        let is_past = mapping.is_none();
+        Self {
+            inner,
+            stores: Mutex::new(Stores { mapping, is_past, checked: Tick::new() }),
+            flushes,
+            emulated,
+        }
+    }
+
+    #[cold]
+    fn lost(&self) -> Error {
+        Error::corrupt("file on storage-class memory")
+            .at(self.inner.name())
+            .expected("its memory")
+            .got("none: it was cut, or the device failed")
+    }
+}
+
+impl File for ScmFile {
+    crate::delegate!(inner: name, size, prepare_stores, write_ahead, undecorated);
+
+    fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        if let Some(device) = &self.emulated {
+            device.delay(Stream::of_thread(), true, at, buf.len());
+        }
+        self.inner.read(at, buf, purpose)
+    }
+
+    fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        self.stores.lock().is_past = true;
+        self.inner.write(at, buf, purpose)
+    }
+
+    fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        let mut stores = self.stores.lock();
+        if let Some(device) = &self.emulated {
+            device.delay(Stream::of_thread(), false, at, bytes.len());
+        }
+        let end = check::end(self.inner.name(), at, bytes.len())?;
+        match &mut stores.mapping {
+            Some(mapping) if end <= mapping.len() as u64 => {
+                // In range: it ends in the mapping.
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                mapping.store(at, bytes);
+                if self.flushes {
+                    mapping.write_back(at, bytes.len());
+                }
+                if mapping.is_lost() { Err(self.lost()) } else { Ok(()) }
+            }
+            _ => {
+                stores.is_past = true;
+                self.inner.store(at, bytes, purpose)
+            }
+        }
+    }
+
+    /// A fence: every line was flushed when it was stored.
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        let mut stores = self.stores.lock();
+        if let Some(mapping) = &stores.mapping {
+            mapping.fence();
+            if mapping.is_lost() {
+                return Err(self.lost());
+            }
+        }
+        // The sync of a file also finds that another program removed it. Not for each fence: a system call
+        // costs more than the fence.
+        let is_due = stores.checked.is_due();
+        if std::mem::take(&mut stores.is_past) || is_due {
+            self.inner.sync(purpose)?;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let mut stores = self.stores.lock();
+        // A store past the end of the file would raise a signal.
+        if let Some(mapping) = stores.mapping.take() {
+            mapping.fence();
+        }
+        stores.is_past = true;
+        self.inner.set_len(len)
+    }
+}
+
+impl fmt::Debug for ScmFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScmFile({})", self.inner.name())
+    }
+}
