@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, plan, repair, replay, scrub, serve, stats, worker,
+    inspect, keyspace, log, plan, repair, replay, scrub, serve, stats, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -41,6 +41,11 @@ pub(crate) enum Command {
     Keyspace {
         #[command(subcommand)]
         command: keyspace::Command,
+    },
+    /// Move the log of a store
+    Log {
+        #[command(subcommand)]
+        command: log::Command,
     },
     /// Show the statistics of a store: memory, keyspaces, log, compaction
     Stats(stats::Args),

@@ -24,12 +24,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let dir = args.store.directory()?;
+    let (dir, log) = args.store.files()?;
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
-    let report =
-        terracedb::tools::check(&medium, &mut |done, total| progress.show(done, Some(total)))?;
+    let report = terracedb::tools::check_with(&medium, &log, &mut |done, total| {
+        progress.show(done, Some(total))
+    })?;
     drop(progress);
     print_report(&report, args.output.json)
 }

@@ -23,6 +23,7 @@ mod ingest;
 mod inspect;
 mod interrupt;
 mod keyspace;
+mod log;
 mod measured_store;
 mod new_store;
 mod outcome;
@@ -93,6 +94,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Scan(args) => entries::scan(&args),
         Command::Ingest(args) => ingest::run(&args),
         Command::Keyspace { command } => keyspace::run(&command),
+        Command::Log { command } => log::run(&command),
         Command::Stats(args) => stats::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Inspect(args) => inspect::run(&args),

@@ -27,13 +27,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let dir = args.store.directory()?;
+    let (dir, log) = args.store.files()?;
     let options = FileOptions { create: false, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("repair");
     let _section = interrupt::Section::begin();
     let options = RepairOptions { dry_run: args.dry_run, cancel: interrupt::cancel() };
-    let report = terracedb::tools::repair(&medium, options, &mut |done, total| {
+    let report = terracedb::tools::repair_with(&medium, &log, options, &mut |done, total| {
         progress.show(done, Some(total));
     })?;
     drop(progress);

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use terracedb::tools::LogConfig;
 use terracedb::{Db, Error, Keyspace, Result};
 
-use crate::config::{Config, Flags, store_path};
+use crate::config::{Config, Flags, store_files};
 use crate::{directory, escape, hex, new_store};
 
 /// `--json`.
@@ -47,17 +48,21 @@ impl StoreArgs {
 pub(crate) struct OfflineStoreArgs {
     /// The store's directory, or a configuration file that names it
     store: PathBuf,
+    /// Directories of the log's devices, separated by commas, if they are mounted elsewhere than before
+    /// [default: where the store had them]
+    #[arg(long, value_name = "PATH")]
+    log_path: Option<String>,
 }
 
 impl OfflineStoreArgs {
-    /// The directory of the store.
+    /// The directory of the store, and the devices of its log.
     ///
     /// # Errors
     /// `Invalid` if the directory holds no store, or the configuration file is wrong.
-    pub(crate) fn directory(&self) -> Result<PathBuf> {
-        let dir = store_path(&self.store)?;
+    pub(crate) fn files(&self) -> Result<(PathBuf, LogConfig)> {
+        let (dir, log) = store_files(&self.store, self.log_path.as_ref())?;
         directory::must_hold_store(&dir)?;
-        Ok(dir)
+        Ok((dir, log))
     }
 }
 

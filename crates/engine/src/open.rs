@@ -29,7 +29,6 @@ use tree::{
 };
 use wal::Log;
 
-use crate::Resources;
 use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::commit::Committer;
@@ -41,12 +40,14 @@ use crate::settings::{LiveSettings, Settings};
 use crate::store::Store;
 use crate::transaction::Transactions;
 use crate::watchdog::Watchdog;
+use crate::{LogConfig, Resources};
 use files::StoreFiles;
 use replay::Replay;
 use tasks::Tasks;
 use trees::open_trees;
 
-/// Opens the store on `medium`, or creates it with the id `create` if there is none.
+/// Opens the store on `medium`, or creates it with the id `create` if there is none. `log` names the devices of
+/// its log.
 ///
 /// # Errors
 /// `Invalid` if there is no store and `create` is `None`. `Corrupt` for a damaged manifest or log; a
@@ -54,6 +55,7 @@ use trees::open_trees;
 /// Those of the lock, the device and the memory limit.
 pub fn open(
     medium: Arc<dyn Medium>,
+    log: &LogConfig,
     resources: Resources,
     settings: Settings,
     operators: Operators,
@@ -63,7 +65,7 @@ pub fn open(
     resources.must_be_here()?;
     let start = resources.clock().monotonic();
     let mut recovery = Recovery::default();
-    let files = StoreFiles::open(medium, &resources, create, &mut recovery)?;
+    let files = StoreFiles::open(medium, log, &resources, create, &mut recovery)?;
     let entered = resources.enter();
     let operators = Arc::new(operators);
     let live_settings = LiveSettings::new(settings.clone());

@@ -62,6 +62,8 @@ pub enum Edit {
     LogBegins { lane: LaneId, segment: SegmentId },
     /// The log was durable up to this point: one that ends earlier has lost records.
     LogReached { reached: wal::Reached },
+    /// The log is at `place` from now on: records of lanes elsewhere are dead.
+    LogPlaced { place: wal::LogPlace },
     /// The store is a copy that began this lineage. Only in the first record of a manifest of version 2.
     LineageBegan { lineage: LineageId },
 }
@@ -99,6 +101,7 @@ const SCRUBBED: u8 = 21;
 const LOG_BEGINS: u8 = 22;
 const LINEAGE_BEGAN: u8 = 23;
 const LOG_REACHED: u8 = 24;
+const LOG_PLACED: u8 = 26;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
@@ -129,6 +132,7 @@ impl Edit {
             Self::TableDamaged { .. } => TABLE_DAMAGED,
             Self::Scrubbed(_) => SCRUBBED,
             Self::LogBegins { .. } => LOG_BEGINS,
+            Self::LogPlaced { .. } => LOG_PLACED,
             Self::LineageBegan { .. } => LINEAGE_BEGAN,
             Self::LogReached { .. } => LOG_REACHED,
         }
@@ -140,6 +144,7 @@ impl Edit {
             Self::KeyspaceCreated { kind, .. } => kind.format_version(),
             Self::LineageBegan { .. } => 2,
             Self::LogReached { .. } => VERSION_OPENED,
+            Self::LogPlaced { .. } => 6,
             _ => 1,
         }
     }
@@ -165,6 +170,7 @@ impl Edit {
             | Self::Scrubbed(_)
             | Self::LogBegins { .. }
             | Self::LogReached { .. }
+            | Self::LogPlaced { .. }
             | Self::LineageBegan { .. } => None,
         }
     }
@@ -223,6 +229,14 @@ impl Edit {
                 put_varint(out, reached.sequence);
                 put_varint(out, reached.last.get());
             }
+            Self::LogPlaced { place } => {
+                put_varint(out, u64::from(place.lanes_each));
+                put_varint(out, place.devices.len() as u64);
+                for device in &place.devices {
+                    put_u128(out, device.id);
+                    put_bytes(out, device.place.as_bytes());
+                }
+            }
             Self::LineageBegan { lineage } => put_u128(out, lineage.0),
         }
     }
@@ -267,6 +281,7 @@ impl Edit {
                     last: Seqno::try_from(cursor.varint()?)?,
                 },
             },
+            LOG_PLACED => Self::LogPlaced { place: log_place(cursor)? },
             LINEAGE_BEGAN => Self::LineageBegan { lineage: LineageId(cursor.u128()?) },
             other => {
                 return Err(Error::corrupt("manifest edit")
@@ -341,6 +356,21 @@ impl Edit {
         }
         Ok(edits)
     }
+}
+
+/// Reads the place of the log.
+fn log_place(cursor: &mut Cursor<'_>) -> Result<wal::LogPlace> {
+    let lanes_each = cursor.length(usize::from(wal::DEVICE_LANES_MAX))? as u16;
+    let count = cursor.length(wal::DEVICES_MAX)?;
+    let mut devices = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = cursor.u128()?;
+        devices.push(wal::LogDevice { id, place: name(cursor, wal::PLACE_BYTES_MAX)? });
+    }
+    let place = wal::LogPlace { devices, lanes_each };
+    let corrupt = |error| Error::corrupt("place of the log").caused_by(error);
+    place.check().map_err(corrupt)?;
+    Ok(place)
 }
 
 /// Reads a 32-bit id, stored as a varint.

@@ -6,10 +6,11 @@ use base::{StoreId, put_u32, put_u64, put_u128};
 pub(crate) const MAGIC: &[u8; 8] = b"TERRMANI";
 /// The newest format version that this code reads. It writes the least one that has the edits of the file, so
 /// that older versions of the code read every store that has nothing new to them.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// The version of the manifest that an open writes: soon after, it states how far the log reached.
 pub(crate) const VERSION_OPENED: u32 = 5;
-/// The version of a manifest without hashed keyspaces, of a store that is no copy.
+/// The version of a manifest without hashed keyspaces, of a store that is no copy and has its log in its
+/// directory.
 pub(crate) const VERSION_FIRST: u32 = 1;
 /// Two copies of a 40-byte header, each in its own sector.
 pub(crate) const HEADERS_BYTES: usize = 1024;

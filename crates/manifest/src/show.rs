@@ -73,6 +73,15 @@ impl fmt::Display for Edit {
                 "lane {lane} of the log is durable below record {sequence}, up to seqno {last}, in segment \
                  {segment} or before"
             ),
+            Self::LogPlaced { place } if !place.is_on_devices() => {
+                f.write_str("the log is in the store's directory")
+            }
+            Self::LogPlaced { place } => {
+                write!(f, "the log is on devices, {} lanes each:", place.lanes_each)?;
+                place.devices.iter().try_for_each(|device| {
+                    write!(f, " {:032x} at `{}`", device.id, device.place.escape_debug())
+                })
+            }
             Self::LineageBegan { lineage } => write!(f, "a copy, of lineage {lineage}"),
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())

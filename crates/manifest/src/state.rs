@@ -34,6 +34,8 @@ pub struct ManifestState {
     pub log_start: wal::Start,
     /// How far the log was durable when that was last recorded.
     pub log_reached: Option<wal::Reached>,
+    /// The place of the log.
+    pub log_place: wal::LogPlace,
     /// The lineage that the store began as a copy of another; `None` if it was created.
     pub lineage: Option<LineageId>,
 }
@@ -77,6 +79,12 @@ impl ManifestState {
             Edit::TableIdsReserved { below } => self.reserve_table_ids(below),
             Edit::LogBegins { lane, segment } => self.begin_log(lane, segment),
             Edit::LogReached { reached } => self.reach_log(reached),
+            Edit::LogPlaced { place } => {
+                self.log_place = place;
+                // It was a point of the log that is given up.
+                self.log_reached = None;
+                Ok(())
+            }
             Edit::LineageBegan { lineage } => {
                 self.lineage = Some(lineage);
                 Ok(())
@@ -262,7 +270,8 @@ impl ManifestState {
     pub fn known_log(&self) -> wal::Known {
         let (start, logged) = (self.log_start.clone(), self.logged());
         let has_keyspaces = self.keyspaces_below > KeyspaceId::default();
-        wal::Known { start, logged, has_keyspaces, reached: self.log_reached }
+        let (reached, lanes) = (self.log_reached, self.log_place.lanes());
+        wal::Known { start, logged, has_keyspaces, reached, lanes }
     }
 
     /// Returns the sequence number below which every write to an existing keyspace is in tables.
@@ -312,6 +321,9 @@ impl ManifestState {
             edits.push(Edit::Scrubbed(self.scrub));
         }
         edits.extend(Edit::log_begins(&self.log_start));
+        if self.log_place.is_on_devices() {
+            edits.push(Edit::LogPlaced { place: self.log_place.clone() });
+        }
         edits.extend(self.log_reached.map(|reached| Edit::LogReached { reached }));
         edits.extend(self.lineage.map(|lineage| Edit::LineageBegan { lineage }));
         for (id, entry) in &self.keyspaces {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, Operators, WindowPriority};
-use engine::{Settings, open};
+use engine::{LogConfig, Settings, open};
 use media::{FileMedium, FileOptions, Medium};
 use tree::events::{Events, Listener};
 
@@ -25,6 +25,7 @@ pub struct Builder {
     /// Resources that are shared with other stores.
     resources: Option<Resources>,
     settings: Settings,
+    log: LogConfig,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
     window_priorities: Vec<Arc<dyn WindowPriority>>,
     listeners: Vec<Arc<dyn Listener>>,
@@ -49,6 +50,7 @@ impl Builder {
             own,
             resources,
             settings,
+            log: LogConfig::default(),
             merge_operators,
             window_priorities,
             listeners,
@@ -224,6 +226,45 @@ impl Builder {
         self
     }
 
+    /// Places the log on devices of storage-class memory (SCM): directories on DAX or in memory (`/dev/shm/log`),
+    /// one for each device. A synced write then waits for a fence of the processor, and for no device.
+    ///
+    /// A store that is created keeps its log there; an existing store finds its devices without this call, and
+    /// needs it only if they are at other places than before. On DAX the writes survive a power cut as soon as
+    /// they are acknowledged; in memory they survive the process, not a restart of the machine.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let (dir, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    /// use terracedb::{Db, Durability};
+    /// let builder = Db::builder(dir.path()).log_path([log.path().display().to_string()]);
+    /// let db = builder.durability(Durability::Sync).open()?;
+    /// db.create_keyspace("fruit")?.put("apple", "red")?;
+    /// assert_eq!(db.statistics().log.syncs, 0);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn log_path(mut self, places: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.log.places = places.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The number of lanes of each device of a new log on storage-class memory, 1 to 16: so many threads write
+    /// to a device at once. By default as many as the device's calibration says, or 2 to 8.
+    #[must_use]
+    pub fn log_lanes(mut self, lanes: u16) -> Self {
+        self.log.lanes = Some(lanes);
+        self
+    }
+
+    /// Opens the places of the log's devices by other means, for tests and simulations.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn log_devices(mut self, devices: Arc<dyn wal::OpenDevices>) -> Self {
+        self.log.devices = devices;
+        self
+    }
+
     /// Whether to open a store with a damaged log; false by default. If true, opening replays the log
     /// records before and behind the damage and flushes them, which needs free space on the device.
     /// [`Db::recovery`] reports the losses.
@@ -281,7 +322,8 @@ impl Builder {
             (true, Some(id)) => Some(id),
             (true, None) => Some(StoreId::random()?),
         };
-        let store = Arc::new(open(medium, resources, self.settings, operators, events, create)?);
-        Ok(Db::new(store))
+        let (log, settings) = (&self.log, self.settings);
+        let store = open(medium, log, resources, settings, operators, events, create)?;
+        Ok(Db::new(Arc::new(store)))
     }
 }

@@ -184,9 +184,11 @@ pub mod tools {
     pub use crate::backup::Backup;
     pub use ::tools::{
         BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
-        DeleteReport, Lost, LostKeys, LostLog, LostRange, PruneOptions, RepairOptions,
-        RepairReport, RepairedFile, RestoreReport, ScrubReport, check, repair,
+        DeleteReport, LogMoveReport, Lost, LostKeys, LostLog, LostRange, PruneOptions,
+        RepairOptions, RepairReport, RepairedFile, RestoreReport, ScrubReport, check, check_with,
+        move_log, repair, repair_with,
     };
     pub use base::{Cancel, LineageId, StoreId};
+    pub use engine::LogConfig;
     pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 }

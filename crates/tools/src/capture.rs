@@ -81,6 +81,8 @@ impl Capture {
         state.clock_ms = state.clock_ms.max(store.timekeeper.trusted_now());
         let log = extents(&*store.medium, &state.log_start, &ends)?;
         drop(keyspaces);
+        // A copy has its log in its directory, in the same lanes.
+        state.log_place = wal::LogPlace::default();
         let lineage = state.lineage_of(store.id);
         state.lineage = began.or(state.lineage);
         let manifest = encode_manifest(store.id, &state)?;

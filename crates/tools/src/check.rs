@@ -23,6 +23,7 @@ mod values_walk;
 use std::sync::Arc;
 
 use base::{Account, Error, Problem, Result};
+use engine::{LogConfig, join_log};
 use manifest::ManifestState;
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
@@ -36,17 +37,35 @@ pub use report::CheckReport;
 /// `Invalid` if there is no store, a newer version wrote it, or it is open; `Retry` without memory. Damage is
 /// not an error: the report lists it.
 pub fn check(medium: &Arc<dyn Medium>, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+    check_with(medium, &LogConfig::default(), progress)
+}
+
+/// As [`check`], with the devices of the log at the places of `log`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(
+    medium: &Arc<dyn Medium>,
+    log: &LogConfig,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport> {
     // The files are listed before the lock is taken, because locking may create a file.
     if !medium.list()?.iter().any(is_ours) {
         return Err(no_store());
     }
     let _lock = medium.lock()?;
+    let log = LogConfig { replace_missing: true, ..log.clone() };
+    let joined = join_log(medium, &log)?;
+    let medium = &joined.medium;
     let files = medium.list()?;
     let total = files.iter().map(|file| file.len).sum();
     let account = Account::unlimited("check");
     let report = CheckReport::new();
     let mut walk = Walk { medium, files, account, report, done: 0, total, progress };
     let state = walk.manifest()?;
+    for (device, error) in joined.missing.iter() {
+        walk.report.note(Problem::of(&device.place, error.clone()));
+    }
     walk.tables(state.as_ref())?;
     walk.values(state.as_ref())?;
     walk.log(state.as_ref())?;

@@ -8,6 +8,7 @@ mod capture;
 mod check;
 mod checkpoint;
 mod copier;
+mod log_move;
 mod repair;
 mod scrub;
 mod store_file;
@@ -15,7 +16,10 @@ mod store_file;
 pub use backup::{
     Backup, BackupInfo, BackupList, BackupReport, DeleteReport, PruneOptions, RestoreReport,
 };
-pub use check::{CheckReport, LostKeys, check, is_ours};
+pub use check::{CheckReport, LostKeys, check, check_with, is_ours};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, checkpoint, checkpoint_on};
-pub use repair::{Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair};
+pub use log_move::{LogMoveReport, move_log};
+pub use repair::{
+    Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair, repair_with,
+};
 pub use scrub::{ScrubReport, ScrubStatistics, Scrubber};

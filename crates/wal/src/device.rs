@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Cursor, Error, ErrorKind, Result, StoreId, crc32c, put_u32, put_u64, put_u128};
-use media::{Access, Buf, Medium, Purpose};
+use media::{Access, Buf, Listing, Medium, Purpose};
 
+use crate::inspect::{LogEntry, inspect};
 use crate::name::parse_segment_name;
 
 /// The name of the file.
@@ -109,10 +110,17 @@ impl DeviceHeader {
     /// Makes `medium` this device, durably.
     ///
     /// # Errors
-    /// `Invalid` if it has segments of a log; those of the device.
+    /// `Invalid` if it has batches of a log; those of the device.
     pub fn install(&self, medium: &dyn Medium) -> Result<()> {
-        let files = medium.list()?;
-        if let Some(segment) = files.iter().find(|file| parse_segment_name(&file.name).is_some()) {
+        let mut files = medium.list()?;
+        let is_segment = |file: &Listing| parse_segment_name(&file.name).is_some();
+        // A log that was never put to use, because a crash came first, has no batch.
+        if files.iter().filter(|file| is_segment(file)).all(|file| is_unused(medium, &file.name)) {
+            for file in files.extract_if(.., |file| is_segment(file)) {
+                medium.remove(&file.name)?;
+            }
+        }
+        if let Some(segment) = files.iter().find(|file| is_segment(file)) {
             let of = match Self::find(medium) {
                 Ok(Some(other)) => format!(" of store {}", other.store),
                 _ => String::new(),
@@ -152,6 +160,20 @@ impl DeviceHeader {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether the segment `name` certainly has no batch.
+fn is_unused(medium: &dyn Medium, name: &str) -> bool {
+    let (mut batches, mut is_whole) = (0, false);
+    let seen = inspect(medium, name, &mut |entry| {
+        match entry {
+            LogEntry::Batch { .. } => batches += 1,
+            LogEntry::End { unreadable, .. } => is_whole = unreadable.is_none(),
+            _ => {}
+        }
+        Ok(())
+    });
+    seen.is_ok() && batches == 0 && is_whole
 }
 
 #[cfg(test)]

@@ -104,7 +104,11 @@ impl Reader<'_> {
                     | Setting::CompactionWorkers
                     | Setting::CompactionTokenFile
             );
-            let fits = !is_path || value.is_str();
+            let is_list = setting == Setting::LogPath;
+            let fits = match value {
+                DeValue::Array(_) => is_list,
+                value => value.is_str() || !(is_path || is_list),
+            };
             let set = text(value).filter(|text| fits && setting.set(self.values, text));
             let Some(text) = set else {
                 let got = text(value).unwrap_or_else(|| value.type_str().to_owned());
@@ -139,7 +143,7 @@ pub(super) fn suggestion(key: &str) -> String {
     )
 }
 
-/// A value as the user would type it on the command line; `None` for a table, array or date.
+/// A value as the user would type it on the command line; `None` for a table or date.
 fn text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -148,7 +152,14 @@ fn text(value: &DeValue<'_>) -> Option<String> {
             .map(|number| number.to_string()),
         DeValue::Float(number) => Some(number.as_str().to_owned()),
         DeValue::Boolean(boolean) => Some(boolean.to_string()),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+        // Several texts, as a command line separates them.
+        DeValue::Array(values) => {
+            let texts = values.iter().map(|value| value.get_ref().as_str());
+            let texts: Vec<&str> = texts.collect::<Option<_>>()?;
+            let is_apart = texts.iter().all(|text| !text.contains(','));
+            is_apart.then(|| texts.join(","))
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use base::format_bytes;
 use terracedb::compaction::{Timing, Workers};
 use terracedb::scm::{Scm, ScmCalibration};
+use terracedb::tools::LogConfig;
 use terracedb::{Builder, Db, Durability, Error, Result};
 
 use crate::directory;
@@ -48,6 +49,11 @@ pub(crate) struct Flags {
     /// fastest [default: local]
     #[arg(long, value_name = "PLACE", help_heading = HEADING)]
     compaction: Option<String>,
+    /// Directories on storage-class memory for the log, as in `/dev/shm/log`, separated by commas: one a device.
+    /// Needed when a store is created, or if its devices are mounted elsewhere than before
+    /// [default: where the store has its log]
+    #[arg(long, value_name = "PATH", help_heading = HEADING)]
+    log_path: Option<String>,
     /// Disable the row cache in DRAM, for measurements
     #[arg(long, hide = true)]
     no_rows: bool,
@@ -163,6 +169,9 @@ impl Config {
             }
             self.sources.insert(Setting::Memory, Source::CommandLine("--memory"));
         }
+        if let Some(places) = &flags.log_path {
+            self.set(Setting::LogPath, places, Source::CommandLine("--log-path"))?;
+        }
         if let Some(place) = &flags.compaction {
             self.compaction(place)?;
         }
@@ -243,6 +252,12 @@ impl Config {
         Ok(db)
     }
 
+    /// The devices of the log.
+    pub(crate) fn log(&self) -> LogConfig {
+        let log = LogConfig::at(self.values.log_path.clone());
+        LogConfig { lanes: self.values.log_lanes, ..log }
+    }
+
     fn builder(&self, path: &Path) -> Result<Builder> {
         let values = &self.values;
         let builder = Db::builder(path)
@@ -255,6 +270,11 @@ impl Config {
             .compaction_rate(values.compaction_rate)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
+        let builder = builder.log_path(&values.log_path);
+        let builder = match values.log_lanes {
+            Some(lanes) => builder.log_lanes(lanes),
+            None => builder,
+        };
         let builder = if self.no_rows { builder.without_rows() } else { builder };
         let builder = match values.memory {
             Some(memory) => builder.memory(memory),
@@ -309,11 +329,13 @@ fn file_named(flags: &Flags) -> Option<PathBuf> {
     flags.config.clone().or_else(|| env::var_os(FILE_VARIABLE).map(PathBuf::from))
 }
 
-/// The directory of the store at `typed`, for commands that read files without opening the store.
+/// The directory of the store at `typed`, and the devices of its log, for commands that read files without
+/// opening the store. `log_path` has the places of the devices if they are not where the store had them.
 ///
 /// # Errors
 /// As [`Config::of_store`].
-pub(crate) fn store_path(typed: &Path) -> Result<PathBuf> {
-    let config = Config::of_store(typed, &Flags::default())?;
-    config.path().map(Path::to_owned)
+pub(crate) fn store_files(typed: &Path, log_path: Option<&String>) -> Result<(PathBuf, LogConfig)> {
+    let flags = Flags { log_path: log_path.cloned(), ..Flags::default() };
+    let config = Config::of_store(typed, &flags)?;
+    Ok((config.path()?.to_owned(), config.log()))
 }

@@ -37,6 +37,10 @@ pub(crate) struct Values {
     pub(crate) scm_write_budget: u64,
     pub(crate) scm_placement: Placement,
     pub(crate) flash_path: Option<PathBuf>,
+    /// Places of the log's devices; none: the log is where the store has it.
+    pub(crate) log_path: Vec<String>,
+    /// Lanes of each device of a new log.
+    pub(crate) log_lanes: Option<u16>,
     /// Addresses of workers; none: merges run in this process.
     pub(crate) workers: Vec<Address>,
     pub(crate) token_file: Option<PathBuf>,
@@ -63,6 +67,8 @@ impl Default for Values {
             scm_write_budget: 0,
             scm_placement: Placement::Adaptive,
             flash_path: None,
+            log_path: Vec::new(),
+            log_lanes: None,
             workers: Vec::new(),
             token_file: None,
             placement: PlacementMode::Remote,
@@ -90,6 +96,8 @@ pub(crate) enum Setting {
     ScmWriteBudget,
     ScmPlacement,
     FlashPath,
+    LogPath,
+    LogLanes,
     CompactionWorkers,
     CompactionTokenFile,
     CompactionPlacement,
@@ -133,7 +141,7 @@ const VERIFY: [(&str, Verify); 2] = [("full", Verify::Full), ("sampled", Verify:
 const MEMORY_MIN: u64 = 64 << 20;
 
 impl Setting {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -149,6 +157,8 @@ impl Setting {
         Self::ScmWriteBudget,
         Self::ScmPlacement,
         Self::FlashPath,
+        Self::LogPath,
+        Self::LogLanes,
         Self::CompactionWorkers,
         Self::CompactionTokenFile,
         Self::CompactionPlacement,
@@ -174,6 +184,8 @@ impl Setting {
             Self::ScmWriteBudget => "scm.write-budget",
             Self::ScmPlacement => "scm.placement",
             Self::FlashPath => "flash.path",
+            Self::LogPath => "log.path",
+            Self::LogLanes => "log.lanes",
             Self::CompactionWorkers => "compaction.workers",
             Self::CompactionTokenFile => "compaction.token-file",
             Self::CompactionPlacement => "compaction.placement",
@@ -232,6 +244,14 @@ impl Setting {
             Self::FlashPath => {
                 "The store's directory; a relative path is relative to the configuration file"
             }
+            Self::LogPath => {
+                "Directories on storage-class memory (DAX, or memory such as `/dev/shm/log`), one a device, \
+                 that hold the log of a new store; an existing store finds them by itself, and needs the \
+                 setting if they are mounted elsewhere; an array in a file, separated by commas elsewhere"
+            }
+            Self::LogLanes => {
+                "Lanes of each device of a new log on storage-class memory: threads that write to it at once"
+            }
             Self::CompactionWorkers => {
                 "Addresses of `terrace worker` processes that merges are offered to, separated by commas; \
                  merges that no worker takes or ends run in this process"
@@ -270,6 +290,8 @@ impl Setting {
             Self::ScmWriteBudget => "a size, as in 64MiB",
             Self::ScmPlacement => "`adaptive`, `dram-first`, `scm-first` or `by-kind`",
             Self::FlashPath => "a directory",
+            Self::LogPath => "directories, separated by commas",
+            Self::LogLanes => "a whole number from 1 to 16",
             Self::CompactionWorkers => {
                 "`unix:PATH` or `tcp://HOST:PORT` with a host of this machine, separated by commas"
             }
@@ -298,6 +320,8 @@ impl Setting {
             | Self::ScmWriteBudget
             | Self::ScmPlacement
             | Self::FlashPath
+            | Self::LogPath
+            | Self::LogLanes
             | Self::CompactionWorkers
             | Self::CompactionTokenFile
             | Self::CompactionPlacement
@@ -354,6 +378,12 @@ impl Setting {
                 named(&Placement::NAMES, text).map(|policy| values.scm_placement = policy)
             }
             Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
+            Self::LogPath => places(text).map(|places| values.log_path = places),
+            Self::LogLanes => text
+                .parse()
+                .ok()
+                .filter(|lanes| (1..=16).contains(lanes))
+                .map(|lanes| values.log_lanes = Some(lanes)),
             Self::CompactionWorkers => addresses(text).map(|workers| values.workers = workers),
             Self::CompactionTokenFile => {
                 (!text.is_empty()).then(|| values.token_file = Some(text.into()))
@@ -383,6 +413,9 @@ impl Setting {
             Self::ScmWriteBudget => size(values.scm_write_budget),
             Self::ScmPlacement => values.scm_placement.name().to_owned(),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
+            Self::LogPath if values.log_path.is_empty() => return None,
+            Self::LogPath => values.log_path.join(","),
+            Self::LogLanes => values.log_lanes?.to_string(),
             Self::CompactionWorkers if values.workers.is_empty() => return None,
             Self::CompactionWorkers => {
                 values.workers.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
@@ -398,9 +431,17 @@ impl Setting {
     pub(crate) const fn unset(self) -> &'static str {
         match self {
             Self::Memory => "a quarter of the machine's or control group's memory",
+            Self::LogPath => "the store's directory",
+            Self::LogLanes => "as many as the device's calibration says, or 2 to 8",
             _ => "none",
         }
     }
+}
+
+/// The places in `text`, at least one; `None` if one is empty.
+fn places(text: &str) -> Option<Vec<String>> {
+    let place = |place: &str| (!place.trim().is_empty()).then(|| place.trim().to_owned());
+    text.split(',').map(place).collect()
 }
 
 /// The addresses in `text`, at least one; `None` if one is wrong.
@@ -465,6 +506,8 @@ mod tests {
             (Setting::ScmWriteBudget, &["-1"]),
             (Setting::ScmPlacement, &["random", ""]),
             (Setting::FlashPath, &[""]),
+            (Setting::LogPath, &["", "/dev/shm/a,,/dev/shm/b"]),
+            (Setting::LogLanes, &["0", "17", "many"]),
             (Setting::CompactionWorkers, &["", "host:7400", "unix:a,", "unix:a,b"]),
             (Setting::CompactionTokenFile, &[""]),
             (Setting::CompactionPlacement, &["", "far"]),

@@ -10,6 +10,8 @@ const LOG_QUOTAS: u64 = 2;
 /// The length at which the log is shortened by flushes, and the length of its segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
+    /// Number of lanes that are appended to; each has its segments.
+    lanes: u64,
     /// Length of a segment, bytes.
     pub segment_bytes: u64,
     /// Most written bytes of all segments.
@@ -22,18 +24,21 @@ impl LogLimits {
     const SEGMENTS_MAX: u64 = 8;
 
     /// The limits for a store's present share of the memory limit. A segment is a quarter of the write
-    /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small.
-    pub(crate) fn of(resources: &Resources) -> Self {
+    /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small. Several lanes share these
+    /// lengths.
+    pub(crate) fn of(resources: &Resources, lanes: u64) -> Self {
         let quota = resources.write_buffer_bytes();
-        let segment_bytes = (quota / 4).clamp(1 << 20, 32 << 20) & !0xf_ffff;
-        Self { segment_bytes, bytes_max: (LOG_QUOTAS * quota).max(4 * segment_bytes) }
+        let lanes = lanes.max(1);
+        let segment_bytes = (quota / 4 / lanes).clamp(1 << 20, 32 << 20) & !0xf_ffff;
+        let bytes_max = (LOG_QUOTAS * quota).max(4 * lanes * segment_bytes);
+        Self { lanes, segment_bytes, bytes_max }
     }
 
-    /// How many empty segments should be ready after the active one: 0 until it is half full, then 1, and 2
+    /// How many empty segments should be ready after the active one of each lane: 0 until it is half full, then 1, and 2
     /// for a log of more than two segments. Making one takes two syncs, which wait for the writes of merges,
     /// and writers fill a segment in a quarter of a second.
     fn segments_ahead(self, log: &Log) -> usize {
-        let bytes = log.bytes();
+        let bytes = log.bytes() / self.lanes;
         usize::from(bytes > self.segment_bytes / 2) + usize::from(bytes > 2 * self.segment_bytes)
     }
 
@@ -53,11 +58,13 @@ impl LogLimits {
     /// Whether flushes should shorten the log.
     pub(super) fn is_over(self, log: &Log) -> bool {
         let full = self.bytes_max / self.segment_bytes;
-        log.bytes() > self.bytes_max || log.statistics().segments_live > full + Self::SEGMENTS_MAX
+        let spare = Self::SEGMENTS_MAX * self.lanes;
+        log.bytes() > self.bytes_max || log.statistics().segments_live > full + spare
     }
 
     /// Whether open should flush all replayed writes, so that the log starts anew.
     pub(crate) fn is_worth_emptying(log: &Log) -> bool {
-        log.statistics().segments_live > Self::SEGMENTS_MAX / 2
+        let statistics = log.statistics();
+        statistics.segments_live > Self::SEGMENTS_MAX / 2 * statistics.lanes
     }
 }

@@ -4,12 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result, StoreId};
-use manifest::{Manifest, ManifestState};
-use media::{Holding, Medium, Metered, Naming};
+use manifest::{Edit, Manifest, ManifestState};
+use media::{Holding, Joined, Medium, Metered, Naming};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
-use crate::Resources;
+use crate::log_media::OpenLog;
 use crate::recovery::Recovery;
+use crate::{LogConfig, Resources};
 
 /// A store's medium and manifest, under the directory lock.
 pub(super) struct StoreFiles {
@@ -26,35 +27,52 @@ pub(super) struct StoreFiles {
 }
 
 impl StoreFiles {
-    /// Locks the directory, opens or creates the manifest, and removes orphans.
+    /// Locks the directory, opens or creates the manifest, opens the devices of the log, and removes orphans.
     ///
     /// # Errors
-    /// Those of the lock; `Corrupt` if there are files of a store but no manifest; `Invalid` if there is no
+    /// Those of the lock and of `log`; `Corrupt` if there are files of a store but no manifest; `Invalid` if there is no
     /// store and `create` is `None`; those of the device.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
+        log: &LogConfig,
         resources: &Resources,
         create: Option<StoreId>,
         recovery: &mut Recovery,
     ) -> Result<Self> {
-        let metered = Arc::new(Metered::new(medium, Arc::clone(resources.clock())));
+        let joined = Arc::new(Joined::new(medium, wal::device_of));
+        let clock = Arc::clone(resources.clock());
+        let metered = Arc::new(Metered::new(Arc::clone(&joined) as _, clock));
         let naming = Arc::new(Naming::new(Arc::clone(&metered) as _));
         let holding = Arc::new(Holding::new(naming));
         let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
         let lock = medium.lock()?;
-        let (id, manifest) = open_manifest(&medium, create, recovery)?;
+        let (id, manifest, prepared) = open_manifest(&medium, log, create, recovery)?;
+        let recorded = manifest.state().log_place;
+        let devices = prepared.map_or_else(|| log.open(id, &recorded), Ok)?;
+        if devices.place != recorded {
+            // A device was found at another place.
+            let place = devices.place.clone();
+            manifest.append(vec![Edit::LogPlaced { place }])?;
+        }
+        let lock: Box<dyn Any + Send + Sync> = match recorded.is_on_devices() {
+            true => Box::new((devices.attach(&joined)?, lock)),
+            false => lock,
+        };
         let state = manifest.state();
         remove_orphans(&*medium, &state, recovery)?;
         Ok(Self { id, manifest, state, medium, holding, metered, lock })
     }
 }
 
-/// Recovers the manifest and continues it in a new file. Creates it as store `create` if there is none.
+/// Recovers the manifest and continues it in a new file. Creates it as store `create` if there is none, with
+/// the devices of `log`, which it returns then.
 fn open_manifest(
     medium: &Arc<dyn Medium>,
+    log: &LogConfig,
     create: Option<StoreId>,
     recovery: &mut Recovery,
-) -> Result<(StoreId, Arc<Manifest>)> {
+) -> Result<(StoreId, Arc<Manifest>, Option<OpenLog>)> {
+    let mut prepared = None;
     let listed = medium.list()?;
     let others = listed.iter().find(|file| {
         parse_file_name(&file.name).is_some()
@@ -76,7 +94,10 @@ fn open_manifest(
                 return Err(Error::invalid("store").expected("an existing one").got("none"));
             };
             recovery.created = true;
-            (id, ManifestState::default(), number, None)
+            let devices = log.prepare(id)?;
+            let log_place = devices.place.clone();
+            prepared = Some(devices);
+            (id, ManifestState { log_place, ..ManifestState::default() }, number, None)
         }
     };
     let next = number
@@ -90,7 +111,7 @@ fn open_manifest(
         }
         (started, _) => started?,
     };
-    Ok((id, Arc::new(manifest)))
+    Ok((id, Arc::new(manifest), prepared))
 }
 
 /// Removes tables, value files and dictionaries that the manifest does not name: flushes, merges and

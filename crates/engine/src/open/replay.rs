@@ -136,17 +136,21 @@ impl Replay<'_> {
             false => wal::Recover::Strict,
         };
         let known = self.state.known_log();
+        let is_fenced = self.state.log_place.is_on_devices();
         wal::Options {
-            segment_bytes: LogLimits::of(self.resources).segment_bytes,
+            segment_bytes: LogLimits::of(self.resources, known.lanes.len() as u64).segment_bytes,
             recover,
             floor: self.state.floor(),
             logged: known.logged,
             has_gaps: self.state.keyspaces.values().any(|entry| entry.kind.is_window()),
             // Two memtables: the active one and the sealed one that is being flushed.
-            leave_bytes: 2 * self.resources.memtable_bytes(),
+            // Tables are on another device than a log on storage-class memory.
+            leave_bytes: if is_fenced { 0 } else { 2 * self.resources.memtable_bytes() },
             start: known.start,
             reached: known.reached,
             has_keyspaces: known.has_keyspaces,
+            lanes: known.lanes,
+            is_fenced,
             ..wal::Options::new(self.context.store)
         }
     }

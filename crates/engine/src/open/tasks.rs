@@ -65,7 +65,7 @@ impl Tasks<'_> {
             compactor: Arc::clone(self.compactor),
             log: Arc::clone(self.log),
             ring: Arc::clone(&self.context.ring),
-            log_limits: LogLimits::of(self.resources),
+            log_limits: LogLimits::of(self.resources, self.log.statistics().lanes),
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(&self.stop),
             job: None,
@@ -87,7 +87,7 @@ impl Tasks<'_> {
         let segments = SegmentTask {
             log: Arc::clone(self.log),
             manifest: Arc::clone(&self.context.manifest),
-            log_limits: LogLimits::of(self.resources),
+            log_limits: LogLimits::of(self.resources, self.log.statistics().lanes),
             stop: Arc::clone(&self.stop),
             last_seen: self.log.last(),
         };

@@ -23,6 +23,7 @@ mod source;
 mod stepped;
 mod tidy;
 mod until;
+mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(crate) use source::{Source, assert_restores, assert_verifies, open};
 pub(crate) use stepped::Stepped;
 pub(crate) use tidy::{assert_tidy, assert_tidy_directory, assert_tidy_soon};
 pub(crate) use until::until;
+pub(crate) use views::Views;
 
 /// The smallest memory limit of a store, so that flushes come early.
 pub(crate) const MEMORY: u64 = 64 << 20;

@@ -19,7 +19,7 @@ use terracedb::{Codec, Db, Keyspace};
 
 use super::cells::{options, weakly_hashed_options};
 use super::journal::{Batch, Incarnation, JOURNAL, apply, cells_of, last_of};
-use super::{Model, Mortal, Stepped, assert_tidy, compare, key, show};
+use super::{Model, Mortal, Stepped, Views, assert_tidy, compare, key, show};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 60;
@@ -70,6 +70,8 @@ pub(crate) struct Script {
     struck: u64,
     pub(crate) lossy: bool,
     pub(crate) context: String,
+    /// Devices of the log, parts of `device`, which then loses and tears lines.
+    log_devices: usize,
 }
 
 impl Script {
@@ -101,7 +103,22 @@ impl Script {
             struck: 0,
             lossy: false,
             context: format!("TERRACE_SEED={seed}"),
+            log_devices: 0,
         }
+    }
+
+    /// As [`Script::new`], of a store with its log on `devices` devices of storage-class memory.
+    pub(crate) fn with_log_on(devices: usize, seed: u64) -> Self {
+        let mut script = Self::new(seed);
+        script.log_devices = devices;
+        let device = Faulty::new(script.rng.next_u64());
+        script.device = script.replaced(device);
+        script
+    }
+
+    /// A device in place of the present one.
+    fn replaced(&self, device: Faulty) -> Arc<Faulty> {
+        Arc::new(if self.log_devices > 0 { device.with_lines() } else { device })
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -126,7 +143,10 @@ impl Script {
         let process = Mortal::over(Arc::clone(&self.device) as _);
         let medium: Arc<dyn Medium> = Arc::clone(&process) as _;
         let before = self.device.is_frozen();
+        let places = (0..self.log_devices).map(|device| format!("pmem{device}"));
+        let devices = Views::of(Arc::clone(&medium));
         let builder = self.stepped.on(medium).codec(self.codec);
+        let builder = builder.log_path(places).log_lanes(2).log_devices(devices);
         let opened = builder.compaction_options(self.merging.clone()).open();
         self.note_faults();
         let db = opened?;
@@ -222,14 +242,16 @@ impl Script {
     pub(crate) fn lose_power(&mut self) {
         self.die();
         let image = self.device.crash_image(self.rng.next_u64()).unwrap();
-        self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+        let seed = self.rng.next_u64();
+        self.device = self.replaced(Faulty::over(&image, seed).unwrap());
     }
 
     /// Kills the process at the frozen moment while the power stays on; call `open(Ended::Process)` next.
     pub(crate) fn die_then(&mut self) {
         self.die();
         let image = self.device.process_death_image().unwrap();
-        self.device = Arc::new(Faulty::over(&image, self.rng.next_u64()).unwrap());
+        let seed = self.rng.next_u64();
+        self.device = self.replaced(Faulty::over(&image, seed).unwrap());
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -251,7 +273,16 @@ impl Script {
 
     /// Does one random operation.
     pub(crate) fn step(&mut self) -> Result<()> {
-        self.act(Self::random_step)
+        if self.log_devices == 0 {
+            return self.act(Self::random_step);
+        }
+        // Each thread appends to another lane.
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| self.act(Self::random_step))
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Does one operation and notes its faults.

@@ -25,13 +25,15 @@ use std::sync::Arc;
 
 use base::{Account, Cancel, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
-use engine::{Resources, Settings, lost_records};
+use engine::{LogConfig, Resources, Settings, join_log, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Dictionary, file_name};
 use tree::StoreDictionaries;
+use wal::LogDevice;
 
 use crate::check::{is_ours, no_store};
+use crate::log_move::replace_log;
 
 use changes::{Changes, undo_interrupted};
 use rebuild::{rebuild, table_ids_end};
@@ -72,13 +74,30 @@ pub fn repair(
     options: RepairOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport> {
+    repair_with(medium, &LogConfig::default(), options, progress)
+}
+
+/// As [`repair`], with the devices of the log at the places of `log`. If one is missing, the records of the
+/// others are kept as far as they go, and the log moves to the store's directory.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(
+    medium: &Arc<dyn Medium>,
+    log: &LogConfig,
+    options: RepairOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RepairReport> {
     if !medium.list()?.iter().any(is_ours) {
         return Err(no_store());
     }
     let lock = medium.lock()?;
-    let mut changes = Changes::new(medium);
+    let config = LogConfig { replace_missing: true, ..log.clone() };
+    let joined = join_log(medium, &config)?;
+    let mut changes = Changes::new(&joined.medium);
     let mut repair = Repair {
-        medium,
+        medium: &joined.medium,
+        missing: &joined.missing,
         dry_run: options.dry_run,
         cancel: options.cancel.clone(),
         account: Account::unlimited("repair"),
@@ -93,33 +112,46 @@ pub fn repair(
         }
     };
     repair.report.kept = changes.kept();
-    drop(lock);
+    let mut report = repair.report;
+    let is_incomplete = !joined.missing.is_empty();
+    drop((joined, lock));
     if log && !options.dry_run {
-        reopen(medium, &mut repair.report)?;
+        let last = reopen(medium, &config, &mut report)?;
+        if is_incomplete {
+            replace_log(medium, &config, &LogConfig::default(), last)?;
+        }
     }
-    Ok(repair.report)
+    Ok(report)
 }
 
 /// Opens the store once: recovery puts the readable records of the log into memtables, which are flushed, and
-/// a new log begins.
-fn reopen(medium: &Arc<dyn Medium>, report: &mut RepairReport) -> Result<()> {
+/// a new log begins. Returns the last sequence number.
+fn reopen(
+    medium: &Arc<dyn Medium>,
+    config: &LogConfig,
+    report: &mut RepairReport,
+) -> Result<Seqno> {
     let mut settings = Settings::default();
     settings.scrub_rate = 0;
     settings.recover_damaged_log = true;
     let resources = Resources::builder().build()?;
     let operators = Operators::builtin().without_required_priorities();
-    let events = Arc::default();
-    let store = engine::open(Arc::clone(medium), resources, settings, operators, events, None)?;
+    let (medium, events) = (Arc::clone(medium), Arc::default());
+    let store = engine::open(medium, config, resources, settings, operators, events, None)?;
     if let Some(log) = &mut report.log {
         // The device may have lost more since the log was read.
         log.lost.clone_from(&store.recovery.log_lost);
     }
-    store.flush(&store.trees.all())
+    store.flush(&store.trees.all())?;
+    store.close()?;
+    Ok(store.log.last())
 }
 
 /// A repair in progress.
 struct Repair<'a> {
     medium: &'a Arc<dyn Medium>,
+    /// The devices of the log that cannot be opened.
+    missing: &'a [(LogDevice, Error)],
     dry_run: bool,
     cancel: Cancel,
     account: Account,
@@ -402,12 +434,14 @@ impl Repair<'_> {
         let read =
             |recover| wal::check(self.medium, Some(found.store), &known, recover, &self.account);
         let (read, error) = match read(wal::Recover::Strict) {
-            Ok(_) => return Ok(false),
+            Ok(_) if self.missing.is_empty() => return Ok(false),
+            Ok(read) => (read, Error::corrupt("commit log")),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 (read(wal::Recover::PastDamage)?, error)
             }
             Err(error) => return Err(error),
         };
+        let error = self.missing.first().map_or(error, |(_, missing)| missing.clone());
         let is_short = read.last < known.logged && known.has_keyspaces;
         let is_missing = read.losses.is_empty();
         let flushed = found.state.flushed_below();
