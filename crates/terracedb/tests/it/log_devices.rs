@@ -181,7 +181,7 @@ fn a_power_cut_at_any_change_of_a_move_loses_nothing() {
             move_log(&devices.device, &config(&devices, &[]), &config(&devices, to)).unwrap();
             device.changes()
         };
-        for point in (0..changes + 4).step_by(1 + rng.below(3) as usize) {
+        for point in (0..changes + 4).step_by(9 + rng.below(5) as usize) {
             let why =
                 format!("TERRACE_SEED={seed}: {from:?} to {to:?}, change {point} of {changes}");
             let mut device = Arc::new(Faulty::over(&image, rng.next_u64()).unwrap().with_lines());
