@@ -57,7 +57,8 @@ pub fn move_log(
     let mut settings = Settings::default();
     settings.scrub_rate = 0;
     let resources = Resources::builder().build()?;
-    let (operators, events) = (Operators::builtin(), Arc::default());
+    let operators = Operators::builtin().without_required_priorities();
+    let events = Arc::default();
     let store =
         engine::open(Arc::clone(medium), from, resources, settings, operators, events, None)?;
     store.flush_for_copy()?;
