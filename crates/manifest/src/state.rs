@@ -111,7 +111,8 @@ impl ManifestState {
             && self.last_dictionary >= before.last_dictionary;
         let is_later = self.clock_ms >= before.clock_ms
             && before.log_start.iter().all(|(lane, segment)| self.log_start.of(lane) >= segment)
-            && before.log_reached.is_none_or(|it| self.log_reaches(&it));
+            && (before.log_place != self.log_place
+                || before.log_reached.is_none_or(|it| self.log_reaches(&it)));
         if !keeps_ids {
             return Err(base::broken_invariant!("an edit frees no id that was used"));
         }

@@ -236,7 +236,7 @@ fn a_repair_goes_on_without_a_lost_device() {
     let report = check_with(&devices.device, &present, &mut |_, _| {}).unwrap();
     assert!(report.problems.iter().any(|problem| problem.file == "two"), "{:?}", report.problems);
     let repair = |dry_run| {
-        let options = RepairOptions { dry_run };
+        let options = RepairOptions { dry_run, ..RepairOptions::default() };
         repair_with(&devices.device, &present, options, &mut |_, _| {}).unwrap()
     };
     let before = segments(&devices.device);

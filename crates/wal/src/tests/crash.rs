@@ -229,7 +229,10 @@ fn lives(shape: Shape, seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
     let (_, recovery, replayed) =
         engine.open(&medium).unwrap_or_else(|error| panic!("{context}: {error}"));
     engine.compare(&recovery, &replayed, &context);
-    lose_the_end(&device, &engine, &context);
+    // The lanes of storage-class memory lose their ends apart; `fenced` has those tests.
+    if matches!(shape, Shape::Flash) {
+        lose_the_end(&device, &engine, &context);
+    }
 }
 
 /// The records of the newest segments are zeroed, one segment more each time: an open tells whether the log
