@@ -49,7 +49,8 @@ pub(crate) struct Flags {
     /// fastest [default: local]
     #[arg(long, value_name = "PLACE", help_heading = HEADING)]
     compaction: Option<String>,
-    /// Directories on storage-class memory for the log, as in `/dev/shm/log`, separated by commas: one a device.
+    /// Directories on storage-class memory for the log, as in `/dev/shm/log`, separated by commas: one a
+    /// device.
     /// Needed when a store is created, or if its devices are mounted elsewhere than before
     /// [default: where the store has its log]
     #[arg(long, value_name = "PATH", help_heading = HEADING)]

@@ -24,8 +24,8 @@ impl LogLimits {
     const SEGMENTS_MAX: u64 = 8;
 
     /// The limits for a store's present share of the memory limit. A segment is a quarter of the write
-    /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small. Several lanes share these
-    /// lengths.
+    /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small. Several lanes share
+    /// these lengths.
     pub(crate) fn of(resources: &Resources, lanes: u64) -> Self {
         let quota = resources.write_buffer_bytes();
         let lanes = lanes.max(1);
@@ -34,7 +34,8 @@ impl LogLimits {
         Self { lanes, segment_bytes, bytes_max }
     }
 
-    /// How many empty segments should be ready after the active one of each lane: 0 until it is half full, then 1, and 2
+    /// How many empty segments should be ready after the active one of each lane: 0 until it is half full,
+    /// then 1, and 2
     /// for a log of more than two segments. Making one takes two syncs, which wait for the writes of merges,
     /// and writers fill a segment in a quarter of a second.
     fn segments_ahead(self, log: &Log) -> usize {
