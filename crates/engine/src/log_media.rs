@@ -1,9 +1,9 @@
 //! The devices of a log on storage-class memory: which they are, and how a store finds and checks them.
 //!
-//! The manifest records the id and the last place of each device. A store is opened with the recorded places, or
-//! with others that the caller names; each device must state its id, so that a device that is missing, empty or
-//! another store's is refused by name before anything is written. All devices have one durability, because a
-//! write is acknowledged only once earlier ones in all lanes are durable.
+//! The manifest records the id and the last place of each device. A store is opened with the recorded places,
+//! or with others that the caller names; each device must state its id, so that a device that is missing,
+//! empty or another store's is refused by name before anything is written. All devices have one durability,
+//! because a write is acknowledged only once earlier ones in all lanes are durable.
 
 use std::any::Any;
 use std::fmt;
@@ -74,8 +74,8 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Attaches the devices to `joined`, and removes files of the first medium that have names of theirs: a log
-    /// that moved away from it left them. Returns the locks.
+    /// Attaches the devices to `joined`, and removes files of the first medium that have names of theirs: a
+    /// log that moved away from it left them. Returns the locks.
     ///
     /// # Errors
     /// Those of the first medium.
@@ -103,11 +103,12 @@ impl LogConfig {
         Self { places, lanes: None, devices: Arc::new(ScmDevices), replace_missing: false }
     }
 
-    /// Makes the places devices of the log of `store`, durably. Without places: a log in the store's directory.
+    /// Makes the places devices of the log of `store`, durably. Without places: a log in the store's
+    /// directory.
     ///
     /// # Errors
-    /// `Invalid` for a place that is missing, in use, of another store, or of another durability; those of the
-    /// device.
+    /// `Invalid` for a place that is missing, in use, of another store, or of another durability; those of
+    /// the device.
     pub fn prepare(&self, store: StoreId) -> Result<OpenLog> {
         let mut log = OpenLog::new(0);
         for place in &self.places {
@@ -134,8 +135,8 @@ impl LogConfig {
     /// Opens the devices that the manifest of `store` records.
     ///
     /// # Errors
-    /// `Invalid` for a device that is missing or not the recorded one, and for places of a store whose log is in
-    /// its directory; those of the device.
+    /// `Invalid` for a device that is missing or not the recorded one, and for places of a store whose log is
+    /// in its directory; those of the device.
     pub fn open(&self, store: StoreId, recorded: &LogPlace) -> Result<OpenLog> {
         if !recorded.is_on_devices() && !self.places.is_empty() {
             return Err(Error::invalid("log.path")

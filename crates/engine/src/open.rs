@@ -46,8 +46,8 @@ use replay::Replay;
 use tasks::Tasks;
 use trees::open_trees;
 
-/// Opens the store on `medium`, or creates it with the id `create` if there is none. `log` names the devices of
-/// its log.
+/// Opens the store on `medium`, or creates it with the id `create` if there is none. `log` names the devices
+/// of its log.
 ///
 /// # Errors
 /// `Invalid` if there is no store and `create` is `None`. `Corrupt` for a damaged manifest or log; a

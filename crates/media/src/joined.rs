@@ -1,8 +1,8 @@
 //! Several media as one: each name belongs to one of them, decided by the name alone.
 //!
 //! A store's files lie in its directory, except segments of a log on storage-class memory. Everything that
-//! lists, reads, copies or removes the store's files sees one medium. Operations that concern no name are those
-//! of the first medium; a sync of names concerns all whose names changed.
+//! lists, reads, copies or removes the store's files sees one medium. Operations that concern no name are
+//! those of the first medium; a sync of names concerns all whose names changed.
 //!
 //! The other media are attached once, after the first one told which they are. A name of a medium that is not
 //! attached belongs to the first one, as in a copy of the store.
@@ -61,8 +61,8 @@ impl Joined {
         Self { first: Member::new(first), attached: OnceLock::new(), route }
     }
 
-    /// Attaches `media`, in the order of the numbers that the route returns. Files of the first medium with their
-    /// names are not seen any more.
+    /// Attaches `media`, in the order of the numbers that the route returns. Files of the first medium with
+    /// their names are not seen any more.
     ///
     /// # Errors
     /// If media were attached before.

@@ -7,9 +7,9 @@
 //!
 //! Files on SCM, for the log, are a [`ScmDirectory`].
 //!
-//! The tier has a fixed size, one owner at a time, and no content that the store relies on (I6): a location that
-//! is missing, too small, in use or a file of another program is an ordinary error, and so is the loss of the
-//! memory during use.
+//! The tier has a fixed size, one owner at a time, and no content that the store relies on (I6): a location
+//! that is missing, too small, in use or a file of another program is an ordinary error, and so is the loss
+//! of the memory during use.
 
 mod anonymous;
 mod blocks;

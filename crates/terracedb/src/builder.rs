@@ -226,12 +226,13 @@ impl Builder {
         self
     }
 
-    /// Places the log on devices of storage-class memory (SCM): directories on DAX or in memory (`/dev/shm/log`),
-    /// one for each device. A synced write then waits for a fence of the processor, and for no device.
+    /// Places the log on devices of storage-class memory (SCM): directories on DAX or in memory
+    /// (`/dev/shm/log`), one for each device. A synced write then waits for a fence of the processor, and for
+    /// no device.
     ///
-    /// A store that is created keeps its log there; an existing store finds its devices without this call, and
-    /// needs it only if they are at other places than before. On DAX the writes survive a power cut as soon as
-    /// they are acknowledged; in memory they survive the process, not a restart of the machine.
+    /// A store that is created keeps its log there; an existing store finds its devices without this call,
+    /// and needs it only if they are at other places than before. On DAX the writes survive a power cut as
+    /// soon as they are acknowledged; in memory they survive the process, not a restart of the machine.
     ///
     /// ```
     /// # fn main() -> terracedb::Result<()> {
@@ -249,8 +250,8 @@ impl Builder {
         self
     }
 
-    /// The number of lanes of each device of a new log on storage-class memory, 1 to 16: so many threads write
-    /// to a device at once. By default as many as the device's calibration says, or 2 to 8.
+    /// The number of lanes of each device of a new log on storage-class memory, 1 to 16: so many threads
+    /// write to a device at once. By default as many as the device's calibration says, or 2 to 8.
     #[must_use]
     pub fn log_lanes(mut self, lanes: u16) -> Self {
         self.log.lanes = Some(lanes);

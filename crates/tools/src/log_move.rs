@@ -1,11 +1,11 @@
-//! Moves the log of a closed store to other devices: between the store's directory and storage-class memory, or
-//! from one set of devices to another.
+//! Moves the log of a closed store to other devices: between the store's directory and storage-class memory,
+//! or from one set of devices to another.
 //!
 //! The store is opened with its present log, and all its writes are flushed to tables, so that the log holds
 //! nothing that the store needs. Then the new devices are made, with a lane begun durably in each place; they
 //! are not part of the store yet. One manifest record makes them so, and gives up the old log. Last the old
-//! segments are removed. A crash before the record leaves the store as it was, and devices without a batch, which
-//! the next move takes again; a crash after it leaves the old segments, which no opening reads.
+//! segments are removed. A crash before the record leaves the store as it was, and devices without a batch,
+//! which the next move takes again; a crash after it leaves the old segments, which no opening reads.
 //!
 //! Threads: the caller's, one, and the executor's while the store is open.
 
@@ -37,8 +37,8 @@ pub struct LogMoveReport {
 /// without places moves it to the store's directory.
 ///
 /// # Errors
-/// `Invalid` if there is no store or it is open, if a device of `from` is missing, or if one of `to` cannot be
-/// used; those of opening and flushing the store. After an error the log is where it was.
+/// `Invalid` if there is no store or it is open, if a device of `from` is missing, or if one of `to` cannot
+/// be used; those of opening and flushing the store. After an error the log is where it was.
 pub fn move_log(
     medium: &Arc<dyn Medium>,
     from: &LogConfig,
@@ -68,8 +68,8 @@ pub fn move_log(
     replace_log(medium, from, to, last)
 }
 
-/// Gives the closed store on `medium` a new log at `to` in place of the one at `from`, all of whose records are
-/// in tables or given up. The new log assigns seqnos above `last`.
+/// Gives the closed store on `medium` a new log at `to` in place of the one at `from`, all of whose records
+/// are in tables or given up. The new log assigns seqnos above `last`.
 ///
 /// # Errors
 /// As [`move_log`].

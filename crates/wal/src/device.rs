@@ -1,8 +1,8 @@
 //! The file by which a device of a log is recognised: the id of the device and of its store.
 //!
-//! A directory may be mounted elsewhere, be empty because its device is not mounted, or belong to another store.
-//! So the manifest records the ids of the log's devices, and each device states its own. docs/format/log-device.md
-//! has the byte table.
+//! A directory may be mounted elsewhere, be empty because its device is not mounted, or belong to another
+//! store. So the manifest records the ids of the log's devices, and each device states its own.
+//! docs/format/log-device.md has the byte table.
 
 use std::fmt;
 use std::sync::Arc;

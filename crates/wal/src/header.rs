@@ -23,8 +23,8 @@ pub(crate) const VERSION_GAPS: u32 = 2;
 /// group begins at a multiple of [`UNIT_BYTES`], with a Mark.
 pub(crate) const VERSION_FENCED: u32 = 3;
 
-/// Groups of a fenced lane begin at multiples of this, so that no group shares a write unit with another. That
-/// of Optane modules, bytes; a medium with a smaller unit only loses space.
+/// Groups of a fenced lane begin at multiples of this, so that no group shares a write unit with another.
+/// That of Optane modules, bytes; a medium with a smaller unit only loses space.
 pub(crate) const UNIT_BYTES: u64 = 256;
 
 /// Offset of the header's checksum in every version. It covers the bytes before it.

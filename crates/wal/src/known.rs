@@ -81,8 +81,8 @@ impl Known {
         Some((error, reached))
     }
 
-    /// The damage of a log without a trace in it: `has_begun` says whether each lane that receives appends has
-    /// a segment with a Begin, `last` is the last seqno that could be read.
+    /// The damage of a log without a trace in it: `has_begun` says whether each lane that receives appends
+    /// has a segment with a Begin, `last` is the last seqno that could be read.
     pub(crate) fn hidden_damage(&self, has_begun: bool, last: Seqno) -> Option<Error> {
         if !self.has_keyspaces {
             return None;

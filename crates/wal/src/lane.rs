@@ -260,8 +260,8 @@ impl Lane {
         let durable = self.shared.durable_sequence();
         invariant!(durable <= self.sequence, "a Begin vouches for earlier records only");
         let first = Begin { sequence: self.sequence, durable, opened };
-        // After an open the log continues behind every seqno that is in use, without a Gap. A lane that begins
-        // later must not state that groups in flight in other lanes are settled.
+        // After an open the log continues behind every seqno that is in use, without a Gap. A lane that
+        // begins later must not state that groups in flight in other lanes are settled.
         let seqno = if opened { self.numbers().stored_up_to() + 1 } else { self.after };
         let record = begin(fresh.seed, seqno, first);
         self.try_store(&fresh, PAGE, &record)?;

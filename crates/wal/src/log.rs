@@ -1,9 +1,9 @@
 //! The write-ahead log: its lanes, their callers, and its public operations.
 //!
-//! A log on flash has one lane: callers share its stores and its syncs. A log on storage-class memory has many
-//! fenced lanes, because one thread cannot keep such a device busy. A thread appends to the lane of its number.
-//! The lanes share the counter of seqnos, and an append returns once every earlier record of every lane is
-//! fenced: so acknowledgements are in seqno order, and the end of an acknowledged prefix is durable.
+//! A log on flash has one lane: callers share its stores and its syncs. A log on storage-class memory has
+//! many fenced lanes, because one thread cannot keep such a device busy. A thread appends to the lane of its
+//! number. The lanes share the counter of seqnos, and an append returns once every earlier record of every
+//! lane is fenced: so acknowledgements are in seqno order, and the end of an acknowledged prefix is durable.
 //!
 //! Invariants: I1, the record of a batch is in memory that outlives the process before `append` returns.
 //! I7, a segment is removed only after every record in it is dead. I11, records that `sync` acknowledged
@@ -112,8 +112,8 @@ impl Log {
         self.lanes.get(home).ok_or_else(|| broken_invariant!("a log has lanes"))
     }
 
-    /// Waits until every record up to the end of `batch`, which begins at `first`, is stored: a record behind a
-    /// gap is not replayed. On flash a store survives the process at once, and there is one lane.
+    /// Waits until every record up to the end of `batch`, which begins at `first`, is stored: a record behind
+    /// a gap is not replayed. On flash a store survives the process at once, and there is one lane.
     fn acknowledge(&self, first: Seqno, batch: &Batch<'_>) -> Result<Seqno> {
         if self.is_fenced {
             self.wait_until_stored(first.get() + u64::from(batch.ops) - 1)?;
@@ -323,7 +323,8 @@ impl Log {
         self.lanes.iter().find(|lane| lane.id == id).map(|lane| &*lane.shared)
     }
 
-    /// The oldest segment in use of a lane, and the lane sequence of its Begin. `None` if there is no segment.
+    /// The oldest segment in use of a lane, and the lane sequence of its Begin. `None` if there is no
+    /// segment.
     fn begins(&self, lane: &LaneOfLog) -> Option<(SegmentId, u64)> {
         lane.combiner
             .with(|writer| self.retention.oldest(lane.id).or_else(|| writer.active_segment()))
@@ -401,8 +402,8 @@ impl Log {
         left.file.set_len(left.used.next_multiple_of(PAGE_BYTES as u64))
     }
 
-    /// Makes the next segment of each lane ahead of need unless `ahead` are ready. Returns whether it made one. The
-    /// engine's background task calls it after [`Log::bytes`] has grown.
+    /// Makes the next segment of each lane ahead of need unless `ahead` are ready. Returns whether it made
+    /// one. The engine's background task calls it after [`Log::bytes`] has grown.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -424,7 +425,8 @@ impl Log {
         self.lanes.iter().map(|lane| lane.supply.ahead()).max().unwrap_or(0)
     }
 
-    /// Removes the segments made ahead of need beyond the first `ahead` of each lane. Returns the number removed.
+    /// Removes the segments made ahead of need beyond the first `ahead` of each lane. Returns the number
+    /// removed.
     ///
     /// # Errors
     /// The device's; segments that could not be removed stay ready.

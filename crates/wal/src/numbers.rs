@@ -69,8 +69,8 @@ impl Taken {
 }
 
 impl Numbers {
-    /// The seqnos from `next` on, for `lanes` lanes. All earlier records are durable, and hold the seqnos below
-    /// `stored`. The first Begin covers those between, which tables may have.
+    /// The seqnos from `next` on, for `lanes` lanes. All earlier records are durable, and hold the seqnos
+    /// below `stored`. The first Begin covers those between, which tables may have.
     pub(crate) fn new(lanes: usize, stored: u64, next: u64) -> Self {
         invariant!(next > 0, "there is a seqno before the next one");
         invariant!(stored <= next, "the next seqno is above those of the records");
@@ -147,8 +147,8 @@ impl Numbers {
         Ok(taken)
     }
 
-    /// Gives back the seqnos of a group of `ops` operations that was not stored, unless later ones were taken. The
-    /// log is poisoned, and the group stays in flight.
+    /// Gives back the seqnos of a group of `ops` operations that was not stored, unless later ones were
+    /// taken. The log is poisoned, and the group stays in flight.
     pub(crate) fn give_back(&self, taken: Taken, ops: u64) {
         let mut counter = self.counter.lock();
         if counter.next == taken.first + ops {

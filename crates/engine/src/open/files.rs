@@ -30,8 +30,8 @@ impl StoreFiles {
     /// Locks the directory, opens or creates the manifest, opens the devices of the log, and removes orphans.
     ///
     /// # Errors
-    /// Those of the lock and of `log`; `Corrupt` if there are files of a store but no manifest; `Invalid` if there is no
-    /// store and `create` is `None`; those of the device.
+    /// Those of the lock and of `log`; `Corrupt` if there are files of a store but no manifest; `Invalid` if
+    /// there is no store and `create` is `None`; those of the device.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
         log: &LogConfig,

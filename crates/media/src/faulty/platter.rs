@@ -8,9 +8,9 @@
 //!   Only an unsynced byte store may be cut within its last sector.
 //! - The length is the one after some pending change, whichever content survived. Content past that length
 //!   is gone; content missing below it is zeros, or the content before the change.
-//! - As storage-class memory ([`Platter::lines`]), the unit is a line of 64 bytes. Each unsynced line survives or
-//!   not by itself, and of a torn one each word of 8 bytes, in any combination: stores leave the processor's
-//!   caches in any order until a fence.
+//! - As storage-class memory ([`Platter::lines`]), the unit is a line of 64 bytes. Each unsynced line
+//!   survives or not by itself, and of a torn one each word of 8 bytes, in any combination: stores leave the
+//!   processor's caches in any order until a fence.
 //! - A create, rename or remove survives or not, but not without the earlier changes of its names, except
 //!   those that a failed sync of names lost.
 

@@ -341,7 +341,8 @@ fn a_linked_file_survives_once_its_name_is_durable() {
     }
 }
 
-/// As storage-class memory, an unsynced line survives, is lost, or is torn at its words; a fenced one survives.
+/// As storage-class memory, an unsynced line survives, is lost, or is torn at its words; a fenced one
+/// survives.
 #[test]
 fn each_unfenced_line_survives_or_is_torn_by_itself() {
     let device = Faulty::new(1).with_lines();

@@ -2,7 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The tick in which a check was last due. Reading the clock costs nanoseconds, and a system call a microsecond.
+/// The tick in which a check was last due. Reading the clock costs nanoseconds, and a system call a
+/// microsecond.
 #[derive(Debug)]
 pub(crate) struct Tick {
     /// Seconds and nanoseconds.

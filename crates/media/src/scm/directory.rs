@@ -1,12 +1,12 @@
 //! Files on storage-class memory: a directory on a DAX file system or in memory (tmpfs) as a medium.
 //!
-//! Names are those of the file system. A file that is created for byte stores with reserved space is mapped as
-//! a whole: a store is a copy, and a sync is a fence behind the lines that the stores flushed; no page of the
-//! operating system's cache is written. Reads, and files that are opened again, use system calls.
+//! Names are those of the file system. A file that is created for byte stores with reserved space is mapped
+//! as a whole: a store is a copy, and a sync is a fence behind the lines that the stores flushed; no page of
+//! the operating system's cache is written. Reads, and files that are opened again, use system calls.
 //!
 //! The durability of a sync: on DAX its bytes survive a power cut; on tmpfs they survive the process, not the
-//! machine ([`Persistence`]). A directory on any other file system is refused, because its mapped pages lie in
-//! DRAM until they are synced.
+//! machine ([`Persistence`]). A directory on any other file system is refused, because its mapped pages lie
+//! in DRAM until they are synced.
 
 mod file;
 
@@ -49,8 +49,8 @@ impl ScmDirectory {
     /// above it: if a device is not mounted, the files would use space of another one.
     ///
     /// # Errors
-    /// `Invalid` if there is no such directory, NUMA node or profile, and for a directory on a file system that
-    /// is neither DAX nor memory.
+    /// `Invalid` if there is no such directory, NUMA node or profile, and for a directory on a file system
+    /// that is neither DAX nor memory.
     pub fn open(place: &ScmLocation, create: bool) -> Result<Self> {
         match place {
             ScmLocation::Path(path) => {

@@ -46,8 +46,8 @@ impl Mapping {
         assert!(end.is_some_and(|end| end <= self.len), "a store lies within the mapping");
         // SAFETY: `at` is at most the mapping's length, as was just checked.
         let target = unsafe { self.start.add(at) };
-        // SAFETY: the target is `bytes.len()` mapped bytes that only `self`, borrowed alone, writes; `bytes` is a
-        // live borrow, which cannot lie in a mapping whose address nobody else has.
+        // SAFETY: the target is `bytes.len()` mapped bytes that only `self`, borrowed alone, writes; `bytes`
+        // is a live borrow, which cannot lie in a mapping whose address nobody else has.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) }
     }
 

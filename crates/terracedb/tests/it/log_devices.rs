@@ -160,8 +160,8 @@ fn a_log_moves_between_media_with_all_its_writes() {
     assert!(error.is_err(), "the store is not at `one`");
 }
 
-/// The power fails at any change of a move, or of the opening after it: every write is there, and the move can
-/// be repeated.
+/// The power fails at any change of a move, or of the opening after it: every write is there, and the move
+/// can be repeated.
 #[test]
 fn a_power_cut_at_any_change_of_a_move_loses_nothing() {
     let (mut rng, seed) = Rng::from_env();
@@ -221,8 +221,8 @@ fn copy(medium: &Arc<dyn Medium>) -> MemoryMedium {
     image
 }
 
-/// A device is lost for good. The store refuses to open; a check names the device; a repair keeps all that the
-/// other device has, says what is lost, and the store goes on with its log in its directory.
+/// A device is lost for good. The store refuses to open; a check names the device; a repair keeps all that
+/// the other device has, says what is lost, and the store goes on with its log in its directory.
 #[test]
 fn a_repair_goes_on_without_a_lost_device() {
     let devices = Views::of(memory());

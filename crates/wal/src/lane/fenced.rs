@@ -1,9 +1,9 @@
 //! Groups of a fenced lane: on storage-class memory, where a fence behind a group makes it durable.
 //!
-//! A group begins at a multiple of [`UNIT_BYTES`], so that no line of an earlier group is written again (I11).
-//! Its first record is a Mark, which states that every record before the group was durable when the group was
-//! stored: it was fenced before. Nothing vouches for the last group of a lane, whose lines a power cut may
-//! have torn in any combination; its records are replayed up to the first one that is not whole.
+//! A group begins at a multiple of [`UNIT_BYTES`], so that no line of an earlier group is written again
+//! (I11). Its first record is a Mark, which states that every record before the group was durable when the
+//! group was stored: it was fenced before. Nothing vouches for the last group of a lane, whose lines a power
+//! cut may have torn in any combination; its records are replayed up to the first one that is not whole.
 
 use base::{Result, broken_invariant};
 use media::Purpose;

@@ -126,8 +126,8 @@ struct Opening {
 }
 
 impl Opening {
-    /// Begins a new segment in the lane of `chain`. In a lane that receives appends, a device without space for
-    /// the segment is no error.
+    /// Begins a new segment in the lane of `chain`. In a lane that receives appends, a device without space
+    /// for the segment is no error.
     fn open_lane(&mut self, chain: Chain, shared: &Arc<LaneShared>) -> Result<Lane> {
         let is_appended = self.options.lanes.contains(&chain.lane);
         let spec = SegmentSpec {

@@ -45,8 +45,8 @@ struct Candidate {
 }
 
 impl Wanted {
-    /// The record that may begin with `bytes` at `at`, in a segment with groups at multiples of `unit` that ends
-    /// at `end`.
+    /// The record that may begin with `bytes` at `at`, in a segment with groups at multiples of `unit` that
+    /// ends at `end`.
     fn admits(&self, at: u64, bytes: &[u8], unit: u64, end: u64) -> Option<Candidate> {
         let fixed = bytes.first_chunk::<FIXED_BYTES>()?;
         let [_, _, _, _, _, _, _, kind, low @ .., _, _, _, _, _, _, _, _] = *fixed;

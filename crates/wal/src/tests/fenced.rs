@@ -140,8 +140,8 @@ fn many_power_cuts_among_threads_lose_no_acknowledged_record() {
     power_cuts_among_threads(4, 20_000);
 }
 
-/// A lane loses its last group, a later one is fenced in another lane: replay ends at the hole, for good, also
-/// when the seqnos are assigned again and the machine crashes again.
+/// A lane loses its last group, a later one is fenced in another lane: replay ends at the hole, for good,
+/// also when the seqnos are assigned again and the machine crashes again.
 #[test]
 fn a_hole_ends_replay_for_good() {
     let medium = Arc::new(MemoryMedium::new());
@@ -191,7 +191,8 @@ fn damage_before_the_last_group_of_a_lane_is_no_torn_tail() {
     assert_eq!(recovery.losses.len(), 1, "{:?}", recovery.losses);
 }
 
-/// A lane that is missing as a whole, because its device was replaced, is damage; a salvage replays the others.
+/// A lane that is missing as a whole, because its device was replaced, is damage; a salvage replays the
+/// others.
 #[test]
 fn a_lost_lane_is_damage_and_the_other_lanes_are_salvaged() {
     let medium = memory();

@@ -1,6 +1,7 @@
 //! A file on storage-class memory: stores through its mapping, made durable by a fence.
 //!
-//! Concurrency: stores of one file are serialised by a lock, which a log's only writer takes without contention.
+//! Concurrency: stores of one file are serialised by a lock, which a log's only writer takes without
+//! contention.
 
 use std::fmt;
 use std::sync::Arc;
