@@ -41,7 +41,7 @@ pub enum PageKind {
     RangeDeletes = 6,
     /// A long value, or part of it.
     Values = 7,
-    /// Part of a block whose entries straddle its pages.
+    /// Part of a block with entries that straddle its pages.
     Straddled = 8,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Capture {
     /// The extents of the log, oldest first. Copy them first: until then the hold keeps every segment and
     /// every obsolete file.
     pub log: Vec<Extent>,
-    /// What the manifest states of the log.
+    /// The log, as the manifest states it.
     known_log: Known,
     /// The last sequence number in the log; zero if nothing was appended since the store was opened. Then no
     /// number needs to be found in the copy, because the opening made durable all that it read.

@@ -104,7 +104,7 @@ pub(crate) fn replace_log(
     Ok(LogMoveReport { places, lanes, left: old.remove(&place)? })
 }
 
-/// Refuses a place whose device the log has already: its records would be lost with the old log.
+/// Refuses a place on a device that the log has already: its records would be lost with the old log.
 fn check_new(to: &LogConfig, old: &LogPlace) -> Result<()> {
     for place in &to.places {
         let Ok(medium) = to.devices.open(place, false) else { continue };

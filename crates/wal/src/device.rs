@@ -37,7 +37,7 @@ pub trait OpenDevices: Send + Sync + fmt::Debug {
 /// The identity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceHeader {
-    /// The store whose log it has.
+    /// The store of its log.
     pub store: StoreId,
     /// The device.
     pub device: u128,
@@ -129,7 +129,7 @@ impl DeviceHeader {
                 .expected("a directory without a log")
                 .got(format_args!("`{}`{of}", segment.name)));
         }
-        // Without segments it is left from a store whose log moved away, or was never finished.
+        // Without segments it is left from a log that moved away, or was never finished.
         if files.iter().any(|file| file.name == DEVICE_FILE) {
             medium.remove(DEVICE_FILE)?;
         }

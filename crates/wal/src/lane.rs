@@ -409,7 +409,7 @@ impl Lane {
 }
 
 impl Lane {
-    /// Stores the group, whose seqnos are `taken`.
+    /// Stores the group with the seqnos `taken`.
     fn store_group(&mut self, group: &mut Group, rest: &[u8], taken: Taken) -> Result<()> {
         if self.is_fenced {
             self.vouch(taken)?;

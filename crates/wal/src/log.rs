@@ -15,6 +15,7 @@
 //! Cost: an append is one checksum over the body, one encoding and one store, about the same in total
 //! with many threads. It does not allocate. A sync costs one page of padding and one Mark.
 
+mod freeing;
 mod open;
 
 use std::fmt;
@@ -22,20 +23,17 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, broken_invariant,
-    invariant,
+    Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, Seqno, broken_invariant, invariant,
 };
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
 use crate::combiner::{Combiner, Held};
 use crate::lane::{Lane, PREPARE_STEP_BYTES, Preparation, SyncPoint, WRITE_AHEAD_BYTES};
-use crate::name::segment_name;
 use crate::options::{Batch, Observer};
 use crate::position::{LogEnd, Reached};
 use crate::retention::Retention;
 use crate::shared::{LaneShared, Shared, count};
-use crate::start::Start;
 use crate::statistics::Statistics;
 use crate::supply::Supply;
 use crate::syncer::Syncer;
@@ -285,123 +283,6 @@ impl Log {
         self.hold().writers().filter_map(|lane| lane.end()).collect()
     }
 
-    /// Notes that the records of `keyspace` below `below` are in tables, and so dead.
-    pub fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
-        self.retention.flushed(keyspace, below);
-    }
-
-    /// Notes that the keyspace was dropped: all its records are dead.
-    pub fn forget(&self, keyspace: KeyspaceId) {
-        self.retention.flushed(keyspace, Seqno::MAX);
-    }
-
-    /// The log's start if the records of `keyspace` below `below` were dead, so that a caller can record
-    /// the start together with the flush that makes them dead. Empty if no segment could be removed, or
-    /// if the Begin at the new start is not durable yet.
-    #[must_use]
-    pub fn start_once_flushed(&self, keyspace: KeyspaceId, below: Seqno) -> Start {
-        let mut start = Start::new();
-        for (lane, segment, begin) in self.starts(Some((keyspace, below))) {
-            if self.shared_of(lane).is_none_or(|shared| shared.durable_sequence() > begin) {
-                start.raise(lane, segment);
-            }
-        }
-        start
-    }
-
-    /// As [`Retention::starts`].
-    fn starts(&self, flushed: Option<(KeyspaceId, Seqno)>) -> Vec<(LaneId, SegmentId, u64)> {
-        // The retention must not change between the look at the lanes and the look at it.
-        let mut held = self.hold();
-        let ids = self.lanes.iter().map(|lane| lane.id);
-        let active: Vec<_> = ids.zip(held.writers().map(|lane| lane.active_segment())).collect();
-        self.retention.starts(&active, flushed)
-    }
-
-    /// The part of the lane `id` that callers read; `None` if it receives no appends.
-    fn shared_of(&self, id: LaneId) -> Option<&LaneShared> {
-        self.lanes.iter().find(|lane| lane.id == id).map(|lane| &*lane.shared)
-    }
-
-    /// The oldest segment in use of a lane, and the lane sequence of its Begin. `None` if there is no
-    /// segment.
-    fn begins(&self, lane: &LaneOfLog) -> Option<(SegmentId, u64)> {
-        lane.combiner
-            .with(|writer| self.retention.oldest(lane.id).or_else(|| writer.active_segment()))
-    }
-
-    /// Removes the oldest segments as long as every record in them is dead (I7), and returns their
-    /// number. Never removes the segment being written; [`Log::rotate`] makes it an older one first.
-    ///
-    /// Before any removal `record` gets the new start of each lane whose start changes. It must make the
-    /// start durable before it returns, and the next open must get it ([`crate::Options::start`]): a removed
-    /// segment may come back with a power cut, and recovery must not read it.
-    ///
-    /// # Errors
-    /// The device's, and those of `record`. Segments removed before the error stay removed; the rest are
-    /// kept.
-    pub fn free(&self, record: &dyn Fn(&Start) -> Result<()>) -> Result<usize> {
-        let mut freeing = self.freeing.lock();
-        if freeing.is_damaged || !freeing.stale.is_empty() {
-            let mut start = Start::new();
-            for lane in &self.lanes {
-                if let Some((id, begin)) = self.begins(lane) {
-                    self.sync_until(|| lane.shared.durable_sequence() > begin)?;
-                    start.raise(lane.id, id);
-                }
-            }
-            if !start.is_empty() {
-                record(&start)?;
-                freeing.is_damaged = false;
-            }
-        }
-        self.remove_stale(&mut freeing.stale)?;
-        let mut start = Start::new();
-        for (lane, segment, begin) in self.starts(None) {
-            if let Some(shared) = self.shared_of(lane) {
-                // The lane always has a durable Begin, so that a missing Begin is damage.
-                self.sync_until(|| shared.durable_sequence() > begin)?;
-            }
-            start.raise(lane, segment);
-        }
-        if start.is_empty() {
-            return Ok(0);
-        }
-        record(&start)?;
-        let mut freed = 0;
-        for (lane, start) in start.iter() {
-            while let Some(oldest) = self.retention.oldest_before(lane, start) {
-                self.medium.remove(&segment_name(lane, oldest))?;
-                self.retention.freed(lane, oldest);
-                let counted = self.shared_of(lane).or(self.lanes.first().map(|lane| &*lane.shared));
-                counted.inspect(|shared| count(&shared.counters.segments_freed, 1));
-                freed += 1;
-            }
-        }
-        Ok(freed)
-    }
-
-    /// Continues in a new segment, so that the old one can be freed once its records are dead. Returns
-    /// the old one's unused space to the device. No effect if nothing was appended to the segment.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn rotate(&self) -> Result<()> {
-        self.lanes.iter().try_for_each(|lane| self.rotate_lane(lane))
-    }
-
-    fn rotate_lane(&self, lane: &LaneOfLog) -> Result<()> {
-        let left = lane.combiner.with(|writer| match writer.begin() {
-            Some(_) if writer.is_blank() => Ok(None),
-            _ => writer.rotate(0),
-        })?;
-        let Some(left) = left else { return Ok(()) };
-        // Until the next segment's Begin is durable, a shortened segment looks damaged.
-        let begin = lane.combiner.with(|writer| writer.begin());
-        self.sync_until(|| begin.is_none_or(|begin| lane.shared.durable_sequence() > begin))?;
-        left.file.set_len(left.used.next_multiple_of(PAGE_BYTES as u64))
-    }
-
     /// Makes the next segment of each lane ahead of need unless `ahead` are ready. Returns whether it made
     /// one. The engine's background task calls it after [`Log::bytes`] has grown.
     ///
@@ -550,21 +431,6 @@ impl Log {
         }
         Ok(())
     }
-
-    /// Removes the files that recovery cut off, once the segment that states the cut is durable. A file
-    /// that comes back with a power cut is not read: that segment still states the cut, or lies before
-    /// the log's start itself.
-    fn remove_stale(&self, stale: &mut Vec<String>) -> Result<()> {
-        let has_begun = |lane: &LaneOfLog| lane.combiner.with(|writer| writer.begin()).is_some();
-        if stale.is_empty() || !self.lanes.iter().all(has_begun) {
-            return Ok(());
-        }
-        while let Some(name) = stale.last() {
-            self.medium.remove(name)?;
-            stale.pop();
-        }
-        self.medium.sync_names(&[])
-    }
 }
 
 /// The number by which the calling thread chooses its lane.
@@ -576,16 +442,16 @@ fn home() -> usize {
     base::thread_number()
 }
 
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("last", &self.last()).field("durable", &self.durable()).finish()
+    }
+}
+
 /// Lets a test thread append to any lane.
 #[cfg(test)]
 pub(crate) mod tests {
     thread_local! {
         pub(crate) static HOME: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
-    }
-}
-
-impl fmt::Debug for Log {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("last", &self.last()).field("durable", &self.durable()).finish()
     }
 }

@@ -73,7 +73,7 @@ impl Options {
         }
     }
 
-    /// What recovery is told of the log.
+    /// The facts about the log that recovery gets.
     pub(crate) fn known(&self) -> Known {
         let Self { start, logged, has_keyspaces, reached, lanes, .. } = self;
         let (start, lanes) = (start.clone(), lanes.clone());

@@ -35,7 +35,7 @@ pub(crate) const COMPACT_VERSION: u32 = 5;
 /// The format version of tables with compact blocks of which some straddle pages.
 pub(crate) const STRADDLED_VERSION: u32 = 6;
 
-/// The mark, beside the version, of a table whose data pages may have the codec DEFLATE. Earlier builds
+/// The mark, beside the version, of a table that may have data pages of the codec DEFLATE. Earlier builds
 /// refuse it as a newer version.
 pub(crate) const MAY_DEFLATE: u32 = 1 << 8;
 

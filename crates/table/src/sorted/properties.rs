@@ -160,7 +160,7 @@ fields! {
     36 bin_bits: u64,
     /// The hash key of a hashed keyspace, 16 bytes; empty in an ordered one.
     37 hash_key: HashKeyField,
-    /// Number of blocks whose entries straddle pages.
+    /// Number of blocks with entries that straddle pages.
     38 straddled_blocks: u64,
     /// In a window, its policy as the manifest stores it; empty in other keyspaces.
     39 window: Vec<u8>,

@@ -12,7 +12,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRAVAL");
 /// The newest format version of value files.
 const VERSION: u32 = 1;
 
-/// The mark, beside the version, of a file whose values may have the codec DEFLATE. Earlier builds refuse it
+/// The mark, beside the version, of a file that may have values of the codec DEFLATE. Earlier builds refuse it
 /// as a newer version.
 const MAY_DEFLATE: u32 = 1 << 8;
 
@@ -36,7 +36,7 @@ pub struct ValuesFooter {
 }
 
 impl ValuesFooter {
-    /// Encodes the footer of a file whose values have the codec DEFLATE or not.
+    /// Encodes the footer of a file, with values of the codec DEFLATE or without.
     #[must_use]
     pub fn encode(&self, may_deflate: bool) -> Vec<u8> {
         let mut out = Vec::new();

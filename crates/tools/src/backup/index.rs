@@ -88,7 +88,7 @@ pub(super) fn file_name(id: u64) -> String {
     format!("backup-{id:010}")
 }
 
-/// Returns the backup whose index is called `name`; `None` for another file.
+/// Returns the backup with an index called `name`; `None` for another file.
 pub(super) fn parse_file_name(name: &str) -> Option<u64> {
     let id = name.strip_prefix("backup-")?.parse().ok()?;
     // Each file has one name: other forms of the number are not accepted.

@@ -71,7 +71,7 @@ impl Objects {
         !(self.indexes.is_empty() && self.objects.is_empty() && self.unfinished.is_empty())
     }
 
-    /// What a deletion of the backups `ids` would remove.
+    /// The objects that a deletion of the backups `ids` would remove.
     ///
     /// # Errors
     /// `Invalid` if one of the backups does not exist.
@@ -161,7 +161,7 @@ impl Objects {
     }
 }
 
-/// Writes and syncs the index of a backup whose objects are durable. This makes the backup exist.
+/// Writes and syncs the index of a backup with durable objects. This makes the backup exist.
 pub(super) fn add(medium: &dyn Medium, index: &Index) -> Result<()> {
     let name = file_name(index.id);
     let temporary = unfinished(&name);

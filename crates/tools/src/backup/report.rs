@@ -74,7 +74,7 @@ pub struct RestoreReport {
     pub elapsed: Duration,
 }
 
-/// What [`Backup::prune_opt`](super::Backup::prune_opt) deletes.
+/// The backups that [`Backup::prune_opt`](super::Backup::prune_opt) deletes.
 #[derive(Clone, Copy, Debug)]
 pub struct PruneOptions {
     pub(super) keep: usize,

@@ -76,7 +76,7 @@ impl LostKeys {
 }
 
 impl Walk<'_> {
-    /// Finds what the damaged table `live` lost.
+    /// Finds the losses of the damaged table `live`.
     pub(super) fn lost_of_table(
         &mut self,
         store: StoreId,

@@ -36,7 +36,7 @@ pub struct CheckReport {
     /// Position of a torn tail of the log, as after a power cut: the writes behind it were never acknowledged
     /// as synced. Not damage.
     pub log_torn: Option<String>,
-    /// Damaged copies of manifest records whose twin is intact. Opening the store repairs them.
+    /// Damaged copies of manifest records with an intact twin. Opening the store repairs them.
     pub manifest_repairs: usize,
     /// Files that nothing names: orphans, which opening removes, or files that are not the store's. Not
     /// damage.

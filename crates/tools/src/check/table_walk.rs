@@ -133,7 +133,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Checks one table, whose file exists.
+    /// Checks one table. Its file exists.
     fn table(
         &mut self,
         store: StoreId,

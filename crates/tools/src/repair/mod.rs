@@ -1,6 +1,6 @@
 //! Repair of a closed store: makes a store of everything that can still be read, and reports the rest.
 //!
-//! The manifest comes first. If it is lost, it is rebuilt from what the tables state about themselves
+//! The manifest comes first. If it is lost, it is rebuilt from the statements of the tables
 //! (`rebuild`), and written before anything else changes. Then every table is read. A damaged one is
 //! salvaged: every block that verifies (I8) goes to a new table, which replaces the old one in the tree (one
 //! manifest record for all of them); the original is kept under another name. Then every value file is read:
@@ -15,6 +15,7 @@
 //! Threads: the caller's, one, and the executor's while the repaired store is opened once to recover the log.
 
 mod changes;
+mod ids;
 mod rebuild;
 mod report;
 mod tables;
@@ -36,6 +37,7 @@ use crate::check::{is_ours, no_store};
 use crate::log_move::replace_log;
 
 use changes::{Changes, undo_interrupted};
+use ids::{after_id, next_id};
 use rebuild::{rebuild, table_ids_end};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 pub(crate) use tables::{Salvager, Verdict};
@@ -312,8 +314,8 @@ impl Repair<'_> {
         Ok(state)
     }
 
-    /// Reads the manifest once more. If it cannot be read any more, the device fails, and what else could not
-    /// be read may not be damaged: nothing is given up for that.
+    /// Reads the manifest once more. If it cannot be read any more, the device fails, and other
+    /// unreadable files may not be damaged: nothing is given up for that.
     ///
     /// # Errors
     /// The reason why it cannot be read.
@@ -486,18 +488,6 @@ fn bytes_of(state: &ManifestState) -> u64 {
         tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
     });
     files.sum()
-}
-
-/// The lowest id after `id`.
-const fn after_id(id: TableId) -> TableId {
-    TableId(id.0.saturating_add(1))
-}
-
-/// Returns an id that no table or value file had.
-fn next_id(below: &mut TableId) -> TableId {
-    let id = *below;
-    *below = after_id(id);
-    id
 }
 
 /// The lowest sequence number after `seqno`; the highest of all for itself. A table may state any.

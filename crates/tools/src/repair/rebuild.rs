@@ -1,4 +1,4 @@
-//! Rebuild: a new manifest from what is left of the old ones, and from what each table states about itself.
+//! Rebuild: a new manifest from the remains of the old ones, and from the properties of each table.
 //!
 //! Tables state their keyspace, their keys and their sequence numbers, and the sequence numbers give their
 //! order by age. They do not state which of their keys a merge has moved to other tables since: what the old

@@ -14,8 +14,9 @@ use media::Purpose;
 use table::{Pointer, Values, ValuesSpec, ValuesWriter, file_name, values_file_name};
 
 use super::changes::Changes;
+use super::ids::next_id;
 use super::tables::{Salvager, Verdict};
-use super::{Lost, LostRange, Repair, RepairedFile, Walk, next_id};
+use super::{Lost, LostRange, Repair, RepairedFile, Walk};
 
 impl Repair<'_> {
     /// Examines every value file, and replaces the damaged ones. Returns the names of those files and of the

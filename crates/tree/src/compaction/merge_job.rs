@@ -13,6 +13,7 @@
 //!   tables that are flushed or ingested meanwhile are newer, and go above the rectangle if they may share a
 //!   key with it. So a tombstone that was dropped hid nothing (I5).
 
+mod estimate;
 mod inputs;
 mod offloaded;
 
@@ -36,36 +37,13 @@ use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
+use estimate::values_writer_bytes;
+pub(crate) use estimate::writer_bytes;
 use inputs::{below, inputs_of, open_inputs};
 use offloaded::reserve_ids;
 
 /// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
-
-/// Estimate of the memory of a table writer and of everything else in a job besides its inputs, bytes. More
-/// with Zstandard and DEFLATE.
-pub(super) const fn writer_bytes(codec: Codec, form: &KeyForm) -> usize {
-    let codec = match codec {
-        Codec::Zstd | Codec::Deflate => 4 << 20,
-        Codec::None | Codec::Lz4 => 3 << 20,
-    };
-    // A table with bins collects the hashes of more keys before it writes their filter.
-    let bins = match form {
-        KeyForm::Plain => 0,
-        KeyForm::Hashed(_) => 1 << 20,
-    };
-    codec + bins
-}
-
-/// Estimate of the memory of a value file's writer, bytes. It works without Zstandard or DEFLATE if
-/// memory is short.
-const fn values_writer_bytes(codec: Codec) -> usize {
-    match codec {
-        Codec::Zstd => 9 << 18,
-        Codec::Deflate => 3 << 18,
-        Codec::None | Codec::Lz4 => 1 << 18,
-    }
-}
 
 /// The memory that a job has, and that it needs to run here; its workers, if it is offered to them; its shape
 /// and place.

@@ -15,7 +15,7 @@ use crate::record::mark;
 use crate::shared::count_exclusive;
 
 impl Lane {
-    /// Stores the Mark that begins a group, whose seqnos are `taken`.
+    /// Stores the Mark that begins a group with the seqnos `taken`.
     pub(super) fn vouch(&mut self, taken: Taken) -> Result<()> {
         let Some(segment) = self.active.as_ref() else {
             return Err(broken_invariant!("a lane with room has a segment"));

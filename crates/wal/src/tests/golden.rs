@@ -1,4 +1,4 @@
-//! The bytes of docs/format/log.md, exactly.
+//! The bytes of docs/format/log.md and docs/format/log-device.md, exactly.
 
 use super::*;
 
@@ -71,4 +71,15 @@ fn the_golden_segments_replay() {
         assert_eq!(replayed, expected);
         assert_eq!((log.last().get(), recovery.torn), (4 + gap, None));
     }
+}
+
+#[test]
+fn the_page_of_a_device_has_exactly_the_golden_bytes() {
+    let header = crate::device::DeviceHeader {
+        store: StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100),
+        device: 0x1f1e_1d1c_1b1a_1918_1716_1514_1312_1110,
+    };
+    let expected = golden(include_str!("../../golden/log-device.hex"));
+    assert_eq!(header.encode(), expected);
+    assert_eq!(crate::device::DeviceHeader::decode(&expected).unwrap(), header);
 }

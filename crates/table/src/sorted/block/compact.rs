@@ -59,7 +59,7 @@ impl<'a> Block<'a> {
         Ok(entry)
     }
 
-    /// As [`Block::compact_entry`], for an entry whose key and value may end after this block.
+    /// As [`Block::compact_entry`], for an entry that may end after this block.
     pub(super) fn compact_head(&self, at: usize) -> Result<BlockEntry> {
         let entries = self.raw.get(..self.layout.entries_end).unwrap_or_default();
         let mut cursor =

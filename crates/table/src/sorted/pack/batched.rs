@@ -23,7 +23,7 @@ use crate::page::run_pages;
 /// Blocks in flight.
 const LAG: usize = 16;
 
-/// Blocks whose sizes are learned one by one at first, before others are predicted from them.
+/// Blocks that show their sizes one by one at first, before others are predicted from them.
 const FIRST_BLOCKS: u64 = 4;
 
 /// Memory of the blocks in flight, raw and compressed, bytes.

@@ -65,7 +65,7 @@ impl Salvage<'_> {
             let Some((entry, user)) = block.part_entry(offset, part.is_cut)? else { break };
             let key = [&hash_key.hash(user).to_be_bytes(), user].concat();
             let end = entry.value().end;
-            // The pages whose first byte the entry has.
+            // The pages that begin with a byte of the entry.
             let pages = offset.div_ceil(PAYLOAD_BYTES)..end.div_ceil(PAYLOAD_BYTES);
             for header in headers.get(pages.start..pages.end.min(headers.len())).unwrap_or_default()
             {
