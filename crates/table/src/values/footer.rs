@@ -12,7 +12,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TERRAVAL");
 /// The newest format version of value files.
 const VERSION: u32 = 1;
 
-/// The mark, beside the version, of a file that may have values of the codec DEFLATE. Earlier builds refuse it
+/// The mark, beside the version, of a file that may have DEFLATE values. Earlier builds refuse it
 /// as a newer version.
 const MAY_DEFLATE: u32 = 1 << 8;
 

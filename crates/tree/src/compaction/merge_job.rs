@@ -37,8 +37,7 @@ use super::summary::weight_within;
 use super::warm_outputs::WarmOutputs;
 use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
-use estimate::values_writer_bytes;
-pub(crate) use estimate::writer_bytes;
+pub(crate) use estimate::{memory_for, writer_bytes};
 use inputs::{below, inputs_of, open_inputs};
 use offloaded::reserve_ids;
 
@@ -451,18 +450,6 @@ impl MergeJob {
     /// The memory of the smallest job, bytes.
     pub(super) const MEMORY_MIN: u64 =
         (writer_bytes(Codec::None, &KeyForm::Plain) + 2 * compact::Env::RUN_BYTES_MIN) as u64;
-
-    /// Estimate of the memory of a job for `merge`, bytes.
-    pub(super) fn memory_for(
-        merge: &Merge,
-        env: &compact::Env,
-        codec: Codec,
-        form: &KeyForm,
-    ) -> u64 {
-        let values = if merge.collect.is_empty() { 0 } else { values_writer_bytes(codec) };
-        let inputs = merge.inputs.len() * compact::Env::RUN_BYTES_MIN + env.read_bytes;
-        (inputs + writer_bytes(codec, form) + values) as u64
-    }
 
     /// Whether the memory of all merges was reduced since the job got its grant: it may succeed with less if
     /// it begins again.

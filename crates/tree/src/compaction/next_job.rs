@@ -15,7 +15,7 @@ use compact::{Horizon, Operators};
 use super::compactor_state::CompactorState;
 use super::discarding::Discarding;
 use super::keyspace_state::PlanInputs;
-use super::merge_job::writer_bytes;
+use super::merge_job::{memory_for, writer_bytes};
 use super::offloading::LINK_BYTES;
 use super::{Compactor, MergeJob, merge_end, summary};
 use crate::tree::window_options;
@@ -283,7 +283,7 @@ impl Compactor {
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
         let codec = self.env.options.tree_options().codec;
-        let bytes = MergeJob::memory_for(merge, &env, codec, tree.key_form());
+        let bytes = memory_for(merge, &env, codec, tree.key_form());
         let most = self.pool.limit();
         // With many runs, range deletes get half as much memory at least: otherwise slices would be small,
         // and merges would drop them slower than writers add them.
