@@ -21,14 +21,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Error, KeyForm, PageSeed, Result, Rng, invariant};
-use media::{Buf, File, Purpose};
-use table::{Accounts, Summary, Table, Values, ValuesSummary, fold_digest, verify_page};
+use base::{Account, Error, KeyForm, Result, Rng, broken_invariant, invariant};
+use media::Purpose;
+use table::{
+    Accounts, PageBuffer, PageVisitor, PageWalk, Retries, Summary, Table, Values, ValuesSummary,
+};
 
 use crate::{Env, Job, Outcome};
-
-/// Pages per read.
-const CHUNK_PAGES: u32 = 64;
 
 /// Of so many reads, a sample does one.
 const SAMPLE: u64 = 64;
@@ -36,16 +35,11 @@ const SAMPLE: u64 = 64;
 /// An output file that is being read.
 struct OpenOutput {
     name: String,
-    file: Arc<dyn File>,
-    seed: PageSeed,
-    pages: u32,
+    walk: PageWalk,
     /// The digest in its footer.
     footer_digest: u64,
     /// Remaining ranges of hot pages, ascending.
     hot: VecDeque<Range<u32>>,
-    /// The next page, and the digest of the pages before it.
-    page: u32,
-    digest: u64,
     /// The table in this file; `None` for a value file.
     table: Option<Arc<Table>>,
 }
@@ -79,12 +73,11 @@ pub struct Verification {
     /// End key of the tables verified so far.
     end: Vec<u8>,
     tables: Vec<Arc<Table>>,
-    /// The buffer of the last read, for reuse.
-    buf: Option<Buf>,
     /// Chooses the reads that are done; `None`: all are.
     sample: Option<Rng>,
     bytes_read: u64,
-    _charge: Charge,
+    /// The buffer for the next file; `None` while a file is read.
+    buffer: Option<PageBuffer>,
 }
 
 impl Verification {
@@ -145,10 +138,9 @@ impl Verification {
             values: outcome.values,
             end: Vec::new(),
             tables: Vec::new(),
-            buf: None,
             sample: None,
             bytes_read: 0,
-            _charge: env.account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?,
+            buffer: Some(PageBuffer::new(&env.account)?),
         })
     }
 
@@ -174,13 +166,15 @@ impl Verification {
             let table = self.open(&summary)?;
             self.open_output = Some(OpenOutput {
                 name: table::file_name(table.id()),
-                file: Arc::clone(table.file()),
-                seed: table.seed(),
-                pages: table.footer().pages,
+                walk: PageWalk::new(
+                    Arc::clone(table.file()),
+                    table.seed(),
+                    table.footer().pages,
+                    Purpose::Compaction,
+                    self.buffer()?,
+                ),
                 footer_digest: table.footer().digest,
                 hot: summary.hot.into(),
-                page: 0,
-                digest: 0,
                 table: Some(table),
             });
         } else {
@@ -211,10 +205,10 @@ impl Verification {
     /// Whether the next read of `output` is left out.
     fn skips(&mut self, output: &OpenOutput) -> bool {
         let Some(rng) = &mut self.sample else { return false };
-        let next = output.page..output.page.saturating_add(CHUNK_PAGES);
+        let next = output.walk.next_pages();
         let is_hot = output.hot.iter().any(|hot| hot.start < next.end && next.start < hot.end);
         // The first read of a file is done: a table of one read is verified whole.
-        !is_hot && output.page > 0 && !rng.one_in(SAMPLE)
+        !is_hot && next.start > 0 && !rng.one_in(SAMPLE)
     }
 
     /// Opens a table and compares its footer with the outcome.
@@ -259,8 +253,15 @@ impl Verification {
         Ok(table)
     }
 
+    /// The buffer, for the next file.
+    fn buffer(&mut self) -> Result<PageBuffer> {
+        self.buffer
+            .take()
+            .ok_or_else(|| broken_invariant!("outputs are verified one after another"))
+    }
+
     /// Opens the value file and compares its footer with the outcome.
-    fn open_values(&self, summary: ValuesSummary) -> Result<OpenOutput> {
+    fn open_values(&mut self, summary: ValuesSummary) -> Result<OpenOutput> {
         let ValuesSummary { file: id, file_bytes, values, value_bytes, digest } = summary;
         let (store, bytes) = (self.job.store, Some(file_bytes));
         let file = Values::open(&*self.env.medium, store, id, bytes, &self.accounts.values)?;
@@ -273,13 +274,15 @@ impl Verification {
         }
         Ok(OpenOutput {
             name,
-            file: Arc::clone(file.file()),
-            seed: file.seed(),
-            pages: footer.pages,
+            walk: PageWalk::new(
+                Arc::clone(file.file()),
+                file.seed(),
+                footer.pages,
+                Purpose::Compaction,
+                self.buffer()?,
+            ),
             footer_digest: digest,
             hot: VecDeque::new(),
-            page: 0,
-            digest: 0,
             table: None,
         })
     }
@@ -291,53 +294,56 @@ impl Verification {
         hot: &mut dyn FnMut(HotPage<'_>),
     ) -> Result<()> {
         if self.skips(&open_output) {
-            let count = CHUNK_PAGES.min(open_output.pages.saturating_sub(open_output.page));
-            open_output.page += count;
-            if open_output.page < open_output.pages {
-                self.open_output = Some(open_output);
-            } else {
-                self.tables.extend(open_output.table);
-            }
-            return Ok(());
+            open_output.walk.skip();
+        } else {
+            let OpenOutput { name, walk, hot: hot_pages, footer_digest, .. } = &mut open_output;
+            let file = *footer_digest;
+            let count = walk.step(Retries::None, &mut Verifier { name, file, hot_pages, hot })?;
+            self.bytes_read += u64::from(count) * PAGE_BYTES as u64;
         }
-        let OpenOutput { page, pages, footer_digest, .. } = open_output;
-        invariant!(page < pages, "a file that is being verified has pages left");
-        let count = CHUNK_PAGES.min(pages.saturating_sub(page));
-        let at = u64::from(page) * PAGE_BYTES as u64;
-        let place = |error: Error| error.at(&open_output.name);
-        let spare = self.buf.take_if(|buf| buf.len() == count as usize * PAGE_BYTES);
-        let buf = spare.unwrap_or_else(|| Buf::pages(count as usize));
-        let (buf, result) = open_output.file.read(at, buf, Purpose::Compaction);
-        result.map_err(place)?;
-        self.bytes_read += u64::from(count) * PAGE_BYTES as u64;
-        for (number, bytes) in (page..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            verify_page(open_output.seed, number, bytes).map_err(place)?;
-            open_output.hot.pop_front_if(|pages| pages.end <= number);
-            if open_output.hot.front().is_some_and(|pages| pages.contains(&number)) {
-                hot(HotPage { file: footer_digest, number, bytes });
-            }
-            open_output.digest = fold_digest(open_output.digest, bytes);
-        }
-        self.buf = Some(buf);
-        open_output.page += count;
-        if open_output.page < pages {
+        if !open_output.walk.is_done() {
             self.open_output = Some(open_output);
             return Ok(());
         }
-        if self.sample.is_none() && open_output.digest != footer_digest {
+        let OpenOutput { name, walk, footer_digest, table, .. } = open_output;
+        if self.sample.is_none() && walk.digest() != footer_digest {
             return Err(Error::corrupt("digest of an output")
-                .at(&open_output.name)
+                .at(name)
                 .expected(format_args!("{footer_digest:016x}"))
-                .got(format_args!("{:016x}", open_output.digest)));
+                .got(format_args!("{:016x}", walk.digest())));
         }
-        self.tables.extend(open_output.table);
+        self.buffer = Some(walk.into_buffer());
+        self.tables.extend(table);
         Ok(())
+    }
+}
+
+/// Passes on the hot pages of the output `name`, and ends with the first damage.
+struct Verifier<'a> {
+    name: &'a str,
+    /// The digest of the file.
+    file: u64,
+    hot_pages: &'a mut VecDeque<Range<u32>>,
+    hot: &'a mut dyn FnMut(HotPage<'_>),
+}
+
+impl PageVisitor for Verifier<'_> {
+    fn page(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        self.hot_pages.pop_front_if(|pages| pages.end <= number);
+        if self.hot_pages.front().is_some_and(|pages| pages.contains(&number)) {
+            (self.hot)(HotPage { file: self.file, number, bytes });
+        }
+        Ok(())
+    }
+
+    fn damaged(&mut self, _: Range<u32>, error: Error) -> Result<()> {
+        Err(error.at(self.name))
     }
 }
 
 impl std::fmt::Debug for OpenOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, page {} of {}", self.name, self.page, self.pages)
+        write!(f, "{}, {:?}", self.name, self.walk)
     }
 }
 

@@ -17,6 +17,7 @@ mod dictionary;
 mod golden;
 mod name;
 mod page;
+mod page_walk;
 mod pointer;
 mod range_deletes;
 mod reread;
@@ -35,6 +36,7 @@ pub use page::{
     HEADER_BYTES, Header, NO_ENTRY, PAYLOAD_BYTES, PageKind, Straddle, fold_digest, payload,
     run_pages, verify_page,
 };
+pub use page_walk::{PageBuffer, PageVisitor, PageWalk, Retries};
 pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
 pub use reread::reread;

@@ -7,27 +7,24 @@
 //!
 //! Memory: one buffer and one block, charged (I10).
 
-use std::cmp::Reverse;
 use std::fmt;
+use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{
-    Account, Charge, Error, Result, Seqno, TableId, Trailer, broken_invariant, invariant, key_hash,
-};
+use base::{Account, Error, Result, Seqno, TableId, Trailer, invariant, key_hash};
 use bytes::Bytes;
-use media::{Buf, Purpose};
+use media::Purpose;
 
 use super::block::{Block, BlockPosition};
 use super::meta::MetaPage;
 use super::properties::Properties;
-use super::read::{decode_run, read_pages, read_raw};
+use super::read::{decode_run, read_pages};
 use super::table::Table;
 use super::tally::Tally;
 use super::top::{Partition, Top};
-use crate::page::{Header, fold_digest, verify_page};
-
-/// Pages per read; longer blocks are read alone.
-const CHUNK_PAGES: u32 = 64;
+use super::version_order::VersionOrder;
+use crate::page::{Header, fold_digest};
+use crate::{PageBuffer, PageWalk};
 
 /// Damages that are listed; all are counted.
 const LISTED_MAX: usize = 1000;
@@ -89,24 +86,19 @@ impl Table {
     /// # Errors
     /// `Retry` if memory is short. Damage is in the report, not an error.
     pub fn check(&self, account: &Account, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
-        let charge = account.charge(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64)?;
+        let (file, pages) = (Arc::clone(self.file()), self.footer().pages);
+        let buffer = PageBuffer::new(account)?;
         let mut check = Check {
             table: self,
             top: self.top()?,
             account,
             progress,
-            chunk: Chunk { buf: Buf::pages(1), first: 0, pages: 0, charge },
+            walk: PageWalk::new(file, self.seed(), pages, Purpose::Scrub, buffer),
             position: BlockPosition::new(),
-            last: None,
+            order: VersionOrder::default(),
             counts: Counts::default(),
             digest: 0,
-            report: Report {
-                table: self.id(),
-                pages: self.footer().pages,
-                entries: 0,
-                damages: 0,
-                listed: Vec::new(),
-            },
+            report: Report { table: self.id(), pages, entries: 0, damages: 0, listed: Vec::new() },
         };
         for number in 0..check.top.partitions() {
             check.partition(number)?;
@@ -125,23 +117,15 @@ struct Counts {
     straddled_blocks: u64,
 }
 
-/// Pages read ahead.
-struct Chunk {
-    buf: Buf,
-    first: u32,
-    pages: u32,
-    charge: Charge,
-}
-
 struct Check<'a> {
     table: &'a Table,
     top: Top<'a>,
     account: &'a Account,
     progress: &'a mut dyn FnMut(u64, u64),
-    chunk: Chunk,
+    walk: PageWalk,
     position: BlockPosition,
-    /// The last version of the previous block, if that block was read.
-    last: Option<(Vec<u8>, Trailer)>,
+    /// The versions read since the last damage.
+    order: VersionOrder,
     counts: Counts,
     /// The digest of the pages read so far.
     digest: u64,
@@ -155,7 +139,7 @@ impl Check<'_> {
             self.report.listed.push(damage);
         }
         // Nothing is compared across damage.
-        self.last = None;
+        self.order = VersionOrder::default();
     }
 
     fn partition(&mut self, number: usize) -> Result<()> {
@@ -230,14 +214,12 @@ impl Check<'_> {
     fn block_content(&mut self, at: BlockLocation<'_>) -> Result<()> {
         let bytes = self.read_block(at)?;
         let decoded = Block::parse(&bytes, self.table.hash_key())?;
-        let mut previous = self.last.take();
         let mut position = std::mem::take(&mut self.position);
         position.first(decoded)?;
         let mut index = 0;
         while let Some(entry) = position.entry() {
             let (key, trailer) = (position.key(), entry.trailer);
-            let new_key = previous.as_ref().is_none_or(|(last, _)| last != key);
-            check_order(previous.as_ref(), key, trailer)?;
+            let new_key = self.order.pass(key, trailer)?;
             if new_key && !at.meta.may_contain(key_hash(key)) {
                 return Err(Error::corrupt("filter")
                     .expected("every key of its partition")
@@ -251,27 +233,19 @@ impl Check<'_> {
                 self.check_search(at, key, trailer)?;
             }
             self.count(key, trailer, decoded.value(entry), new_key)?;
-            match &mut previous {
-                Some((last, last_trailer)) => {
-                    last.clear();
-                    last.extend_from_slice(key);
-                    *last_trailer = trailer;
-                }
-                none => *none = Some((key.to_vec(), trailer)),
-            }
             index += 1;
             position.next(decoded)?;
         }
         invariant!(index == decoded.count(), "a scan of a block meets each of its entries");
         self.check_marks(at, decoded, bytes.len())?;
-        (self.last, self.position) = (previous, position);
+        self.position = position;
         self.report.entries = self.counts.versions.entries;
         Ok(())
     }
 
     /// Checks that the pages of a straddled block and the index state where entries begin.
     fn check_marks(&mut self, at: BlockLocation<'_>, block: Block<'_>, bytes: usize) -> Result<()> {
-        let pages = self.chunk.pages(at.first_page, at.pages)?;
+        let pages = self.walk.run(at.first_page, at.pages, at.partition.meta_page)?;
         let first = pages.get(..PAGE_BYTES).unwrap_or_default();
         if Header::parse(first)?.straddle.is_none() {
             return at.meta.check_marks(at.block, None);
@@ -285,18 +259,14 @@ impl Check<'_> {
     /// Reads, verifies and decompresses a block.
     fn read_block(&mut self, at: BlockLocation<'_>) -> Result<Bytes> {
         let BlockLocation { partition, first_page, pages, .. } = at;
-        self.fetch(first_page, pages, partition.meta_page)?;
+        let run = self.walk.run(first_page, pages, partition.meta_page)?;
         self.counts.blocks += 1;
         self.counts.data_pages += u64::from(pages);
-        let chunk = self.chunk.pages(first_page, pages)?;
-        for page in chunk.chunks_exact(PAGE_BYTES) {
+        for page in run.chunks_exact(PAGE_BYTES) {
             self.digest = fold_digest(self.digest, page);
         }
-        for (number, page) in (first_page..).zip(chunk.chunks_exact(PAGE_BYTES)) {
-            verify_page(self.table.seed(), number, page)?;
-        }
         let dictionaries = self.table.dictionaries();
-        decode_run(chunk.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)
+        decode_run(run.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)
     }
 
     /// Checks that the separators lead to the block that holds (`key`, `trailer`).
@@ -325,14 +295,9 @@ impl Check<'_> {
     fn data_without_meta(&mut self, number: usize, partition: Partition) -> Result<()> {
         let mut page = partition.first_page;
         while page < partition.meta_page {
-            let seed = self.table.seed();
-            let verified = self.fetch(page, 1, partition.meta_page).and_then(|()| {
-                let content = self.chunk.pages(page, 1)?;
-                verify_page(seed, page, content)?;
-                Header::parse(content).map(drop)
-            });
-            match verified {
-                Ok(()) => {}
+            let header = self.walk.run(page, 1, partition.meta_page).and_then(Header::parse);
+            match header {
+                Ok(_) => {}
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
                     let keys = self.table.keys_of(&self.top, number, None);
@@ -344,34 +309,10 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Makes the chunk hold `pages` pages from `first` on, and reads ahead up to `end`.
-    fn fetch(&mut self, first: u32, pages: u32, end: u32) -> Result<()> {
-        if self.chunk.holds(first, pages) {
-            return Ok(());
-        }
-        let file = &**self.table.file();
-        let ahead = CHUNK_PAGES.min(end.saturating_sub(first)).max(pages);
-        let more = u64::from(ahead.saturating_sub(CHUNK_PAGES)) * PAGE_BYTES as u64;
-        self.chunk.pages = 0;
-        self.chunk.buf = Buf::pages(1);
-        self.chunk.charge.shrink_to(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64);
-        self.chunk.charge.grow(more)?;
-        // An unreadable sector fails the whole read; then only the needed pages are read.
-        let read = match read_raw(file, first, ahead, Purpose::Scrub) {
-            Ok(buf) => (buf, ahead),
-            Err(_) => (read_raw(file, first, pages, Purpose::Scrub)?, pages),
-        };
-        (self.chunk.buf, self.chunk.pages) = read;
-        self.chunk.first = first;
-        invariant!(self.chunk.holds(first, pages), "a chunk holds the pages it was read for");
-        Ok(())
-    }
-
     /// Checks both copies of the tail, and the counts.
     fn end(&mut self) -> Result<()> {
         let footer = *self.table.footer();
         let (file, seed) = (&**self.table.file(), self.table.seed());
-        (self.chunk.buf, self.chunk.pages) = (Buf::pages(1), 0);
         for page in footer.range_deletes..footer.pages {
             let checked = read_pages(file, seed, page, 1, Purpose::Scrub).and_then(|buf| {
                 self.digest = fold_digest(self.digest, &buf);
@@ -437,18 +378,6 @@ impl Check<'_> {
     }
 }
 
-impl Chunk {
-    const fn holds(&self, first: u32, pages: u32) -> bool {
-        first >= self.first && first + pages <= self.first + self.pages
-    }
-
-    fn pages(&self, first: u32, pages: u32) -> Result<&[u8]> {
-        let offset = (first - self.first) as usize * PAGE_BYTES;
-        let bytes = self.buf.get(offset..offset + pages as usize * PAGE_BYTES);
-        bytes.ok_or_else(|| broken_invariant!("pages are fetched before they are read"))
-    }
-}
-
 /// A block, and its position in the table.
 #[derive(Clone, Copy)]
 struct BlockLocation<'a> {
@@ -460,18 +389,4 @@ struct BlockLocation<'a> {
     block: usize,
     first_page: u32,
     pages: u32,
-}
-
-/// Checks that a version comes after the previous one.
-fn check_order(previous: Option<&(Vec<u8>, Trailer)>, key: &[u8], trailer: Trailer) -> Result<()> {
-    match previous {
-        Some((last, last_trailer))
-            if (&**last, Reverse(*last_trailer)) >= (key, Reverse(trailer)) =>
-        {
-            Err(Error::corrupt("order of versions")
-                .expected(format_args!("one after {last_trailer:?} of its key, or a key after"))
-                .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())))
-        }
-        _ => Ok(()),
-    }
 }

@@ -6,22 +6,21 @@
 //! table.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use base::limits::PAGE_BYTES;
-use base::{Account, PageSeed, Result, Seqno};
+use base::{Account, Error, PageSeed, Result, Seqno};
 use bytes::Bytes;
 use media::{Access, File, Medium, Purpose};
 
 use super::check::Damage;
 use super::footer::Footer;
 use super::meta::MetaPage;
-use super::read::{read_pages, read_raw};
+use super::read::read_pages;
 use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
-use crate::page::{Header, PAYLOAD_BYTES, verify_page};
-
-/// Pages per read.
-const CHUNK_PAGES: u32 = 64;
+use crate::page::{Header, PAYLOAD_BYTES};
+use crate::{PageBuffer, PageVisitor, PageWalk, Retries};
 
 /// One fact about a table. Its `Display` form is one line.
 #[derive(Clone, Debug)]
@@ -141,7 +140,7 @@ pub fn describe(
     }
     let seed = PageSeed::new(footer.store, footer.table);
     describe_partitions(&*file, seed, &Top::parse(&top)?, visit)?;
-    if pages { describe_pages(&*file, seed, footer.pages, account, visit) } else { Ok(()) }
+    if pages { describe_pages(&file, seed, footer.pages, account, visit) } else { Ok(()) }
 }
 
 fn describe_partitions(
@@ -168,31 +167,37 @@ fn describe_partitions(
 }
 
 fn describe_pages(
-    file: &dyn File,
+    file: &Arc<dyn File>,
     seed: PageSeed,
     pages: u32,
     account: &Account,
     visit: &mut dyn FnMut(&Fact),
 ) -> Result<()> {
-    let _charge = account.charge(u64::from(CHUNK_PAGES) * PAGE_BYTES as u64)?;
-    for first in (0..pages).step_by(CHUNK_PAGES as usize) {
-        let count = CHUNK_PAGES.min(pages - first);
-        let buf = match read_raw(file, first, count, Purpose::Scrub) {
-            Ok(buf) => buf,
-            Err(error) => {
-                visit(&Fact::Damage(Damage { page: first, pages: count, keys: None, error }));
-                continue;
-            }
-        };
-        for (number, page) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            let header = verify_page(seed, number, page).and_then(|()| Header::parse(page));
-            let fact = header.map(|header| Fact::Page(number, header));
-            visit(&fact.unwrap_or_else(|error| damage(number, error)));
-        }
+    let buffer = PageBuffer::new(account)?;
+    let mut walk = PageWalk::new(Arc::clone(file), seed, pages, Purpose::Scrub, buffer);
+    while !walk.is_done() {
+        walk.step(Retries::None, &mut Description(visit))?;
     }
     Ok(())
 }
 
-fn damage(page: u32, error: base::Error) -> Fact {
+/// Describes each page of a walk.
+struct Description<'a>(&'a mut dyn FnMut(&Fact));
+
+impl PageVisitor for Description<'_> {
+    fn page(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        let fact = Header::parse(bytes).map(|header| Fact::Page(number, header));
+        (self.0)(&fact.unwrap_or_else(|error| damage(number, error)));
+        Ok(())
+    }
+
+    fn damaged(&mut self, pages: Range<u32>, error: Error) -> Result<()> {
+        let (page, pages) = (pages.start, pages.end - pages.start);
+        (self.0)(&Fact::Damage(Damage { page, pages, keys: None, error }));
+        Ok(())
+    }
+}
+
+fn damage(page: u32, error: Error) -> Fact {
     Fact::Damage(Damage { page, pages: 1, keys: None, error })
 }

@@ -28,12 +28,14 @@ pub(crate) mod read;
 mod rebuild;
 mod salvage;
 mod separator;
+mod splits;
 pub(crate) mod step;
 mod straddle;
 mod table;
 mod tail;
 mod tally;
 mod top;
+mod version_order;
 mod writer;
 
 pub use block::visit_block;

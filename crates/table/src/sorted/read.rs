@@ -234,11 +234,21 @@ pub(crate) fn read_pages(
 
 /// As [`read_pages`], without verification.
 pub(crate) fn read_raw(file: &dyn File, first: u32, pages: u32, purpose: Purpose) -> Result<Buf> {
-    let at = u64::from(first) * PAGE_BYTES as u64;
-    let (buf, result) = file.read(at, Buf::pages(pages as usize), purpose);
-    result.map_err(|error| error.at(format_args!("page {first} of {}", file.name())))?;
-    invariant!(buf.len() == pages as usize * PAGE_BYTES, "a read returns the buffer it was given");
-    Ok(buf)
+    let (buf, result) = read_at(file, first, Buf::pages(pages as usize), purpose);
+    result.map(|()| buf)
+}
+
+/// Reads pages from page `first` on into `buf`, which comes back.
+pub(crate) fn read_at(
+    file: &dyn File,
+    first: u32,
+    buf: Buf,
+    purpose: Purpose,
+) -> (Buf, Result<()>) {
+    let (at, length) = (u64::from(first) * PAGE_BYTES as u64, buf.len());
+    let (buf, result) = file.read(at, buf, purpose);
+    invariant!(buf.len() == length, "a read returns the buffer it was given");
+    (buf, result.map_err(|error| error.at(format_args!("page {first} of {}", file.name()))))
 }
 
 /// The content of an uncompressed section that fills `pages`, which were verified.

@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use base::limits::{PAGE_BYTES, TABLE_PAGES_MAX};
 use base::{
-    Account, Charge, Error, ErrorKind, HashKey, PageSeed, Result, StoreId, TableId, Trailer,
-    broken_invariant, invariant,
+    Account, Error, ErrorKind, HashKey, PageSeed, Result, StoreId, TableId, Trailer, invariant,
 };
 use bytes::Bytes;
 use media::{Access, Buf, File, Medium, Purpose};
@@ -27,14 +26,13 @@ use super::footer::Footer;
 use super::meta::MetaPage;
 use super::properties::Properties;
 use super::range_section;
-use super::read::{decode_run, read_pages, read_raw, section};
+use super::read::{decode_run, read_pages, section};
+use super::version_order::VersionOrder;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
-use crate::page::{Header, PageKind, verify_page};
+use crate::page::{Header, PageKind};
 use crate::range_deletes::Fragment;
-
-/// Pages per read; longer blocks are read alone.
-const CHUNK_PAGES: u32 = 64;
+use crate::{PageBuffer, PageWalk};
 
 /// Lost ranges that are held back until the next metadata page.
 const PENDING_MAX: usize = 256;
@@ -114,22 +112,22 @@ pub fn salvage(
     account: &Account,
     visit: &mut dyn FnMut(Salvaged<'_>) -> Result<()>,
 ) -> Result<SalvageReport> {
-    let charge = account.charge(u64::from(2 * CHUNK_PAGES) * PAGE_BYTES as u64)?;
+    let buffer = PageBuffer::new(account)?;
     let file = medium.open(&file_name(table), Access::Direct)?;
     // A partial page at the end is ignored.
     let pages = (file.size()? / PAGE_BYTES as u64).min(TABLE_PAGES_MAX) as u32;
+    let seed = PageSeed::new(store, table);
     let mut salvage = Salvage {
+        walk: PageWalk::new(Arc::clone(&file), seed, pages, Purpose::Scrub, buffer),
         file,
-        seed: PageSeed::new(store, table),
+        seed,
         pages,
         dictionaries,
         hash_key,
         account,
         visit,
-        chunk: Chunk { buf: Buf::pages(1), pages: 0..0 },
-        _charge: charge,
         position: BlockPosition::new(),
-        last: None,
+        order: VersionOrder::default(),
         gap: None,
         pending: Vec::new(),
         report: SalvageReport {
@@ -150,13 +148,8 @@ pub fn salvage(
     Ok(salvage.report)
 }
 
-/// A buffer of pages read ahead.
-struct Chunk {
-    buf: Buf,
-    pages: Range<u32>,
-}
-
 struct Salvage<'a> {
+    walk: PageWalk,
     file: Arc<dyn File>,
     seed: PageSeed,
     pages: u32,
@@ -164,11 +157,9 @@ struct Salvage<'a> {
     hash_key: Option<HashKey>,
     account: &'a Account,
     visit: &'a mut dyn FnMut(Salvaged<'_>) -> Result<()>,
-    chunk: Chunk,
-    _charge: Charge,
     position: BlockPosition,
-    /// The last version read.
-    last: Option<(Vec<u8>, Trailer)>,
+    /// The versions read.
+    order: VersionOrder,
     /// The pages lost since the last version.
     gap: Option<LostKeys>,
     /// Lost ranges that may turn out to be only a metadata page.
@@ -191,9 +182,8 @@ impl Salvage<'_> {
             return Ok(None);
         }
         let read = Footer::find(self.pages, |number| {
-            let buf = self.read(number, 1)?;
-            verify_page(self.seed, number, &buf)?;
-            Footer::parse(&buf, number, self.pages)?.expect(store, table)
+            let page = read_pages(&*self.file, self.seed, number, 1, Purpose::Scrub)?;
+            Footer::parse(&page, number, self.pages)?.expect(store, table)
         });
         match read {
             // A newer version's file: this build might misread it.
@@ -237,18 +227,15 @@ impl Salvage<'_> {
     }
 
     fn header(&mut self, page: u32) -> Result<Header> {
-        self.fetch(page, 1)?;
-        let bytes = self.chunk.bytes(page, 1)?;
-        verify_page(self.seed, page, bytes)?;
-        Header::parse(bytes)
+        Header::parse(self.walk.run(page, 1, self.pages)?)
     }
 
     /// Reads the block at `page`, which has the header `header`, and passes on all of its versions or, of a
     /// straddled one, those on sound pages. Returns the number of pages to move forward.
     fn block(&mut self, page: u32, header: Header) -> Result<u32> {
         let count = header.run_pages() as u32;
-        let bytes = match readable(self.decode(page, count))? {
-            Ok(bytes) => bytes,
+        let (bytes, order) = match readable(self.decode(page, count))? {
+            Ok(decoded) => decoded,
             Err(_) if header.straddle.is_some() => return self.part(page, header),
             Err(error) => {
                 // The pages after the first may be sound, or begin another block.
@@ -267,53 +254,31 @@ impl Salvage<'_> {
             let (key, trailer) = (self.position.key(), entry.trailer);
             (self.visit)(Salvaged::Version { key, trailer, value: block.value(entry) })?;
             self.report.versions += 1;
-            match &mut self.last {
-                Some((last, last_trailer)) => {
-                    last.clear();
-                    last.extend_from_slice(key);
-                    *last_trailer = trailer;
-                }
-                none => *none = Some((key.to_vec(), trailer)),
-            }
             self.position.next(block)?;
         }
+        self.order = order;
         Ok(count)
     }
 
-    /// The block at `page`, decompressed. All of its entries can be read, and are in order.
-    fn decode(&mut self, page: u32, count: u32) -> Result<Bytes> {
-        self.fetch(page, count)?;
-        let cut = self.chunk.bytes(page, count)?;
-        for (number, page) in (page..).zip(cut.chunks_exact(PAGE_BYTES)) {
-            verify_page(self.seed, number, page)?;
-        }
-        let pages = cut.chunks_exact(PAGE_BYTES);
+    /// The block at `page`, decompressed. All of its entries can be read, and are in order after the versions
+    /// before; the order includes them.
+    fn decode(&mut self, page: u32, count: u32) -> Result<(Bytes, VersionOrder)> {
+        let pages = self.walk.run(page, count, self.pages)?.chunks_exact(PAGE_BYTES);
         let bytes = decode_run(pages, count, self.dictionaries, self.account)?;
         let block = Block::parse(&bytes, self.hash_key)?;
-        let mut previous = self.last.clone();
+        let mut order = self.order.clone();
         self.position.first(block)?;
         while let Some(entry) = self.position.entry() {
-            let (key, trailer) = (self.position.key(), entry.trailer);
-            if let Some((last, last_trailer)) = &mut previous {
-                if key.cmp(last).then_with(|| trailer.cmp(last_trailer).reverse()).is_le() {
-                    return Err(Error::corrupt("order of versions")
-                        .got(format_args!("{trailer:?} of `{}`", key.escape_ascii())));
-                }
-                last.clear();
-                last.extend_from_slice(key);
-                *last_trailer = trailer;
-            } else {
-                previous = Some((key.to_vec(), trailer));
-            }
+            order.pass(self.position.key(), entry.trailer)?;
             self.position.next(block)?;
         }
-        Ok(bytes)
+        Ok((bytes, order))
     }
 
     /// Notes a page that does not verify.
     fn note_lost(&mut self, page: u32, error: Error) {
         self.report.lost_pages += 1;
-        let after = || self.last.as_ref().map(|(key, _)| key.clone());
+        let after = || self.order.key().map(<[u8]>::to_vec);
         let gap = self.gap.get_or_insert_with(|| LostKeys {
             pages: page..page,
             after: after(),
@@ -341,7 +306,8 @@ impl Salvage<'_> {
     /// Processes the metadata page `page`. The page before its partition's first page is the metadata
     /// page of the previous partition, whether or not it verifies.
     fn partition_ended(&mut self, page: u32) -> Result<()> {
-        let meta = MetaPage::parse(self.chunk.bytes(page, 1)?).map(|meta| meta.data_pages());
+        let meta = MetaPage::parse(self.walk.run(page, 1, self.pages)?);
+        let meta = meta.map(|meta| meta.data_pages());
         let first = meta.map_or(page, |(first, _)| first);
         self.metadata_before(first);
         self.report_lost()
@@ -362,7 +328,7 @@ impl Salvage<'_> {
         let mut gap = self.gap.take();
         if end.is_none() {
             // More versions may have followed, and been cut off.
-            let after = self.last.as_ref().map(|(key, _)| key.clone());
+            let after = self.order.key().map(<[u8]>::to_vec);
             let at = self.pages.saturating_sub(1);
             let error = Error::corrupt("end of a table").got("no page that belongs there");
             gap = gap.or(Some(LostKeys { pages: at..self.pages, after, before: None, error }));
@@ -455,42 +421,5 @@ impl Salvage<'_> {
             page.copy_from_slice(&sound);
         }
         section(kind, &pages)
-    }
-
-    /// Makes the chunk hold `count` pages from `first` on.
-    fn fetch(&mut self, first: u32, count: u32) -> Result<()> {
-        let end = first.checked_add(count).filter(|end| *end <= self.pages);
-        let end = end.ok_or_else(|| Error::corrupt("pages of a block").expected("in the file"))?;
-        if self.chunk.pages.start <= first && end <= self.chunk.pages.end {
-            return Ok(());
-        }
-        self.chunk = Chunk { buf: Buf::pages(1), pages: 0..0 };
-        let ahead = CHUNK_PAGES.min(self.pages - first).max(count);
-        // An unreadable sector fails the whole read; then only the needed pages are read.
-        let (buf, pages) = match self.read(first, ahead) {
-            Ok(buf) => (buf, ahead),
-            Err(_) => (self.read(first, count)?, count),
-        };
-        invariant!(
-            buf.len() == pages as usize * PAGE_BYTES && end <= first + pages,
-            "a chunk holds the pages it was read for"
-        );
-        self.chunk = Chunk { buf, pages: first..first + pages };
-        Ok(())
-    }
-
-    fn read(&self, first: u32, count: u32) -> Result<Buf> {
-        // A long block is charged for the duration of the read; the decoder charges its decoded form.
-        let more = u64::from(count.saturating_sub(CHUNK_PAGES)) * PAGE_BYTES as u64;
-        let _charge = self.account.charge(more)?;
-        read_raw(&*self.file, first, count, Purpose::Scrub)
-    }
-}
-
-impl Chunk {
-    fn bytes(&self, first: u32, count: u32) -> Result<&[u8]> {
-        let at = first.saturating_sub(self.pages.start) as usize * PAGE_BYTES;
-        let bytes = self.buf.get(at..at + count as usize * PAGE_BYTES);
-        bytes.ok_or_else(|| broken_invariant!("pages are fetched before they are read"))
     }
 }

@@ -18,13 +18,12 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use arena::{Frame, Page};
-use base::limits::PAGE_BYTES;
 use base::{
     Charge, Codec, Error, HashKey, KeyRange, PageSeed, Result, Seqno, StoreId, TableId, Trailer,
     invariant,
 };
 use bytes::Bytes;
-use media::{Access, File, Medium};
+use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
 use super::footer::Footer;
@@ -33,7 +32,7 @@ use super::meta::MetaPage;
 use super::pinned::PinnedMeta;
 use super::pinned_range_deletes::PinnedRangeDeletes;
 use super::properties::Properties;
-use super::read::{decode_pages, decode_run};
+use super::read::{decode_pages, decode_run, read_pages};
 use super::step::{Pages, Span};
 use super::tail::{Sections, Tail};
 use super::top::{Partition, Top};
@@ -42,12 +41,6 @@ use crate::codec::check_codec;
 use crate::dictionary::Dictionaries;
 use crate::name::file_name;
 use crate::page::{Header, PageKind};
-
-/// Most keys that [`Table::splits`] returns.
-const SPLITS_MAX: usize = 64;
-
-/// Most bytes of all keys that [`Table::splits`] returns: keys may have 64 KiB each.
-const SPLIT_BYTES_MAX: usize = 16 << 10;
 
 /// An open table.
 pub struct Table {
@@ -365,46 +358,6 @@ impl Table {
         (next < top.partitions()).then(|| top.partition(next).ok())?
     }
 
-    /// Keys that split the table into parts, ascending, with the file offset of each part, bytes: at
-    /// most 64 and at most 16 KiB of keys, about evenly spaced, and none if the table has fewer than two
-    /// partitions. Takes no read.
-    #[must_use]
-    pub fn splits(&self) -> Vec<(Vec<u8>, u64)> {
-        let Ok(top) = self.top() else { return Vec::new() };
-        let separators = top.separators().count();
-        let mut step = separators.div_ceil(SPLITS_MAX).max(1);
-        while step <= separators {
-            if let Some(splits) = Self::splits_by(&top, step) {
-                return splits;
-            }
-            step *= 2;
-        }
-        Vec::new()
-    }
-
-    /// The first key of every partition whose number is a multiple of `step`; `None` if the keys are too long
-    /// together.
-    fn splits_by(top: &Top<'_>, step: usize) -> Option<Vec<(Vec<u8>, u64)>> {
-        let mut splits: Vec<(Vec<u8>, u64)> = Vec::new();
-        let mut bytes = 0;
-        for index in (step - 1..top.separators().count()).step_by(step) {
-            let (Ok(separator), Ok(partition)) =
-                (top.separators().get(index), top.partition(index + 1))
-            else {
-                break;
-            };
-            // Versions of one key may fill several partitions.
-            if splits.last().is_none_or(|(last, _)| *last < separator.key) {
-                bytes += separator.key.len();
-                if bytes > SPLIT_BYTES_MAX {
-                    return None;
-                }
-                splits.push((separator.key, u64::from(partition.first_page) * PAGE_BYTES as u64));
-            }
-        }
-        Some(splits)
-    }
-
     /// The trailer of a version as a reader sees it.
     #[inline]
     pub(crate) fn visible_trailer(&self, trailer: Trailer) -> Trailer {
@@ -458,6 +411,14 @@ impl Table {
         }
         let error = Error::corrupt("partition").expected("its data right before its metadata");
         Err(self.locate_error(error.got(format_args!("{pages} pages from {first}")), span.first))
+    }
+
+    /// Reads and verifies (I8) the pages of `span`, past every cache.
+    ///
+    /// # Errors
+    /// `Corrupt` if they are damaged, otherwise the device's.
+    pub fn read(&self, span: Span, purpose: Purpose) -> Result<Pages> {
+        read_pages(&*self.file, self.seed, span.first, span.pages, purpose).map(Pages::Run)
     }
 
     /// The decompressed block on `pages` of `span`.

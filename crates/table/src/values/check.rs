@@ -1,19 +1,18 @@
 //! The check of a value file: every page, run by run.
 //!
-//! Reads up to 256 KiB at a time, and decodes only the key of a run. A damaged page costs only the value
-//! that it belongs to: the check continues with the next page that starts a run.
+//! Decodes only the key of a run. A damaged page costs only the value that it belongs to: the check continues
+//! with the next page that starts a run.
 
-use base::limits::PAGE_BYTES;
+use std::ops::Range;
+use std::sync::Arc;
+
 use base::{Error, Result, invariant};
 use media::Purpose;
 
 use super::head;
 use super::read::{Values, read_footer};
-use crate::page::{Header, PageKind, fold_digest, verify_page};
-use crate::sorted::read::read_raw;
-
-/// Pages per read.
-const CHUNK_PAGES: u32 = 64;
+use crate::page::{Header, PageKind};
+use crate::{PageBuffer, PageVisitor, PageWalk, Retries};
 
 /// Damages that are listed; all are counted.
 const LISTED_MAX: usize = 100;
@@ -51,48 +50,44 @@ struct PartialValue {
     key: Option<Vec<u8>>,
 }
 
+/// A check in progress.
+#[derive(Default)]
+struct Check {
+    report: ValuesReport,
+    partial: Option<PartialValue>,
+}
+
+impl PageVisitor for Check {
+    fn page(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        let seen = Header::parse(bytes).map(|header| (header, bytes));
+        self.partial = self.report.page(number, self.partial.take(), seen);
+        Ok(())
+    }
+
+    fn damaged(&mut self, pages: Range<u32>, error: Error) -> Result<()> {
+        for number in pages {
+            self.partial = self.report.page(number, self.partial.take(), Err(error.clone()));
+        }
+        Ok(())
+    }
+}
+
 impl Values {
     /// Reads the whole file, and verifies each page including the footer (I8), the order of the pages
     /// within values, the number of values, and the digest. `progress` gets the number of pages of each
     /// read.
     ///
     /// # Errors
-    /// `Retry` if the device is short of resources. Damage is in the report, not an error.
+    /// `Retry` if memory or the device's resources are short. Damage is in the report, not an error.
     pub fn verify(&self, progress: &mut dyn FnMut(u32)) -> Result<ValuesReport> {
-        let mut report = ValuesReport::default();
-        let mut partial: Option<PartialValue> = None;
-        let mut digest = 0;
+        let (file, buffer) = (Arc::clone(self.file()), PageBuffer::new(self.account())?);
         let last = self.footer().pages - 1;
-        let mut page = 0;
-        while page < last {
-            let count = CHUNK_PAGES.min(last - page);
-            let chunk = read_raw(&**self.file(), page, count, Purpose::Scrub);
-            if let Err(error) = &chunk
-                && error.is_retryable()
-            {
-                return Err(error.clone());
-            }
-            for number in page..page + count {
-                let single;
-                let bytes = match &chunk {
-                    Ok(buf) => buf.chunks_exact(PAGE_BYTES).nth((number - page) as usize).map(Ok),
-                    // An unreadable sector costs only its own page.
-                    Err(_) => {
-                        single = read_raw(&**self.file(), number, 1, Purpose::Scrub);
-                        Some(single.as_deref().map_err(Clone::clone))
-                    }
-                };
-                let bytes = bytes.unwrap_or(Ok(&[]));
-                let seen = bytes.and_then(|bytes| {
-                    verify_page(self.seed(), number, bytes)?;
-                    digest = fold_digest(digest, bytes);
-                    Ok((Header::parse(bytes)?, bytes))
-                });
-                partial = report.page(number, partial, seen);
-            }
-            page += count;
-            progress(count);
+        let mut walk = PageWalk::new(file, self.seed(), last, Purpose::Scrub, buffer);
+        let mut check = Check::default();
+        while !walk.is_done() {
+            progress(walk.step(Retries::Unread, &mut check)?);
         }
+        let (Check { mut report, partial }, digest) = (check, walk.digest());
         if let Some(PartialValue { at, key, .. }) = partial {
             report.note(at, last - at, key, Error::corrupt("value").expected("all its pages"));
         }

@@ -145,6 +145,11 @@ impl Values {
         self.seed
     }
 
+    /// The account of the values that readers hold.
+    pub(super) const fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// The footer of the file.
     #[must_use]
     pub const fn footer(&self) -> &ValuesFooter {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{ErrorKind, Rng};
-use media::{Medium, MemoryMedium};
+use base::{Error, ErrorKind, Result, Rng};
+use media::{Access, Buf, File, Medium, MemoryMedium, Purpose};
 use terracedb::Db;
 use terracedb::events::{Event, Listener};
 use terracedb::stats::Statistics;
@@ -366,6 +366,64 @@ fn tables_are_scrubbed_in_the_background_at_the_rate_that_is_set() {
     stepped.set_now(stepped.now() + 7_200_000);
     pass_time(60);
     assert_eq!(db.statistics().scrub.pages, 0, "a rate of 0 is never");
+}
+
+/// A medium with too few resources for the reads of a scrub, as long as it is busy.
+#[derive(Debug)]
+struct BusyMedium {
+    inner: Arc<MemoryMedium>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Medium for BusyMedium {
+    media::delegate!(inner: capabilities, create, remove, rename, link, list, space, sync_names);
+    media::delegate!(inner: lock, queue, undecorated);
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        let (inner, is_busy) = (self.inner.open(name, access)?, Arc::clone(&self.is_busy));
+        Ok(Arc::new(BusyFile { inner, is_busy }))
+    }
+}
+
+#[derive(Debug)]
+struct BusyFile {
+    inner: Arc<dyn File>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl File for BusyFile {
+    media::delegate!(inner: name, size, write, store, sync, set_len, undecorated);
+
+    fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
+        if purpose == Purpose::Scrub && self.is_busy.load(Ordering::Relaxed) {
+            return (buf, Err(Error::retry("device")));
+        }
+        self.inner.read(at, buf, purpose)
+    }
+}
+
+/// A read that fails for lack of resources is no damage: a scrub on request returns the error, and the
+/// background scrub reads the same pages again later.
+#[test]
+fn a_busy_device_is_no_damage() {
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(5));
+    drop(filled(&stepped, &medium));
+    let is_busy = Arc::new(AtomicBool::new(true));
+    let busy = BusyMedium { inner: medium, is_busy: Arc::clone(&is_busy) };
+    let builder = stepped.on(Arc::new(busy)).scrub_rate(8 << 20);
+    let db = builder.scrub_interval(Duration::from_secs(3600)).open().unwrap();
+    assert_eq!(db.scrub().unwrap_err().kind(), ErrorKind::Retry);
+    let pass_time = |seconds: u64| (0..seconds).for_each(|_| stepped.pass(Duration::from_secs(1)));
+    pass_time(900);
+    let statistics = db.statistics();
+    assert!(statistics.scrub.running && statistics.scrub.pages == 0, "{:?}", statistics.scrub);
+    assert_eq!((statistics.damages, damaged_tables(&statistics)), (0, 0));
+    is_busy.store(false, Ordering::Relaxed);
+    pass_time(120);
+    let statistics = db.statistics();
+    assert_eq!((statistics.scrub.passes, statistics.scrub.retries), (1, 0));
+    assert_eq!((statistics.damages, damaged_tables(&statistics)), (0, 0));
+    assert_eq!(db.scrub().unwrap().pages, statistics.scrub.pages);
 }
 
 /// A panic of a listener is counted and has no other effect.

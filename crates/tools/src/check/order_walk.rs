@@ -12,14 +12,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::limits::PAGE_BYTES;
 use base::{Error, KeyRange, Result, RunId, Seqno, StoreId};
 use manifest::{KeyspaceEntry, LivePiece, TableEntry};
-use media::{Buf, Purpose};
-use table::{
-    Bounds, Pages, PinnedRangeDeletes, Span, Step, Table, TableCursor, file_name, reread,
-    verify_page,
-};
+use media::Purpose;
+use table::{Bounds, PinnedRangeDeletes, Step, Table, TableCursor, file_name, reread};
 use tree::StoreDictionaries;
 
 use super::Walk;
@@ -235,20 +231,9 @@ impl Side {
     fn arrive(&mut self) -> Result<()> {
         let mut supplied = None;
         while let Step::Need(span) = self.cursor.step(supplied.take())? {
-            let read = || pages(self.cursor.table(), span);
+            let read = || self.cursor.table().read(span, Purpose::Scrub);
             supplied = Some(read().or_else(|first| reread(first, read))?);
         }
         Ok(())
     }
-}
-
-/// Reads the pages of `span` and verifies them (I8).
-fn pages(table: &Table, span: Span) -> Result<Pages> {
-    let at = u64::from(span.first) * PAGE_BYTES as u64;
-    let (buf, read) = table.file().read(at, Buf::pages(span.pages as usize), Purpose::Scrub);
-    read?;
-    for (number, page) in (span.first..).zip(buf.chunks_exact(PAGE_BYTES)) {
-        verify_page(table.seed(), number, page)?;
-    }
-    Ok(Pages::Run(buf))
 }

@@ -113,11 +113,16 @@ impl Scrubber {
     /// Reads every table and value file that exists now, on this thread, without a rate limit.
     ///
     /// # Errors
-    /// `Retry` without memory. Damage is not an error.
+    /// `Retry` if memory or the device's resources are short. Damage is not an error.
     pub fn scrub_now(&self) -> Result<ScrubReport> {
-        let mut pass = Pass::begin(self, TableId(0), TableId(u64::MAX))?;
-        while pass.step(self).is_some() {}
+        let mut pass = self.begin(TableId(0), TableId(u64::MAX))?;
+        while pass.step(self)?.is_some() {}
         Ok(self.ended(pass))
+    }
+
+    /// Begins a pass over the files with ids in `next..end`.
+    fn begin(&self, next: TableId, end: TableId) -> Result<Pass> {
+        Pass::begin(&self.account, self.resources.clock().monotonic(), next, end)
     }
 
     /// Counts a completed pass and reports its event.

@@ -1,21 +1,19 @@
 //! One scrub pass over tables and value files, one chunk of pages per step.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, Problem, Result, TableId};
+use base::{Account, Error, Problem, Result, TableId, broken_invariant};
 use cache::PageKey;
-use media::{Buf, Purpose};
+use media::Purpose;
 use read::PageFile;
-use table::{reread, verify_page};
+use table::{PageBuffer, PageVisitor, PageWalk, Retries, verify_page};
 use tree::Tree;
 
 use super::target::Target;
 use super::{ScrubReport, Scrubber};
-
-/// Pages read by one step.
-const CHUNK_PAGES: u32 = 64;
 
 /// Most damages that a report lists.
 const LISTED_MAX: usize = 1000;
@@ -26,25 +24,35 @@ pub(super) struct Pass {
     next: TableId,
     /// Files with this id or a higher one are not part of the pass.
     end: TableId,
-    /// The current file and its next page.
-    open: Option<(Arc<Tree>, Target, u32)>,
+    /// The current file.
+    open: Option<OpenTarget>,
     began: Duration,
     report: ScrubReport,
-    buf: Option<Buf>,
-    _charge: Charge,
+    /// The buffer for the next file; `None` while a file is read.
+    buffer: Option<PageBuffer>,
+}
+
+/// A file that is being read.
+struct OpenTarget {
+    tree: Arc<Tree>,
+    target: Target,
+    file: PageFile,
+    walk: PageWalk,
 }
 
 impl Pass {
-    /// Begins a pass over the files with ids in `next..end`.
+    /// Begins a pass over the files with ids in `next..end`. Its buffer is charged to `account`.
     ///
     /// # Errors
     /// `Retry` without memory.
-    pub(super) fn begin(scrubber: &Scrubber, next: TableId, end: TableId) -> Result<Self> {
-        // A chunk, and a single page to read again.
-        let charge = scrubber.account.charge(u64::from(CHUNK_PAGES + 1) * PAGE_BYTES as u64)?;
-        let began = scrubber.resources.clock().monotonic();
-        let report = ScrubReport::default();
-        Ok(Self { next, end, open: None, began, report, buf: None, _charge: charge })
+    pub(super) fn begin(
+        account: &Account,
+        now: Duration,
+        next: TableId,
+        end: TableId,
+    ) -> Result<Self> {
+        let (began, buffer) = (now, Some(PageBuffer::new(account)?));
+        Ok(Self { next, end, open: None, began, report: ScrubReport::default(), buffer })
     }
 
     /// Every file with an id below this one is read, or is the current one.
@@ -58,76 +66,78 @@ impl Pass {
     }
 
     /// Reads and verifies the next pages. Returns the bytes read, or `None` at the end of the pass.
-    pub(super) fn step(&mut self, scrubber: &Scrubber) -> Option<u64> {
-        let (tree, target, first) = match self.open.take() {
+    ///
+    /// # Errors
+    /// `Retry` if memory or the device's resources are short: the same step may be repeated.
+    pub(super) fn step(&mut self, scrubber: &Scrubber) -> Result<Option<u64>> {
+        let mut open = match self.open.take() {
             Some(open) => open,
             None => {
-                let (tree, target) = scrubber.target_from(self.next, self.end)?;
+                let Some((tree, target)) = scrubber.target_from(self.next, self.end) else {
+                    return Ok(None);
+                };
+                let file = match target.pages() {
+                    Err(error) if error.is_retryable() => return Err(error),
+                    file => file,
+                };
                 self.next = TableId(target.id().0 + 1);
-                (tree, target, 0)
+                if target.is_obsolete(&scrubber.env.manifest) {
+                    return Ok(Some(0));
+                }
+                match file {
+                    Ok(file) => self.open(tree, target, file)?,
+                    Err(error) => {
+                        self.damaged(scrubber, &tree, &target, None, error);
+                        return Ok(Some(0));
+                    }
+                }
             }
         };
         // An obsolete file is not read to its end.
-        if target.is_obsolete(&scrubber.env.manifest) {
-            return Some(0);
+        if open.target.is_obsolete(&scrubber.env.manifest) {
+            self.buffer = Some(open.walk.into_buffer());
+            return Ok(Some(0));
         }
-        let file = match target.pages() {
-            Ok(file) => file,
+        let first = open.walk.next_page();
+        let mut found = Found::default();
+        let stepped = open.walk.step(Retries::Unverified, &mut found);
+        scrubber.statistics.lock().retries += found.retries;
+        let count = match stepped {
+            Ok(count) => count,
             Err(error) => {
-                self.damaged(scrubber, &tree, &target, None, error);
-                return Some(0);
+                self.open = Some(open);
+                return Err(error);
             }
         };
-        if first == 0 {
-            match target {
-                Target::Table(_) => self.report.tables += 1,
-                Target::Values(_) => self.report.value_files += 1,
-            }
+        for (pages, error) in found.damages {
+            self.damaged(scrubber, &open.tree, &open.target, Some(pages), error);
         }
-        base::invariant!(first < file.pages, "a pass reads the pages that its file has");
-        let count = CHUNK_PAGES.min(file.pages.saturating_sub(first));
-        for (pages, error) in self.verify(scrubber, &file, first, count) {
-            self.damaged(scrubber, &tree, &target, Some(pages), error);
-        }
-        let in_scm = target
-            .digest()
-            .map_or(0, |digest| self.verify_in_scm(scrubber, &file, digest, first, count));
+        let digest = open.target.digest();
+        let in_scm = digest
+            .map_or(0, |digest| self.verify_in_scm(scrubber, &open.file, digest, first, count));
         let bytes = (u64::from(count) + in_scm) * PAGE_BYTES as u64;
         self.report.pages += u64::from(count);
         self.report.bytes += bytes;
         scrubber.statistics.lock().pages += u64::from(count);
-        let next_page = first + count;
-        self.open = (next_page < file.pages).then_some((tree, target, next_page));
-        Some(bytes)
+        if open.walk.is_done() {
+            self.buffer = Some(open.walk.into_buffer());
+        } else {
+            self.open = Some(open);
+        }
+        Ok(Some(bytes))
     }
 
-    /// Reads `count` pages from `first` on. Returns the damaged ones, adjacent ones together: first page,
-    /// number of pages, and error.
-    fn verify(
-        &mut self,
-        scrubber: &Scrubber,
-        file: &PageFile,
-        first: u32,
-        count: u32,
-    ) -> Vec<((u32, u32), Error)> {
-        let fits = |buf: &Buf| buf.len() == count as usize * PAGE_BYTES;
-        let buf = self.buf.take().filter(fits).unwrap_or_else(|| Buf::pages(count as usize));
-        let at = u64::from(first) * PAGE_BYTES as u64;
-        let (buf, read) = file.file.read(at, buf, Purpose::Scrub);
-        let mut damages: Vec<((u32, u32), Error)> = Vec::new();
-        for (page, bytes) in (first..).zip(buf.chunks_exact(PAGE_BYTES)) {
-            let whole = read.clone().and_then(|()| verify_page(file.seed, page, bytes));
-            let Err(error) = whole else { continue };
-            scrubber.statistics.lock().retries += 1;
-            let again = || verify_one(file, page);
-            let Err(error) = reread(error, again) else { continue };
-            match damages.last_mut() {
-                Some(((from, pages), _)) if *from + *pages == page => *pages += 1,
-                _ => damages.push(((page, 1), error)),
-            }
+    /// Begins to read `file`, which is that of `target`.
+    fn open(&mut self, tree: Arc<Tree>, target: Target, file: PageFile) -> Result<OpenTarget> {
+        match target {
+            Target::Table(_) => self.report.tables += 1,
+            Target::Values(_) => self.report.value_files += 1,
         }
-        self.buf = Some(buf);
-        damages
+        let buffer = self.buffer.take();
+        let buffer = buffer.ok_or_else(|| broken_invariant!("a pass reads one file at a time"))?;
+        let (pages, purpose) = (file.pages, Purpose::Scrub);
+        let walk = PageWalk::new(Arc::clone(&file.file), file.seed, pages, purpose, buffer);
+        Ok(OpenTarget { tree, target, file, walk })
     }
 
     /// Verifies those of the pages that the SCM tier holds. Returns their number.
@@ -175,9 +185,30 @@ impl Pass {
     }
 }
 
-/// Reads and verifies one page.
-fn verify_one(file: &PageFile, page: u32) -> Result<()> {
-    let at = u64::from(page) * PAGE_BYTES as u64;
-    let (buf, read) = file.file.read(at, Buf::pages(1), Purpose::Scrub);
-    read.and_then(|()| verify_page(file.seed, page, &buf))
+/// Damage that one step found.
+#[derive(Default)]
+struct Found {
+    /// Damaged pages, adjacent ones together: first page, number of pages, and the first error.
+    damages: Vec<((u32, u32), Error)>,
+    /// Pages that were read again.
+    retries: u64,
+}
+
+impl PageVisitor for Found {
+    fn page(&mut self, _: u32, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn damaged(&mut self, pages: Range<u32>, error: Error) -> Result<()> {
+        let count = pages.end - pages.start;
+        match self.damages.last_mut() {
+            Some(((first, before), _)) if *first + *before == pages.start => *before += count,
+            _ => self.damages.push(((pages.start, count), error)),
+        }
+        Ok(())
+    }
+
+    fn retried(&mut self) {
+        self.retries += 1;
+    }
 }

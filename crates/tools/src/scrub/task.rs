@@ -63,7 +63,7 @@ impl ScrubTask {
         let begun = self
             .scrubber
             .save(position)
-            .and_then(|()| Pass::begin(&self.scrubber, position.next, position.end));
+            .and_then(|()| self.scrubber.begin(position.next, position.end));
         let Ok(pass) = begun else { return Progress::IdleFor(RETRY_AFTER) };
         let mut statistics = self.scrubber.statistics.lock();
         (statistics.running, statistics.last_began_ms) = (true, position.began_ms);
@@ -83,7 +83,12 @@ impl Task for ScrubTask {
         }
         let Some((mut pass, position)) = self.pass.take() else { return self.begin() };
         match pass.step(&self.scrubber) {
-            Some(bytes) => {
+            // The same pages are read again.
+            Err(_) => {
+                self.pass = Some((pass, position));
+                Progress::IdleFor(RETRY_AFTER)
+            }
+            Ok(Some(bytes)) => {
                 self.unsaved += bytes;
                 if self.unsaved >= SAVED_EVERY {
                     self.unsaved = 0;
@@ -99,7 +104,7 @@ impl Task for ScrubTask {
                     Progress::IdleFor(Duration::from_nanos(nanos))
                 }
             }
-            None => {
+            Ok(None) => {
                 self.unsaved = 0;
                 self.scrubber.statistics.lock().running = false;
                 self.scrubber.ended(pass);

@@ -2,8 +2,9 @@
 
 use base::{HashKey, Result};
 
-use super::{CHUNK_PAGES, Salvage, readable};
+use super::{Salvage, readable};
 use crate::page::PageKind;
+use crate::page_walk::CHUNK_PAGES;
 use crate::sorted::footer::Footer;
 use crate::sorted::properties::Properties;
 
@@ -25,7 +26,7 @@ impl Salvage<'_> {
         while end > first {
             let start = end.saturating_sub(CHUNK_PAGES).max(first);
             // One read for all of these pages; if it fails, each is read by itself.
-            let _ = readable(self.fetch(start, end - start))?;
+            let _ = readable(self.walk.run(start, end - start, end).map(drop))?;
             for page in (start..end).rev() {
                 if let Some(properties) = self.properties_at(page)? {
                     return Ok(properties.hash_key.0);

@@ -11,6 +11,7 @@ use crate::page::{Header, PAYLOAD_BYTES};
 use crate::sorted::block::Block;
 use crate::sorted::layout::head_of;
 use crate::sorted::straddle::Part;
+use crate::sorted::version_order::VersionOrder;
 use base::limits::PAGE_BYTES;
 
 /// Most pages of a straddled block that are read at once: those of the longest one.
@@ -34,33 +35,32 @@ impl Salvage<'_> {
             }
             count += 1;
         }
-        self.fetch(page, count)?;
         let mut joined = Vec::with_capacity(count as usize * PAYLOAD_BYTES);
-        let cut = self.chunk.bytes(page, count)?;
+        let cut = self.walk.run(page, count, self.pages)?;
         let part = Part::join(cut.chunks_exact(PAGE_BYTES), None, &mut joined);
         let found = part.and_then(|part| match self.hash_key {
             Some(hash_key) => self.entries(part, &headers, &joined, hash_key),
             None => Err(Error::corrupt("straddled pages").expected("a hash key")),
         });
         match readable(found)? {
-            Ok(found) => self.pass_on(&found, &joined)?,
+            Ok((found, order)) => self.pass_on(&found, order, &joined)?,
             Err(error) => (page..page + count).for_each(|page| self.note_lost(page, error.clone())),
         }
         Ok(count)
     }
 
-    /// The whole entries of `part`, at least one, which are in order.
+    /// The whole entries of `part`, at least one, which are in order, and the order that includes them.
     fn entries(
         &self,
         part: Part,
         headers: &[Header],
         joined: &[u8],
         hash_key: HashKey,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<(Vec<Found>, VersionOrder)> {
         let damaged = |found: &str| Error::corrupt("entries of a straddled page").got(found);
         let block = Block::part(joined.get(..part.end).unwrap_or_default(), hash_key);
         let (mut found, mut offset) = (Vec::<Found>::new(), part.first);
-        let mut is_verified = false;
+        let (mut is_verified, mut order) = (false, self.order.clone());
         while offset < part.end {
             let Some((entry, user)) = block.part_entry(offset, part.is_cut)? else { break };
             let key = [&hash_key.hash(user).to_be_bytes(), user].concat();
@@ -78,24 +78,17 @@ impl Salvage<'_> {
             if end > part.end {
                 break;
             }
-            let last = found.last().map(|(key, trailer, _)| (key, *trailer));
-            let last = last.or(self.last.as_ref().map(|(key, trailer)| (key, *trailer)));
-            let is_next = last.is_none_or(|(last, trailer)| {
-                key.cmp(last).then_with(|| trailer.cmp(&entry.trailer)).is_gt()
-            });
-            if !is_next {
-                return Err(damaged("no order"));
-            }
+            order.pass(&key, entry.trailer)?;
             found.push((key, entry.trailer, entry.value()));
             offset = end;
         }
         if found.is_empty() || !is_verified {
             return Err(damaged("none that a page's hash verifies"));
         }
-        Ok(found)
+        Ok((found, order))
     }
 
-    fn pass_on(&mut self, found: &[Found], joined: &[u8]) -> Result<()> {
+    fn pass_on(&mut self, found: &[Found], order: VersionOrder, joined: &[u8]) -> Result<()> {
         if let (Some(mut lost), Some((first, ..))) = (self.gap.take(), found.first()) {
             lost.before = Some(first.clone());
             self.hold(lost)?;
@@ -106,7 +99,7 @@ impl Salvage<'_> {
             (self.visit)(Salvaged::Version { key, trailer: *trailer, value })?;
             self.report.versions += 1;
         }
-        self.last = found.last().map(|(key, trailer, _)| (key.clone(), *trailer));
+        self.order = order;
         Ok(())
     }
 }

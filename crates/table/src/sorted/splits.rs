@@ -1,0 +1,54 @@
+//! Keys that split a table into parts of about the same size, for jobs that share it.
+
+use base::limits::PAGE_BYTES;
+
+use super::table::Table;
+use super::top::Top;
+
+/// Most keys that [`Table::splits`] returns.
+const SPLITS_MAX: usize = 64;
+
+/// Most bytes of all keys that [`Table::splits`] returns: keys may have 64 KiB each.
+const SPLIT_BYTES_MAX: usize = 16 << 10;
+
+impl Table {
+    /// Keys that split the table into parts, ascending, with the file offset of each part, bytes: at
+    /// most 64 and at most 16 KiB of keys, about evenly spaced, and none if the table has fewer than two
+    /// partitions. Takes no read.
+    #[must_use]
+    pub fn splits(&self) -> Vec<(Vec<u8>, u64)> {
+        let Ok(top) = self.top() else { return Vec::new() };
+        let separators = top.separators().count();
+        let mut step = separators.div_ceil(SPLITS_MAX).max(1);
+        while step <= separators {
+            if let Some(splits) = Self::splits_by(&top, step) {
+                return splits;
+            }
+            step *= 2;
+        }
+        Vec::new()
+    }
+
+    /// The first key of every partition whose number is a multiple of `step`; `None` if the keys are too long
+    /// together.
+    fn splits_by(top: &Top<'_>, step: usize) -> Option<Vec<(Vec<u8>, u64)>> {
+        let mut splits: Vec<(Vec<u8>, u64)> = Vec::new();
+        let mut bytes = 0;
+        for index in (step - 1..top.separators().count()).step_by(step) {
+            let (Ok(separator), Ok(partition)) =
+                (top.separators().get(index), top.partition(index + 1))
+            else {
+                break;
+            };
+            // Versions of one key may fill several partitions.
+            if splits.last().is_none_or(|(last, _)| *last < separator.key) {
+                bytes += separator.key.len();
+                if bytes > SPLIT_BYTES_MAX {
+                    return None;
+                }
+                splits.push((separator.key, u64::from(partition.first_page) * PAGE_BYTES as u64));
+            }
+        }
+        Some(splits)
+    }
+}
