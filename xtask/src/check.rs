@@ -1,7 +1,9 @@
 //! The task before every commit: all checks that do not run the store.
 
+use std::process::Command;
+
 use crate::command::{self, cargo, succeeds};
-use crate::{Result, layering, reference, tidy};
+use crate::{Result, layering, reference, tidy, workspace};
 
 /// Checks formatting, layering, tidiness, lints, documentation and dependencies, cheapest first.
 pub(crate) fn run() -> Result {
@@ -27,11 +29,54 @@ pub(crate) fn run() -> Result {
 /// reads them.
 fn locks() -> Result {
     for manifest in ["bindings/python/Cargo.toml", "fuzz/Cargo.toml", "peers/Cargo.toml"] {
-        let arguments =
+        let metadata =
             ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
-        command::output(cargo(arguments))?;
+        // Without the network first. The crates of these workspaces may not be downloaded yet.
+        let found = match lock(cargo(metadata.into_iter().chain(["--offline"])))? {
+            Lock::Unknown(_) => lock(cargo(metadata))?,
+            found => found,
+        };
+        match found {
+            Lock::Current => {}
+            Lock::Stale => {
+                return Err(format!(
+                    "the lock file beside {manifest} is stale: \
+                     cargo update --workspace --manifest-path {manifest}"
+                )
+                .into());
+            }
+            Lock::Unknown(error) => {
+                eprintln!("! the lock file beside {manifest} is not checked: {error}");
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether a lock file fits the dependencies.
+#[derive(Debug, PartialEq)]
+enum Lock {
+    Current,
+    Stale,
+    /// Cargo could not find out, as without the network.
+    Unknown(String),
+}
+
+fn lock(mut metadata: Command) -> Result<Lock> {
+    let output = metadata.current_dir(workspace::root()).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Ok(judge(output.status.success(), &errors))
+}
+
+/// Judges the outcome of `cargo metadata --locked`.
+fn judge(is_success: bool, errors: &str) -> Lock {
+    if is_success {
+        return Lock::Current;
+    }
+    let is_stale =
+        errors.lines().any(|line| line.contains("lock file") && line.contains("--locked"));
+    let first = errors.lines().find(|line| line.starts_with("error")).unwrap_or("no message");
+    if is_stale { Lock::Stale } else { Lock::Unknown(first.to_owned()) }
 }
 
 /// Checks licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities if the
@@ -49,4 +94,21 @@ fn deny() -> Result {
     }
     eprintln!("! advisories not checked: their database cannot be fetched");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_lock_file_is_told_from_a_missing_network() {
+        let stale = "error: cannot update the lock file /a/Cargo.lock because --locked was passed to prevent \
+                     this\nhelp: remove the --locked flag and use --offline instead.";
+        let offline = "warning: spurious\nerror: failed to download `rocksdb v0.24.0`\n\nCaused by:\n  \
+                       attempting to make an HTTP request, but --offline was specified";
+        assert_eq!(judge(true, ""), Lock::Current);
+        assert_eq!(judge(false, stale), Lock::Stale);
+        let first = "error: failed to download `rocksdb v0.24.0`".to_owned();
+        assert_eq!(judge(false, offline), Lock::Unknown(first));
+    }
 }

@@ -27,20 +27,28 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
         }
         targets.retain(|target| target == chosen);
     }
-    if !succeeds(cargo_nightly(["fuzz", "--version"])) {
-        return Err("fuzzing needs a nightly toolchain and cargo-fuzz:\n\
-             \x20 rustup toolchain install nightly --profile minimal\n\
-             \x20 cargo install --locked cargo-fuzz"
-            .into());
+    if let Some(missing) = missing_tools() {
+        return Err(missing.into());
     }
-    for target in &targets {
-        let most = format!("-max_total_time={seconds}");
-        command::run(cargo_nightly(["fuzz", "run", target, "--", &most]))?;
-    }
-    Ok(())
+    targets.iter().try_for_each(|target| run_target(target, seconds))
 }
 
-fn targets() -> Result<Vec<String>> {
+/// Runs one target. The tools must be there.
+pub(crate) fn run_target(target: &str, seconds: &str) -> Result {
+    let most = format!("-max_total_time={seconds}");
+    command::run(cargo_nightly(["fuzz", "run", target, "--", &most]))
+}
+
+/// The tools that are missing, and how to get them.
+pub(crate) fn missing_tools() -> Option<&'static str> {
+    let missing = "fuzzing needs a nightly toolchain and cargo-fuzz: \
+                   rustup toolchain install nightly --profile minimal; \
+                   cargo install --locked cargo-fuzz";
+    (!succeeds(cargo_nightly(["fuzz", "--version"]))).then_some(missing)
+}
+
+/// The names of all targets.
+pub(crate) fn targets() -> Result<Vec<String>> {
     let folder = workspace::root().join("fuzz/fuzz_targets");
     let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut targets = Vec::new();

@@ -13,6 +13,7 @@ mod fuzz;
 mod generated;
 mod invariants;
 mod layering;
+mod long;
 mod metadata;
 mod peers;
 mod profile;
@@ -43,7 +44,9 @@ usage: cargo xtask TASK
   ci                        check, test, a minute of sim and python, with a fixed seed: must pass before a
                             merge. All run even if one fails; the last lines are those of test
   python                    the wheel of bindings/python, its tests, documents and type stubs
-  long [ARGS]               every test, the long ones too, optimised, with assertions on
+  long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
+                            every test, the long ones too, optimised, with assertions on; then an hour of
+                            sim, a minute of each fuzz target, and Miri; ends with one line for each step
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   bench --compare REV [--pairs N] [--threshold PERCENT] [-- ARGS]
@@ -79,7 +82,7 @@ fn run(arguments: &[&str]) -> Result {
         ["test", rest @ ..] => test::run(rest),
         ["ci"] => ci(),
         ["python"] => python::run(),
-        ["long", rest @ ..] => test::run_long(rest),
+        ["long", rest @ ..] => long::run(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["peers", rest @ ..] => peers::run(rest),

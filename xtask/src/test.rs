@@ -61,16 +61,21 @@ fn run_all(suite: &mut Suite, seed: Option<&str>) -> Result<bool> {
 
 /// Runs the tests of unsafe code under Miri.
 pub(crate) fn run_miri(arguments: &[&str]) -> Result {
-    if !succeeds(cargo_nightly(["miri", "--version"])) {
-        return Err("this needs Miri:\n\
-             \x20 rustup toolchain install nightly --profile minimal --component miri,rust-src"
-            .into());
+    if let Some(missing) = missing_miri() {
+        return Err(missing.into());
     }
     for (name, tests) in MIRI_CRATES {
         let words = ["miri", "test", "--package", name];
         command::run(cargo_nightly(words.iter().chain(tests).chain(arguments).copied()))?;
     }
     Ok(())
+}
+
+/// Says how to get Miri, if it is missing.
+pub(crate) fn missing_miri() -> Option<&'static str> {
+    let missing = "this needs Miri: rustup toolchain install nightly --profile minimal \
+                   --component miri,rust-src";
+    (!succeeds(cargo_nightly(["miri", "--version"]))).then_some(missing)
 }
 
 /// Runs every test, ignored ones too. `TERRACE_LONG=1` raises the number of rounds of tests that loop.

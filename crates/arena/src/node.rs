@@ -45,9 +45,9 @@ struct Fields {
     skip: AtomicU32,
     /// 0 for a leaf.
     level: u32,
-    /// The entry at the inclusive lower bound; 0 in the first node of a level.
+    /// Offset of the entry at the inclusive lower bound; 0 in the first node of a level, which has no bound.
     low: u32,
-    /// The entry at the exclusive upper bound; 0 in the last node of a level.
+    /// Offset of the entry at the exclusive upper bound; 0 in the last node of a level, which has no bound.
     high: AtomicU32,
     /// The right neighbour; 0 in the last node of a level.
     next: AtomicU32,

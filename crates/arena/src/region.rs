@@ -207,7 +207,7 @@ impl Region {
         let mut charges = lock(&self.charges);
         let (charged, from) = (charges.charge.bytes(), charges.end());
         let to = charged.saturating_add(ahead).min(most).min(self.capacity);
-        // The first 2 MiB consist of small pages, and most regions that small stay small.
+        // Not the first 2 MiB: most regions never grow past them, and they consist of small pages.
         let fits = charged >= step && from.saturating_add(step) <= to;
         (fits && charges.prefaulted.try_grow(step)).then_some(from)
     }

@@ -92,6 +92,10 @@ impl AttachedBlocks {
             let left = charge.bytes() - cost(block);
             charge.shrink_to(left);
         }
+        invariant!(
+            charge.bytes() >= self.count() * OVERHEAD_BYTES,
+            "every attached block is charged (I10)"
+        );
         self.bytes.store(charge.bytes(), Relaxed);
         is_attached
     }
@@ -105,5 +109,6 @@ impl AttachedBlocks {
         self.bytes.store(left, Relaxed);
         let before = self.count.fetch_sub(1, Relaxed);
         invariant!(before > 0, "attached blocks are counted");
+        invariant!(before > 1 || left == 0, "without an attached block nothing is charged");
     }
 }

@@ -52,6 +52,10 @@ impl PageQueue {
         let own = slots.get_mut(number as usize).and_then(&links);
         invariant!(own.is_some(), "a slot that enters a queue is used");
         if let Some(links) = own {
+            invariant!(
+                links.older == NONE && links.newer == NONE && last != number,
+                "a slot enters a queue when it is in none"
+            );
             *links = Links { older: last, newer: NONE };
         }
         match slots.get_mut(last as usize).and_then(&links) {
@@ -76,6 +80,14 @@ impl PageQueue {
             return;
         };
         invariant!(self.len > 0, "the length of a queue counts its slots");
+        invariant!(
+            (older == NONE) == (self.oldest == number),
+            "only the oldest slot of a queue has no older one"
+        );
+        invariant!(
+            (newer == NONE) == (self.newest == number),
+            "only the newest slot of a queue has no newer one"
+        );
         match slots.get_mut(older as usize).and_then(&links) {
             Some(links) => links.newer = newer,
             None => self.oldest = newer,
@@ -85,6 +97,10 @@ impl PageQueue {
             None => self.newest = older,
         }
         self.len -= 1;
+        invariant!(
+            (self.len == 0) == (self.oldest == NONE),
+            "a queue without slots has no oldest one"
+        );
     }
 }
 

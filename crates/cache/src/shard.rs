@@ -244,6 +244,7 @@ impl Shard {
         let counts = self.counts(kind);
         counts.inserted += 1;
         counts.resident += 1;
+        self.check_counts();
         Some(frame)
     }
 
@@ -297,6 +298,20 @@ impl Shard {
     }
 
     /// Frees slot `number`. A reader that holds its frame frees the frame.
+    /// Checks the counts of pages against the queues and the slots.
+    fn check_counts(&self) {
+        let resident = self.data.resident + self.meta.resident;
+        invariant!(
+            resident == (self.new.len() + self.main.len()) as u64,
+            "every resident page is in a queue"
+        );
+        invariant!(
+            resident as usize + self.free.len() <= self.slots.len(),
+            "a slot is used or free, never both"
+        );
+        invariant!(self.blocks as u64 <= resident, "an attached block belongs to a resident page");
+    }
+
     fn clear(&mut self, number: u32, shared: Shared<'_>) {
         if let Some(slot) = self.unlink(number, shared) {
             drop(self.thaw(slot.frame, shared));

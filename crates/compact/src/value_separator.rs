@@ -99,6 +99,10 @@ impl ValueSeparator {
         let Some(writer) = self.writer()? else { return Ok(None) };
         let pointer = writer.add(key, value, expiry)?;
         debug_assert!(!self.collects(pointer.file), "a value moves out of collected files");
+        invariant!(
+            pointer.bytes == value.len() as u64 && pointer.expiry == expiry,
+            "a pointer states the length and the expiry of its value"
+        );
         Ok(Some(pointer))
     }
 
@@ -179,7 +183,13 @@ impl ValueSeparator {
     pub fn finish(&mut self) -> Result<Option<ValuesSummary>> {
         // The writer is empty if every value to copy was damaged: then there is no file.
         let writer = self.writer.take().filter(|writer| writer.file_bytes() > 0);
-        writer.map(ValuesWriter::finish).transpose()
+        let summary = writer.map(ValuesWriter::finish).transpose()?;
+        invariant!(
+            summary
+                .is_none_or(|summary| self.spec.as_ref().is_some_and(|it| it.file == summary.file)),
+            "values are written to the file of the job"
+        );
+        Ok(summary)
     }
 
     /// Drops the writer, which removes its file.

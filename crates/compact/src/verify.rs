@@ -249,6 +249,7 @@ impl Verification {
                 .expected(format_args!("keys from `{}` on", self.end.escape_ascii()))
                 .got(format_args!("`{}`", first.escape_ascii())));
         }
+        invariant!(end > self.end, "a table that was verified has keys");
         self.end = end;
         Ok(table)
     }

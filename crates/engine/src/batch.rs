@@ -66,6 +66,10 @@ impl EncodedBatch {
         );
         self.ops += 1;
         self.keeps |= !matches!(write, Write::Delete | Write::DeleteRange { .. });
+        invariant!(
+            self.parts.len() as u64 <= u64::from(self.ops),
+            "every keyspace of a batch has an operation"
+        );
         Ok(())
     }
 

@@ -84,6 +84,12 @@ impl Committer {
             let value = start.and_then(|start| body.get(start..)).ok_or_else(|| {
                 broken_invariant!("an encoded operation ends with its value as stored")
             })?;
+            debug_assert!(
+                decode_ops(body).next().is_some_and(|op| {
+                    op.is_ok_and(|op| op.key == key && op.value == value && op.kind == write.kind())
+                }),
+                "an encoded operation reads back, so that replay applies what is applied here (I1)"
+            );
             let batch = Batch { keyspaces: &[tree.id()], ops: 1, body };
             let first = match self.append(batch, durability, deletes) {
                 Ok(first) => first,
@@ -200,6 +206,13 @@ impl Committer {
         let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
         let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
+        debug_assert!(
+            keyspaces
+                .iter()
+                .enumerate()
+                .all(|(at, id)| !keyspaces.iter().skip(at + 1).any(|it| it == id)),
+            "a batch lists each keyspace once"
+        );
         let applied = self.apply(first, batch, durability);
         for part in batch.parts() {
             part.tree.writes().user_bytes.add(part.size.user_bytes() as u64);

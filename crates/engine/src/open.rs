@@ -277,6 +277,7 @@ fn replay_context(
 /// The context from the end of replay on: every replayed write is visible.
 fn serving_context(context: TreeContext, log: &Arc<Log>) -> TreeContext {
     invariant!(context.ring.visible() == Seqno::ZERO, "nothing is published during replay");
+    invariant!(context.snapshots.count() == 0, "nothing reads during replay");
     TreeContext {
         snapshots: Arc::new(SnapshotList::default()),
         ring: Arc::new(PublishRing::new(log.last())),

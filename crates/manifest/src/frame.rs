@@ -36,10 +36,15 @@ pub(crate) fn encode_record(out: &mut Vec<u8>, seed: u32, sequence: u64, body: &
     put_u32(&mut header, crc);
     let header_crc = crc32c_append(seed, &header);
     put_u32(&mut header, header_crc);
+    let at = out.len();
     for _ in 0..2 {
         out.extend_from_slice(&header);
         out.extend_from_slice(body);
     }
+    debug_assert!(
+        frame_at(out, seed, at).is_some_and(|(found, read, _)| found == sequence && read == body),
+        "a frame that is written reads back"
+    );
 }
 
 /// Decodes the frame at offset `at`: its sequence number, body and end offset. `None` if no intact frame
@@ -127,6 +132,10 @@ pub(crate) fn decode_records(bytes: &[u8], seed: u32, start: usize) -> Result<Re
         records.end = end;
         at = end;
     }
+    base::invariant!(
+        records.end >= start && records.end <= bytes.len(),
+        "records lie in their file"
+    );
     records.repaired = (2 * records.bodies.len()).saturating_sub(frames);
     Ok(records)
 }

@@ -194,9 +194,24 @@ impl KeyspaceEntry {
         }
     }
 
+    /// Whether each value file counts exactly the tables that point into it, and their bytes.
+    pub(crate) fn counts_its_values(&self) -> bool {
+        let mut used: BTreeMap<TableId, (usize, u64)> = BTreeMap::new();
+        let pointers = self.tables.values().flat_map(|table| &table.entry.values);
+        for (file, bytes) in pointers {
+            let (tables, all) = used.entry(*file).or_default();
+            (*tables, *all) = (*tables + 1, all.saturating_add(*bytes));
+        }
+        let is_counted = |(file, live): (&TableId, &LiveValues)| {
+            used.get(file).copied().unwrap_or_default() == (live.tables, live.live_bytes)
+        };
+        self.values.iter().all(is_counted) && used.keys().all(|id| self.values.contains_key(id))
+    }
+
     pub(crate) fn remove_table(&mut self, id: TableId) -> Result<()> {
         let removed = self.tables.remove(&id).ok_or_else(|| unknown_table(id))?;
         self.uncount_values(&removed.entry);
+        base::invariant!(removed.entry.id == id, "a table is listed under its id");
         Ok(())
     }
 
@@ -223,6 +238,10 @@ impl KeyspaceEntry {
         for piece in moved.pieces.iter_mut().filter(|piece| range.covers(&piece.range)) {
             (piece.run, piece.level) = (run, level);
         }
+        base::invariant!(
+            moved.pieces.iter().all(|piece| moved.entry.range.covers(&piece.range)),
+            "the pieces of a table lie within its keys"
+        );
         self.tables.insert(id, Arc::new(moved));
         Ok(())
     }
@@ -260,7 +279,12 @@ impl KeyspaceEntry {
         let blocked = overlapping.map(|piece| piece.run).max();
         let runs = pieces().map(|piece| piece.run);
         let above = runs.filter(|run| blocked.is_none_or(|blocked| *run > blocked)).min();
-        above.unwrap_or_else(|| RunId(blocked.map_or(1, |run| run.0 + 1)))
+        let run = above.unwrap_or_else(|| RunId(blocked.map_or(1, |run| run.0 + 1)));
+        debug_assert!(
+            pieces().all(|piece| piece.run < run || !piece.range.overlaps(range)),
+            "the newest run with room lies above every table of the same keys (I4)"
+        );
+        run
     }
 }
 

@@ -167,8 +167,13 @@ impl Manifest {
             edit.encode(&mut body);
             state.apply(edit)?;
         }
+        debug_assert!(
+            replays(&inner.state, &body, &state),
+            "the edits of a record, read back, lead to the same state"
+        );
         state.check_successor_of(&inner.state)?;
         frame::check_body(&body)?;
+        base::invariant!(inner.sequence > 0, "the first record of a manifest is its state");
         base::invariant!(inner.end <= inner.limit, "records end within the reserved space");
         let mut record = Vec::new();
         frame::encode_record(&mut record, inner.seed, inner.sequence, &body);
@@ -224,6 +229,7 @@ impl Manifest {
         let mut inner = self.inner.lock();
         self.check()?;
         let (first, end) = (inner.next_table, TableId(inner.next_table.0 + count));
+        base::invariant!(first < end, "a reservation has a table id");
         if end > inner.state.tables_below {
             let below = TableId(first.0 + count.next_multiple_of(TABLE_IDS_STEP));
             self.append_locked(&mut inner, vec![Edit::TableIdsReserved { below }])?;
@@ -292,7 +298,12 @@ impl Manifest {
     }
 
     fn remove_older(&self, number: u64) -> Result<()> {
-        for listing in self.medium.list()? {
+        let listed = self.medium.list()?;
+        base::invariant!(
+            listed.iter().any(|listing| parse_file_name(&listing.name) == Some(number)),
+            "older manifests are removed once the newer one has a name"
+        );
+        for listing in listed {
             if parse_file_name(&listing.name).is_some_and(|other| other < number) {
                 self.medium.remove(&listing.name)?;
             }
@@ -339,6 +350,19 @@ fn encode_as(
     Ok((bytes, seed, version))
 }
 
+/// Whether the edits in `body` lead from the state `before` to `after`.
+fn replays(before: &ManifestState, body: &[u8], after: &ManifestState) -> bool {
+    let mut state = before.clone();
+    let edits = Edit::decode_all(body).unwrap_or_default();
+    edits.into_iter().all(|edit| state.apply(edit).is_ok()) && state == *after
+}
+
+/// The body of the only record of a new manifest file.
+fn record_body(bytes: &[u8], seed: u32) -> &[u8] {
+    let records = frame::decode_records(bytes, seed, HEADERS_BYTES);
+    records.ok().and_then(|records| records.bodies.first().copied()).unwrap_or_default()
+}
+
 /// The least format version that has all of `edits`.
 fn format_version(edits: &[Edit]) -> u32 {
     edits.iter().map(Edit::format_version).max().unwrap_or(VERSION_FIRST)
@@ -352,6 +376,10 @@ fn write_new(
     next_table: TableId,
 ) -> Result<Inner> {
     let (bytes, seed, version) = encode_as(VERSION_OPENED, store, &state, number)?;
+    debug_assert!(
+        replays(&ManifestState::default(), record_body(&bytes, seed), &state),
+        "the edits of a state build the same state"
+    );
     let limit = FILE_BYTES_MIN.max(8 * bytes.len() as u64).next_multiple_of(PAGE_BYTES as u64);
     let name = file_name(number);
     let write = || {

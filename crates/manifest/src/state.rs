@@ -121,6 +121,31 @@ impl ManifestState {
                 "an edit moves neither the clock nor the bounds of the log back"
             ));
         }
+        base::invariant!(
+            before.lineage.is_none() || self.lineage == before.lineage,
+            "a store keeps its lineage"
+        );
+        for (id, entry) in &self.keyspaces {
+            let old = before.keyspaces.get(id);
+            if old.is_some_and(|old| Arc::ptr_eq(old, entry)) {
+                continue;
+            }
+            base::invariant!(*id < self.keyspaces_below, "the id of a keyspace is a used one");
+            debug_assert!(
+                entry.counts_its_values(),
+                "a value file counts the tables that point into it, and their bytes"
+            );
+            if let Some(old) = old {
+                base::invariant!(
+                    entry.flushed_below >= old.flushed_below && entry.ingested >= old.ingested,
+                    "what is flushed or ingested stays so (I9)"
+                );
+                base::invariant!(
+                    entry.name == old.name && entry.kind == old.kind,
+                    "a keyspace keeps its name and kind"
+                );
+            }
+        }
         Ok(())
     }
 
@@ -230,7 +255,9 @@ impl ManifestState {
         }
         keyspace.count_values(&table)?;
         keyspace.ingested = keyspace.ingested.max(table.seqno.unwrap_or_default());
+        let before = keyspace.tables.len();
         keyspace.tables.insert(id, LiveTable::whole(table));
+        base::invariant!(keyspace.tables.len() > before, "a table that is added has a new id");
         Ok(())
     }
 

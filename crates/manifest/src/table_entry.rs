@@ -209,6 +209,14 @@ impl TableEntry {
     /// Builds the entry of a table that was just written, from the writer's summary.
     pub fn of(summary: &table::Summary, run: RunId, level: u8) -> Self {
         let properties = &summary.properties;
+        base::invariant!(
+            properties.seqno_min <= properties.seqno_max,
+            "the lowest sequence number of a table is not above the highest"
+        );
+        base::invariant!(
+            properties.entries > 0 || properties.range_deletes > 0,
+            "a table that was written holds a version or a range delete"
+        );
         Self {
             id: summary.table,
             run,

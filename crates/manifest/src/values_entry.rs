@@ -55,6 +55,10 @@ impl ValuesEntry {
 impl From<ValuesSummary> for ValuesEntry {
     fn from(summary: ValuesSummary) -> Self {
         let ValuesSummary { file, file_bytes, values, value_bytes, digest } = summary;
+        base::invariant!(
+            values > 0 && file_bytes.is_multiple_of(PAGE_BYTES as u64),
+            "a value file that was written has a value, and whole pages"
+        );
         Self { id: file, file_bytes, values, value_bytes, digest }
     }
 }

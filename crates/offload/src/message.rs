@@ -23,7 +23,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = TRANSFER_BYTES_MAX + 1024;
 pub(crate) struct Offer {
     /// Operands are merged to values of at most this many bytes.
     pub(crate) value_bytes_max: u64,
-    /// The value file with the proof of a shared directory.
+    /// The id of a file that the host wrote to its directory: a worker that finds it shares the directory.
     pub(crate) proof: TableId,
     /// The encoded job.
     pub(crate) job: Vec<u8>,

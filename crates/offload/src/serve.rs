@@ -173,7 +173,7 @@ impl Server {
         let left = self.write_bytes.checked_sub(bytes.len() as u64);
         let left = left.ok_or_else(|| Error::no_space("bytes of a worker's outputs"))?;
         let file = Arc::clone(self.output(file)?);
-        // No holes: their length would be bounded by nothing.
+        // A write past the end would leave a hole, and nothing bounds the length of holes.
         if at > file.size()? {
             return Err(Error::invalid("write of a worker").expected("none past the file's end"));
         }

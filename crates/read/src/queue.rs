@@ -163,6 +163,10 @@ impl<O: QueuedRead> Queue<O> {
 
     /// Adds a result that needed no read.
     pub fn complete(&mut self, token: u64, value: Bytes) {
+        debug_assert!(
+            self.done.len() <= 2 * self.depth(),
+            "results that are not taken are bounded"
+        );
         self.done.push_back(Completed { token, result: Ok(Some(value)) });
     }
 

@@ -31,7 +31,7 @@ pub struct Statistics {
     pub memory: Memory,
     /// The page cache, which all stores with the same resources share.
     pub cache: CacheStatistics,
-    /// The row cache, shared likewise.
+    /// The row cache, which all stores with the same resources share.
     pub rows: RowStatistics,
     /// Gets and multi-gets by the place that held their value.
     pub hits: Hits,
@@ -110,7 +110,7 @@ pub struct Hits {
     pub scm: u64,
     /// On flash: at least one device read.
     pub flash: u64,
-    /// Nowhere: the key has no value.
+    /// Gets of keys without a value.
     pub absent: u64,
     /// The part of `absent` that searched pages, because memtables and key ranges of tables did not decide.
     pub absent_searched: u64,
@@ -184,15 +184,15 @@ pub struct KeyspaceStatistics {
 pub struct LookupStatistics {
     /// Lookups that found a value.
     pub hits: u64,
-    /// Lookups that found none.
+    /// Lookups that found no value.
     pub misses: u64,
-    /// Device reads of hits.
+    /// Device reads of the lookups that found a value.
     pub hit_reads: u64,
-    /// Device reads of misses.
+    /// Device reads of the lookups that found no value.
     pub miss_reads: u64,
     /// The part of `hit_reads` in tables that have filters and do not have the key.
     pub hit_false_reads: u64,
-    /// The same of `miss_reads`.
+    /// The part of `miss_reads` in tables that have filters and do not have the key.
     pub miss_false_reads: u64,
 }
 

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Account, Result, StoreId};
+use base::{Account, KeyRange, Result, RunId, StoreId, TableId};
 use cache::PageCache;
-use manifest::{Edit, Manifest, TableEntry};
+use manifest::{Edit, LivePiece, Manifest, TableEntry};
 use media::Medium;
 use table::{Accounts, Table};
 use wal::Log;
@@ -14,8 +14,8 @@ use wal::Log;
 use crate::events::Events;
 use crate::options::OptionSource;
 use crate::{
-    ObsoleteFiles, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile, Timekeeper,
-    ValueFiles,
+    ObsoleteFiles, Piece, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile,
+    Timekeeper, Tree, ValueFiles,
 };
 
 /// The components of a store that flushes, compactions and scrubs of its trees share.
@@ -87,5 +87,28 @@ impl TreeContext {
             self.timekeeper.mark_persisted(&time);
         }
         Ok(())
+    }
+
+    /// Whether `tree` has exactly the tables that the manifest names, with the same pieces in the same runs.
+    /// Asked under the version edit guard; walks all tables, so only debug builds ask.
+    pub fn is_as_recorded(&self, tree: &Tree) -> bool {
+        let state = self.manifest.state();
+        let Some(entry) = state.keyspaces.get(&tree.id()).filter(|_| !tree.is_dropped()) else {
+            return true;
+        };
+        let recorded = entry.tables.values().flat_map(|table| {
+            let of = |piece: &LivePiece| (piece.run, piece.range.clone(), table.entry.id);
+            table.pieces.iter().map(of)
+        });
+        let version = Arc::clone(&tree.view().version);
+        let installed = version.runs().iter().flat_map(|run| {
+            let of = |piece: &Arc<Piece>| (run.id(), piece.range().clone(), piece.entry().id);
+            run.pieces().iter().map(of)
+        });
+        let sorted = |mut pieces: Vec<(RunId, KeyRange, TableId)>| {
+            pieces.sort_by(|a, b| (a.0, &a.1.first, a.2).cmp(&(b.0, &b.1.first, b.2)));
+            pieces
+        };
+        sorted(recorded.collect()) == sorted(installed.collect())
     }
 }

@@ -64,6 +64,10 @@ impl Segment {
     /// The deletes of both segments.
     fn merged(&self, other: &Self) -> Arc<Self> {
         let newest = Arc::new(RangeDeletes::overlay(&self.newest, &other.newest));
+        base::invariant!(
+            self.deletes.len() >= 1 && other.deletes.len() >= 1,
+            "a segment has a range delete"
+        );
         let deletes = self.deletes.iter().chain(&other.deletes).cloned().collect();
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
         Arc::new(Self { deletes, newest, first, last })
@@ -147,6 +151,7 @@ impl DeletedRanges {
         };
         let _change = self.change.lock();
         let mut segments = Vec::clone(&self.segments.load());
+        let count: usize = segments.iter().map(|it| it.deletes.len()).sum();
         while let [.., older, newer] = segments.as_slice()
             && older.deletes.len() <= RATIO * newer.deletes.len()
             && !is_between(readers, older.first.min(newer.first), older.last.max(newer.last))
@@ -156,6 +161,10 @@ impl DeletedRanges {
             segments.push(merged);
         }
         segments.push(Segment::of(delete));
+        base::invariant!(
+            segments.iter().map(|it| it.deletes.len()).sum::<usize>() == count + 1,
+            "merging segments loses no range delete"
+        );
         self.segments.store(Arc::new(segments));
         self.any.store(true, Ordering::Relaxed);
     }

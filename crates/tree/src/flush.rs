@@ -250,6 +250,11 @@ impl FlushJob {
         let opened = env.medium.sync_names(&names).and_then(|()| open());
         // The chosen run stays valid while the guard is held.
         let guard = self.tree.version_edit();
+        invariant!(
+            summary.properties.seqno_min >= self.memtable.first()
+                && summary.properties.seqno_max < self.below,
+            "a flush writes the sequence numbers of its memtable (I9)"
+        );
         let mut entry = TableEntry::of(&summary, TableEntry::UNPLACED, 0);
         entry.run = guard.place_newest(&entry.range);
         let entry = Arc::new(entry);
@@ -271,6 +276,10 @@ impl FlushJob {
             }
         })?;
         guard.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
+        debug_assert!(
+            env.is_as_recorded(&self.tree),
+            "the tables of a keyspace are those that the manifest names (I3)"
+        );
         let values_bytes = values.map_or(0, |values| values.file_bytes);
         Ok(Flushed { below: self.below, file_bytes: summary.file_bytes, values_bytes })
     }

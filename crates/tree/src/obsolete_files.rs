@@ -83,6 +83,10 @@ impl ObsoleteFiles {
             drop(waiting);
             return self.remove(file);
         };
+        debug_assert!(
+            waiting.files.iter().all(|other| other.name != file.name),
+            "a file becomes obsolete once"
+        );
         waiting.files.push_back(file);
         drop(waiting);
         purger.wake();

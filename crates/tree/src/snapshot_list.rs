@@ -19,6 +19,10 @@ impl SnapshotList {
     pub fn acquire(&self, ring: &PublishRing) -> Seqno {
         let mut live = self.0.lock();
         let seqno = ring.visible();
+        invariant!(
+            live.last_key_value().is_none_or(|(newest, _)| *newest <= seqno),
+            "the visible sequence number does not go back (I2)"
+        );
         *live.entry(seqno).or_insert(0) += 1;
         seqno
     }

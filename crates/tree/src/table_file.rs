@@ -45,6 +45,10 @@ impl TableFile {
     ) -> Arc<Self> {
         values.sort_unstable_by_key(|file| file.id());
         invariant!(
+            table.as_ref().ok().is_none_or(|table| table.id() == entry.id),
+            "a table file is that of its entry"
+        );
+        invariant!(
             values.len() == entry.values.len(),
             "a table file has every value file that its entry names"
         );

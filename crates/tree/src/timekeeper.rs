@@ -191,6 +191,10 @@ impl Timekeeper {
         let Some(edit) = self.pending_edit() else { return Ok(()) };
         manifest.append(vec![edit.clone()])?;
         self.mark_persisted(&edit);
+        base::invariant!(
+            self.persisted.load(Ordering::Relaxed) > 0,
+            "a time that was made durable is known as such"
+        );
         Ok(())
     }
 

@@ -68,7 +68,12 @@ impl View {
     /// for an empty memtable ([`Tree::discard`]): its late writes go to the active memtable, which nobody
     /// reads.
     pub fn memtable_for(&self, seqno: Seqno) -> &Arc<Memtable> {
-        self.memtables().find(|table| table.first() <= seqno).unwrap_or(&self.active)
+        let found = self.memtables().find(|table| table.first() <= seqno);
+        debug_assert!(
+            found.is_some(),
+            "a write that is not visible is not flushed, so its memtable is there (I9)"
+        );
+        found.unwrap_or(&self.active)
     }
 }
 
@@ -351,6 +356,10 @@ impl Tree {
         invariant!(next.first() >= old.active.first(), "memtables are sealed in seqno order");
         let mut sealed = vec![Arc::clone(&old.active)];
         sealed.extend(old.sealed.iter().cloned());
+        invariant!(
+            sealed.is_sorted_by(|newer, older| newer.first() >= older.first()),
+            "sealed memtables are in order, the newest first"
+        );
         let (version, read_context) = (Arc::clone(&old.version), Arc::clone(&old.read_context));
         let (active, ingested) = (next, old.ingested);
         self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
@@ -361,6 +370,7 @@ impl Tree {
         let view = self.view();
         let oldest = view.sealed.last()?;
         let newer = view.sealed.iter().rev().nth(1).unwrap_or(&view.active);
+        invariant!(oldest.first() <= newer.first(), "a sealed memtable ends at or after its begin");
         Some((Arc::clone(oldest), newer.first()))
     }
 

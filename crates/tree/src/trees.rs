@@ -43,7 +43,8 @@ impl Trees {
     /// Removes the tree of a dropped keyspace.
     pub fn remove(&self, id: KeyspaceId) {
         self.edit(|map| {
-            map.remove(&id);
+            let before = map.remove(&id);
+            invariant!(before.is_some(), "a keyspace that is removed has a tree");
         });
     }
 

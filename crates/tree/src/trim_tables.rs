@@ -18,6 +18,7 @@ pub(crate) fn trim_tables(version: &Version, tables: &[TableId]) {
         ranges.push(piece.range().clone());
     }
     for (table, ranges) in live.into_values() {
+        debug_assert!(ranges.iter().all(|range| !range.is_empty()), "a piece of a table has keys");
         let _ = table.trim(&ranges);
     }
 }

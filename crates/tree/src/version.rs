@@ -36,6 +36,10 @@ impl Piece {
             Arc::new(Self { file: Arc::clone(file), range, level, range_deletes })
         };
         let mut parts: Vec<_> = parts.into_iter().map(part).collect();
+        invariant!(
+            parts.iter().all(|part: &Arc<Self>| file.entry().range.covers(&part.range)),
+            "the pieces of a table lie within its keys"
+        );
         give_back_range_deletes(&mut parts);
         parts
     }
@@ -310,6 +314,10 @@ impl Version {
         let reserved = reserved.iter().filter(|it| it.range.overlaps(range)).map(|it| it.newest);
         let blocked = blocked.into_iter().chain(reserved).max();
         let above = self.runs.iter().rev().find(|run| blocked.is_none_or(|it| run.id > it));
+        invariant!(
+            blocked.is_none_or(|blocked| blocked <= self.newest),
+            "no run is newer than the newest"
+        );
         let run = above.map_or(RunId(self.newest.0 + 1), |run| run.id);
         debug_assert!(
             self.run(run).is_none_or(|run| !run.overlaps(range)),
@@ -321,8 +329,19 @@ impl Version {
     /// This version with `piece` added to the run `id`, which is created if the version has none.
     pub fn with_piece(&self, id: RunId, piece: Arc<Piece>) -> Self {
         let mut runs = self.runs.clone();
+        debug_assert!(
+            self.is_above_older(id, &piece),
+            "a new table lies above every older table with its keys (I4)"
+        );
         insert(&mut runs, id, piece);
         Self { runs, newest: self.newest.max(id) }
+    }
+
+    /// Whether `piece`, put into run `id`, is newer than the tables of the same keys in the runs below.
+    fn is_above_older(&self, id: RunId, piece: &Piece) -> bool {
+        let below = self.runs.iter().filter(|run| run.id < id);
+        let mut under = below.flat_map(|run| run.overlapping(&piece.range));
+        under.all(|older| older.entry().seqno_min <= piece.entry().seqno_max)
     }
 
     /// This version after `change`.
@@ -335,6 +354,10 @@ impl Version {
                 continue;
             }
             let left = run.pieces.iter().flat_map(|piece| {
+                debug_assert!(
+                    inputs.contains(&piece.entry().id) || !piece.range.overlaps(&rectangle.range),
+                    "a compaction takes every table of its rectangle (I4)"
+                );
                 if !inputs.contains(&piece.entry().id) {
                     return vec![Arc::clone(piece)];
                 }
@@ -350,6 +373,16 @@ impl Version {
             invariant!(*id <= self.newest, "compaction outputs go to a run that exists");
             insert(&mut runs, *id, Arc::clone(piece));
         }
+        invariant!(
+            runs.is_sorted_by(|a, b| a.id > b.id),
+            "the runs of a version are in order, the newest first"
+        );
+        debug_assert!(
+            outputs.iter().all(|(id, piece)| {
+                rectangle.holds(*id) && rectangle.range.covers(&piece.range)
+            }),
+            "a compaction writes within its rectangle (I4)"
+        );
         Self { runs, newest: self.newest }
     }
 }

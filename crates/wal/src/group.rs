@@ -5,7 +5,7 @@ use base::{
 };
 
 use crate::options::Batch;
-use crate::record::{FIXED_BYTES, Kind, finish_record};
+use crate::record::{Content, FIXED_BYTES, Kind, finish_record, parse_record};
 
 /// Encoded records without the fields that depend on their position: checksum, lane sequence and seqno.
 #[derive(Debug, Default)]
@@ -72,6 +72,10 @@ impl Group {
     pub(crate) fn push_head(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
         debug_assert_eq!(body_crc, crc32c(batch.body));
         self.check_bodies();
+        invariant!(
+            batch.ops > 0 && !batch.keyspaces.is_empty(),
+            "a record has an operation and a keyspace: replay refuses others"
+        );
         let start = self.image.len();
         self.image.extend_from_slice(&[0; FIXED_BYTES]);
         put_varint(&mut self.image, u64::from(batch.ops));
@@ -101,6 +105,7 @@ impl Group {
     /// Moves the records of `other` to the end. Returns the number of operations before them.
     pub(crate) fn append(&mut self, other: &mut Self) -> u64 {
         self.check_bodies();
+        invariant!(other.entries.len() == 1, "a follower leaves one record");
         let (before, start) = (self.ops, self.image.len());
         self.image.extend_from_slice(&other.image);
         self.keyspaces.extend_from_slice(&other.keyspaces);
@@ -118,10 +123,25 @@ impl Group {
             let head = self.image.get_mut(entry.start..entry.start + entry.head);
             let head = head.ok_or_else(|| broken_invariant!("a group holds its records' heads"))?;
             finish_record(head, seed, Kind::Batch, sequence, seqno, entry.body, entry.body_crc);
+            debug_assert!(
+                self.reads_back(entry, seed, sequence, seqno),
+                "a record that is written reads back with its numbers"
+            );
             sequence += 1;
             seqno += u64::from(entry.ops);
         }
         Ok(())
+    }
+
+    /// Whether the finished record of `entry` can be read with these numbers; true if its body is left to the
+    /// caller.
+    fn reads_back(&self, entry: &GroupRecord, seed: u32, sequence: u64, seqno: u64) -> bool {
+        let end = entry.start + entry.head + entry.body;
+        let Some(bytes) = self.image.get(entry.start..end) else { return true };
+        parse_record(seed, bytes).is_ok_and(|record| {
+            let has_ops = matches!(record.content, Content::Batch { ops, .. } if ops == entry.ops);
+            record.may_be(sequence) && record.seqno.get() == seqno && has_ops
+        })
     }
 
     /// Calls `pin` with each record's keyspaces and the seqno after its last one. The first record has

@@ -244,6 +244,11 @@ pub(crate) fn finish_record(
 ) {
     let length = head.len().saturating_sub(FIXED_BYTES) + body_bytes;
     invariant!(length <= LENGTH_MAX, "a batch is bounded before it is encoded");
+    invariant!(sequence < SEQUENCE_BELOW, "a lane sequence that is written can be read back");
+    invariant!(
+        Seqno::checked(seqno).is_some(),
+        "a sequence number that is written can be read back"
+    );
     invariant!(head.len() >= FIXED_BYTES, "a record's head holds its fixed part");
     let Some((crc, rest)) = head.split_first_chunk_mut::<4>() else { return };
     if let Some(fixed) = rest.first_chunk_mut::<16>() {
@@ -263,6 +268,7 @@ fn small(seed: u32, kind: Kind, sequence: u64, seqno: u64, body: &[u8]) -> Vec<u
 }
 
 pub(crate) fn mark(seed: u32, sequence: u64, seqno: u64, durable: u64) -> Vec<u8> {
+    invariant!(durable <= sequence, "a Mark states earlier records as durable");
     small(seed, Kind::Mark, sequence, seqno, &durable.to_le_bytes())
 }
 
@@ -271,6 +277,7 @@ pub(crate) fn gap_record(seed: u32, sequence: u64, seqno: u64, count: u64) -> Ve
 }
 
 pub(crate) fn begin(seed: u32, seqno: u64, begin: Begin) -> Vec<u8> {
+    invariant!(begin.durable <= begin.sequence, "a Begin states earlier records as durable");
     let mut body = Vec::with_capacity(17);
     put_u64(&mut body, begin.sequence);
     put_u64(&mut body, begin.durable);

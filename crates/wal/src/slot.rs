@@ -67,7 +67,11 @@ impl Slot {
 
     /// Moves a waiting record to the end of `group`; returns the number of operations before it.
     pub(crate) fn take(&self, group: &mut Group) -> Option<u64> {
-        self.is_pending().then(|| group.append(&mut self.content.lock().record))
+        self.is_pending().then(|| {
+            let mut content = self.content.lock();
+            invariant!(!content.record.is_empty(), "a pending slot holds a record");
+            group.append(&mut content.record)
+        })
     }
 
     /// Gives the follower the outcome of its record.
@@ -77,6 +81,7 @@ impl Slot {
         let state = match outcome {
             Ok(first) => WRITTEN + first.get(),
             Err(error) => {
+                invariant!(content.failure.is_none(), "the last failure of a slot was taken");
                 content.failure = Some(error);
                 FAILED
             }

@@ -283,6 +283,10 @@ impl Supply {
             (false, true) => VERSION_GAPS,
             (false, false) => VERSION_PLAIN,
         };
+        invariant!(
+            self.ready.lock().back().is_none_or(|newest| newest.id < id),
+            "a segment gets a number above those made before it"
+        );
         let header = SegmentHeader { version, store, lane, segment: id, capacity };
         let file = self.medium.create(&name, Access::Bytes, capacity)?;
         let made = file

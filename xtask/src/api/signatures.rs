@@ -121,7 +121,7 @@ impl Reader<'_> {
                     reader.inherent(item);
                 }
             }
-            Some((_, path, _)) => {
+            Some((path, _)) => {
                 // An implementation of a trait that users cannot name is no part of the API; its types are.
                 let last = path.segments.last();
                 let name = last.map(|segment| segment.ident.to_string()).unwrap_or_default();

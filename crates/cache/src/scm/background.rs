@@ -174,6 +174,7 @@ impl ScmTier {
             self.measured.write(each);
         }
         for (slot, page) in placed {
+            debug_assert!(!self.map.holds(slot, page.hash), "a written page is published once");
             self.publish(writer, slot, page);
         }
         Ok(())
@@ -224,6 +225,10 @@ impl ScmTier {
         }
         writer.map.mark(slot);
         writer.map.writes_since += 1;
+        debug_assert!(
+            self.counters.resident.load(Relaxed) <= self.map.slots() as u64,
+            "a tier holds no more pages than it has slots"
+        );
     }
 
     /// Counts written bytes. `is_map`: of a map page or of the first page.

@@ -281,6 +281,11 @@ impl SlotMap {
                 matches!(word.load(Relaxed), EMPTY | CLAIMED),
                 "a page is published in a slot that holds none"
             );
+            invariant!(tag <= TAG, "a tag leaves the other bits of a state free");
+            debug_assert!(
+                self.set_start(hash) == slot / WAYS * WAYS,
+                "a page is published in its own set"
+            );
             let heat = match kind {
                 PageKind::Data => 0,
                 // A metadata page serves a hundred data pages.

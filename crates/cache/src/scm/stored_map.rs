@@ -71,6 +71,7 @@ pub(crate) fn encode_head(tier: u64, pages: u64) -> Vec<u8> {
     put_u32(&mut out, WAYS as u32);
     put_u64(&mut out, tier);
     put_u64(&mut out, pages);
+    invariant!(out.len() <= PAGE_BYTES - 8, "the first page has room for its checksum");
     out.resize(PAGE_BYTES - 8, 0);
     let checksum = hash64(MAGIC, &out);
     put_u64(&mut out, checksum);
@@ -101,6 +102,7 @@ pub(crate) fn decode_head(page: &[u8], pages: u64) -> Result<u64> {
 /// Encodes map page `number` with the entries of its slots.
 pub(crate) fn encode_map(tier: u64, number: usize, slots: &[SlotEntry; SLOTS_PER_PAGE]) -> Vec<u8> {
     let mut body = Vec::with_capacity(PAGE_BYTES);
+    debug_assert!(slots.iter().all(|slot| slot.hash != u64::MAX), "a claimed slot is not stored");
     put_u64(&mut body, number as u64);
     slots.iter().for_each(|slot| put_u64(&mut body, slot.hash));
     slots.iter().for_each(|slot| put_u16(&mut body, slot.tag));

@@ -78,6 +78,10 @@ impl WriteBudget {
         if let Some(second) = self.written.get_mut(place) {
             *second += bytes;
             self.sum += bytes;
+            debug_assert!(
+                self.sum == self.written.iter().sum::<u64>(),
+                "the sum of a window is that of its seconds"
+            );
         }
     }
 

@@ -71,6 +71,10 @@ impl DirtyMap {
         if let Some(dirty) = dirty {
             self.dirty_count += usize::from(!*dirty);
             *dirty = true;
+            invariant!(
+                self.dirty_count > 0 && self.dirty_count <= self.dirty.len(),
+                "the dirty count counts pages of the stored map"
+            );
         }
     }
 
@@ -88,6 +92,10 @@ impl DirtyMap {
             *dirty = false;
         }
         self.dirty_count -= 1;
+        debug_assert!(
+            self.dirty_count == self.dirty.iter().filter(|dirty| **dirty).count(),
+            "the dirty count is that of the marked pages"
+        );
         self.next = (number + 1) % pages;
         Some(number)
     }

@@ -152,6 +152,11 @@ impl Shard {
         let resident = &mut self.counts(slot.kind).resident;
         invariant!(*resident > 0, "resident pages are counted");
         *resident -= 1;
+        // The slot that was taken is free once its frame is thawed.
+        invariant!(
+            self.data.resident + self.meta.resident == (self.new.len() + self.main.len()) as u64,
+            "a page leaves its queue and its slot together"
+        );
         Some(slot)
     }
 }

@@ -34,7 +34,8 @@ const READS_SCORE: f64 = 1.0;
 /// How much faster the score for space rises than the score for runs. It matches the write delays of the
 /// engine's `pace`, so that neither reason starves while both are overdue.
 const SPACE_URGENCY: f64 = 3.0;
-/// Upper bound of the score for space: columns that are equally overdue for runs cost every read.
+/// Upper bound of the score for space. Above it the score for runs decides, because too many runs slow down
+/// every read, and too much space slows down none.
 const SPACE_SCORE_MAX: f64 = 5.0;
 /// A range delete counts as this many tombstones, because it hides many entries.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;

@@ -184,7 +184,16 @@ impl Outputs {
             }
             self.fragments_done += 1;
         }
-        self.done.push(writer.finish()?);
+        let summary = writer.finish()?;
+        invariant!(
+            begin.is_none_or(|begin| **begin <= *summary.properties.first_key),
+            "an output table begins at its cut"
+        );
+        invariant!(
+            next.is_none_or(|next| *summary.properties.end_key() <= **next),
+            "an output table ends before the next one begins (I4)"
+        );
+        self.done.push(summary);
         Ok(())
     }
 
@@ -213,6 +222,10 @@ impl Outputs {
         if self.ids.is_empty() {
             return Err(broken_invariant!("every output has a reserved id"));
         }
+        invariant!(
+            self.done.last().is_none_or(|last| last.table < self.ids.start),
+            "every output has an id of its own"
+        );
         let table = self.ids.start;
         self.ids.start = TableId(table.0.saturating_add(1));
         let spec = Spec { table, ..self.spec.clone() };

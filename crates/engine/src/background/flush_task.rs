@@ -141,6 +141,11 @@ impl FlushTask {
         if is_held_up {
             return Progress::IdleFor(PUBLISH_POLL_INTERVAL);
         }
+        invariant!(self.job.is_none(), "a flush begins after the one before has ended");
+        debug_assert!(
+            memtable.first() <= below,
+            "a sealed memtable ends at or after its first sequence number"
+        );
         self.buffers.flush_began(memtable.bytes());
         self.began = self.compactor.now();
         let (keyspace, bytes) = (tree.name().to_owned(), memtable.bytes());

@@ -73,6 +73,10 @@ pub(super) fn commit(
     if store.log.durable() < seqno {
         store.log.sync(seqno)?;
     }
+    debug_assert!(
+        guard.version().pieces().all(|piece| piece.entry().seqno_max < seqno),
+        "an ingest is newer than every table"
+    );
     let entries = new_entries(built, &guard, &range, seqno);
     let tables = built.take_tables();
     invariant!(tables.len() == entries.len(), "an ingest has an open table for each entry");
@@ -80,7 +84,15 @@ pub(super) fn commit(
     let files = files.map(|(table, entry)| table_file(store, table, entry, seqno));
     let files = files.collect::<Result<Vec<_>>>()?;
     name_tables(store, tree, &entries, built)?;
+    debug_assert!(
+        entries.is_sorted_by(|one, next| one.range.end.as_ref() <= Some(&next.range.first)),
+        "the tables of an ingest do not overlap (I4)"
+    );
     guard.install_ingested(files, seqno);
+    debug_assert!(
+        store.compactor.env().is_as_recorded(tree),
+        "the tables of a keyspace are those that the manifest names (I3)"
+    );
     Ok(())
 }
 

@@ -121,11 +121,16 @@ fn remove_orphans(
     state: &ManifestState,
     recovery: &mut Recovery,
 ) -> Result<()> {
+    let named = state.files();
     for listing in medium.list()? {
         let name = &listing.name;
         let orphan = parse_file_name(name).is_some_and(|id| !state.has_table(id))
             || parse_values_file_name(name).is_some_and(|id| !state.has_values(id))
             || Dictionary::parse_file_name(name).is_some_and(|id| !state.has_dictionary(id));
+        base::invariant!(
+            !orphan || !named.contains(name),
+            "a file that the manifest names is no orphan (I3)"
+        );
         if orphan {
             medium.remove(name)?;
             recovery.orphans_removed += 1;

@@ -52,6 +52,10 @@ impl Replay<'_> {
             self.try_empty_log(&log)?;
         }
         self.record_end(&log)?;
+        invariant!(
+            log.last() >= self.state.floor(),
+            "a new write gets a sequence number above those of every table (I2)"
+        );
         Ok(log)
     }
 
@@ -229,6 +233,10 @@ impl Apply<'_> {
             if self.flushed.get(&op.keyspace).is_some_and(|below| seqno < *below) {
                 continue;
             }
+            invariant!(
+                tree.view().active.first() <= seqno,
+                "a record is replayed into a memtable that begins before it"
+            );
             let view = tree.view();
             view.active.reserve(op.size())?;
             let trailer = Trailer::new(seqno, op.kind);

@@ -45,7 +45,9 @@ pub(super) fn open_trees(
                 let ranges: Vec<_> = parts.iter().map(|(range, _)| range.clone()).collect();
                 let _ = table.trim(&ranges);
             }
+            let count = parts.len();
             let parts = Piece::parts(&file, parts);
+            base::invariant!(parts.len() == count, "every piece that the manifest names is opened");
             pieces.extend(table.pieces.iter().map(|part| part.run).zip(parts));
         }
         let version = Version::from_pieces(pieces)?;

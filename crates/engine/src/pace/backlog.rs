@@ -25,7 +25,12 @@ impl Backlog {
         let elapsed = now.saturating_sub(self.last) as f64;
         self.last = self.last.max(now);
         let most = self.joined + CREDIT / cost;
+        let before = self.drained;
         self.drained = (self.drained + elapsed / cost).min(most);
+        debug_assert!(
+            self.drained >= before.min(most),
+            "the backlog drains, and does not fill by itself"
+        );
     }
 
     /// Adds `bytes` at `now`. Returns their position in the queue, for [`Backlog::left`].
@@ -38,6 +43,10 @@ impl Backlog {
     /// Nanoseconds until the queue has drained past `position`, at `cost`. 0 if it has already.
     pub(super) fn left(&mut self, position: f64, now: u64, cost: f64) -> u64 {
         self.advance(now, cost);
+        invariant!(
+            position <= self.joined,
+            "a writer waits for bytes that have joined the backlog"
+        );
         ((position - self.drained) * cost).max(0.0) as u64
     }
 

@@ -139,6 +139,7 @@ impl Transactions {
             let upto = watch.first().before();
             invariant!(upto >= validated, "the log is at or after every visible write");
             self.ring.wait_until_visible(upto);
+            debug_assert!(self.ring.visible() >= upto, "a validation sees every write of its span");
             validate(&self.reader, reads, Span { since: validated, upto })?;
             validated = upto;
             if let Some(first) = attempt(&mut |_| watch.check(reads))? {

@@ -123,6 +123,10 @@ impl TransactionIter {
 
     /// Moves `side` of the range past `key`.
     fn pass(&mut self, side: Side, key: &Bytes) -> Result<()> {
+        base::invariant!(
+            *self.start <= **key && self.end.as_ref().is_none_or(|end| **key < **end),
+            "an iterator returns keys that it has not passed"
+        );
         self.reads.lock().visited(self.scan, side, key)?;
         match side {
             Side::Front => self.start = successor(key),

@@ -72,6 +72,12 @@ impl KeySet {
             start = old.min(start);
             end = end.and_then(|end| old_end.map(|old_end| end.max(old_end)));
         }
+        let until = (Bound::Unbounded, Bound::Included(&*start));
+        let before = self.ranges.range::<[u8], _>(until).next_back();
+        base::invariant!(
+            before.is_none_or(|(_, end)| end.as_ref().is_some_and(|end| *end <= start)),
+            "the ranges of a key set do not overlap"
+        );
         self.ranges.insert(start, end);
     }
 

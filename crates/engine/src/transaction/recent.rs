@@ -89,6 +89,10 @@ impl RecentWrites {
             seen.discard();
             seen.complete_from = Seqno::ZERO;
         }
+        invariant!(
+            watchers.count > 0 || self.seen.lock().writes.is_empty(),
+            "the first watcher begins without recorded writes"
+        );
         watchers.count += 1;
         let observer = Arc::clone(self) as Arc<dyn Observer>;
         Ok(Watch { recent: self, log, first: log.observe(Some(observer)) })
@@ -152,6 +156,10 @@ impl Seen {
             start..self.keys.len()
         };
         let (key, end) = (append(op.key), end.map(append));
+        invariant!(
+            self.writes.len() < self.writes.capacity() || self.writes.capacity() == 0,
+            "recorded writes stay within their charge (I10)"
+        );
         self.writes.push(SeenWrite { seqno, keyspace: op.keyspace, key, end });
         true
     }

@@ -42,6 +42,12 @@ pub(super) fn validate(
     reads: &[(Arc<Tree>, KeySet)],
     span: Span,
 ) -> Result<()> {
+    debug_assert!(
+        reads.iter().enumerate().all(|(at, (tree, _))| {
+            reads.iter().skip(at + 1).all(|(other, _)| !Arc::ptr_eq(tree, other))
+        }),
+        "a keyspace has one set of read keys"
+    );
     for (tree, read) in reads {
         // The view is taken after `upto` became visible, so it has all writes of the span.
         let view = tree.view_owned();

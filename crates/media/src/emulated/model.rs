@@ -4,7 +4,8 @@
 //! moves bytes at the bandwidth for the number of recently active streams (threads, or logs), first come,
 //! first served; on a medium that serves reads and writes together, both servers are busy with either.
 //! Short writes gather in a [`Combining`](super::combining) buffer. Added to the server's time are the
-//! latency of a single access, longer for reads while the device is busy writing, and the tail.
+//! latency of a single access, which is longer for reads while the device is busy writing, and the device's
+//! rare slow accesses (its tail latency).
 //!
 //! Invariant: times do not decrease if the callers' times do not. Cost: at most a microsecond an access; the
 //! state is a few kilobytes.

@@ -198,6 +198,14 @@ impl BlockBuilder {
             self.restarts.len() == self.count.saturating_sub(1) / self.interval(),
             "every sixteenth entry is a restart, every eighth of a compact block"
         );
+        invariant!(
+            self.count > 0 && self.count <= BLOCK_ENTRIES_MAX,
+            "a block has an entry, and its end can state how many"
+        );
+        invariant!(
+            !self.is_compact || self.tags.len() == self.count,
+            "a compact block has a tag for each entry"
+        );
         out.extend_from_slice(&self.tags);
         for restart in &self.restarts {
             out.extend_from_slice(&restart.to_le_bytes());

@@ -7,7 +7,7 @@
 use base::{Result, invariant, put_u16, put_u32};
 
 use super::bin_index;
-use super::filter::{FILTER_BITS_DEFAULT, FilterBuilder, filter_bytes};
+use super::filter::{FILTER_BITS_DEFAULT, Filter, FilterBuilder, filter_bytes};
 use super::layout::{BinBits, Layout};
 use super::meta::{BIN_BITS_SHIFT, FIXED_BYTES, HAS_RUNS, HAS_SPLITS, IS_STRADDLED, WIDTH_SHIFT};
 use super::separator::{Separator, SeparatorsBuilder, Width};
@@ -223,6 +223,10 @@ impl MetaBuilder {
         if let Some(separator) = separator {
             self.separators.push(separator);
         }
+        invariant!(
+            next.pages > 0 && self.blocks.last().is_none_or(|last| *last < self.pages),
+            "the blocks of a partition begin at ascending pages"
+        );
         self.blocks.push(self.pages);
         self.pages += next.pages as u32;
         self.has_runs |= next.pages > 1;
@@ -275,6 +279,18 @@ impl MetaBuilder {
             Some(bins) if bins.is_straddled() => bin_index::encode(&bins.pages, out)?,
             Some(bins) => encode_bins(bins, &self.blocks, self.pages, &self.separators, out)?,
         }
+        invariant!(
+            out.len() - start <= usize::from(u16::MAX)
+                && self.blocks.len() <= usize::from(u16::MAX),
+            "the counts of a metadata page fit their fields"
+        );
+        debug_assert!(
+            width == 0 || {
+                let filter = Filter::new(seed, width, slots);
+                self.hashes.iter().all(|hash| filter.may_contain(*hash))
+            },
+            "a filter admits every key of its partition"
+        );
         let index = ((out.len() - start) as u16).to_le_bytes();
         if let Some(length) = out.get_mut(lengths..).and_then(<[u8]>::first_chunk_mut) {
             *length = index;

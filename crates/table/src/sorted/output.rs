@@ -163,6 +163,10 @@ impl Output {
         let Some(page) = pages.get_mut(self.filled) else {
             return Err(broken_invariant!("a buffer has room for the next page"));
         };
+        invariant!(
+            self.pages as usize == self.submitted as usize + self.filled,
+            "a page is sealed with the number at which it is written (I8)"
+        );
         seal_page(page, self.seed, self.pages, header, content);
         self.digest = fold_digest(self.digest, page);
         if let Some(next) = pages.get(self.filled + 1) {
@@ -212,6 +216,7 @@ impl Output {
         let mut first_error = Ok(());
         for completion in self.completions.drain(..) {
             self.spare.push(completion.buf);
+            invariant!(self.spare.len() <= BUFFERS, "a completion returns a buffer that was lent");
             first_error = first_error.and(completion.result);
         }
         first_error

@@ -18,7 +18,7 @@ use super::range_section::RangeSection;
 use super::raw_block::RawBlock;
 use super::separator::{Separator, SeparatorsBuilder, Width};
 use super::tally::Tally;
-use super::top::encode_top;
+use super::top::{Top, encode_top};
 use super::writer::Summary;
 use crate::page::{PAYLOAD_BYTES, PageKind, run_pages};
 
@@ -157,6 +157,10 @@ impl Partitions {
                 .is_none_or(|(last, _)| self.meta.may_follow(last, packed.first_key)),
             "a block ends between bins, or is a part of one"
         );
+        invariant!(
+            packed.first_key <= packed.last.0,
+            "the last key of a block is not before its first"
+        );
         let separator = self.boundary.as_ref().map(|(last_key, last_trailer)| {
             Separator::between((last_key, *last_trailer), packed.first_key)
         });
@@ -257,6 +261,26 @@ impl Partitions {
             digest: self.output.digest(),
             copy: Some(copy),
         };
+        invariant!(
+            properties.data_pages + properties.meta_pages == u64::from(range_deletes),
+            "data and metadata pages are all the pages before the range deletes"
+        );
+        invariant!(
+            range_deletes <= top_at && top_at < properties_at && properties_at < copy,
+            "the sections of a table are in order"
+        );
+        invariant!(
+            copy - range_deletes == self.output.pages() - copy,
+            "both copies of the tail have the same pages"
+        );
+        debug_assert!(
+            Properties::decode(&stored).is_ok_and(|read| read == properties),
+            "properties that are written read back"
+        );
+        debug_assert!(
+            Top::parse(&top).and_then(|top| top.check(range_deletes)).is_ok(),
+            "the top level covers the pages of every partition"
+        );
         for _ in 0..2 {
             self.output.put(Section::plain(PageKind::Footer, &footer.encode()))?;
         }

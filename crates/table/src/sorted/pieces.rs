@@ -37,6 +37,7 @@ impl<'a> Pieces<'a> {
             let wanted = (len - joined.len()).min(rest.len());
             joined.extend_from_slice(rest.get(..wanted).unwrap_or_default());
         }
+        base::invariant!(joined.len() == len, "a part of a payload lies within it");
         joined
     }
 }

@@ -33,7 +33,12 @@ impl Separator {
             return Self { key: first.to_vec(), trailer: Some(next) };
         }
         let common = common_prefix(last, first);
-        Self { key: first.get(..=common).unwrap_or(first).to_vec(), trailer: None }
+        let key = first.get(..=common).unwrap_or(first).to_vec();
+        debug_assert!(
+            *last < *key && *key <= *first,
+            "a separator lies after the last key of a block, and not after the next key"
+        );
+        Self { key, trailer: None }
     }
 
     const fn stored_bytes(&self) -> usize {
@@ -88,6 +93,10 @@ impl SeparatorsBuilder {
     }
 
     pub(crate) fn push(&mut self, separator: Separator) {
+        debug_assert!(
+            self.list.last().is_none_or(|last| last.key <= separator.key),
+            "separators ascend"
+        );
         self.prefix = self.prefix_with(&separator);
         self.bytes += separator.stored_bytes();
         self.list.push(separator);

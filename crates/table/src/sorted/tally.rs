@@ -120,6 +120,14 @@ impl Tally {
             self.keys <= self.entries && self.deletes + self.merges <= self.entries,
             "keys, tombstones and operands are counted among the entries"
         );
+        invariant!(
+            self.expiring <= self.entries && self.expiries.is_some() == (self.expiring > 0),
+            "expiring entries are counted, with their first and last expiry"
+        );
+        invariant!(
+            self.seqnos.is_some() == (self.entries + properties.range_deletes > 0),
+            "what a table holds has sequence numbers"
+        );
         let never = properties.range_deletes > 0 || self.expiring < self.entries;
         let (earliest, latest) = self.expiries.unwrap_or_default();
         properties.entries = self.entries;

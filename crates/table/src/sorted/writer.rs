@@ -275,6 +275,10 @@ impl Writer {
         properties.superseding_max = properties.superseding_max.max(by);
         properties.superseded += 1;
         properties.superseded_bytes = properties.superseded_bytes.saturating_add(bytes);
+        invariant!(
+            properties.superseded_min < properties.superseding_max,
+            "a version is superseded by a newer one"
+        );
         Ok(())
     }
 
@@ -427,7 +431,16 @@ impl Writer {
         properties.last_key = std::mem::take(&mut self.last_key);
         properties.padding_bytes = self.packer.padding().total_bytes();
         properties.compressions = self.packer.compressions();
+        invariant!(
+            self.partitions.tally.entries == 0
+                || self.partitions.properties.first_key <= self.partitions.properties.last_key,
+            "the first key of a table is not after its last"
+        );
         let summary = self.partitions.finish()?;
+        invariant!(
+            summary.properties.superseded <= summary.properties.entries,
+            "superseded versions are counted among the entries"
+        );
         self.finished = true;
         Ok(summary)
     }

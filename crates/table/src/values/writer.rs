@@ -194,6 +194,7 @@ impl ValuesWriter {
     fn added(&mut self, put: Result<(u32, u32)>, bytes: u64, expiry: u64) -> Result<Pointer> {
         let (page, pages) = put.inspect_err(|error| self.failed = Some(error.clone()))?;
         invariant!(self.output.pages() == page + pages, "a pointer covers the pages of its value");
+        invariant!(pages > 0, "a value has a page");
         self.values += 1;
         self.value_bytes += bytes;
         Ok(Pointer { file: self.spec.file, page, pages, bytes, expiry })
@@ -241,6 +242,10 @@ impl ValuesWriter {
             &footer.encode(self.spec.codec == Codec::Deflate),
         ))?;
         self.output.finish()?;
+        invariant!(
+            footer.pages == self.output.pages(),
+            "the footer of a value file states its length"
+        );
         self.finished = true;
         Ok(ValuesSummary {
             file: footer.file,

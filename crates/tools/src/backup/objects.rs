@@ -25,7 +25,7 @@ pub(super) struct Objects {
     pub(super) objects: BTreeMap<String, u64>,
     /// Incomplete files.
     unfinished: Vec<String>,
-    /// Files of a store under their own names: the directory is a store's.
+    /// Files with names of a store's files. If there are any, the directory is a store and no repository.
     pub(super) of_store: Vec<String>,
     /// Any other files.
     pub(super) foreign: Vec<String>,

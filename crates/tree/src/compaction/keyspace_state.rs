@@ -143,6 +143,7 @@ impl KeyspaceCompactionState {
     /// Records the end of a merge that might have written `bytes`, whatever its result. The state may be new,
     /// without the job, if the keyspace was dropped.
     pub(super) fn job_ended(&mut self, bytes: u64) {
+        base::invariant!(self.job_bytes >= bytes, "a job that ends was counted");
         self.job_bytes = self.job_bytes.saturating_sub(bytes);
         self.allow_planning();
     }

@@ -410,6 +410,7 @@ impl MergeJob {
         self.discarding.iter().for_each(|_| Discarding::begin_installation(&self.tree, pieces()));
         guard.install_changed(&change);
         self.discarding.iter().for_each(|it| it.installed(env, &self.tree, pieces(), outcome));
+        debug_assert!(env.is_as_recorded(&self.tree), "tables are those that are recorded (I3)");
         self.warm_outputs.iter().for_each(WarmOutputs::installed);
         Ok(Merged {
             reason: self.reason,

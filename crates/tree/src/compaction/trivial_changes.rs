@@ -112,6 +112,10 @@ impl Compactor {
         invariant!(!changes.is_empty(), "a planned drop or move has pieces");
         self.env.append(edits)?;
         changes.iter().for_each(|change| guard.install_changed(change));
+        debug_assert!(
+            self.env.is_as_recorded(guard.tree),
+            "the tables of a keyspace are those that the manifest names (I3)"
+        );
         Ok(())
     }
 }

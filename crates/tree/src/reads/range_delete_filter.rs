@@ -191,7 +191,7 @@ impl Interval {
 
 #[cfg(test)]
 mod tests {
-    use base::{Account, EntryKind, Trailer};
+    use base::{Account, EntryKind, Trailer, Write, WriteSize};
     use compact::Horizon;
 
     use super::*;
@@ -202,6 +202,11 @@ mod tests {
         let memtable = |first| Memtable::new(&Account::unlimited("test"), Seqno::new(first));
         let (sealed, active) = (memtable(1).unwrap(), memtable(3).unwrap());
         let insert = |memtable: &Memtable, seqno, kind, value: &[u8]| {
+            let write = match kind {
+                EntryKind::DeleteRange => Write::DeleteRange { end: value },
+                _ => Write::Put(value),
+            };
+            memtable.reserve(WriteSize::of(b"a", write)).unwrap();
             memtable.insert(b"a", Trailer::new(Seqno::new(seqno), kind), value, Horizon::default);
         };
         insert(&sealed, 1, EntryKind::Put, b"v");

@@ -58,8 +58,8 @@ pub(super) struct Resolver {
     /// The value below the operands.
     base: Option<Base>,
     operands: Option<Box<Operands>>,
-    /// Why the operands are too many, if versions come oldest first: a newer version may make them
-    /// irrelevant.
+    /// The error of too many operands, when the oldest version comes first. A newer put or delete replaces
+    /// all operands, and the error with them.
     refused: Option<Error>,
 }
 

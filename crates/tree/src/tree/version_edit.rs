@@ -13,7 +13,7 @@ use crate::{Change, Memtable, Piece, Rectangle, TableFile, Version};
 /// The exclusive right to change which tables a tree has, and to reserve rectangles for compaction jobs.
 #[derive(Debug)]
 pub struct VersionEditGuard<'a> {
-    pub(super) tree: &'a Tree,
+    pub(crate) tree: &'a Tree,
     pub(super) reserved: MutexGuard<'a, Vec<Rectangle>>,
 }
 
@@ -54,6 +54,7 @@ impl VersionEditGuard<'_> {
     /// The run for a table over `range` that is newer than all other tables. In a window it is a new one,
     /// because entries are evicted by run, oldest first.
     pub fn place_newest(&self, range: &KeyRange) -> RunId {
+        debug_assert!(!range.is_empty(), "a table that is placed has keys");
         let all = KeyRange::all();
         let range = if self.tree.kind.is_window() { &all } else { range };
         self.tree.view().version.place_newest(range, &self.reserved)
@@ -78,6 +79,13 @@ impl VersionEditGuard<'_> {
         );
         let sealed =
             old.sealed.iter().filter(|kept| !Arc::ptr_eq(kept, flushed)).cloned().collect();
+        debug_assert!(
+            table.as_ref().is_none_or(|table| {
+                let entry = table.entry();
+                entry.seqno_min >= flushed.first() && old.active.first() > entry.seqno_max
+            }),
+            "a flushed table holds the sequence numbers of its memtable"
+        );
         let version = match table {
             Some(table) => {
                 let run = table.entry().run;
@@ -105,6 +113,10 @@ impl VersionEditGuard<'_> {
         }
         let old = self.tree.view.load();
         invariant!(seqno > old.ingested, "ingests are installed in seqno order (I4)");
+        debug_assert!(
+            tables.iter().all(|table| table.entry().seqno == Some(seqno)),
+            "the tables of an ingest read at its sequence number"
+        );
         let mut version = Version::clone(&old.version);
         for table in tables {
             version = version.with_piece(table.entry().run, Piece::whole(table));
@@ -131,6 +143,10 @@ impl VersionEditGuard<'_> {
         }
         let old = self.tree.view_owned();
         let version = old.version.with_change(change);
+        debug_assert!(
+            change.outputs.iter().all(|(_, piece)| !change.inputs.contains(&piece.entry().id)),
+            "no input of a compaction is its output"
+        );
         let left = version.files();
         for file in old.version.files() {
             if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {

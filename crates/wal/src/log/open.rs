@@ -71,7 +71,7 @@ impl Log {
         // 0 for a log without records.
         let stored = stored.max(1);
         let next = stored.max(options.floor.get() + 1);
-        // There is always a seqno after the last one.
+        // A log that used up the seqnos is refused: there must be one for the next write.
         recovery.last = Seqno::try_from(next)?.before();
 
         let (ids, is_fenced) = (options.lanes.clone(), options.is_fenced);

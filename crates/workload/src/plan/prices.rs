@@ -39,9 +39,9 @@ pub struct Tier {
 /// Processor times, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Processor {
-    /// A lookup that a row answers.
+    /// Of a lookup that a row in DRAM answers.
     pub row: f64,
-    /// A lookup that pages in DRAM answer.
+    /// Of a lookup that pages in DRAM answer.
     pub page: f64,
     /// Lookups in flight per core, by several threads or by one thread with batched lookups.
     pub in_flight: f64,

@@ -25,7 +25,7 @@ const MISSES: u64 = 16_384;
 /// rows is often greater than that of pages for a long time, but seldom by a quarter.
 const CLEAR_PART: u64 = 8;
 
-/// See [`CLEAR_PART`].
+/// The number of hits by which two counts may differ by chance: a smaller difference of gains is not clear.
 const CHANCE: u64 = 16;
 
 /// Shares are in 1/64 of all slots.
@@ -35,8 +35,9 @@ const PARTS: u64 = 64;
 /// again soon: a few slots of rows would show no gain, even if many slots would.
 const PART_FIRST: u64 = PARTS / 8;
 
-/// Least share of rows, and greatest.
+/// The least share of rows, in 1/[`PARTS`] of all slots.
 const PART_MIN: u64 = 1;
+/// The greatest share of rows, in 1/[`PARTS`] of all slots.
 const PART_MAX: u64 = PARTS * WIDTH_MAX as u64 / WAYS as u64;
 
 /// Entries of the ghost list of rows for a tier of `slots` slots.

@@ -24,7 +24,7 @@ use crate::plan::{Area, Debt, ManualRange, Merge, Piece, Plan, Reason, RunSummar
 /// The shape that the planner aims for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// *d*: bytes of runs over bytes of base at which a slice is merged.
+    /// A slice is merged once its runs have this share of the bytes of its base.
     pub run_share: f64,
     /// Filter bits of the base; 0: none. With filters, lookups of missing keys read less.
     pub base_filter_bits: u8,

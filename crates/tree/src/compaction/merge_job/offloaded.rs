@@ -129,5 +129,9 @@ pub(super) fn reserve_ids(
 ) -> Result<(Range<TableId>, Range<TableId>)> {
     let ids = env.manifest.reserve_tables(tables + OTHER_IDS)?;
     let values = TableId(ids.end.0 - OTHER_IDS);
+    base::invariant!(
+        ids.start < values && values < ids.end,
+        "the tables and the value file of a merge get different ids"
+    );
     Ok((ids.start..values, values..TableId(values.0 + 1)))
 }

@@ -1,13 +1,13 @@
 //! Errors of one key: its operands cannot be merged, or its separated value is damaged. The keys around it
-//! can be read, so a caller may go on behind it with a seek.
+//! can be read, so a caller may seek past it and continue.
 
 use base::{Error, ErrorKind};
 
 use super::MergingIter;
 
 impl MergingIter {
-    /// The key with the error that ended the last move: a seek past it goes on. `None` if the move did not
-    /// fail, or if its error is not that of one key.
+    /// The key whose error ended the last move; a caller may seek past it. `None` if the move did not fail,
+    /// or failed with an error that is not of one key.
     pub fn failed_key(&self) -> Option<&[u8]> {
         self.failed.as_deref()
     }
