@@ -377,11 +377,9 @@ impl Version {
             runs.is_sorted_by(|a, b| a.id > b.id),
             "the runs of a version are in order, the newest first"
         );
-        debug_assert!(
-            outputs.iter().all(|(id, piece)| {
-                rectangle.holds(*id) && rectangle.range.covers(&piece.range)
-            }),
-            "a compaction writes within its rectangle (I4)"
+        invariant!(
+            outputs.iter().all(|(_, piece)| rectangle.range.covers(&piece.range)),
+            "a compaction writes within its range of keys (I4)"
         );
         Self { runs, newest: self.newest }
     }
