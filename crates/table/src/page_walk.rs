@@ -97,7 +97,7 @@ pub struct PageWalk {
 }
 
 impl PageWalk {
-    /// A walk over the first `pages` pages of `file`, whose checksums have the seed `seed`.
+    /// A walk over the first `pages` pages of `file`; `seed` is the seed of their checksums.
     #[must_use]
     pub const fn new(
         file: Arc<dyn File>,

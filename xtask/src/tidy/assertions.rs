@@ -12,8 +12,8 @@ use crate::workspace::Text;
 /// above it.
 const FLOORS: [(&str, usize); 8] = [
     ("engine", 155),
-    ("tree", 125),
-    ("compact", 260),
+    ("tree", 115),
+    ("compact", 250),
     ("wal", 265),
     ("cache", 170),
     ("table", 175),

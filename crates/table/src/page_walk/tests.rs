@@ -49,6 +49,7 @@ fn file(damaged: &[u32], unreadable: &[u32]) -> Arc<BadFile> {
         dictionary: DictionaryId(0),
         payload_bytes: 4,
         raw_bytes: 4,
+        straddle: None,
     };
     for number in 0..PAGES {
         let mut page = [0; PAGE_BYTES];
