@@ -28,7 +28,12 @@ pub(crate) fn run() -> Result {
 /// Checks that the lock files of the workspaces apart from this one fit their dependencies: no other build
 /// reads them.
 fn locks() -> Result {
-    for manifest in ["bindings/python/Cargo.toml", "fuzz/Cargo.toml", "peers/Cargo.toml"] {
+    for manifest in [
+        "bindings/c/Cargo.toml",
+        "bindings/python/Cargo.toml",
+        "fuzz/Cargo.toml",
+        "peers/Cargo.toml",
+    ] {
         let metadata =
             ["metadata", "--locked", "--format-version", "1", "--manifest-path", manifest];
         // Without the network first. The crates of these workspaces may not be downloaded yet.

@@ -8,7 +8,8 @@ use crate::workspace::Text;
 const COLUMNS_MAX: usize = 110;
 
 /// The crates whose purpose needs `unsafe` code, and the adapter of an engine with an unsafe API.
-const UNSAFE_CRATES: [&str; 3] = ["crates/media/", "crates/arena/", "peers/src/stores/lmdb.rs"];
+const UNSAFE_CRATES: [&str; 4] =
+    ["crates/media/", "crates/arena/", "bindings/c/src/", "peers/src/stores/lmdb.rs"];
 
 /// Marks of unfinished work, which belongs in an issue.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];
