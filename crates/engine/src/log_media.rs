@@ -96,6 +96,16 @@ impl fmt::Debug for OpenLog {
     }
 }
 
+/// Makes the places of `config` devices of the log of `store`, durably. Without places: a log in the store's
+/// directory.
+///
+/// # Errors
+/// `Invalid` for a place that is missing, in use, of another store, or of another durability; those of the
+/// device.
+pub fn prepare_log(config: &LogConfig, store: StoreId) -> Result<OpenLog> {
+    config.prepare(store)
+}
+
 impl LogConfig {
     /// A log on devices at `places`; none: as [`LogConfig::places`] says.
     #[must_use]
@@ -103,13 +113,11 @@ impl LogConfig {
         Self { places, lanes: None, devices: Arc::new(ScmDevices), replace_missing: false }
     }
 
-    /// Makes the places devices of the log of `store`, durably. Without places: a log in the store's
-    /// directory.
+    /// As [`prepare_log`].
     ///
     /// # Errors
-    /// `Invalid` for a place that is missing, in use, of another store, or of another durability; those of
-    /// the device.
-    pub fn prepare(&self, store: StoreId) -> Result<OpenLog> {
+    /// As [`prepare_log`].
+    pub(crate) fn prepare(&self, store: StoreId) -> Result<OpenLog> {
         let mut log = OpenLog::new(0);
         for place in &self.places {
             let named = |error: Error| error.at(format_args!("log.path `{place}`"));
@@ -137,7 +145,7 @@ impl LogConfig {
     /// # Errors
     /// `Invalid` for a device that is missing or not the recorded one, and for places of a store whose log is
     /// in its directory; those of the device.
-    pub fn open(&self, store: StoreId, recorded: &LogPlace) -> Result<OpenLog> {
+    pub(crate) fn open(&self, store: StoreId, recorded: &LogPlace) -> Result<OpenLog> {
         if !recorded.is_on_devices() && !self.places.is_empty() {
             return Err(Error::invalid("log.path")
                 .expected("no path: the log of this store is in its directory; `terrace log move` moves it")

@@ -107,6 +107,7 @@ pub mod env {
         Access, Buf, Capabilities, Completion, File, FileMedium, FileOptions, Listing, Medium,
         MemoryMedium, Op, Purpose, Queue, Refused, Request, Space, Staging,
     };
+    pub use wal::OpenDevices;
 }
 
 /// Events, for listeners ([`Builder::listener`]).

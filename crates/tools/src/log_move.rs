@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, LaneId, Result, SegmentId, Seqno, StoreId};
 use compact::Operators;
-use engine::{LogConfig, OpenLog, Resources, Settings};
+use engine::{LogConfig, OpenLog, Resources, Settings, prepare_log};
 use manifest::{Edit, Manifest, ManifestState};
 use media::{Joined, Medium, MemoryMedium};
 use wal::{DeviceHeader, LogPlace, Start};
@@ -85,7 +85,7 @@ pub(crate) fn replace_log(
     let (store, mut state, number) = (found.store, found.state, found.number);
     let old = OldLog::open(medium, from, store, &state.log_place)?;
     check_new(to, &state.log_place)?;
-    let devices = to.prepare(store)?;
+    let devices = prepare_log(to, store)?;
     let place = devices.place.clone();
     let start = old.end(&state.log_start)?;
     let _guards = begin(medium, &state, store, devices, &start, last)?;
