@@ -69,7 +69,7 @@ pub struct Run {
 /// The phase of a run.
 enum Stage {
     /// Inputs remain to be checked.
-    CheckInputs(InputCheck),
+    CheckInputs(Box<InputCheck>),
     /// Sources from this index on are not yet on their first entry.
     Start(usize),
     Merge(LoserTree),
@@ -110,7 +110,7 @@ impl Run {
             retention: Retention::new(rules, &env.account)?,
             reads: ReadQueue::new(&*env.medium, runs),
             reading,
-            stage: Stage::CheckInputs(InputCheck::new(&job)),
+            stage: Stage::CheckInputs(Box::new(InputCheck::new(&job))),
             sources: job.inputs.iter().map(|run| Source::new(run.tables.clone())).collect(),
             job,
             range_deletes: RangeDeletes::default(),

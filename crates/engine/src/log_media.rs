@@ -106,6 +106,18 @@ pub fn prepare_log(config: &LogConfig, store: StoreId) -> Result<OpenLog> {
     config.prepare(store)
 }
 
+/// Opens the devices that the manifest of `store` records.
+///
+/// # Errors
+/// `Invalid` for a device that is missing or not the recorded one, and for places of a store whose log is in
+/// its directory; those of the device.
+pub fn open_log(config: &LogConfig, store: StoreId, recorded: &LogPlace) -> Result<OpenLog> {
+    config.open(store, recorded)
+}
+
+/// A place that the caller named: its name, its files, and its header, if it has one.
+type Given = (String, Arc<dyn Medium>, Option<DeviceHeader>);
+
 impl LogConfig {
     /// A log on devices at `places`; none: as [`LogConfig::places`] says.
     #[must_use]
@@ -140,11 +152,10 @@ impl LogConfig {
         Ok(log)
     }
 
-    /// Opens the devices that the manifest of `store` records.
+    /// As [`open_log`].
     ///
     /// # Errors
-    /// `Invalid` for a device that is missing or not the recorded one, and for places of a store whose log is
-    /// in its directory; those of the device.
+    /// As [`open_log`].
     pub(crate) fn open(&self, store: StoreId, recorded: &LogPlace) -> Result<OpenLog> {
         if !recorded.is_on_devices() && !self.places.is_empty() {
             return Err(Error::invalid("log.path")
@@ -176,10 +187,7 @@ impl LogConfig {
     }
 
     /// The devices at the places that the caller named, each with its header.
-    fn given(
-        &self,
-        store: StoreId,
-    ) -> Result<Vec<(String, Arc<dyn Medium>, Option<DeviceHeader>)>> {
+    fn given(&self, store: StoreId) -> Result<Vec<Given>> {
         let mut given = Vec::with_capacity(self.places.len());
         for place in &self.places {
             let named = |error: Error| error.at(format_args!("log.path `{place}`"));
@@ -212,7 +220,7 @@ impl LogConfig {
         &self,
         store: StoreId,
         device: &LogDevice,
-        given: &mut Vec<(String, Arc<dyn Medium>, Option<DeviceHeader>)>,
+        given: &mut Vec<Given>,
     ) -> Result<(String, Arc<dyn Medium>)> {
         let header = DeviceHeader { store, device: device.id };
         let place = format!("log device last at `{}`", device.place);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, LaneId, Result, SegmentId, Seqno, StoreId};
 use compact::Operators;
-use engine::{LogConfig, OpenLog, Resources, Settings, prepare_log};
+use engine::{LogConfig, OpenLog, Resources, Settings, open_log, prepare_log};
 use manifest::{Edit, Manifest, ManifestState};
 use media::{Joined, Medium, MemoryMedium};
 use wal::{DeviceHeader, LogPlace, Start};
@@ -165,7 +165,7 @@ impl OldLog {
         store: StoreId,
         place: &LogPlace,
     ) -> Result<Self> {
-        let devices = from.open(store, place)?;
+        let devices = open_log(from, store, place)?;
         let media = devices.media.clone();
         let joined = Arc::new(Joined::new(Arc::clone(medium), wal::device_of));
         let guards = devices.attach(&joined)?;

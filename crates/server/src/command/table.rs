@@ -339,7 +339,7 @@ pub(crate) fn is_subcommand(command: &str, name: Option<&Vec<u8>>) -> bool {
 /// Why the command of Redis called `name` is not here.
 pub(crate) fn absent(name: &[u8]) -> Option<&'static str> {
     let is_name = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    let found = ABSENT.iter().find(|(_, names)| names.iter().any(|known| is_name(known)));
+    let found = ABSENT.iter().find(|(_, names)| names.iter().any(&is_name));
     found.map(|(reason, _)| *reason)
 }
 

@@ -15,6 +15,9 @@ use terracedb::{
 
 use crate::common::{self, EventRecorder, noise, stepped, text, threaded};
 
+/// The values written to a key, and the number of them that are synced.
+type History = (Vec<Option<Vec<u8>>>, usize);
+
 const WINDOW: u64 = 640 << 10;
 
 /// Entries of a run.
@@ -316,7 +319,7 @@ fn a_crash_of_a_window_that_retains_entries_brings_back_no_old_value() {
         let db = stepped(&medium, rng.next_u64()).open().unwrap();
         let seen = db.open_or_create_keyspace_opt("seen", &options(discard.clone())).unwrap();
         // The values of each key, oldest first, and the first that a crash may bring back.
-        let mut written: BTreeMap<u32, (Vec<Option<Vec<u8>>>, usize)> = BTreeMap::new();
+        let mut written: BTreeMap<u32, History> = BTreeMap::new();
         for step in 0..4000u32 {
             if device.is_frozen() {
                 break;
