@@ -1,5 +1,8 @@
 //! Arguments of commands as numbers, options and times, with Redis's error texts.
 
+use std::ops::Range;
+
+use crate::keys::DATABASES;
 use crate::reply::Fail;
 
 /// The upper-case text of an option.
@@ -63,6 +66,24 @@ pub(crate) fn number_of_keys(arg: &[u8]) -> Result<usize, Fail> {
         0 => Err(Fail::new(refused)),
         keys => Ok(keys),
     }
+}
+
+/// The number of a database.
+///
+/// # Errors
+/// That it is no number, or out of range.
+pub(crate) fn database(arg: &[u8], not_a_number: &str) -> Result<u8, Fail> {
+    let number = integer(arg).map_err(|_| Fail::new(not_a_number))?;
+    let number = u8::try_from(number).ok().filter(|number| *number < DATABASES);
+    number.ok_or_else(|| Fail::new("ERR DB index is out of range"))
+}
+
+/// The ranks from `start` to `end`, both included; negative ones count from the end.
+pub(crate) fn ranks(length: usize, start: i64, end: i64) -> Range<usize> {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
+    let (start, end) = (place(start).max(0), place(end).min(length - 1));
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
 /// How a time argument counts.

@@ -19,8 +19,9 @@ use tokio::sync::Semaphore;
 
 use crate::clients::Client;
 use crate::reply::Fail;
-use crate::resp::{Parser, Request};
+use crate::resp::{Parser, Request, request_bytes};
 use crate::session::Session;
+use crate::value::STRING_BYTES_MAX;
 
 /// One read from the socket, bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -85,7 +86,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(shared) = session.as_ref().map(|session| Arc::clone(&session.shared)) else {
         return Ok(());
     };
-    let mut parser = Parser::new(crate::command::strings::STRING_BYTES_MAX);
+    let mut parser = Parser::new(STRING_BYTES_MAX);
     let mut piece = Vec::new();
     loop {
         // Everything that was parsed is executed before more is read.
@@ -154,11 +155,6 @@ async fn read_some<S: AsyncRead + Unpin>(socket: &mut S, piece: &mut Vec<u8>) ->
     })
     .await?;
     Ok(piece.len())
-}
-
-/// The memory of a parsed request, bytes.
-pub(crate) fn request_bytes(request: &Request) -> usize {
-    request.iter().map(|arg| arg.capacity() + 24).sum::<usize>() + 24
 }
 
 /// The whole requests of the input, at most [`BATCH`], and the error behind them.

@@ -303,7 +303,7 @@ impl Server {
             connected.insert(client.id, Arc::clone(&client));
         }
         let (session, account) =
-            (Session::new(shared, &client, command::find), self.account.clone());
+            (Session::new(shared, &client, &command::TABLE), self.account.clone());
         let workers = Arc::clone(&self.workers);
         let shared = Arc::clone(shared);
         let id = client.id;

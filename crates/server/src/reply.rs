@@ -8,7 +8,7 @@ pub(crate) struct Fail(pub(crate) String);
 pub(crate) type Done = Result<(), Fail>;
 
 impl Fail {
-    /// An error whose text begins with its code, such as `ERR`.
+    /// An error; its text begins with its code, such as `ERR`.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

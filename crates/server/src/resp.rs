@@ -8,6 +8,11 @@
 /// A request: the command's name and its arguments.
 pub(crate) type Request = Vec<Vec<u8>>;
 
+/// The memory of a parsed request, bytes.
+pub(crate) fn request_bytes(request: &Request) -> usize {
+    request.iter().map(|arg| arg.capacity() + 24).sum::<usize>() + 24
+}
+
 /// The longest inline request, and the longest line with a length, bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most arguments of a request.

@@ -11,12 +11,11 @@ use terracedb::memory::{Account, Charge};
 
 use crate::blocking::{Block, State, Waiter};
 use crate::clients::Client;
-use crate::conn::request_bytes;
 use crate::keys::now_ms;
 use crate::reply::{Done, Fail, Reply};
-use crate::resp::Request;
+use crate::resp::{Request, request_bytes};
 use crate::shared::{Shared, Slow};
-use crate::spec::{Call, Find, Run, Spec};
+use crate::spec::{Call, Run, Spec, Table};
 use crate::unit::Unit;
 use crate::watch::Mark;
 
@@ -66,8 +65,8 @@ pub(crate) enum Replies {
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Arc<Client>,
-    /// Finds a command by its name.
-    find: Find,
+    /// The commands that the client may call.
+    pub(crate) table: &'static Table,
     pub(crate) reply: Reply,
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
@@ -81,7 +80,7 @@ pub(crate) struct Session {
     pub(crate) has_written: bool,
     /// The connection ends once the replies are sent.
     pub(crate) is_closing: bool,
-    /// Keys that got a value, and whose waiting clients are not served yet.
+    /// Keys that got a value, and are not yet offered to the clients that wait for them.
     created: Vec<Vec<u8>>,
     /// EXEC executes the commands now.
     pub(crate) is_executing: bool,
@@ -98,11 +97,11 @@ pub(crate) struct Blocked {
 }
 
 impl Session {
-    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>, find: Find) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>, table: &'static Table) -> Self {
         Self {
             shared: Arc::clone(shared),
             client: Arc::clone(client),
-            find,
+            table,
             reply: Reply::default(),
             database: 0,
             is_authenticated: shared.config.password.is_none(),
@@ -205,7 +204,7 @@ impl Session {
             return Err(Fail::new("ERR HTTP is not spoken here"));
         }
         let spec =
-            find(self.find, request).and_then(|spec| self.check(spec, request).map(|()| spec));
+            find(self.table, request).and_then(|spec| self.check(spec, request).map(|()| spec));
         let spec = match spec {
             Ok(spec) => spec,
             Err(fail) => {
@@ -233,7 +232,7 @@ impl Session {
 
     /// Checks that the session may run the command.
     fn check(&self, spec: &Spec, request: &Request) -> Done {
-        if !crate::command::is_subcommand(spec.name, request.get(1)) {
+        if !self.table.is_subcommand(spec.name, request.get(1)) {
             let name = request.get(1).map_or(&[][..], Vec::as_slice);
             return Err(Fail::unknown_subcommand(&spec.name.to_ascii_uppercase(), name));
         }
@@ -441,10 +440,10 @@ fn redact(args: &mut [Vec<u8>]) {
 const OUTPUT_BYTES: usize = 256 << 10;
 
 /// The command of a request.
-fn find(find: Find, request: &Request) -> Result<&'static Spec, Fail> {
+fn find(table: &Table, request: &Request) -> Result<&'static Spec, Fail> {
     let name = request.first().map_or(&[][..], Vec::as_slice);
-    find(name).ok_or_else(|| {
-        if let Some(reason) = crate::command::absent(name) {
+    table.find(name).ok_or_else(|| {
+        if let Some(reason) = table.absent(name) {
             return Fail::new(format!("ERR {reason}"));
         }
         let text = |arg: &[u8]| {

@@ -1,4 +1,4 @@
-//! [`Spec`]: one command as the table describes it, and [`Call`], the argument of its function.
+//! [`Spec`]: one command as the [`Table`] describes it, and [`Call`], the argument of its function.
 
 use crate::args;
 use crate::blocking::Block;
@@ -29,9 +29,6 @@ pub(crate) enum Run {
     /// Anything else.
     Session(fn(&mut Session, &[Vec<u8>]) -> Done),
 }
-
-/// Finds a command by its name.
-pub(crate) type Find = fn(&[u8]) -> Option<&'static Spec>;
 
 /// One command.
 pub(crate) struct Spec {
@@ -84,10 +81,57 @@ impl Spec {
 impl Spec {
     /// The stored keys that a request of a client of `database` needs locks of.
     pub(crate) fn locked_keys(&self, args: &[Vec<u8>], database: u8) -> Vec<Vec<u8>> {
-        let other = crate::command::keys::other_database(self.name, args);
+        let other = other_database(self.name, args);
         let databases = std::iter::once(database).chain(other);
         let keys = self.keys_of(args);
         databases.flat_map(|it| keys.iter().map(move |key| stored_key(it, key))).collect()
+    }
+}
+
+/// The other database that a request of COPY or MOVE writes to.
+fn other_database(name: &str, args: &[Vec<u8>]) -> Option<u8> {
+    let number = match name {
+        "move" => args.get(2),
+        "copy" => {
+            let at = args.iter().skip(3).rposition(|arg| arg.eq_ignore_ascii_case(b"db"))?;
+            args.get(3 + at + 1)
+        }
+        _ => None,
+    };
+    args::database(number?, "").ok()
+}
+
+/// All commands. A [`Session`] is given the table that it looks its requests up in, so it can be read and
+/// tested without the commands.
+pub(crate) struct Table {
+    /// The commands, sorted by name.
+    pub(crate) commands: &'static [Spec],
+    /// The subcommands of the commands that have some.
+    pub(crate) subcommands: &'static [(&'static str, &'static [&'static str])],
+    /// Commands of Redis that do not exist here, under the reason.
+    pub(crate) absent: &'static [(&'static str, &'static [&'static str])],
+}
+
+impl Table {
+    /// The command called `name`, in any case.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Spec> {
+        let name = name.to_ascii_lowercase();
+        let at = self.commands.binary_search_by(|spec| spec.name.as_bytes().cmp(&name)).ok()?;
+        self.commands.get(at)
+    }
+
+    /// Whether a request with `command` and the argument `name` names an existing subcommand, or needs none.
+    pub(crate) fn is_subcommand(&self, command: &str, name: Option<&Vec<u8>>) -> bool {
+        let known = self.subcommands.iter().find(|(known, _)| *known == command);
+        let (Some((_, known)), Some(name)) = (known, name) else { return true };
+        known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    }
+
+    /// The reason that the command of Redis called `name` is not here.
+    pub(crate) fn absent(&self, name: &[u8]) -> Option<&'static str> {
+        let is_name = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+        let found = self.absent.iter().find(|(_, names)| names.iter().any(is_name));
+        found.map(|(reason, _)| *reason)
     }
 }
 

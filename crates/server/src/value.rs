@@ -10,6 +10,10 @@ use bytes::Bytes;
 
 use crate::reply::Fail;
 
+/// The longest string, as proto-max-bulk-len of Redis would set it; the store's own limit is lower for a
+/// small memory limit.
+pub(crate) const STRING_BYTES_MAX: usize = 60 << 20;
+
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -97,7 +101,7 @@ impl Value {
         stored
     }
 
-    /// The value whose stored form is `stored`.
+    /// The value with the stored form `stored`.
     ///
     /// # Errors
     /// That a newer version wrote it.

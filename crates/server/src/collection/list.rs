@@ -160,7 +160,7 @@ impl List {
         Ok(element)
     }
 
-    /// Leaves out `count` elements at one end of a large list, whose rows are deleted.
+    /// Leaves out `count` elements at one end of a large list, and deletes their rows.
     fn shrink(&mut self, side: Side, less: usize) {
         if let Form::Large { first, count, .. } = &mut self.form {
             if side == Side::Left {

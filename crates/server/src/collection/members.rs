@@ -11,7 +11,7 @@ use bytes::Bytes;
 use siphasher::sip::SipHasher13;
 
 use super::inline::{self, Member};
-use super::score;
+use super::score::{self, score_of};
 use crate::reply::Fail;
 use crate::unit::{Unit, part_row};
 use crate::value::{Head, Kind, Value};
@@ -43,19 +43,6 @@ pub(crate) struct Members {
     is_wide: bool,
     form: Form,
     is_changed: bool,
-}
-
-/// The payload of a score.
-pub(crate) fn payload(score: f64) -> Bytes {
-    // A negative zero would sort as another score than zero.
-    Bytes::copy_from_slice(&(score + 0.0).to_bits().to_le_bytes())
-}
-
-/// The score of a payload.
-pub(crate) fn score_of(payload: &[u8]) -> Result<f64, Fail> {
-    let bytes: [u8; 8] =
-        payload.try_into().map_err(|_| Fail::new("ERR the stored score is damaged"))?;
-    Ok(f64::from_bits(u64::from_le_bytes(bytes)))
 }
 
 impl Members {
@@ -487,9 +474,6 @@ impl Members {
         }
     }
 }
-
-/// The least place above those of all scores.
-pub(crate) const END: [u8; 9] = [0xff; 9];
 
 /// Collections of at most this many members are walked for a random one.
 const FEW: usize = 1000;

@@ -13,4 +13,5 @@ pub(crate) mod score;
 
 pub(crate) use inline::Member;
 pub(crate) use list::{List, Side};
-pub(crate) use members::{END, Members, payload, score_of};
+pub(crate) use members::Members;
+pub(crate) use score::{END, payload, score_of};

@@ -1,5 +1,7 @@
 //! Scores of sorted sets: their order as bytes, and their text as Redis reads and prints it.
 
+use bytes::Bytes;
+
 use crate::reply::Fail;
 
 /// Bytes that sort as the scores do. Both zeros have the same.
@@ -9,7 +11,7 @@ pub(crate) fn order(score: f64) -> [u8; 8] {
     sorted.to_be_bytes()
 }
 
-/// The score whose [`order`] is `bytes`.
+/// The score of the [`order`] `bytes`.
 pub(crate) fn of_order(bytes: [u8; 8]) -> f64 {
     let sorted = u64::from_be_bytes(bytes);
     f64::from_bits(if sorted >> 63 == 1 { sorted & !(1 << 63) } else { !sorted })
@@ -18,6 +20,22 @@ pub(crate) fn of_order(bytes: [u8; 8]) -> f64 {
 /// The order directly above that of `score`.
 pub(crate) fn order_after(score: f64) -> [u8; 8] {
     u64::from_be_bytes(order(score)).saturating_add(1).to_be_bytes()
+}
+
+/// The least place above those of all scores.
+pub(crate) const END: [u8; 9] = [0xff; 9];
+
+/// The payload of a score.
+pub(crate) fn payload(score: f64) -> Bytes {
+    // A negative zero would sort as another score than zero.
+    Bytes::copy_from_slice(&(score + 0.0).to_bits().to_le_bytes())
+}
+
+/// The score of a payload.
+pub(crate) fn score_of(payload: &[u8]) -> Result<f64, Fail> {
+    let bytes: [u8; 8] =
+        payload.try_into().map_err(|_| Fail::new("ERR the stored score is damaged"))?;
+    Ok(f64::from_bits(u64::from_le_bytes(bytes)))
 }
 
 /// A number as `strtod` reads it, the whole argument: decimal, hexadecimal, `inf`, `infinity`; no NaN.

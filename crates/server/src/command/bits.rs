@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::strings::{STRING_BYTES_MAX, slice};
+use super::strings::slice;
 use crate::args;
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
-use crate::value::Value;
+use crate::value::{STRING_BYTES_MAX, Value};
 
 /// A bit offset, as byte and mask.
 fn offset(arg: &[u8]) -> Result<(usize, u8), Fail> {

@@ -3,7 +3,6 @@
 use super::server::unknown;
 use crate::args;
 use crate::blocking::State;
-use crate::command::keys::database;
 use crate::reply::{Done, Fail};
 use crate::session::{Replies, Session};
 
@@ -51,7 +50,7 @@ pub(crate) fn reset(session: &mut Session, _args: &[Vec<u8>]) -> Done {
 
 pub(crate) fn select(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let number = args.get(1).ok_or_else(Fail::syntax)?;
-    session.database = database(number, "ERR value is not an integer or out of range")?;
+    session.database = args::database(number, "ERR value is not an integer or out of range")?;
     session.client.info.lock().database = session.database;
     session.reply.ok();
     Ok(())

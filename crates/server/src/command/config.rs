@@ -22,7 +22,7 @@ fn settings(session: &Session) -> Vec<(&'static str, String)> {
         ("maxmemory", db.settings().memory.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", port),
-        ("proto-max-bulk-len", super::strings::STRING_BYTES_MAX.to_string()),
+        ("proto-max-bulk-len", crate::value::STRING_BYTES_MAX.to_string()),
         ("save", String::new()),
     ];
     let slow = session.shared.slow.lock();

@@ -156,16 +156,6 @@ pub(crate) fn renamenx(call: &mut Call<'_>) -> Done {
     Ok(())
 }
 
-/// The number of a database.
-///
-/// # Errors
-/// That it is no number, or out of range.
-pub(crate) fn database(arg: &[u8], not_a_number: &str) -> Result<u8, Fail> {
-    let number = args::integer(arg).map_err(|_| Fail::new(not_a_number))?;
-    let number = u8::try_from(number).ok().filter(|number| *number < DATABASES);
-    number.ok_or_else(|| Fail::new("ERR DB index is out of range"))
-}
-
 /// A copy of `value`, of the stored key `from`, for the database `to`: the rows of a large collection are
 /// copied.
 fn copied(unit: &mut Staged, from: &[u8], value: Value, to: u8) -> Result<Value, Fail> {
@@ -196,7 +186,7 @@ pub(crate) fn copy(call: &mut Call<'_>) -> Done {
             "REPLACE" => replaces = true,
             "DB" => {
                 let number = options.next().ok_or_else(Fail::syntax)?;
-                to = database(number, "ERR value is not an integer or out of range")?;
+                to = args::database(number, "ERR value is not an integer or out of range")?;
             }
             _ => return Err(Fail::syntax()),
         }
@@ -218,7 +208,7 @@ pub(crate) fn copy(call: &mut Call<'_>) -> Done {
 
 /// MOVE key database.
 pub(crate) fn move_key(call: &mut Call<'_>) -> Done {
-    let to = database(call.arg(2)?, "ERR value is not an integer or out of range")?;
+    let to = args::database(call.arg(2)?, "ERR value is not an integer or out of range")?;
     if to == call.database {
         return Err(Fail::new("ERR source and destination objects are the same"));
     }
@@ -232,19 +222,6 @@ pub(crate) fn move_key(call: &mut Call<'_>) -> Done {
         call.unit.set(&from, None)?;
     }
     Ok(())
-}
-
-/// The other database that a request of COPY or MOVE writes to.
-pub(crate) fn other_database(name: &str, args: &[Vec<u8>]) -> Option<u8> {
-    let number = match name {
-        "move" => args.get(2),
-        "copy" => {
-            let at = args.iter().skip(3).rposition(|arg| arg.eq_ignore_ascii_case(b"db"))?;
-            args.get(3 + at + 1)
-        }
-        _ => None,
-    };
-    database(number?, "").ok()
 }
 
 pub(crate) fn object(call: &mut Call<'_>) -> Done {

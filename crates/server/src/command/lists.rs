@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::sorted::ranks;
 use crate::args;
 use crate::blocking::{Block, Serve, pop_elements};
 use crate::collection::{List, Side, score};
@@ -117,7 +116,7 @@ pub(crate) fn lset(call: &mut Call<'_>) -> Done {
 pub(crate) fn lrange(call: &mut Call<'_>) -> Done {
     let (start, end) = (args::integer(call.arg(2)?)?, args::integer(call.arg(3)?)?);
     let list = open(call)?;
-    let range = ranks(list.len(), start, end);
+    let range = args::ranks(list.len(), start, end);
     call.reply.array(range.len());
     let reply = &mut *call.reply;
     list.walk(call.unit, range, false, |_, element| {
@@ -131,7 +130,7 @@ pub(crate) fn ltrim(call: &mut Call<'_>) -> Done {
     let (start, end) = (args::integer(call.arg(2)?)?, args::integer(call.arg(3)?)?);
     let mut list = open(call)?;
     let length = list.len();
-    let range = ranks(length, start, end);
+    let range = args::ranks(length, start, end);
     if range.is_empty() {
         list.cut(call.unit, Side::Left, length)?;
     } else {

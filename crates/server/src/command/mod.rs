@@ -16,4 +16,4 @@ pub(crate) mod strings;
 mod table;
 pub(crate) mod transaction;
 
-pub(crate) use table::{absent, all, find, is_subcommand};
+pub(crate) use table::TABLE;

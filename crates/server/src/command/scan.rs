@@ -20,7 +20,7 @@ pub(crate) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options of a request whose cursor is argument `at`.
+    /// The options of a request with its cursor in argument `at`.
     ///
     /// # Errors
     /// That the cursor or an option is invalid.

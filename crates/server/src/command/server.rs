@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::keys::stored;
-use super::{all, find};
 use crate::args;
 use crate::keys::{DATABASES, now_ms};
 use crate::reply::{Done, Fail, Reply};
@@ -206,18 +205,20 @@ const REDIS_FLAGS: [&str; 9] =
 
 pub(crate) fn command(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let rest = args.get(2..).unwrap_or_default();
-    let reply = &mut session.reply;
+    let (table, reply) = (session.table, &mut session.reply);
     match (subcommand(args).as_str(), rest) {
         ("", _) => {
-            reply.array(all().len());
-            all().iter().for_each(|spec| describe(reply, spec));
+            reply.array(table.commands.len());
+            table.commands.iter().for_each(|spec| describe(reply, spec));
         }
-        ("COUNT", []) => reply.count(all().len()),
-        ("LIST", []) => reply.bulks(&all().iter().map(|spec| spec.name).collect::<Vec<_>>()),
+        ("COUNT", []) => reply.count(table.commands.len()),
+        ("LIST", []) => {
+            reply.bulks(&table.commands.iter().map(|spec| spec.name).collect::<Vec<_>>())
+        }
         ("INFO", names) => {
             let specs: Vec<_> = match names {
-                [] => all().iter().map(Some).collect(),
-                names => names.iter().map(|name| find(name)).collect(),
+                [] => table.commands.iter().map(Some).collect(),
+                names => names.iter().map(|name| table.find(name)).collect(),
             };
             reply.array(specs.len());
             for spec in specs {
@@ -228,9 +229,9 @@ pub(crate) fn command(session: &mut Session, args: &[Vec<u8>]) -> Done {
             }
         }
         ("DOCS", names) => {
-            let known = names.iter().filter_map(|name| find(name));
+            let known = names.iter().filter_map(|name| table.find(name));
             let specs: Vec<_> =
-                if names.is_empty() { all().iter().collect() } else { known.collect() };
+                if names.is_empty() { table.commands.iter().collect() } else { known.collect() };
             reply.map(specs.len());
             for spec in specs {
                 reply.bulk(spec.name);
@@ -240,7 +241,8 @@ pub(crate) fn command(session: &mut Session, args: &[Vec<u8>]) -> Done {
             }
         }
         ("GETKEYS", [name, ..]) => {
-            let spec = find(name).ok_or_else(|| Fail::new("ERR Invalid command specified"))?;
+            let spec =
+                table.find(name).ok_or_else(|| Fail::new("ERR Invalid command specified"))?;
             if !spec.takes(rest.len()) {
                 return Err(Fail::new("ERR Invalid number of arguments specified for command"));
             }

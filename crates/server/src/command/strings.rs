@@ -6,11 +6,7 @@ use crate::args::{self, MILLIS, SECONDS, Unit};
 use crate::decimal;
 use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::spec::Call;
-use crate::value::{Kind, Value};
-
-/// The longest string, as proto-max-bulk-len of Redis would set it; the store's own limit is lower for a
-/// small memory limit.
-pub(crate) const STRING_BYTES_MAX: usize = 60 << 20;
+use crate::value::{Kind, STRING_BYTES_MAX, Value};
 
 pub(crate) fn too_long() -> Fail {
     Fail::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")

@@ -5,7 +5,7 @@
 use super::{
     bits, client, config, hashes, keys, lists, pubsub, server, sets, sorted, strings, transaction,
 };
-use crate::spec::{Run, Spec};
+use crate::spec::{Run, Spec, Table};
 
 const NONE: (i64, i64, i64) = (0, 0, 0);
 const ONE: (i64, i64, i64) = (1, 1, 1);
@@ -38,7 +38,7 @@ const fn on_keys(
     Spec { name, arity, flags, keys, numkeys: 0, run: Run::Keys(run) }
 }
 
-/// A command whose argument `numkeys` is the number of the keys behind it.
+/// A command with an argument `numkeys`, the number of the keys behind it.
 const fn numbered(
     name: &'static str,
     arity: i64,
@@ -60,7 +60,7 @@ const fn other(
 }
 
 /// Sorted by name.
-static TABLE: &[Spec] = &[
+static COMMANDS: &[Spec] = &[
     on_keys("append", 3, WRITE, ONE, strings::append),
     other("auth", -2, &["fast", "no_auth", "noscript", "loading"], client::auth),
     other("bgsave", -1, ADMIN, server::bgsave),
@@ -329,31 +329,9 @@ static SUBCOMMANDS: &[(&str, &[&str])] = &[
     ("slowlog", &["GET", "LEN", "RESET", "HELP"]),
 ];
 
-/// Whether a request with `command` and the argument `name` names a subcommand that exists, or needs none.
-pub(crate) fn is_subcommand(command: &str, name: Option<&Vec<u8>>) -> bool {
-    let known = SUBCOMMANDS.iter().find(|(known, _)| *known == command);
-    let (Some((_, known)), Some(name)) = (known, name) else { return true };
-    known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-}
-
-/// Why the command of Redis called `name` is not here.
-pub(crate) fn absent(name: &[u8]) -> Option<&'static str> {
-    let is_name = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    let found = ABSENT.iter().find(|(_, names)| names.iter().any(&is_name));
-    found.map(|(reason, _)| *reason)
-}
-
-/// Every command.
-pub(crate) fn all() -> &'static [Spec] {
-    TABLE
-}
-
-/// The command called `name`, in any case.
-pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
-    let name = name.to_ascii_lowercase();
-    let at = TABLE.binary_search_by(|spec| spec.name.as_bytes().cmp(&name)).ok()?;
-    TABLE.get(at)
-}
+/// The table of this server.
+pub(crate) static TABLE: Table =
+    Table { commands: COMMANDS, subcommands: SUBCOMMANDS, absent: ABSENT };
 
 #[cfg(test)]
 mod tests {
@@ -361,11 +339,11 @@ mod tests {
 
     #[test]
     fn every_command_is_found_by_its_name() {
-        for spec in all() {
-            let found = find(spec.name.to_uppercase().as_bytes()).map(|found| found.name);
+        for spec in TABLE.commands {
+            let found = TABLE.find(spec.name.to_uppercase().as_bytes()).map(|found| found.name);
             assert_eq!(found, Some(spec.name), "the table is sorted");
         }
-        assert!(find(b"nosuch").is_none());
+        assert!(TABLE.find(b"nosuch").is_none());
     }
 
     #[test]
@@ -380,7 +358,7 @@ mod tests {
             ("ping", vec![]),
         ] {
             let request = request(text);
-            let found = find(&request[0]).unwrap().keys_of(&request);
+            let found = TABLE.find(&request[0]).unwrap().keys_of(&request);
             assert_eq!(found, keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>(), "{text}");
         }
     }

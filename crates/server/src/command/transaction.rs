@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::command::keys::stored;
+use super::keys::stored;
+use crate::args;
 use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::session::{Queued, Session};
 use crate::spec::Run;
@@ -72,7 +73,7 @@ pub(crate) fn exec(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     for (spec, request) in &queued.requests {
         if spec.name == "select"
             && let Some(arg) = request.get(1)
-            && let Ok(database) = super::keys::database(arg, "")
+            && let Ok(database) = args::database(arg, "")
         {
             databases.push(database);
         }

@@ -1,6 +1,6 @@
 //! Ranges of sorted sets: by rank, by score, by member.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
@@ -87,14 +87,6 @@ fn is_within(member: &[u8], low: &Edge<'_>, high: &Edge<'_>) -> bool {
         Edge::Excluded(high) => member < *high,
     };
     is_above && is_below
-}
-
-/// The ranks from `start` to `end`, both included; negative ones count from the end.
-pub(crate) fn ranks(length: usize, start: i64, end: i64) -> Range<usize> {
-    let length = i64::try_from(length).unwrap_or(i64::MAX);
-    let place = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
-    let (start, end) = (place(start).max(0), place(end).min(length - 1));
-    if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
 /// Calls `visit` with the members of `bounds` behind the first `skip` ones, `most` at most.
@@ -229,7 +221,7 @@ impl<'a> Wanted<'a> {
     /// The members of the range that are left out in front, and the most that follow.
     fn window(&self, length: usize) -> (usize, usize) {
         if let Bounds::Ranks(start, end) = self.bounds {
-            let ranks = ranks(length, start, end);
+            let ranks = args::ranks(length, start, end);
             return (ranks.start, ranks.len());
         }
         let Ok(offset) = usize::try_from(self.offset) else { return (0, 0) };
