@@ -273,7 +273,7 @@ fn lanes_of(place: &str, medium: &dyn Medium) -> u16 {
 /// manifest, `medium` alone. The result keeps the devices locked.
 ///
 /// # Errors
-/// As [`LogConfig::open`].
+/// As [`open_log`].
 pub fn join_log(medium: &Arc<dyn Medium>, config: &LogConfig) -> Result<JoinedLog> {
     let joined = Arc::new(Joined::new(Arc::clone(medium), wal::device_of));
     let mut log =

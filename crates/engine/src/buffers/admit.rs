@@ -8,7 +8,7 @@ use super::{Buffers, FLUSHES_AWAITED_MAX, READER_WAITS_MAX};
 
 impl Buffers {
     /// Reserves memory in `tree`'s active memtable for writes of `size`. First delays the writer as the
-    /// [`Pace`] asks; stalls while the quota is used up. If flushes find no space, writes that only delete
+    /// `Pace` asks; stalls while the quota is used up. If flushes find no space, writes that only delete
     /// (`deletes`) may exceed the quota a little: they free space.
     ///
     /// # Errors
