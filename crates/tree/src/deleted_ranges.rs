@@ -65,7 +65,7 @@ impl Segment {
     fn merged(&self, other: &Self) -> Arc<Self> {
         let newest = Arc::new(RangeDeletes::overlay(&self.newest, &other.newest));
         base::invariant!(
-            self.deletes.len() >= 1 && other.deletes.len() >= 1,
+            !self.deletes.is_empty() && !other.deletes.is_empty(),
             "a segment has a range delete"
         );
         let deletes = self.deletes.iter().chain(&other.deletes).cloned().collect();
