@@ -1,6 +1,8 @@
 //! Walks over files with pages that do not verify, sectors that cannot be read, and a device that is short of
 //! resources.
 
+#![expect(clippy::single_range_in_vec_init, reason = "one range of damaged pages")]
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -112,7 +114,7 @@ fn a_page_that_does_not_verify_is_the_only_damaged_one() {
     let file = file(&[70], &[]);
     for (retries, retried) in [(Retries::None, 0), (Retries::Unread, 0), (Retries::Unverified, 1)] {
         let seen = seen(&file, retries);
-        assert_eq!(seen.damaged, [bad.clone()], "{retries:?}");
+        assert_eq!(seen.damaged, std::slice::from_ref(&bad), "{retries:?}");
         assert!(seen.intact.iter().copied().eq((0..PAGES).filter(|page| !bad.contains(page))));
         assert_eq!(seen.retried, retried, "{retries:?}");
     }
