@@ -1,7 +1,7 @@
 //! Cancellation: one thread asks an operation of another to end early.
 //!
 //! The operation checks between two steps, undoes what it has not finished, and returns
-//! [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Threads: any. Cost: a check is one atomic load.
+//! [`ErrorKind::Cancelled`]. Threads: any. Cost: a check is one atomic load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -33,7 +33,7 @@ impl Log {
         start
     }
 
-    /// As [`Retention::starts`].
+    /// As `Retention::starts`.
     fn starts(&self, flushed: Option<(KeyspaceId, Seqno)>) -> Vec<(LaneId, SegmentId, u64)> {
         // The retention must not change between the look at the lanes and the look at it.
         let mut held = self.hold();
