@@ -201,3 +201,27 @@ fn range_deleted_data_is_dropped_after_the_snapshot() {
     assert!(stored(&*medium) < kept / 10, "{} of {kept}", stored(&*medium));
     assert_eq!(keyspace.iter().unwrap().count(), 1);
 }
+
+/// A table that several range deletes of a newer table cover together is dropped unread only once no snapshot
+/// is older than the newest of them.
+#[test]
+fn a_table_under_several_range_deletes_is_kept_for_a_snapshot_between_them() {
+    let medium = common::memory();
+    let db = open(&medium);
+    let keyspace = db.open_or_create_keyspace("fruit").unwrap();
+    for name in ["a", "b", "c"] {
+        keyspace.put(name, name).unwrap();
+    }
+    db.flush().unwrap();
+    keyspace.delete_range("a".."b").unwrap();
+    let snapshot = db.snapshot();
+    keyspace.delete_range("b".."d").unwrap();
+    db.flush().unwrap();
+    db.wait_until_settled().unwrap();
+    let left: Model = [b"b", b"c"].map(|key| (key.to_vec(), key.to_vec())).into();
+    assert_reads(&snapshot, &keyspace, &left);
+    drop(snapshot);
+    db.wait_until_settled().unwrap();
+    db.compact().unwrap();
+    assert_eq!(stored(&*medium), 0);
+}

@@ -30,7 +30,7 @@ pub(super) fn hidden(version: &Version) -> Vec<plan::Hidden> {
     for run in version.runs() {
         for (at, piece) in run.pieces().iter().enumerate() {
             let entry = piece.entry();
-            let by = deleting.iter().filter_map(|newer| covering(newer, piece.range())).max();
+            let by = deleting.iter().filter_map(|newer| covering(newer, piece.range())).min();
             if let Some(by) = by.filter(|_| !piece.file().is_damaged()) {
                 let oldest = entry.seqno.unwrap_or(entry.seqno_min);
                 hidden.push(plan::Hidden { run: run.id(), piece: at, oldest, by });
@@ -42,26 +42,27 @@ pub(super) fn hidden(version: &Version) -> Vec<plan::Hidden> {
     hidden
 }
 
-/// The lowest of the range deletes of `newer` that cover all of `range` together.
+/// The newest of the range deletes of `newer` that cover all of `range` together: a reader before it may see a
+/// part of the range.
 fn covering(newer: &Piece, range: &KeyRange) -> Option<Seqno> {
     if !newer.range().covers(range) {
         return None;
     }
-    let (mut at, mut lowest) = (range.first.clone(), None::<Seqno>);
+    let (mut at, mut last) = (range.first.clone(), Seqno::ZERO);
     let fragments = newer.range_deletes().iter_from(&range.first);
     for fragment in fragments.take(COVERING_FRAGMENTS_MAX) {
         let newest = *fragment.seqnos.first()?;
         if *fragment.start > at {
             return None;
         }
-        lowest = Some(lowest.map_or(newest, |lowest| lowest.min(newest)));
+        last = last.max(newest);
         at = fragment.end.clone();
         let is_end = match &range.end {
             Some(end) => *end <= at,
             None => *at >= base::AFTER_EVERY_KEY[..],
         };
         if is_end {
-            return lowest;
+            return Some(last);
         }
     }
     None
