@@ -121,8 +121,8 @@ pub struct Hidden {
     pub piece: usize,
     /// The oldest sequence number in the piece's file.
     pub oldest: Seqno,
-    /// The sequence number of the range delete, or the newest of several that cover the piece together: from it
-    /// on no reader sees the piece.
+    /// The sequence number of the range delete, or the newest of several that cover the piece together: from
+    /// it on no reader sees the piece.
     pub by: Seqno,
 }
 

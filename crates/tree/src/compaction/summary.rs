@@ -42,8 +42,8 @@ pub(super) fn hidden(version: &Version) -> Vec<plan::Hidden> {
     hidden
 }
 
-/// The newest of the range deletes of `newer` that cover all of `range` together: a reader before it may see a
-/// part of the range.
+/// The newest of the range deletes of `newer` that cover all of `range` together: a reader before it may see
+/// a part of the range.
 fn covering(newer: &Piece, range: &KeyRange) -> Option<Seqno> {
     if !newer.range().covers(range) {
         return None;
