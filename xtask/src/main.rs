@@ -7,6 +7,7 @@
 
 mod api;
 mod bench;
+mod bindings;
 mod check;
 mod command;
 mod fuzz;
@@ -17,7 +18,6 @@ mod long;
 mod metadata;
 mod peers;
 mod profile;
-mod python;
 mod redis_suite;
 mod reference;
 mod results;
@@ -41,9 +41,9 @@ usage: cargo xtask TASK
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
                             the last lines list the counts, the failures and the slowest test programs
-  ci                        check, test, a minute of sim and python, with a fixed seed: must pass before a
+  ci                        check, test, a minute of sim and bindings, with a fixed seed: must pass before a
                             merge. All run even if one fails; the last lines are those of test
-  python                    the wheel of bindings/python, its tests, documents and type stubs
+  bindings                  C: header and example; Python: wheel, tests, documents and type stubs
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
                             every test, the long ones too, optimised, with assertions on; then an hour of
                             sim, a minute of each fuzz target, and Miri; ends with one line for each step
@@ -71,7 +71,7 @@ fn ci() -> Result {
     // The build of the tests includes the simulator.
     if is_built {
         suite.add("sim", sim::run_briefly(SEED));
-        suite.add("python", python::run());
+        suite.add("bindings", bindings::run());
     }
     suite.finish("ci")
 }
@@ -81,7 +81,7 @@ fn run(arguments: &[&str]) -> Result {
         ["check"] => check::run(),
         ["test", rest @ ..] => test::run(rest),
         ["ci"] => ci(),
-        ["python"] => python::run(),
+        ["bindings"] => bindings::run(),
         ["long", rest @ ..] => long::run(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),

@@ -78,6 +78,16 @@ int main(int count, char **arguments) {
     printf("%d %d %s\n", tdb_error_code(error), tdb_error_retry(error), tdb_error_message(error));
     tdb_error_free(error);
 
+    error = tdb_put(users, TEXT("key"), TEXT("value"), 0, 77);
+    printf("%s\n", tdb_error_message(error));
+    tdb_error_free(error);
+    error = tdb_get(users, TEXT("key"), NULL);
+    printf("%s\n", tdb_error_message(error));
+    tdb_error_free(error);
+    error = tdb_keyspace_open(db, "no such", false, NULL, NULL, &photos);
+    printf("%s\n", tdb_error_code(error) == TDB_CODE_NOT_FOUND ? "not found" : "?");
+    tdb_error_free(error);
+
     tdb_keyspace_free(users);
     tdb_keyspace_free(photos);
     tdb_keyspace_free(visits);

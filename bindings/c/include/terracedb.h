@@ -17,20 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// When a write returns.
-typedef enum {
-  // As the store's setting says.
-  TDB_DURABILITY_DEFAULT = 0,
-  // When the log holds it in memory that outlives the process.
-  TDB_DURABILITY_NONE = 1,
-  // As `None`; the log is made durable at least once an interval.
-  TDB_DURABILITY_INTERVAL = 2,
-  // When it is durable on the device.
-  TDB_DURABILITY_SYNC = 3,
-  // Not logged: for keyspaces that are windows only.
-  TDB_DURABILITY_UNLOGGED = 4,
-} tdb_durability;
-
 // The kind of an error: what the caller should do.
 typedef enum {
   // A temporary condition: try again later.
@@ -64,6 +50,20 @@ typedef enum {
   // Later: background work or other calls hold what it needs.
   TDB_RETRY_LATER = 2,
 } tdb_retry;
+
+// When a write returns.
+typedef enum {
+  // As the store's setting says.
+  TDB_DURABILITY_DEFAULT = 0,
+  // When the log holds it in memory that outlives the process.
+  TDB_DURABILITY_NONE = 1,
+  // As `None`; the log is made durable at least once an interval.
+  TDB_DURABILITY_INTERVAL = 2,
+  // When it is durable on the device.
+  TDB_DURABILITY_SYNC = 3,
+  // Not logged: for keyspaces that are windows only.
+  TDB_DURABILITY_UNLOGGED = 4,
+} tdb_durability;
 
 // Writes that are applied together or not at all. Free it with `tdb_batch_free`.
 typedef struct tdb_batch tdb_batch;
@@ -146,7 +146,7 @@ tdb_error *tdb_batch_delete(tdb_batch *batch,
 //
 // # Safety
 // `db` and `batch` are live.
-tdb_error *tdb_write(const tdb_db *db, tdb_batch *batch, tdb_durability durability);
+tdb_error *tdb_write(const tdb_db *db, tdb_batch *batch, int durability);
 
 // Frees bytes, and makes them absent. Freeing absent bytes does nothing.
 //
@@ -221,11 +221,11 @@ void tdb_options_set_memory(tdb_options *options, uint64_t bytes);
 // `options` is NULL or live.
 void tdb_options_set_create(tdb_options *options, bool create);
 
-// The durability of writes that do not choose their own.
+// The durability of writes that do not choose their own: a `tdb_durability`.
 //
 // # Safety
 // `options` is NULL or live.
-void tdb_options_set_durability(tdb_options *options, tdb_durability durability);
+tdb_error *tdb_options_set_durability(tdb_options *options, int durability);
 
 // Frees options. NULL is allowed.
 //
@@ -285,7 +285,7 @@ tdb_error *tdb_put(const tdb_keyspace *keyspace,
                    const uint8_t *value,
                    size_t value_len,
                    uint64_t ttl_ms,
-                   tdb_durability durability);
+                   int durability);
 
 // Gives the value of `key`; `out->data` is NULL if it has none. Free it with `tdb_bytes_free`.
 //
@@ -314,7 +314,7 @@ tdb_error *tdb_multi_get(const tdb_keyspace *keyspace,
 tdb_error *tdb_delete(const tdb_keyspace *keyspace,
                       const uint8_t *key,
                       size_t key_len,
-                      tdb_durability durability);
+                      int durability);
 
 // Hands `operand` to the keyspace's merge operator.
 //
@@ -325,7 +325,7 @@ tdb_error *tdb_merge(const tdb_keyspace *keyspace,
                      size_t key_len,
                      const uint8_t *operand,
                      size_t operand_len,
-                     tdb_durability durability);
+                     int durability);
 
 // Makes every write before it durable.
 //

@@ -1,11 +1,12 @@
 //! Batches.
 
-use terracedb::WriteBatch;
+use std::ffi::c_int;
+
+use terracedb::{Error, Result, WriteBatch};
 
 use crate::bytes::slice;
 use crate::error::{done, tdb_error};
-use crate::store::{live, tdb_db, tdb_durability, tdb_keyspace};
-use terracedb::{Error, Result};
+use crate::store::{live, tdb_db, tdb_keyspace, write_options};
 
 /// Writes that are applied together or not at all. Free it with `tdb_batch_free`.
 pub struct tdb_batch(WriteBatch);
@@ -84,13 +85,13 @@ pub unsafe extern "C" fn tdb_batch_delete(
 pub unsafe extern "C" fn tdb_write(
     db: *const tdb_db,
     batch: *mut tdb_batch,
-    durability: tdb_durability,
+    durability: c_int,
 ) -> *mut tdb_error {
     let write = || {
         // SAFETY: as promised by the caller.
         let batch = unsafe { batch.as_mut() }.ok_or_else(|| Error::invalid("batch").got("NULL"))?;
         // SAFETY: as promised by the caller.
-        unsafe { live(db, "store") }?.0.write_opt(&batch.0, &durability.into())?;
+        unsafe { live(db, "store") }?.0.write_opt(&batch.0, &write_options(durability)?)?;
         batch.0.clear();
         Ok(())
     };

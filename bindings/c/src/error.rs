@@ -74,20 +74,22 @@ impl tdb_error {
     }
 }
 
-/// Stores a result through `out`, or returns its error.
+/// Runs `work` and stores its result through `out`, or returns its error. A result without a place would be
+/// lost, so `out` is looked at first.
 ///
 /// # Safety
-/// `out` is valid for a write.
-pub(crate) unsafe fn give<T>(result: terracedb::Result<T>, out: *mut T) -> *mut tdb_error {
-    match result {
-        Ok(_) if out.is_null() => tdb_error::raw(&Error::invalid("result pointer").got("NULL")),
-        Ok(value) => {
-            // SAFETY: as promised by the caller, and not NULL.
-            unsafe { out.write(value) };
-            std::ptr::null_mut()
-        }
-        Err(error) => tdb_error::raw(&error),
+/// `out` is NULL or valid for a write.
+pub(crate) unsafe fn give<T>(
+    out: *mut T,
+    work: impl FnOnce() -> terracedb::Result<T>,
+) -> *mut tdb_error {
+    if out.is_null() {
+        return tdb_error::raw(&Error::invalid("result pointer").got("NULL"));
     }
+    done(work().map(|value| {
+        // SAFETY: as promised by the caller, and not NULL.
+        unsafe { out.write(value) };
+    }))
 }
 
 /// NULL for success, or the error.

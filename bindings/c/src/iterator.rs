@@ -51,7 +51,7 @@ pub unsafe extern "C" fn tdb_iterate(
     reverse: bool,
     out: *mut *mut tdb_iter,
 ) -> *mut tdb_error {
-    let opened = || {
+    let open = || {
         // SAFETY: as promised by the caller.
         let keyspace = &unsafe { live(keyspace, "keyspace") }?.0;
         if keyspace.hashed_policy().is_some() && start.is_null() && stop.is_null() && !reverse {
@@ -69,10 +69,9 @@ pub unsafe extern "C" fn tdb_iterate(
         };
         keyspace.range::<&[u8]>((lower, upper)).map(Source::Ordered)
     };
-    let iter =
-        opened().map(|source| Box::into_raw(Box::new(tdb_iter { source, reverse, entry: None })));
+    let boxed = |source| Box::into_raw(Box::new(tdb_iter { source, reverse, entry: None }));
     // SAFETY: as promised by the caller.
-    unsafe { give(iter, out) }
+    unsafe { give(out, || open().map(boxed)) }
 }
 
 /// Moves to the next entry, and gives a view of it; `found` is false at the end, where `entry` is untouched.
@@ -106,7 +105,7 @@ pub unsafe extern "C" fn tdb_iter_next(
         Ok(true)
     };
     // SAFETY: as promised by the caller.
-    unsafe { give(step(), found) }
+    unsafe { give(found, step) }
 }
 
 /// Frees an iterator. NULL is allowed.

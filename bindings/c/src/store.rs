@@ -1,6 +1,6 @@
 //! Stores and keyspaces.
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -42,17 +42,27 @@ pub enum tdb_durability {
     Unlogged = 4,
 }
 
-impl From<tdb_durability> for WriteOptions {
-    fn from(durability: tdb_durability) -> Self {
-        let durability = match durability {
-            tdb_durability::Default => return Self::new(),
-            tdb_durability::None => Durability::None,
-            tdb_durability::Interval => Durability::Interval,
-            tdb_durability::Sync => Durability::Sync,
-            tdb_durability::Unlogged => Durability::Unlogged,
-        };
-        Self::new().durability(durability)
-    }
+/// The durability with the number `number`, which a caller may get wrong; `None` for the store's default.
+fn durability_of(number: c_int) -> Result<Option<Durability>> {
+    const DEFAULT: c_int = tdb_durability::Default as c_int;
+    const NONE: c_int = tdb_durability::None as c_int;
+    const INTERVAL: c_int = tdb_durability::Interval as c_int;
+    const SYNC: c_int = tdb_durability::Sync as c_int;
+    const UNLOGGED: c_int = tdb_durability::Unlogged as c_int;
+    Ok(match number {
+        DEFAULT => None,
+        NONE => Some(Durability::None),
+        INTERVAL => Some(Durability::Interval),
+        SYNC => Some(Durability::Sync),
+        UNLOGGED => Some(Durability::Unlogged),
+        other => return Err(Error::invalid("durability").expected("a tdb_durability").got(other)),
+    })
+}
+
+/// The options of a write with the durability `number`.
+pub(crate) fn write_options(number: c_int) -> Result<WriteOptions> {
+    let options = WriteOptions::new();
+    Ok(durability_of(number)?.map_or(options, |durability| options.durability(durability)))
 }
 
 /// The text at `text`.
@@ -107,25 +117,22 @@ pub unsafe extern "C" fn tdb_options_set_create(options: *mut tdb_options, creat
     }
 }
 
-/// The durability of writes that do not choose their own.
+/// The durability of writes that do not choose their own: a `tdb_durability`.
 ///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tdb_options_set_durability(
     options: *mut tdb_options,
-    durability: tdb_durability,
-) {
+    durability: c_int,
+) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
-    if let Some(options) = unsafe { options.as_mut() } {
-        options.durability = match durability {
-            tdb_durability::Default => None,
-            tdb_durability::None => Some(Durability::None),
-            tdb_durability::Interval => Some(Durability::Interval),
-            tdb_durability::Sync => Some(Durability::Sync),
-            tdb_durability::Unlogged => Some(Durability::Unlogged),
-        };
-    }
+    let options = unsafe { options.as_mut() };
+    done(durability_of(durability).map(|durability| {
+        if let Some(options) = options {
+            options.durability = durability;
+        }
+    }))
 }
 
 /// Frees options. NULL is allowed.
@@ -168,9 +175,9 @@ pub unsafe extern "C" fn tdb_open(
             builder = builder.durability(durability);
         }
     }
-    let opened = builder.open().map(|db| Box::into_raw(Box::new(tdb_db(db))));
+    let open = || builder.open().map(|db| Box::into_raw(Box::new(tdb_db(db))));
     // SAFETY: as promised by the caller.
-    unsafe { give(opened, out) }
+    unsafe { give(out, open) }
 }
 
 /// Closes the store: every acknowledged write is durable afterwards. The handle is freed, also after an
@@ -202,7 +209,7 @@ pub unsafe extern "C" fn tdb_keyspace_open(
     merge_operator: *const c_char,
     out: *mut *mut tdb_keyspace,
 ) -> *mut tdb_error {
-    let opened = || {
+    let open = || {
         // SAFETY: as promised by the caller.
         let (db, name) = unsafe { (live(db, "store")?, text(name, "keyspace name")?) };
         if !create {
@@ -219,9 +226,9 @@ pub unsafe extern "C" fn tdb_keyspace_open(
         }
         db.0.open_or_create_keyspace_opt(name, &options)
     };
-    let opened = opened().map(|keyspace| Box::into_raw(Box::new(tdb_keyspace(keyspace))));
+    let boxed = |keyspace| Box::into_raw(Box::new(tdb_keyspace(keyspace)));
     // SAFETY: as promised by the caller.
-    unsafe { give(opened, out) }
+    unsafe { give(out, || open().map(boxed)) }
 }
 
 /// Frees the handle of a keyspace. NULL is allowed.
@@ -247,13 +254,14 @@ pub unsafe extern "C" fn tdb_keyspace_drop(
     existed: *mut bool,
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
-    let dropped = unsafe { live(db, "store") }.and_then(|db| {
+    let drop_it = || {
         // SAFETY: as promised by the caller.
-        db.0.drop_keyspace(unsafe { text(name, "keyspace name") }?)
-    });
+        let (db, name) = unsafe { (live(db, "store")?, text(name, "keyspace name")?) };
+        db.0.drop_keyspace(name)
+    };
     let mut unused = false;
     // SAFETY: as promised by the caller, or a local.
-    unsafe { give(dropped, if existed.is_null() { &raw mut unused } else { existed }) }
+    unsafe { give(if existed.is_null() { &raw mut unused } else { existed }, drop_it) }
 }
 
 /// Sets `key` to `value`. `ttl_ms` of 0 means that the entry does not expire.
@@ -268,18 +276,20 @@ pub unsafe extern "C" fn tdb_put(
     value: *const u8,
     value_len: usize,
     ttl_ms: u64,
-    durability: tdb_durability,
+    durability: c_int,
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
     let (key, value) = unsafe { (slice(key, key_len), slice(value, value_len)) };
-    let write = WriteOptions::from(durability);
-    let options = match ttl_ms {
-        0 => PutOptions::from(write),
-        ms => write.ttl(Duration::from_millis(ms)),
+    let put = || {
+        let write = write_options(durability)?;
+        let options = match ttl_ms {
+            0 => PutOptions::from(write),
+            ms => write.ttl(Duration::from_millis(ms)),
+        };
+        // SAFETY: as promised by the caller.
+        unsafe { live(keyspace, "keyspace") }?.0.put_opt(key, value, &options)
     };
-    // SAFETY: as promised by the caller.
-    let keyspace = unsafe { live(keyspace, "keyspace") };
-    done(keyspace.and_then(|keyspace| keyspace.0.put_opt(key, value, &options)))
+    done(put())
 }
 
 /// Gives the value of `key`; `out->data` is NULL if it has none. Free it with `tdb_bytes_free`.
@@ -295,9 +305,8 @@ pub unsafe extern "C" fn tdb_get(
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
     let (keyspace, key) = unsafe { (live(keyspace, "keyspace"), slice(key, key_len)) };
-    let value = keyspace.and_then(|keyspace| keyspace.0.get(key)).map(tdb_bytes::new);
     // SAFETY: as promised by the caller.
-    unsafe { give(value, out) }
+    unsafe { give(out, || keyspace?.0.get(key).map(tdb_bytes::new)) }
 }
 
 /// Gives the values of `count` keys to `out[0]` .. `out[count - 1]`: their device reads overlap. After an
@@ -350,11 +359,11 @@ pub unsafe extern "C" fn tdb_delete(
     keyspace: *const tdb_keyspace,
     key: *const u8,
     key_len: usize,
-    durability: tdb_durability,
+    durability: c_int,
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
     let (keyspace, key) = unsafe { (live(keyspace, "keyspace"), slice(key, key_len)) };
-    done(keyspace.and_then(|keyspace| keyspace.0.delete_opt(key, &durability.into())))
+    done(keyspace.and_then(|it| it.0.delete_opt(key, &write_options(durability)?)))
 }
 
 /// Hands `operand` to the keyspace's merge operator.
@@ -368,13 +377,13 @@ pub unsafe extern "C" fn tdb_merge(
     key_len: usize,
     operand: *const u8,
     operand_len: usize,
-    durability: tdb_durability,
+    durability: c_int,
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
     let (key, operand) = unsafe { (slice(key, key_len), slice(operand, operand_len)) };
     // SAFETY: as promised by the caller.
     let keyspace = unsafe { live(keyspace, "keyspace") };
-    done(keyspace.and_then(|it| it.0.merge_opt(key, operand, &durability.into())))
+    done(keyspace.and_then(|it| it.0.merge_opt(key, operand, &write_options(durability)?)))
 }
 
 /// Makes every write before it durable.
@@ -418,12 +427,12 @@ pub unsafe extern "C" fn tdb_backup(
     id: *mut u64,
 ) -> *mut tdb_error {
     // SAFETY: as promised by the caller.
-    let made = unsafe { live(db, "store") }.and_then(|db| {
+    let make = || {
         // SAFETY: as promised by the caller.
-        let path = unsafe { text(path, "path") }?;
+        let (db, path) = unsafe { (live(db, "store")?, text(path, "path")?) };
         Backup::open(path)?.create(&db.0, "").map(|report| report.id)
-    });
+    };
     let mut unused = 0;
     // SAFETY: as promised by the caller, or a local.
-    unsafe { give(made, if id.is_null() { &raw mut unused } else { id }) }
+    unsafe { give(if id.is_null() { &raw mut unused } else { id }, make) }
 }

@@ -60,5 +60,8 @@ fn the_example_prints_its_entries() {
         let expected = ["bob: Rome", eve, "ada: London", visits, "eve = ", "ada = London"];
         assert_eq!(lines[..6], expected);
         assert!(lines[6].starts_with("2 0 invalid"), "{text}");
+        assert!(lines[7].contains("durability") && lines[7].contains("77"), "{text}");
+        assert!(lines[8].contains("result pointer"), "{text}");
+        assert_eq!(lines[9], "not found");
     }
 }

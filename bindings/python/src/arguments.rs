@@ -1,5 +1,6 @@
 //! Arguments of calls: bytes-like keys and values, sizes, times, options.
 
+use std::ops::Bound as Edge;
 use std::time::Duration;
 
 use pyo3::buffer::PyBuffer;
@@ -167,24 +168,57 @@ fn operator_name(name: &str) -> &str {
     }
 }
 
-/// The key range of an iterator or of a range delete.
-pub(crate) enum Range<'py> {
-    Prefix(BytesLike<'py>),
-    Between { start: Option<BytesLike<'py>>, stop: Option<BytesLike<'py>> },
+/// The bounds of the keys of an iterator or of a range delete.
+pub(crate) struct KeyBounds {
+    lower: Edge<Vec<u8>>,
+    upper: Edge<Vec<u8>>,
 }
 
-impl<'py> Range<'py> {
+impl KeyBounds {
+    /// Every key.
+    pub(crate) const ALL: Self = Self { lower: Edge::Unbounded, upper: Edge::Unbounded };
+
+    /// The keys with `prefix`, or those between `start` and `stop`.
     pub(crate) fn of(
-        prefix: Option<&Bound<'py, PyAny>>,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        (include_start, include_stop): (bool, bool),
     ) -> PyResult<Self> {
-        let start = BytesLike::maybe(start, "start")?;
-        let stop = BytesLike::maybe(stop, "stop")?;
-        match BytesLike::maybe(prefix, "prefix")? {
-            None => Ok(Self::Between { start, stop }),
-            Some(prefix) if start.is_none() && stop.is_none() => Ok(Self::Prefix(prefix)),
-            Some(_) => Err(PyValueError::new_err("give a prefix, or start and stop, not both")),
+        let edge = |key: Option<&Bound<'_, PyAny>>, name, is_included| -> PyResult<_> {
+            Ok(match BytesLike::maybe(key, name)? {
+                None => Edge::Unbounded,
+                Some(key) if is_included => Edge::Included(key.as_ref().to_vec()),
+                Some(key) => Edge::Excluded(key.as_ref().to_vec()),
+            })
+        };
+        let Some(prefix) = BytesLike::maybe(prefix, "prefix")? else {
+            let lower = edge(start, "start", include_start)?;
+            return Ok(Self { lower, upper: edge(stop, "stop", include_stop)? });
+        };
+        if start.is_some() || stop.is_some() {
+            return Err(PyValueError::new_err("give a prefix, or start and stop, not both"));
         }
+        let upper = after_prefix(prefix.as_ref()).map_or(Edge::Unbounded, Edge::Excluded);
+        Ok(Self { lower: Edge::Included(prefix.as_ref().to_vec()), upper })
     }
+
+    pub(crate) fn is_all(&self) -> bool {
+        (&self.lower, &self.upper) == (&Edge::Unbounded, &Edge::Unbounded)
+    }
+
+    /// The bounds as the engine takes them. An empty prefix is no lower bound: a key has a byte at least.
+    pub(crate) fn bounds(&self) -> (Edge<&[u8]>, Edge<&[u8]>) {
+        let lower = self.lower.as_ref().map(Vec::as_slice);
+        let lower = if lower == Edge::Included(&[][..]) { Edge::Unbounded } else { lower };
+        (lower, self.upper.as_ref().map(Vec::as_slice))
+    }
+}
+
+/// The least string behind every one with `prefix`; `None` if there is none.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    *end.last_mut()? += 1;
+    Some(end)
 }

@@ -8,10 +8,9 @@ use pyo3::types::PyTuple;
 use terracedb::polling::TryWrite;
 use terracedb::{Keyspace as Engine, WriteOptions};
 
-use crate::arguments::{BytesLike, Range, entry_options};
+use crate::arguments::{BytesLike, KeyBounds, entry_options};
 use crate::errors::detached;
 use crate::handle::{Handle, Slot};
-use crate::iterator::{RangeBytes, open_range};
 use crate::keyspace::{Keyspace, check_same_store};
 
 /// Writes to any keyspaces of a store that are applied together or not at all. A method without `keyspace`
@@ -98,19 +97,19 @@ impl WriteBatch {
         self.add(py, keyspace.map(Bound::get), |batch, engine| batch.merge(engine, key, operand))
     }
 
-    /// Adds a delete of every key from `start` up to `stop` (exclusive).
-    #[pyo3(signature = (*, start=None, stop=None, keyspace=None))]
+    /// Adds a delete of every key with `prefix`, or from `start` up to `stop` (exclusive).
+    #[pyo3(signature = (*, prefix=None, start=None, stop=None, keyspace=None))]
     fn delete_range(
         &self,
         py: Python<'_>,
+        prefix: Option<&Bound<'_, PyAny>>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         keyspace: Option<&Bound<'_, Keyspace>>,
     ) -> PyResult<()> {
-        let range = Range::of(None, start, stop)?;
-        let range = RangeBytes::of(&range, true, false);
+        let range = KeyBounds::of(prefix, start, stop, (true, false))?;
         self.add(py, keyspace.map(Bound::get), |batch, engine| {
-            open_range(&range, |_| Ok(()), |bounds| batch.delete_range::<&[u8]>(engine, bounds))
+            batch.delete_range::<&[u8]>(engine, range.bounds())
         })
     }
 

@@ -1,7 +1,9 @@
 //! The Python class `Database`: an open store, and its keyspace `default`. And the functions of backups.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -139,9 +141,9 @@ impl Database {
         Transaction::new(py, handle, Arc::clone(&slf.as_super().slot), options)
     }
 
-    /// Runs ``work(transaction)`` and commits, again from the start after every conflict; returns its
-    /// result. Raises the conflict of the last of `attempts`.
-    #[pyo3(signature = (work, *, attempts=64, durability=None))]
+    /// Runs ``work(transaction)`` and commits, again from the start after every conflict, with growing random
+    /// pauses of up to about 10 ms; returns its result. Raises the conflict of the last of `attempts`.
+    #[pyo3(signature = (work, *, attempts=100, durability=None))]
     fn transact<'py>(
         slf: PyRef<'py, Self>,
         work: &Bound<'py, PyAny>,
@@ -162,7 +164,10 @@ impl Database {
                 Ok(result)
             });
             match done {
-                Err(error) if attempt < attempts && error.is_instance(py, &conflict) => {}
+                Err(error) if attempt < attempts && error.is_instance(py, &conflict) => {
+                    transaction.call_method0("rollback")?;
+                    py.detach(|| std::thread::sleep(pause_after(attempt)));
+                }
                 Err(error) => {
                     transaction.call_method0("rollback")?;
                     return Err(error);
@@ -240,7 +245,13 @@ impl Database {
     /// Closes the store: waits for running calls and makes every write durable. Its keyspaces, iterators,
     /// snapshots and transactions raise `ClosedError` from then on. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.handle.close())
+        let closed = detached(py, || self.handle.close());
+        // Gets that wait in event loops end with `ClosedError`. Without asyncio there are none.
+        let modules = py.import("sys")?.getattr("modules")?;
+        if let Ok(aio) = modules.get_item("terracedb._aio") {
+            aio.call_method1("closed", (Arc::as_ptr(&self.handle) as usize,))?;
+        }
+        closed
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -255,6 +266,17 @@ impl Database {
     fn __repr__(&self) -> String {
         format!("<terracedb.Database {:?}>", self.path)
     }
+}
+
+/// The pause after attempt number `attempt`: none at first, since the conflicting write has usually ended by
+/// then, and later a random part of a time that doubles up to about 10 ms.
+fn pause_after(attempt: u32) -> Duration {
+    if attempt < 4 {
+        return Duration::ZERO;
+    }
+    let longest = 10_u64 << (attempt - 4).min(10);
+    let random = RandomState::new().build_hasher().finish();
+    Duration::from_micros(random % longest)
 }
 
 /// The backups in the directory `path`, the oldest first: a list of dicts.

@@ -2,7 +2,6 @@
 //! return them one by one.
 
 use std::collections::VecDeque;
-use std::ops::Bound as Edge;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use pyo3::types::{PyBytes, PyTuple};
 use terracedb::hashed::Entries;
 use terracedb::{Error, Iter, Result, TransactionIter};
 
-use crate::arguments::Range;
 use crate::errors::exception;
 use crate::handle::Slot;
 
@@ -57,66 +55,6 @@ impl Parts {
             (false, true) => Self::Values,
             _ => Self::Both,
         }
-    }
-}
-
-/// The bounds of `range` and its edges, for the engine.
-pub(crate) fn edges<'a>(
-    start: Option<&'a [u8]>,
-    stop: Option<&'a [u8]>,
-    include_start: bool,
-    include_stop: bool,
-) -> (Edge<&'a [u8]>, Edge<&'a [u8]>) {
-    let edge = |key, included| match key {
-        None => Edge::Unbounded,
-        Some(key) if included => Edge::Included(key),
-        Some(key) => Edge::Excluded(key),
-    };
-    (edge(start, include_start), edge(stop, include_stop))
-}
-
-/// Opens an engine iterator over `range` by one of two functions.
-pub(crate) fn open_range<T>(
-    range: &RangeBytes<'_>,
-    prefix: impl FnOnce(&[u8]) -> Result<T>,
-    between: impl FnOnce((Edge<&[u8]>, Edge<&[u8]>)) -> Result<T>,
-) -> Result<T> {
-    match *range {
-        RangeBytes::Prefix(bytes) => prefix(bytes),
-        RangeBytes::Between { start, stop, include_start, include_stop } => {
-            between(edges(start, stop, include_start, include_stop))
-        }
-    }
-}
-
-/// The bytes of a range, which a section without the interpreter lock may use.
-#[derive(Clone, Copy)]
-pub(crate) enum RangeBytes<'a> {
-    Prefix(&'a [u8]),
-    Between {
-        start: Option<&'a [u8]>,
-        stop: Option<&'a [u8]>,
-        include_start: bool,
-        include_stop: bool,
-    },
-}
-
-impl<'a> RangeBytes<'a> {
-    pub(crate) fn of(range: &'a Range<'_>, include_start: bool, include_stop: bool) -> Self {
-        match range {
-            Range::Prefix(prefix) => Self::Prefix(prefix.as_ref()),
-            Range::Between { start, stop } => Self::Between {
-                start: start.as_ref().map(AsRef::as_ref),
-                stop: stop.as_ref().map(AsRef::as_ref),
-                include_start,
-                include_stop,
-            },
-        }
-    }
-
-    /// True if it is every key.
-    pub(crate) fn is_all(&self) -> bool {
-        matches!(self, Self::Between { start: None, stop: None, .. })
     }
 }
 

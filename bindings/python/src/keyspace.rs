@@ -8,11 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use terracedb::{Db, Error, Keyspace as Engine, Result};
 
-use crate::arguments::{BytesLike, Range, durability_name, keys_of, put_options, write_options};
+use crate::arguments::{
+    BytesLike, KeyBounds, durability_name, keys_of, put_options, write_options,
+};
 use crate::batch::WriteBatch;
 use crate::errors::{detached, exception};
 use crate::handle::{Handle, Slot};
-use crate::iterator::{EntryIterator, Parts, RangeBytes, Source, open_range};
+use crate::iterator::{EntryIterator, Parts, Source};
 use crate::queue::ReadQueue;
 
 /// A named set of keys and values of a store. It is a `MutableMapping` from bytes to bytes; keys and values
@@ -52,14 +54,13 @@ impl Keyspace {
     }
 
     fn iterate(&self, py: Python<'_>, parts: Parts) -> PyResult<EntryIterator> {
-        let all = Range::Between { start: None, stop: None };
-        self.iterate_range(py, &RangeBytes::of(&all, true, false), parts, false)
+        self.iterate_range(py, &KeyBounds::ALL, parts, false)
     }
 
     fn iterate_range(
         &self,
         py: Python<'_>,
-        range: &RangeBytes<'_>,
+        range: &KeyBounds,
         parts: Parts,
         reverse: bool,
     ) -> PyResult<EntryIterator> {
@@ -71,12 +72,11 @@ impl Keyspace {
 }
 
 /// An iterator over a range of an ordered keyspace, or over all entries of a hashed one.
-fn source_of(keyspace: &Engine, range: &RangeBytes<'_>) -> Result<Source> {
+fn source_of(keyspace: &Engine, range: &KeyBounds) -> Result<Source> {
     if keyspace.hashed_policy().is_some() && range.is_all() {
         return keyspace.entries().map(Source::Hashed);
     }
-    open_range(range, |prefix| keyspace.prefix(prefix), |bounds| keyspace.range::<&[u8]>(bounds))
-        .map(Source::Ordered)
+    keyspace.range::<&[u8]>(range.bounds()).map(Source::Ordered)
 }
 
 #[pymethods]
@@ -149,20 +149,10 @@ impl Keyspace {
         stop: Option<&Bound<'_, PyAny>>,
         durability: Option<&str>,
     ) -> PyResult<()> {
-        let range = Range::of(prefix, start, stop)?;
-        let range = RangeBytes::of(&range, true, false);
+        let range = KeyBounds::of(prefix, start, stop, (true, false))?;
         let options = write_options(durability)?;
         detached(py, || {
-            self.slot.with(|keyspace| {
-                open_range(
-                    &range,
-                    |prefix| match after_prefix(prefix) {
-                        Some(end) => keyspace.delete_range_opt(prefix..&end[..], &options),
-                        None => keyspace.delete_range_opt(prefix.., &options),
-                    },
-                    |bounds| keyspace.delete_range_opt::<&[u8]>(bounds, &options),
-                )
-            })
+            self.slot.with(|keyspace| keyspace.delete_range_opt::<&[u8]>(range.bounds(), &options))
         })
     }
 
@@ -258,8 +248,7 @@ impl Keyspace {
         include_key: bool,
         include_value: bool,
     ) -> PyResult<EntryIterator> {
-        let range = Range::of(prefix, start, stop)?;
-        let range = RangeBytes::of(&range, include_start, include_stop);
+        let range = KeyBounds::of(prefix, start, stop, (include_start, include_stop))?;
         self.iterate_range(py, &range, Parts::of(include_key, include_value), reverse)
     }
 
@@ -390,16 +379,6 @@ impl Keyspace {
     fn __repr__(&self) -> String {
         format!("<terracedb.Keyspace {:?}>", self.name)
     }
-}
-
-/// The least key behind every key with `prefix`; `None` if there is none.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut end = prefix.get(..=last)?.to_vec();
-    if let Some(byte) = end.last_mut() {
-        *byte += 1;
-    }
-    Some(end)
 }
 
 /// Refuses a keyspace of another store.

@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use terracedb::{Keyspace as Engine, Snapshot as EngineSnapshot};
 
-use crate::arguments::{BytesLike, Range, keys_of};
+use crate::arguments::{BytesLike, KeyBounds, keys_of};
 use crate::errors::detached;
 use crate::handle::{Handle, Slot};
-use crate::iterator::{EntryIterator, Parts, RangeBytes, Source, open_range};
+use crate::iterator::{EntryIterator, Parts, Source};
 use crate::keyspace::{Keyspace, check_same_store, value_or_none, values_list};
 
 /// One state of a store, for reads of any keyspace. Writes after it do not appear. Versions that it sees are
@@ -98,19 +98,13 @@ impl Snapshot {
         include_value: bool,
         keyspace: Option<&Bound<'_, Keyspace>>,
     ) -> PyResult<EntryIterator> {
-        let range = Range::of(prefix, start, stop)?;
-        let range = RangeBytes::of(&range, include_start, include_stop);
+        let range = KeyBounds::of(prefix, start, stop, (include_start, include_stop))?;
         let source = self.read(py, keyspace.map(Bound::get), |snapshot, engine| {
             self.handle.slot(|_| {
                 if engine.hashed_policy().is_some() && range.is_all() {
                     return snapshot.entries(engine).map(Source::Hashed);
                 }
-                open_range(
-                    &range,
-                    |prefix| snapshot.prefix(engine, prefix),
-                    |bounds| snapshot.range::<&[u8]>(engine, bounds),
-                )
-                .map(Source::Ordered)
+                snapshot.range::<&[u8]>(engine, range.bounds()).map(Source::Ordered)
             })
         })?;
         Ok(EntryIterator::new(source, Parts::of(include_key, include_value), reverse))

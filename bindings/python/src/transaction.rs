@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use terracedb::{Keyspace as Engine, Transaction as EngineTransaction, WriteOptions};
 
-use crate::arguments::{BytesLike, Range, entry_options, keys_of};
+use crate::arguments::{BytesLike, KeyBounds, entry_options, keys_of};
 use crate::errors::detached;
 use crate::handle::{Handle, Slot, closed};
-use crate::iterator::{EntryIterator, Parts, RangeBytes, Source, open_range};
+use crate::iterator::{EntryIterator, Parts, Source};
 use crate::keyspace::{Keyspace, check_same_store, value_or_none, values_list};
 
 /// Reads one state of the store and its own writes, which other readers see after `commit`. The commit
@@ -131,23 +131,19 @@ impl Transaction {
         self.run(py, keyspace, |transaction, engine| transaction.merge(engine, key, operand))
     }
 
-    /// Deletes every key from `start` up to `stop` (exclusive).
-    #[pyo3(signature = (*, start=None, stop=None, keyspace=None))]
+    /// Deletes every key with `prefix`, or from `start` up to `stop` (exclusive).
+    #[pyo3(signature = (*, prefix=None, start=None, stop=None, keyspace=None))]
     fn delete_range(
         &self,
         py: Python<'_>,
+        prefix: Option<&Bound<'_, PyAny>>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         keyspace: Option<&Bound<'_, Keyspace>>,
     ) -> PyResult<()> {
-        let range = Range::of(None, start, stop)?;
-        let range = RangeBytes::of(&range, true, false);
+        let range = KeyBounds::of(prefix, start, stop, (true, false))?;
         self.run(py, keyspace, |transaction, engine| {
-            open_range(
-                &range,
-                |_| Ok(()),
-                |bounds| transaction.delete_range::<&[u8]>(engine, bounds),
-            )
+            transaction.delete_range::<&[u8]>(engine, range.bounds())
         })
     }
 
@@ -172,16 +168,10 @@ impl Transaction {
         include_value: bool,
         keyspace: Option<&Bound<'_, Keyspace>>,
     ) -> PyResult<EntryIterator> {
-        let range = Range::of(prefix, start, stop)?;
-        let range = RangeBytes::of(&range, include_start, include_stop);
+        let range = KeyBounds::of(prefix, start, stop, (include_start, include_stop))?;
         let source = self.run(py, keyspace, |transaction, engine| {
             self.handle.slot(|_| {
-                open_range(
-                    &range,
-                    |prefix| transaction.prefix(engine, prefix),
-                    |bounds| transaction.range::<&[u8]>(engine, bounds),
-                )
-                .map(Source::Transaction)
+                transaction.range::<&[u8]>(engine, range.bounds()).map(Source::Transaction)
             })
         })?;
         Ok(EntryIterator::new(source, Parts::of(include_key, include_value), reverse))

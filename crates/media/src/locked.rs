@@ -9,6 +9,8 @@
 
 use std::fs::File;
 
+use base::Result;
+
 use crate::fork::Descriptor;
 
 /// Keeps the lock that was taken on a file.
@@ -29,6 +31,16 @@ impl Drop for Locked {
     }
 }
 
+/// `result`, of work with a `file` that is locked already: if it failed, `file` is unlocked, for the reason
+/// above.
+pub(crate) fn or_unlock<T>(file: &File, result: Result<T>) -> Result<T> {
+    if result.is_err() {
+        // If unlocking fails, closing the file ends the lock.
+        drop(file.unlock());
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +56,20 @@ mod tests {
         let locked = Locked::new(file);
         assert!(open().try_lock().is_err());
         drop(locked);
+        open().try_lock().unwrap();
+        drop(shared);
+    }
+    #[test]
+    fn a_failed_opening_unlocks_though_another_process_has_its_handle() {
+        let place = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::open(place.path()).unwrap();
+        let file = open();
+        file.try_lock().unwrap();
+        let shared = file.try_clone().unwrap();
+        or_unlock(&file, Ok(())).unwrap();
+        assert!(open().try_lock().is_err());
+        or_unlock(&file, Err::<(), _>(base::Error::invalid("file"))).unwrap_err();
+        drop(file);
         open().try_lock().unwrap();
         drop(shared);
     }

@@ -143,7 +143,7 @@ class Database(Keyspace):
     def drop_keyspace(self, name: str) -> bool: ...
     def transaction(self, *, durability: _Durability = None) -> Transaction: ...
     def transact(
-        self, work: Callable[[Transaction], _T], *, attempts: int = 64, durability: _Durability = None
+        self, work: Callable[[Transaction], _T], *, attempts: int = 100, durability: _Durability = None
     ) -> _T: ...
     def snapshot(self) -> Snapshot: ...
     def sync(self) -> None: ...
@@ -169,6 +169,7 @@ class WriteBatch:
     def delete_range(
         self,
         *,
+        prefix: _Bytes | None = None,
         start: _Bytes | None = None,
         stop: _Bytes | None = None,
         keyspace: Keyspace | None = None,
@@ -228,6 +229,7 @@ class Transaction:
     def delete_range(
         self,
         *,
+        prefix: _Bytes | None = None,
         start: _Bytes | None = None,
         stop: _Bytes | None = None,
         keyspace: Keyspace | None = None,

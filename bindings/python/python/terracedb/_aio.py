@@ -2,6 +2,8 @@
 many tasks are at the device together. A write that must wait lets other tasks run meanwhile."""
 
 import asyncio
+import os
+import threading
 import weakref
 from collections import deque
 
@@ -9,7 +11,8 @@ _DEPTH = 64
 # Seconds between polls of a device that has no descriptor.
 _POLL = 0.0005
 
-# Event loop -> number of the open store -> reader.
+# Event loop -> number of the open store -> reader. Loops run on several threads.
+_lock = threading.Lock()
 _readers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
@@ -23,7 +26,10 @@ class _Reader:
         self.waiting = deque()
         self.token = 0
         self.scheduled = False
-        self.descriptor = self.queue.fileno()
+        # A copy: the queue ends with the store, and its number may then be that of another file, while the
+        # loop still watches it.
+        number = self.queue.fileno()
+        self.descriptor = None if number is None else os.dup(number)
         if self.descriptor is not None:
             loop.add_reader(self.descriptor, self.drain)
 
@@ -103,21 +109,38 @@ class _Reader:
     def close(self):
         if self.descriptor is not None:
             self.loop.remove_reader(self.descriptor)
+            os.close(self.descriptor)
             self.descriptor = None
         self.queue.close()
-        readers = _readers.get(self.loop, {})
-        for key in [key for key, reader in readers.items() if reader is self]:
-            del readers[key]
+        with _lock:
+            readers = _readers.get(self.loop, {})
+            for store in [store for store, reader in readers.items() if reader is self]:
+                del readers[store]
 
 
 def _reader(keyspace):
     loop = asyncio.get_running_loop()
-    readers = _readers.setdefault(loop, {})
-    key = keyspace._store_id
-    reader = readers.get(key)
+    store = keyspace._store_id
+    with _lock:
+        reader = _readers.setdefault(loop, {}).get(store)
+    # Only this thread adds readers to its loop.
     if reader is None:
-        reader = readers[key] = _Reader(keyspace, loop)
+        reader = _Reader(keyspace, loop)
+        with _lock:
+            _readers[loop][store] = reader
     return reader
+
+
+def closed(store):
+    """Ends the gets of the store with this number, which was closed: their loops find that out."""
+    with _lock:
+        found = [readers[store] for readers in _readers.values() if store in readers]
+    for reader in found:
+        try:
+            reader.loop.call_soon_threadsafe(reader.drain)
+        except RuntimeError:
+            # The loop is closed, and nobody waits in it.
+            pass
 
 
 async def get(keyspace, key, default=None):

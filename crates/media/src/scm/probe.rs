@@ -24,7 +24,7 @@ use super::open::Scm;
 use super::region::{Durability, Region};
 use crate::emulated::{Device, Kind, Profile};
 use crate::file::{DirectoryHandle, SingleFile};
-use crate::locked::Locked;
+use crate::locked::{Locked, or_unlock};
 use crate::preallocate::preallocate;
 
 /// Name of the file in a directory.
@@ -197,13 +197,18 @@ fn file(path: &Path, file: fs::File, len: u64, magic: &[u8]) -> Result<Scm> {
 /// `file`, locked, with at least `len` allocated bytes.
 fn reserved(path: &Path, file: fs::File, len: u64, magic: &[u8]) -> Result<fs::File> {
     lock(&file, path)?;
-    if !is_free(&file, magic).map_err(|e| failed("read", path, e))? {
+    or_unlock(&file, reserve(path, &file, len, magic))?;
+    Ok(file)
+}
+
+fn reserve(path: &Path, file: &fs::File, len: u64, magic: &[u8]) -> Result<()> {
+    if !is_free(file, magic).map_err(|e| failed("read", path, e))? {
         return Err(Error::invalid("file for storage-class memory")
             .at(path.display())
             .expected("a new file, or one that holds a tier")
             .got("other content, which would be lost"));
     }
-    match preallocate(&file, FallocateFlags::empty(), len) {
+    match preallocate(file, FallocateFlags::empty(), len) {
         Ok(()) => {}
         // Without allocation a write may fail for want of space. Files of such file systems are not mapped.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -212,7 +217,7 @@ fn reserved(path: &Path, file: fs::File, len: u64, magic: &[u8]) -> Result<fs::F
         }
         Err(error) => return Err(failed("reserve space", path, error.into())),
     }
-    Ok(file)
+    Ok(())
 }
 
 /// Whether overwriting `file` loses nothing: it begins with `magic`, or holds zeros, as a file does that was
@@ -281,8 +286,8 @@ fn dax_device(path: &Path, file: fs::File, len: u64) -> Result<Scm> {
     let bytes = usize::try_from(len).unwrap_or(usize::MAX);
     let mapping = Mapping::shared(&file, bytes, true)
         .or_else(|_| Mapping::shared(&file, bytes, false))
-        .map_err(|e| failed("map", path, e))?;
-    Ok(dax(mapping, file))
+        .map_err(|e| failed("map", path, e));
+    Ok(dax(or_unlock(&file, mapping)?, file))
 }
 
 fn block_device(path: &Path, mut file: fs::File, len: u64) -> Result<Scm> {

@@ -215,6 +215,7 @@ fn a_file_with_other_content_is_refused_and_unchanged() {
             fs::write(&file, content).unwrap();
             let error = open_named(place, LEN).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(!error.to_string().contains("in use"), "{error}");
             let said = error.to_string();
             assert!(said.contains(name) && said.contains("would be lost"), "{said}");
             assert_eq!(&fs::read(&file).unwrap(), content, "{place}");

@@ -1,10 +1,11 @@
-//! The Python package of `bindings/python`: its wheel is built and installed in a bare virtual environment,
-//! and its tests, the examples of its documents and its type stubs are checked.
+//! The bindings. C: the header, and a program that is compiled and run. Python: the wheel is built and
+//! installed in a bare virtual environment, and its tests, the examples of its documents and its type stubs
+//! are checked.
 
 use std::process::Command;
 
 use crate::Result;
-use crate::command::{self, succeeds};
+use crate::command::{self, cargo, succeeds};
 use crate::workspace;
 
 const PACKAGE: &str = "bindings/python";
@@ -26,9 +27,23 @@ with terracedb.open(path + '/restored') as db:
     sys.exit(0 if (db[b'k'], db.keyspace('users')[b'ada']) == (b'v', b'London') else 1)
 ";
 
+/// Tests both.
+pub(crate) fn run() -> Result {
+    c()?;
+    python()
+}
+
+fn c() -> Result {
+    let manifest = ["--manifest-path", "bindings/c/Cargo.toml"];
+    let mut tests = cargo(["test", "--locked", "--quiet"].into_iter().chain(manifest));
+    // The crates of the workspace are built already.
+    tests.env("CARGO_TARGET_DIR", workspace::root().join("target"));
+    command::run(tests)
+}
+
 /// Builds the wheel and runs the tests. Without Python, or without a network to install the test tools, it
 /// says so and passes.
-pub(crate) fn run() -> Result {
+fn python() -> Result {
     let tools = format!("{WORK}/tools");
     let tool = |name: &str| format!("{}/{tools}/bin/{name}", workspace::root().display());
     if !succeeds(program(
@@ -50,7 +65,6 @@ pub(crate) fn run() -> Result {
     let arguments =
         ["build", "--locked", "--profile", "dev", "--out", &wheels, "--manifest-path", &manifest];
     let mut build = program(&tool("maturin"), &arguments);
-    // The crates of the workspace are built already.
     build.env("CARGO_TARGET_DIR", workspace::root().join("target"));
     command::run(build)?;
     let bare = format!("{WORK}/bare");
