@@ -17,9 +17,13 @@ use crate::workspace::{self, Text};
 const JSON: &str = "docs/reference/json.md";
 
 /// The documented structs, and the files that define them.
-const STRUCTS: [(&str, &str); 14] = [
+const STRUCTS: [(&str, &str); 20] = [
     ("bench", "crates/workload/src/bench/report.rs Report"),
     ("replay", "crates/workload/src/replay/report.rs Report"),
+    ("bench silt", "crates/workload/src/hashed/silt.rs SiltReport"),
+    ("bench wan", "crates/workload/src/hashed/wan.rs WanReport"),
+    ("bench wan --from", "crates/workload/src/hashed/dedup.rs DedupReport"),
+    ("bench lanes", "crates/workload/src/lanes/report.rs Line"),
     ("Interval", "crates/workload/src/bench/watch.rs Interval"),
     ("Figures", "crates/workload/src/figures.rs Figures"),
     ("LatencySummary", "crates/workload/src/latency.rs LatencySummary"),
@@ -32,6 +36,8 @@ const STRUCTS: [(&str, &str); 14] = [
     ("ByKind", "crates/workload/src/pages.rs ByKind"),
     ("Emulation", "crates/workload/src/scm.rs Emulation"),
     ("CompactionPlaces", "crates/workload/src/compaction.rs CompactionPlaces"),
+    ("HashedFigures", "crates/workload/src/hashed/figures.rs HashedFigures"),
+    ("Predicted", "crates/workload/src/hashed/predicted.rs Predicted"),
 ];
 
 /// The structs of the SCM tier, which have many fields and stand last.
@@ -97,17 +103,34 @@ pub(crate) fn generated(texts: &[Text]) -> Result<Option<Text>> {
     Ok(Some(Text { path: JSON.to_owned(), content }))
 }
 
-/// Every field that a source of the command writes and the document lacks.
+/// Every field that a source of the command writes and the document lacks, and every serialized struct of a
+/// report that is not among [`STRUCTS`].
 pub(crate) fn complaints(texts: &[Text]) -> Vec<String> {
     let Some(document) = texts.iter().find(|text| text.path == JSON) else { return Vec::new() };
     let documented: BTreeSet<&str> = document.content.split('`').skip(1).step_by(2).collect();
-    let sources = texts
-        .iter()
-        .filter(|text| text.path.starts_with("crates/cli/src/") && text.path.ends_with(".rs"));
     let mut missing = BTreeSet::new();
-    for source in sources {
+    for source in texts.iter().filter(|text| text.path.ends_with(".rs")) {
         let code = source.content.split("#[cfg(test)]").next().unwrap_or_default();
-        for key in keys(code).filter(|key| !documented.contains(key)) {
+        let is_command = source.path.starts_with("crates/cli/src/");
+        if !is_command && !source.path.starts_with("crates/workload/src/") {
+            continue;
+        }
+        let mut fields = Vec::new();
+        for fields::Serialized { name, fields: of_struct, is_public } in fields::serialized(code) {
+            if !is_public {
+                fields.extend(of_struct);
+                continue;
+            }
+            let place = format!("{} {name}", source.path);
+            if !STRUCTS.iter().chain([&SCM]).any(|(_, listed)| *listed == place) {
+                missing
+                    .insert(format!("{JSON}: the struct {place} is not in xtask/src/reference.rs"));
+            }
+        }
+        if is_command {
+            fields.extend(keys(code));
+        }
+        for key in fields.into_iter().filter(|key| !documented.contains(key)) {
             missing.insert(format!("{JSON}: the field `{key}` of {} is missing", source.path));
         }
     }
@@ -155,6 +178,37 @@ mod tests {
         assert_eq!(report("`key`, `other_key`, `third`"), "");
         let missing = "docs/reference/json.md: the field `third` of crates/cli/src/a.rs is missing";
         assert_eq!(report("`key`, `other_key` and third"), missing);
+    }
+
+    #[test]
+    fn a_serialized_struct_that_is_not_listed_is_reported() {
+        let source = "\
+#[derive(Debug, Serialize)]
+#[serde(tag = \"kind\")]
+pub struct Fresh {
+    pub a: u64,
+}
+#[derive(Serialize)]
+struct Line<'a> {
+    /// Text.
+    known: &'a str,
+    unknown: u64,
+}
+#[derive(Serialize, Deserialize)]
+struct Passed {
+    between: u64,
+}
+";
+        let texts = [text(JSON, "`known`"), text("crates/workload/src/a.rs", source)];
+        assert_eq!(
+            complaints(&texts),
+            [
+                "docs/reference/json.md: the field `unknown` of crates/workload/src/a.rs is missing",
+                "docs/reference/json.md: the struct crates/workload/src/a.rs Fresh is not in \
+                 xtask/src/reference.rs",
+            ]
+        );
+        assert_eq!(complaints(&[text(JSON, ""), text("crates/tree/src/a.rs", source)]), [""; 0]);
     }
 
     #[test]

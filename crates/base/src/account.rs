@@ -92,7 +92,8 @@ impl Account {
 
     /// The same account, for a job that gives back more memory than it takes, such as a flush: if reclaimers
     /// do not make room, a charge counts above the limit and the cap, and all others are refused until the
-    /// job has ended. Otherwise memory would be needed to free memory. The caller bounds what it takes.
+    /// job has ended. Otherwise memory would be needed to free memory. The caller bounds its
+    /// use.
     #[must_use]
     pub fn lending(&self) -> Self {
         Self { state: Arc::clone(&self.state), is_lending: true }

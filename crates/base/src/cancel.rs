@@ -1,6 +1,6 @@
 //! Cancellation: one thread asks an operation of another to end early.
 //!
-//! The operation checks between two steps, undoes what it has not finished, and returns
+//! The operation checks between two steps, undoes its unfinished work, and returns
 //! [`ErrorKind::Cancelled`]. Threads: any. Cost: a check is one atomic load.
 
 use std::sync::Arc;

@@ -20,7 +20,7 @@ mod tests {
     fn processor_time_grows_with_work_and_not_with_sleep() {
         let before = thread_cpu_time();
         let mut sum = 0u64;
-        // Bounded by what any clock resolves.
+        // Ends with the next tick of the clock.
         while thread_cpu_time() == before {
             sum = (0..10_000).fold(sum, |sum, it| sum.wrapping_mul(31).wrapping_add(it));
         }

@@ -1,4 +1,4 @@
-//! The error type of all crates. The kind says what the caller should do; the other parts name the subject,
+//! The error type of all crates. The kind tells the remedy; the other parts name the subject,
 //! the place, the expected and the actual value, and the cause.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The result of a fallible operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller should do about an error.
+/// The remedy for an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,7 +32,7 @@ pub enum ErrorKind {
     /// Another write changed a key that a transaction had read before it committed: run the whole
     /// transaction again.
     Conflict,
-    /// The caller asked the operation to end early ([`crate::Cancel`]). What was not finished is undone.
+    /// The caller asked the operation to end early ([`crate::Cancel`]). Unfinished work is undone.
     Cancelled,
 }
 
@@ -244,7 +244,7 @@ impl Error {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// The kind, which says what the caller should do.
+    /// The kind, which tells the remedy.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -31,7 +31,7 @@ impl HashKey {
         Ok(Self(bytes))
     }
 
-    /// The key whose stored form is `bytes`; `None` if their number is wrong.
+    /// The key with the stored form `bytes`; `None` if their number is wrong.
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)

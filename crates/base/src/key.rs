@@ -26,7 +26,7 @@ impl<'a> Key<'a> {
         Ok(Self(bytes))
     }
 
-    /// The key `bytes`, whose length was checked.
+    /// The key `bytes`, of a checked length.
     pub(crate) const fn of_checked(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -12,7 +12,7 @@ pub struct Problem {
     pub file: String,
     /// The damaged pages of a table or value file: the first, and how many.
     pub pages: Option<(u32, u32)>,
-    /// The keyspace whose keys it concerns.
+    /// The keyspace of the keys that it concerns.
     pub keyspace: Option<String>,
     /// The keys it concerns: from the first up to the second.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,

@@ -22,7 +22,7 @@ impl WriteSize {
         Self::of_op(write.kind(), key.len() + write.stored_bytes())
     }
 
-    /// The size of one operation of `kind` whose key and stored value, or bounds, take `bytes`.
+    /// The size of one operation of `kind`. Its key and stored value, or its bounds, take `bytes`.
     #[must_use]
     pub(crate) fn of_op(kind: EntryKind, bytes: usize) -> Self {
         match kind {

@@ -414,7 +414,7 @@ impl PageCache {
     }
 }
 
-/// Most pages whose memory, all costs included, is within `bytes`.
+/// Most pages with memory, all costs included, within `bytes`.
 fn frames_within(bytes: u64) -> usize {
     const BESIDE: usize = SLOT_BYTES + UNUSED_SLOT_BYTES + FrameIndex::ENTRY_BYTES;
     let cost = PAGE_BYTES + BESIDE;

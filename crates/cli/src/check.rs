@@ -1,4 +1,4 @@
-//! `terrace check`: verifies a store that is not open, and prints what a check found.
+//! `terrace check`: verifies a store that is not open, and prints the findings.
 
 use std::sync::Arc;
 

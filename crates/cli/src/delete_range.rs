@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let mut iter = keyspace.range(bounds)?;
         Box::new(move || iter.next_key())
     };
-    // A key whose value cannot be read would be deleted too.
+    // A key with an unreadable value would be deleted too.
     while next()?.is_some() {
         keys += 1;
     }
@@ -73,7 +73,7 @@ fn prefix_bounds(prefix: Vec<u8>) -> Result<KeyBounds> {
     if prefix.is_empty() {
         return Err(Error::invalid("--prefix").expected("bytes, or --all for every key"));
     }
-    // The range ends at the prefix whose last byte below 255 is one greater, without the bytes after it.
+    // The range ends at the prefix with its last byte below 255 one greater, without the bytes after it.
     let mut end = prefix.clone();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
     let end = match end.last_mut() {

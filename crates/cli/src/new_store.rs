@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::directory::{self, is_store_file};
 use crate::interrupt;
 
-/// What a directory was like before a command used or created it.
+/// The state of a directory before a command used or created it.
 pub(crate) struct NewDirectory {
     path: PathBuf,
     /// The directories on the way that did not exist, this one last.
@@ -110,7 +110,7 @@ impl NewDirectory {
         FileMedium::open(&self.path, options)
     }
 
-    /// Removes the lock, whose guard the caller has, and the empty directories that were created.
+    /// Removes the lock, with a guard that the caller has, and the empty directories that were created.
     fn remove_empty(&self) {
         if !self.has_lock {
             let _ = fs::remove_file(self.path.join("LOCK"));

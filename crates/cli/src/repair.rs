@@ -1,4 +1,4 @@
-//! `terrace repair`: repairs a damaged store, and prints what was repaired and what is lost.
+//! `terrace repair`: repairs a damaged store, and prints the repaired files and the lost keys.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ impl StoreArgs {
     }
 }
 
-/// A store whose files the command reads or repairs without opening the store.
+/// A store. The command reads or repairs its files without opening it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OfflineStoreArgs {
     /// The store's directory, or a configuration file that names it

@@ -80,7 +80,7 @@ pub struct ValueRules {
     pub bytes_min: u64,
     /// Ids reserved for value files. A job writes at most one; an empty range: no value moves.
     pub ids: Range<TableId>,
-    /// Value files whose live values are copied so that the files become obsolete; ascending.
+    /// Value files with live values that are copied so that the files become obsolete; ascending.
     pub collect: Vec<TableId>,
 }
 

@@ -24,7 +24,7 @@ pub struct ValueSeparator {
     spec: Option<ValuesSpec>,
     /// Values of at least this many bytes move.
     bytes_min: u64,
-    /// Value files whose live values are copied, ascending.
+    /// Value files with live values to copy, ascending.
     collect: Vec<TableId>,
     /// Value files opened so far; `None` for a file that cannot be read.
     open: BTreeMap<TableId, Option<Arc<Values>>>,

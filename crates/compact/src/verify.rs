@@ -144,7 +144,7 @@ impl Verification {
         })
     }
 
-    /// Expects outputs whose keys are stored as `form`.
+    /// Expects outputs with keys stored as `form`.
     #[must_use]
     pub const fn keys_are(mut self, form: KeyForm) -> Self {
         self.key_form = Some(form);

@@ -30,7 +30,7 @@ pub struct Background {
     /// Set when the store closes: every task ends at its next step.
     pub stop: Arc<AtomicBool>,
     pub(crate) tasks: Mutex<Vec<TaskHandle>>,
-    /// What the tasks did.
+    /// Counts of the work that the tasks did.
     pub counters: Arc<BackgroundCounters>,
 }
 

@@ -195,7 +195,7 @@ impl Committer {
         self.commit_admitted(batch, durability, append)
     }
 
-    /// As [`Committer::commit`], of a batch whose memory is reserved.
+    /// As [`Committer::commit`], of a batch with memory reserved.
     fn commit_admitted(
         &self,
         batch: &EncodedBatch,

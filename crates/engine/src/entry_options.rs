@@ -8,7 +8,7 @@ use tree::Tree;
 use crate::expiry::unix_millis;
 
 /// Options of one entry: when it expires. For the puts of a `terracedb::WriteBatch`, `terracedb::Transaction`
-/// or [`Ingest`](crate::Ingest), whose durability is that of the whole.
+/// or [`Ingest`](crate::Ingest), which has one durability as a whole.
 ///
 /// ```
 /// # fn main() -> terracedb::Result<()> {

@@ -1,9 +1,9 @@
 //! The shares of the memory limit: the most that each consumer may take. A pure function.
 //!
-//! The rule: background work can carry what a write was given. No sequence of accepted writes makes a store
-//! that cannot flush, merge, drop or open with the memory limit under which it was written.
+//! The rule: background work has memory for every accepted write. No sequence of them makes a store that
+//! cannot flush, merge, drop or open with the memory limit under which it was written.
 //!
-//! - What cannot be carried is refused at the write with `Invalid`, which names the limit: values
+//! - A write without such memory is refused at the write with `Invalid`, which names the limit: values
 //!   (`value_max`), batches and write sets (`write_buffers`).
 //! - A memtable charges nothing before its first write, so sealing needs no memory. All memtables stay within
 //!   `write_buffers`, and replay keeps within half of that and one batch, so opening needs no more than
@@ -39,9 +39,9 @@ pub(crate) struct MemoryPlan {
     pub write_buffers: u64,
     /// A memtable of this size is sealed.
     pub memtable: u64,
-    /// Open tables whose metadata takes more admit no puts and no deletes of single keys.
+    /// Open tables with more metadata admit no puts and no deletes of single keys.
     pub tables: u64,
-    /// Open tables whose range deletes take more admit no range deletes. Merges drop range deletes first
+    /// Open tables with more range deletes admit no range deletes. Merges drop range deletes first
     /// above the half of it.
     pub range_deletes: u64,
     /// The most for iterators, read queues and long values in flight.

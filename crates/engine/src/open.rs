@@ -131,7 +131,7 @@ pub fn open(
     })
 }
 
-/// The recovered data of a store, and what its components are made of.
+/// The recovered data of a store, and the parts that its components are made of.
 struct Recovered<'a> {
     resources: &'a Resources,
     metered: &'a Arc<Metered>,
@@ -223,7 +223,7 @@ impl Recovered<'_> {
     }
 }
 
-/// What the store's trees share while the log is replayed: without a log and without readers.
+/// The context that the store's trees share while the log is replayed: without a log and without readers.
 fn replay_context(
     files: &StoreFiles,
     resources: &Resources,

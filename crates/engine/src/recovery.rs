@@ -6,7 +6,7 @@ use base::Error;
 
 use crate::lost_records::LostRecords;
 
-/// What opening a store found and repaired.
+/// The damage and leftovers that opening a store found and repaired.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Recovery {

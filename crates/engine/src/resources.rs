@@ -54,7 +54,7 @@ struct Inner {
     page_cache_max: u64,
     /// Memory of flushed memtables, kept for the next ones.
     regions: Arc<RegionPool>,
-    /// Memory of flushes. It is set aside, because a flush is what gives other memory back.
+    /// Memory of flushes. It is set aside, because only flushes give other memory back.
     flush: Budget,
     _flush_charge: Charge,
     executor: Arc<dyn Executor>,

@@ -50,7 +50,7 @@ impl Scm {
     }
 
     /// A tier on an already `opened` device, for the first resources that use it. `id` is the tier's id
-    /// if the device holds no tier yet. For simulations, whose seed must decide everything.
+    /// if the device holds no tier yet. For simulations: there the seed must decide everything.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn given(id: u64, opened: Result<media::scm::Scm>) -> Self {
@@ -172,7 +172,7 @@ pub struct ScmStatus {
     pub wait_cpu_seconds: f64,
     /// Loads and stores reach it: pages are used where they lie.
     pub byte_addressable: bool,
-    /// What its content outlives: the process, the machine's next start, a power cut.
+    /// The event that its content outlives: the process, the machine's next start, a power cut.
     pub persistence: &'static str,
     /// The policy in force.
     pub placement: &'static str,

@@ -1,9 +1,9 @@
 //! The watchdog: reports calls that wait without progress, and their cause.
 //!
 //! It sees writers and callers that wait for a flush, with the keyspace and the reason why the flush does
-//! not end; and the device operation that has not returned, whoever waits for it: synced writes for a sync
-//! of the log, all writes for a new segment, a flush for its table. It takes no lock that is held during
-//! I/O, so it answers while the device hangs.
+//! not end; and the device operation that has not returned, if anything waits for it: synced writes for a
+//! sync of the log, all writes for a new segment, a flush for its table. It takes no lock that is held
+//! during I/O, so it answers while the device hangs.
 
 use std::sync::Arc;
 use std::time::Duration;

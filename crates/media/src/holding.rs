@@ -1,4 +1,4 @@
-//! A medium whose files can be held: a file that is removed during a hold stays until the hold ends.
+//! A medium with files that can be held: a file that is removed during a hold stays until the hold ends.
 //!
 //! Code that copies a store in use takes a [`Hold`] first and lists the files second: every file that was
 //! listed then exists until the hold releases it. A name with a deferred removal is still listed;

@@ -2,7 +2,7 @@
 //!
 //! A store's files lie in its directory, except segments of a log on storage-class memory. Everything that
 //! lists, reads, copies or removes the store's files sees one medium. Operations that concern no name are
-//! those of the first medium; a sync of names concerns all whose names changed.
+//! those of the first medium; a sync of names concerns all with changed names.
 //!
 //! The other media are attached once, after the first one told which they are. A name of a medium that is not
 //! attached belongs to the first one, as in a copy of the store.
@@ -40,7 +40,7 @@ impl Member {
         Self { medium, is_dirty: AtomicBool::new(true) }
     }
 
-    /// The medium, whose names are about to change.
+    /// The medium. Its names are about to change.
     fn changed(&self) -> &Arc<dyn Medium> {
         self.is_dirty.store(true, Ordering::SeqCst);
         &self.medium
@@ -72,7 +72,7 @@ impl Joined {
         attached.map_err(|_| broken_invariant!("media are attached once"))
     }
 
-    /// Files of the first medium whose names belong to an attached one.
+    /// Files of the first medium with names that belong to an attached one.
     ///
     /// # Errors
     /// Those of listing it.

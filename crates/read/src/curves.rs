@@ -39,7 +39,7 @@ impl Curves {
         }
     }
 
-    /// Counts a row miss, of a value whose row may be cached.
+    /// Counts a row miss, of a value with a row that may be cached.
     pub fn row_missed(&self, hash: u64, key: &[u8], stored: usize) {
         self.row_misses.add(1);
         self.row_hit(hash, key, stored);

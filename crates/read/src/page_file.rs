@@ -1,4 +1,4 @@
-//! The file whose pages a read asks for.
+//! The file with the pages that a read asks for.
 
 use std::fmt;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ pub struct Queue<O: QueuedRead> {
     free: Vec<usize>,
     /// Results that the caller has not taken.
     done: VecDeque<Completed>,
-    /// Completed reads whose gets have not advanced yet, oldest first.
+    /// Completed reads with gets that have not advanced yet, oldest first.
     arrived: VecDeque<(Slot<O>, Completion)>,
     /// Gets that need a read and found no free slot.
     waiting: VecDeque<Slot<O>>,
@@ -190,7 +190,7 @@ impl<O: QueuedRead> Queue<O> {
         &self.shared
     }
 
-    /// Number of gets that were submitted and whose results were not taken.
+    /// Number of submitted gets with results that were not taken.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let at_device = self.slots.len() - self.free.len();
@@ -347,7 +347,7 @@ impl<O: QueuedRead> Queue<O> {
         }
     }
 
-    /// Advances a get whose read completed.
+    /// Advances a get after its read completed.
     fn completed(&mut self, slot: Slot<O>, completion: Completion) {
         let Slot { token, read: op, span, file, scm, _charge } = slot;
         if let Some(read) = scm {

@@ -25,7 +25,7 @@ pub trait ReadOp {
     /// Told before the step that is supplied with pages which were read from flash for this operation.
     fn device_read(&mut self) {}
 
-    /// The file whose pages the last step asked for; `None` before a step asked for pages.
+    /// The file with the pages that the last step asked for; `None` before a step asked for pages.
     fn file(&self) -> Option<PageFile>;
 
     /// The table that is read, if its blocks are worth keeping decompressed.
@@ -34,7 +34,7 @@ pub trait ReadOp {
     }
 }
 
-/// The file whose pages `op` asked for in its last step.
+/// The file with the pages that `op` asked for in its last step.
 ///
 /// # Errors
 /// `Poisoned` if it names none.

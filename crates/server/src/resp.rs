@@ -46,7 +46,7 @@ fn broken<T>(text: impl Into<String>) -> Result<T, Broken> {
 }
 
 impl Parser {
-    /// A parser of requests whose arguments have at most `bulk_bytes_max` bytes.
+    /// A parser of requests with arguments of at most `bulk_bytes_max` bytes.
     pub(crate) fn new(bulk_bytes_max: usize) -> Self {
         let (input, args) = (Vec::new(), Vec::new());
         Self { input, at: 0, args, missing: 0, length: None, bulk_bytes_max, is_stranger: false }

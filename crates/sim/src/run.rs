@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Repeats a step that was refused with `Later` while time passes and background work goes on. Users end
-    /// what they keep open after a while. A refusal that lasts is a failure.
+    /// their reads and transactions after a while. A refusal that lasts is a failure.
     fn outlast_refusal(&mut self, step: Step, mut done: Outcome) -> Outcome {
         for second in 0..REFUSED_SECONDS_MAX {
             let Err(StepError::Refused(error)) = &done else { return done };
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Reads of a store with poisoned writers still work, except in a keyspace whose drop failed that way.
+    /// Reads of a store with poisoned writers still work, except in a keyspace that failed to drop so.
     /// Writes in doubt may be visible.
     fn read_poisoned(&mut self) -> Outcome {
         let now = self.now();

@@ -14,7 +14,7 @@ use crate::tier_storage::{Live, TierStorage};
 /// Window of the write budget.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Slots whose pages one page of the stored map names (docs/format/scm-tier.md).
+/// Slots with pages that one page of the stored map names (docs/format/scm-tier.md).
 const SLOTS_PER_MAP_PAGE: usize = 400;
 
 /// The tier and its expected statistics.
@@ -40,7 +40,7 @@ pub(crate) struct Tier {
 pub struct TierSums {
     /// Processes with a tier.
     pub processes: u64,
-    /// Processes whose tier was off at the end.
+    /// Processes with a tier that was off at the end.
     pub off: u64,
     /// Pages found when a tier was opened.
     pub restored: u64,

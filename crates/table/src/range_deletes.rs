@@ -315,7 +315,7 @@ impl RangeDeletes {
         clipped.indexed()
     }
 
-    /// A copy whose keys share no memory with those of `self`.
+    /// A copy with keys that share no memory with those of `self`.
     pub(crate) fn rehomed(&self) -> Self {
         let mut keys = Vec::with_capacity(self.key_bytes);
         let mut spans = Vec::with_capacity(self.fragments.len());

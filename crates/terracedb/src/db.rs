@@ -50,7 +50,7 @@ pub struct Db {
 }
 
 impl Db {
-    /// The handle of an opened store, whose background scrub begins now.
+    /// The handle of an opened store. Its background scrub begins now.
     pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             #[cfg(feature = "tools")]

@@ -3,9 +3,10 @@
 //! Keys with a cached row are answered first. The others become reads of a [`ReadQueue`], so that their
 //! device reads are in flight together.
 //!
-//! A value that a read returns keeps the block that it lies in. The values of few keys are returned so. Those
-//! of many are copied to buffers that are charged (I10) until the caller has dropped their values, so that
-//! one call cannot take many times the memory of its values.
+//! The results belong to the caller, like those of gets, and are not charged: a call answers as many keys as
+//! gets of the same keys would. A value that a read returns may keep the block that it lies in. The values of
+//! few keys are returned so. Those of many are read in groups and copied, so that a call never takes many
+//! times the memory of its values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,13 +18,16 @@ use tree::View;
 use tree::reads::{Probe, ReadQueue, start_get};
 
 use crate::{Keyspace, ReadOptions};
-use results::Results;
 
-mod results;
-
-/// Most keys whose values are returned as they were read. More are read in groups of this size, so that the
+/// Up to this many values are returned as they were read. More are read in groups of this size, so that the
 /// memory of a call besides its results is bounded.
 const GROUP_KEYS: usize = 512;
+
+/// Of more than [`GROUP_KEYS`] values, those from this length on are not copied, bytes: they fill most of
+/// their block, or have pages of their own.
+const COPIED_BELOW: usize = 8 << 10;
+
+type Found = Result<Option<Bytes>>;
 
 impl Keyspace {
     /// The values of `keys`, in the order of `keys`, read in one read view. Device reads are in flight
@@ -89,7 +93,7 @@ impl Keyspace {
         keys: &[K],
         view: Arc<View>,
         at: Seqno,
-    ) -> Result<Vec<Result<Option<Bytes>>>> {
+    ) -> Result<Vec<Found>> {
         let keys = self.tree().key_form().stored_all(keys)?;
         self.multi_get_with(&keys, false, view, at)
     }
@@ -100,16 +104,17 @@ impl Keyspace {
         fills_rows: bool,
         view: Arc<View>,
         at: Seqno,
-    ) -> Result<Vec<Result<Option<Bytes>>>> {
-        let mut results = Results::new(self.store(), keys.len())?;
-        let mut first = 0;
-        while first < keys.len() {
+    ) -> Result<Vec<Found>> {
+        if keys.len() <= GROUP_KEYS {
+            return self.multi_get_group(keys, 0..keys.len(), fills_rows, &view, at);
+        }
+        let mut results = Vec::with_capacity(keys.len());
+        for first in (0..keys.len()).step_by(GROUP_KEYS) {
             let end = keys.len().min(first + GROUP_KEYS);
             let group = self.multi_get_group(keys, first..end, fills_rows, &view, at)?;
-            results.extend(group);
-            first = end;
+            results.extend(group.into_iter().map(copied));
         }
-        Ok(results.finish())
+        Ok(results)
     }
 
     /// The values of the keys at the positions `range`.
@@ -120,7 +125,7 @@ impl Keyspace {
         fills_rows: bool,
         view: &Arc<View>,
         at: Seqno,
-    ) -> Result<Vec<Result<Option<Bytes>>>> {
+    ) -> Result<Vec<Found>> {
         let keys = || range.clone().filter_map(|at| keys.get(at));
         let probes = match fills_rows {
             true => self.store().reader.rows.probes(self.tree().rows(), keys()),
@@ -130,7 +135,7 @@ impl Keyspace {
         let now = Some(view.read_context.timekeeper().now());
         let reader = &self.store().reader;
         let mut pending = Vec::new();
-        let mut results: Vec<Result<Option<Bytes>>> = Vec::with_capacity(range.len());
+        let mut results: Vec<Found> = Vec::with_capacity(range.len());
         for (token, (key, probe)) in (0u64..).zip(keys().zip(&probes)) {
             let row = reader.row(view, key.bytes(), *probe, at, now);
             if row.is_none() {
@@ -170,5 +175,13 @@ impl Keyspace {
             Ok(())
         })?;
         Ok(results)
+    }
+}
+
+/// `found`, which keeps no block that is many times as long as its value.
+fn copied(found: Found) -> Found {
+    match found {
+        Ok(Some(value)) if value.len() < COPIED_BELOW => Ok(Some(Bytes::copy_from_slice(&value))),
+        found => found,
     }
 }

@@ -40,7 +40,7 @@ impl Content {
         }
     }
 
-    /// The store and file whose id seeds the page checksums.
+    /// The store, and the file with the id that seeds the page checksums.
     fn identity(self) -> Option<(StoreId, TableId)> {
         match self {
             Self::Table(store, id) | Self::Values(store, id) => Some((store, id)),
@@ -93,7 +93,7 @@ pub(crate) struct Copier {
 }
 
 impl Copier {
-    /// Creates a copier, whose buffers are charged to `account`. `cancel` ends it between two chunks.
+    /// Creates a copier. Its buffers are charged to `account`. `cancel` ends it between two chunks.
     ///
     /// # Errors
     /// `Retry` without memory.

@@ -1,6 +1,6 @@
 //! The range deletes of a memtable: any number of writers add them, and readers search them without a lock.
 //!
-//! They are kept in segments whose sizes about double; each segment is cut into fragments
+//! They are kept in segments that about double in size; each segment is cut into fragments
 //! ([`table::RangeDeletes`]) and searched by one binary search. A delete begins as a segment of its own; the
 //! next delete merges the segments before it that have similar sizes. So *n* deletes are in about log *n*
 //! segments, and each is merged about log *n* times.

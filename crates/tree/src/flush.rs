@@ -160,7 +160,7 @@ impl FlushJob {
         self
     }
 
-    /// The tree whose memtable is flushed.
+    /// The tree of the flushed memtable.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

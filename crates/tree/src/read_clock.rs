@@ -27,7 +27,7 @@ use crate::Version;
 /// The level of flushed runs; that of the run that partial discards leave is higher.
 const FLUSHED_LEVEL: u8 = 0;
 
-/// Part of the window whose reads count.
+/// Part of the window in which reads count.
 const OLD_PART: u64 = 4;
 
 /// Bits of a counter, and its greatest value.

@@ -27,7 +27,7 @@ pub struct RowRefresh {
 }
 
 impl RowRefresh {
-    /// Refreshes rows of `cache`, whose values it compresses by the rules of `compression`.
+    /// Refreshes rows of `cache`. Values are compressed by the rules of `compression`.
     pub fn new(cache: Arc<RowCache>, compression: Arc<RowCompression>) -> Self {
         Self { cache, compression }
     }

@@ -103,7 +103,7 @@ pub fn days(time: Duration) -> String {
 }
 
 impl Timekeeper {
-    /// A timekeeper for a store whose manifest stores the time `persisted`, Unix milliseconds.
+    /// A timekeeper for a store with a manifest that stores the time `persisted`, Unix milliseconds.
     pub fn new(clock: Arc<dyn Clock>, persisted: u64) -> Self {
         let trusted = Trusted { unix_ms: persisted, at: clock.monotonic(), doubted: None };
         Self {

@@ -10,7 +10,7 @@ use base::{KeyspaceId, Seqno};
 pub(crate) struct Pins(Vec<(KeyspaceId, Seqno)>);
 
 impl Pins {
-    /// Notes a record of `keyspace` whose seqnos end before `end`. Seqnos only grow.
+    /// Notes a record of `keyspace` with seqnos that end before `end`. Seqnos only grow.
     pub(crate) fn pin(&mut self, keyspace: KeyspaceId, end: Seqno) {
         match self.0.binary_search_by_key(&keyspace, |(id, _)| *id) {
             Ok(at) => {

@@ -27,7 +27,7 @@ use crate::{
 /// The keyspace that the drivers use.
 const KEYSPACE: &str = "default";
 
-/// The number of tries to settle a store whose merges lack memory, and the pause between them.
+/// The number of tries to settle a store with merges that lack memory, and the pause between them.
 const SETTLE_TRIES: usize = 120;
 const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 

@@ -1,11 +1,11 @@
 //! The log on storage-class memory beside other designs, in virtual time, on emulated devices.
 //!
-//! The experiment of TyrantKV: many threads write small records to a few devices. [`Kind::Lanes`] is the
-//! design of the log for such memory, which the store does not use yet; the other kinds write as the
-//! published stores do: FlatStore, Viper, ChameleonDB, and a log for each thread. All write the log's own
-//! records, and all keep real bytes; every get is verified. Times are those of the emulated devices and of a
-//! few constants for the processor, the same for all stores, so that a run gives the same figures on every
-//! machine. [`report()`] prints the tables.
+//! The experiment of TyrantKV: many threads write small records to a few devices. [`Kind::Lanes`] models the
+//! store's log on such memory; the other kinds write as the published stores do: FlatStore, Viper,
+//! ChameleonDB, and a log for each thread. All write the log's own records, and all keep real bytes; every
+//! get is verified. Times are those of the emulated devices and of a few constants for the processor, the
+//! same for all stores, so that a run gives the same figures on every machine. [`report()`] prints the
+//! tables.
 
 mod chameleon;
 mod devices;

@@ -36,6 +36,48 @@ pub(crate) fn table(
     Some(text)
 }
 
+/// A struct that is serialized and never read back.
+pub(crate) struct Serialized<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) fields: Vec<&'a str>,
+    pub(crate) is_public: bool,
+}
+
+/// The structs in `code` that derive `Serialize` and not `Deserialize`: those that a command prints.
+/// Flattened fields are left out.
+pub(crate) fn serialized(code: &str) -> Vec<Serialized<'_>> {
+    let mut found = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let derived = line.strip_prefix("#[derive(").and_then(|rest| rest.strip_suffix(")]"));
+        let is_derived =
+            |name: &str| derived.is_some_and(|names| names.split(", ").any(|it| it == name));
+        if !is_derived("Serialize") || is_derived("Deserialize") {
+            continue;
+        }
+        let Some(head) = lines.find(|line| !line.starts_with("#[")) else { break };
+        let (is_public, head) = match head.strip_prefix("pub ") {
+            Some(head) => (true, head),
+            None => (false, head),
+        };
+        let name = head.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {"));
+        let Some(name) = name.and_then(|name| name.split('<').next()) else { continue };
+        let mut fields = Vec::new();
+        let mut is_flattened = false;
+        for line in lines.by_ref().take_while(|line| *line != "}").map(str::trim) {
+            if line.starts_with("#[") {
+                is_flattened |= line.contains("flatten");
+            } else if !line.starts_with("//") {
+                let name = line.strip_prefix("pub ").unwrap_or(line).split_once(": ");
+                fields.extend(name.filter(|_| !is_flattened).map(|(name, _)| name));
+                is_flattened = false;
+            }
+        }
+        found.push(Serialized { name, fields, is_public });
+    }
+    found
+}
+
 /// The name and the type of the field in `line`.
 fn field(line: &str) -> Option<(&str, &str)> {
     let (name, kind) = line.strip_prefix("pub ")?.strip_suffix(',')?.split_once(": ")?;
@@ -52,8 +94,12 @@ fn shown(kind: &str, may_be_absent: bool, is_documented: &impl Fn(&str) -> bool)
     if let Some((_, inner)) = inside("BTreeMap<").and_then(|both| both.split_once(", ")) {
         return format!("object of {}", shown(inner, false, is_documented));
     }
+    if let Some(items) = kind.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        let items = items.split(", ").map(|item| shown(item, false, is_documented));
+        return format!("list of {}", items.collect::<Vec<_>>().join(" and "));
+    }
     match kind {
-        "u64" | "usize" | "f64" => "number".to_owned(),
+        "u8" | "u64" | "usize" | "f64" => "number".to_owned(),
         "bool" => "true or false".to_owned(),
         kind if is_documented(kind) => format!("[{kind}](#{})", kind.to_lowercase()),
         _ => "text".to_owned(),
@@ -82,6 +128,8 @@ pub struct Report {
     /// The tier.
     #[serde(skip_serializing_if = \"Option::is_none\")]
     pub scm: Option<Traffic>,
+    /// The paper's.
+    pub published: Option<(f64, &'static str)>,
 }
 ";
         let table = table(source, "Report", |kind| ["Traffic", "Figures"].contains(&kind)).unwrap();
@@ -94,6 +142,7 @@ pub struct Report {
                 "| `stalls` | object of [Traffic](#traffic) | By reason. |",
                 "| | the fields of [Figures](#figures) | The rest. |",
                 "| `scm` | [Traffic](#traffic), or absent | The tier. |",
+                "| `published` | list of number and text, or null | The paper's. |",
             ]
         );
         assert_eq!(super::table(source, "Repor", |_| false), None);

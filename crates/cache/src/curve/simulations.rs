@@ -23,7 +23,7 @@ pub struct Simulations {
     subject: Subject,
     caches: Vec<Simulation>,
     residents: Residents,
-    /// Keys whose sample hash is at most this are sampled.
+    /// Keys with a sample hash of at most this are sampled.
     threshold: u32,
     /// Share of all keys that the caller passes at all.
     asked: f64,
@@ -83,7 +83,7 @@ impl Simulations {
         simulations
     }
 
-    /// Keys whose sample hash is at most this are sampled.
+    /// Keys with a sample hash of at most this are sampled.
     #[must_use]
     pub const fn threshold(&self) -> u32 {
         self.threshold

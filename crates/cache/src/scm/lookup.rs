@@ -132,7 +132,7 @@ impl ScmTier {
         self.map.set_verified(page.slot.slot);
     }
 
-    /// Drops a page whose content is not what it should be. The caller still holds its pin.
+    /// Drops a page with wrong content. The caller still holds its pin.
     pub fn damaged(&self, slot: ScmSlot) {
         if self.map.clear_if(slot.slot, slot.hash) {
             count(&self.counters.damaged);

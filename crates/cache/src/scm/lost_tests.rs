@@ -1,4 +1,4 @@
-//! A tier whose memory is lost: nothing that was read there counts, and the tier turns off.
+//! A tier that lost its memory: nothing that was read there counts, and the tier turns off.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;

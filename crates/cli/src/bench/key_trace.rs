@@ -1,4 +1,4 @@
-//! `--trace` of `bench` and `bench tiers`: the trace whose keys a workload asks for.
+//! `--trace` of `bench` and `bench tiers`: the trace of the keys that a workload asks for.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `terrace bench silt`: the evaluation of SILT on a hashed keyspace, beside what its formulas predict.
+//! `terrace bench silt`: the evaluation of SILT on a hashed keyspace, beside the figures of its formulas.
 
 use std::time::Duration;
 

@@ -169,7 +169,7 @@ fn bench_command(args: &Args, names: &[Name]) -> Result<Command> {
     if let Some(bytes) = args.value_size {
         command.args(["--value-size".to_owned(), bytes.to_string()]);
     }
-    // A configuration is exactly what `--tier` states, so the environment must not add settings.
+    // `--tier` states the whole configuration, so the environment must not add settings.
     for variable in config::variables() {
         command.env_remove(variable);
     }

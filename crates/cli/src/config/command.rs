@@ -8,7 +8,8 @@ use base::format_count;
 use serde_json::json;
 use terracedb::Result;
 
-use super::setting::{Setting, Values};
+use super::setting::Setting;
+use super::values::Values;
 use super::{Config, FILE_VARIABLE, Flags, file, file_named};
 use crate::outcome::Outcome;
 use crate::output::{Output, report_to_stderr};

@@ -9,7 +9,8 @@ use terracedb::{Error, Result};
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
-use super::setting::{Setting, Values};
+use super::setting::Setting;
+use super::values::Values;
 
 /// The largest configuration file, in bytes. A longer one is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;

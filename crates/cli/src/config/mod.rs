@@ -5,6 +5,7 @@ mod command;
 mod file;
 mod nearest;
 mod setting;
+mod values;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,7 +22,8 @@ use terracedb::{Builder, Db, Durability, Error, Result};
 use crate::directory;
 use crate::output::report_to_stderr;
 use crate::parsers::size;
-use setting::{CodecName, Setting, Values};
+use setting::Setting;
+use values::{CodecName, Values};
 
 pub(crate) use command::{Command, run};
 

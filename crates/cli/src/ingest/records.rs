@@ -1,6 +1,6 @@
 //! Parses keys and values from text, record by record. Keys must ascend strictly.
 //!
-//! Uses memory for one record, whose length is bounded.
+//! Uses memory for one record, of bounded length.
 
 use std::io::{BufRead, Read};
 use std::path::Path;

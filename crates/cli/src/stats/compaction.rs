@@ -19,7 +19,7 @@ pub(super) fn compaction_to_json(compaction: &CompactionStatistics) -> Value {
     })
 }
 
-/// Why a merge went where it went.
+/// The reasons for the place of a merge.
 fn decision_to_json(decision: &Decision) -> Value {
     json!({
         "bytes": decision.job.bytes,

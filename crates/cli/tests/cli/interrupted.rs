@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: a command ends with 130 or 143, and leaves no half-made output. A command that was
 //! quicker than the signal ends as it does without one; a signal before the command began ends it at once.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -274,13 +274,14 @@ fn interrupted_readers_end_and_change_nothing() {
             },
         );
     }
-    // A scan waits for ever if nobody reads its output.
-    let child = spawn(&[&["scan", &store][..], &MEMORY].concat());
-    std::thread::sleep(Duration::from_millis(300));
+    // A scan waits for ever if nobody reads its output, which is longer than a pipe holds.
+    let mut child = spawn(&[&["scan", &store][..], &MEMORY].concat());
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
     signal(&child, Signal::INT);
     // Not read before the end.
-    let mut child = child;
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(output);
     for args in [&["scrub", &store][..], &["stats", &store], &["scan", &store, "--count"]] {
         let args = [args, &MEMORY].concat();
         interrupt_anywhere(
@@ -313,7 +314,9 @@ fn interrupted_measurements_leave_no_temporary_files() {
     let place = scratch.path("device");
     fs::create_dir(&place).unwrap();
     let mut child = spawn(&["calibrate", place.to_str().unwrap(), "--size", "64MiB"]);
-    wait_until(&mut child, || !names(&place).is_empty());
+    // Once the file has a length, the measurement has begun.
+    let length = || names(&place).first().and_then(|name| fs::metadata(place.join(name)).ok());
+    wait_until(&mut child, || length().is_some_and(|file| file.len() > 0));
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names(&place), [""; 0]);
@@ -340,6 +343,44 @@ fn the_processes_of_an_interrupted_command_end_with_it() {
     while terrace(&["check", &data]).code == 2 {
         std::thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// The processes whose arguments contain `text`.
+fn processes_with(text: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let arguments = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let arguments = arguments.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    arguments.filter(|arguments| arguments.contains(text)).collect()
+}
+
+/// A worker ends only by a signal: `bench offload` passes its own on.
+#[test]
+fn the_workers_of_an_interrupted_measurement_end_with_it() {
+    let scratch = Scratch::new();
+    let temporary = scratch.path("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut bench = command(["bench", "offload", "--quick", "--codecs", "lz4"]);
+    bench.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = bench.spawn().unwrap();
+    let sockets = || {
+        let folder = names(&temporary).first().map(|name| temporary.join(name));
+        folder.map_or_else(Vec::new, |folder| {
+            names(&folder).into_iter().filter(|name| name.starts_with('w')).collect()
+        })
+    };
+    wait_until(&mut child, || !sockets().is_empty());
+    let socket = sockets().remove(0);
+    assert!(processes_with(&socket).iter().any(|it| it.contains("--listen")));
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    // They end as soon as they run.
+    for _ in 0..60_000 {
+        if processes_with(&socket).is_empty() {
+            return;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    panic!("{:?}", processes_with(&socket));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub struct Merge {
     pub table_bytes: u64,
     /// Filter bits per key of the outputs.
     pub filter_bits: f32,
-    /// Value files whose live values the merge copies so that the files become obsolete; ascending.
+    /// Value files with live values that the merge copies so that the files become obsolete; ascending.
     pub collect: Vec<TableId>,
 }
 

@@ -112,7 +112,7 @@ impl Piece {
     }
 }
 
-/// A piece all of whose keys a range delete in a newer run covers.
+/// A piece with all its keys covered by a range delete in a newer run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hidden {
     /// The piece's run.

@@ -24,7 +24,7 @@ pub(super) struct LoserTree {
     losers: Vec<Player>,
 }
 
-/// A node whose match was not played yet.
+/// A node with a match that was not played yet.
 const FREE: Player = Player { head: 0, source: usize::MAX };
 
 impl LoserTree {

@@ -206,7 +206,7 @@ impl Source {
         }
     }
 
-    /// The block whose first entry it stands on, if that was retained and lies within the bounds.
+    /// The block with the first entry that it stands on, if that was retained and lies within the bounds.
     ///
     /// # Errors
     /// The errors of [`TableCursor::raw_block`].

@@ -163,7 +163,7 @@ impl FlushTask {
         }
     }
 
-    /// Seals the memtables whose writes keep the oldest log segment.
+    /// Seals the memtables with writes that keep the oldest log segment.
     fn seal_pinning(&self) {
         for (id, end) in self.log.pinning() {
             // An active memtable that begins after the segment pins nothing of it: a sealed one does, and

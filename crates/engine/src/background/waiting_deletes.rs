@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct WaitingDeletes(BTreeMap<KeyspaceId, (Seqno, Duration)>);
 
 impl WaitingDeletes {
-    /// Of `trees`, those whose memtable is to be flushed for its range deletes at `now`.
+    /// Of `trees`, those with a memtable to be flushed for its range deletes at `now`.
     pub(super) fn due(&mut self, trees: &[Arc<Tree>], now: Duration) -> Vec<Arc<Tree>> {
         let known = std::mem::take(&mut self.0);
         let mut due = Vec::new();

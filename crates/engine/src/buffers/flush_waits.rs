@@ -2,7 +2,7 @@
 //!
 //! The flush task reports every flush here. Writers without memory and callers of `flush` wait until one
 //! ends. Waiting polls once a millisecond, or after each step of background work if the executor is stepped
-//! ([`Executor::help`]), and notices a dropped keyspace, whose memtables are never flushed.
+//! ([`Executor::help`]), and notices a dropped keyspace: its memtables are never flushed.
 //! Concurrency: `outcomes` is a leaf lock; nothing else is locked while it is held.
 
 use std::sync::atomic::{AtomicBool, Ordering};

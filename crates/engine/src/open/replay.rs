@@ -219,7 +219,7 @@ struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// Applies the record whose first operation has seqno `first`.
+    /// Applies a record. Its first operation has seqno `first`.
     fn record(&mut self, first: Seqno, body: &[u8]) -> Result<()> {
         let mut next = first;
         for op in decode_ops(body) {

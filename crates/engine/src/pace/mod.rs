@@ -175,7 +175,7 @@ impl Pace {
             return None;
         }
         let now = nanos(executor.clock().monotonic());
-        // The bytes ahead must be drained first; the writer's own are what the next one waits for.
+        // The bytes ahead must be drained first; the next writer waits for this one's own.
         let left = self.backlog.lock().left_of_all(now, cost);
         if left < SLEEP_MIN {
             return None;

@@ -94,7 +94,7 @@ impl ResourcesBuilder {
         self
     }
 
-    /// Sets the executor of background work, whose clock the stores use. The default is threads of its own
+    /// Sets the executor of background work; the stores use its clock. The default is threads of its own
     /// and the machine's clock.
     #[must_use]
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {

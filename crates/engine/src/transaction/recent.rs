@@ -110,7 +110,7 @@ impl Observer for RecentWrites {
 }
 
 impl Seen {
-    /// Records the batch whose first operation has seqno `first`.
+    /// Records a batch. Its first operation has seqno `first`.
     fn record(&mut self, first: Seqno, body: &[u8]) {
         let last = self.writes.last();
         invariant!(
@@ -118,7 +118,7 @@ impl Seen {
             "batches are observed in the order of their sequence numbers"
         );
         if body.is_empty() {
-            // The record of an ingest: one seqno, whose keys are unknown here.
+            // The record of an ingest: one seqno, with keys unknown here.
             self.discard();
             self.complete_from = first.plus(1);
             return;

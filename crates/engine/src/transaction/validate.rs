@@ -1,7 +1,7 @@
 //! Validation of a transaction: a search for writes to the keys that it read, after its snapshot.
 //!
 //! Versions are compared by seqno and not by value, so a value that was overwritten with itself counts as
-//! written. Memtables are searched first, then the tables whose largest seqno is above the transaction's
+//! written. Memtables are searched first, then the tables with a largest seqno above the transaction's
 //! snapshot: only those cost device reads, which happen outside every lock.
 //!
 //! A write may be superseded within the searched seqnos and dropped; the version that superseded it is found

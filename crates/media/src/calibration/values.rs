@@ -91,7 +91,7 @@ impl Calibration {
         bandwidth_at(&self.write_threads, f64::from(writers)).map(|gb| PAGE_BYTES as f64 / gb)
     }
 
-    /// The length of the accesses whose latency was measured.
+    /// The length of the accesses with a measured latency.
     const fn least_bytes(&self) -> u64 {
         if self.is_byte_addressable { LEAST_BYTES } else { PAGE_BYTES as u64 }
     }
@@ -100,7 +100,7 @@ impl Calibration {
 /// The shortest access to memory that is measured: a cache line.
 pub(super) const LEAST_BYTES: u64 = 64;
 
-/// The bandwidth at the last point whose x is at most `x`; none if there is no such point or it is 0.
+/// The bandwidth at the last point with an x of at most `x`; none if there is no such point or it is 0.
 fn bandwidth_at(points: &Points, x: f64) -> Option<f64> {
     let point = points.iter().rev().find(|point| point.0 <= x);
     point.map(|(_, gb)| *gb).filter(|gb| *gb > 0.0)

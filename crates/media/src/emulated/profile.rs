@@ -78,7 +78,7 @@ pub struct Profile {
     pub read: AccessProfile,
     /// Writes; for memory, writes that bypass the processor's caches.
     pub store: AccessProfile,
-    /// Stores through the caches whose lines are flushed one by one; for blocks as [`Profile::store`].
+    /// Stores through the caches, with lines flushed one by one; for blocks as [`Profile::store`].
     pub flushed: AccessProfile,
     /// Capacity of the write-combining buffer, units; 0 for none.
     pub combining_units: usize,

@@ -69,7 +69,7 @@ impl Rule {
         self
     }
 
-    /// Applies only to files whose name contains `part`.
+    /// Applies only to files with a name that contains `part`.
     #[must_use]
     pub fn name(mut self, part: impl Into<String>) -> Self {
         self.name = Some(part.into());

@@ -17,7 +17,7 @@ const CONNECTION_BYTES: u64 = 16 << 20;
 /// How long a host may be silent: it sends the blocks of one table, and a merge may pause.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Serves a connection whose first request is `first`.
+/// Serves a connection with the first request `first`.
 ///
 /// # Errors
 /// Those of the link, and why a block was not compressed.

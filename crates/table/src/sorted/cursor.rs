@@ -42,7 +42,7 @@ pub struct TableCursor {
     pinned: Option<Arc<PinnedMeta>>,
     bounds: Bounds,
     goal: Goal,
-    /// The span whose pages the next step gets.
+    /// The span with the pages that the next step gets.
     waiting: Option<Span>,
     /// The target of a seek; kept to reuse its memory.
     key: Vec<u8>,

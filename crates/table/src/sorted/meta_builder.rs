@@ -124,7 +124,7 @@ impl MetaBuilder {
         self.first_page + self.pages
     }
 
-    /// Starts the partition whose data begins at page `first_page`.
+    /// Starts the partition with data from page `first_page`.
     pub(crate) fn start(&mut self, first_page: u32) {
         (self.first_page, self.pages, self.has_runs) = (first_page, 0, false);
         self.blocks.clear();

@@ -3,7 +3,7 @@
 //! The packer adds entries to a block until its compressed form would no longer fit its page; the entry
 //! that does not fit starts the next block. With LZ4 that takes one pass of compression
 //! ([`lz4::Encoder`]). With zstd and DEFLATE the packer estimates the size, compresses, and corrects a wrong
-//! estimate. A block whose compression saves no page is stored uncompressed.
+//! estimate. A block is stored uncompressed if compression saves no page.
 //!
 //! In a table with bins ([`Layout`](super::Layout)) a block ends only between bins. A bin that is longer
 //! than a page is a block of its own with as many pages as it takes, up to the longest block; only a

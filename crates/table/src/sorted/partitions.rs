@@ -89,7 +89,7 @@ impl Partitions {
         self.growth = account.empty_charge();
     }
 
-    /// Counts a version whose value the tally already counted.
+    /// Counts a version with a value that the tally already counted.
     pub(super) fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
         if self.tally.entries == 0 {
             self.properties.first_key = key.to_vec();

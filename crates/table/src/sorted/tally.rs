@@ -114,7 +114,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Sets the counted fields of `properties`, whose `range_deletes` is already set.
+    /// Sets the counted fields of `properties`. `range_deletes` is already set.
     pub(super) fn put(self, properties: &mut Properties) {
         invariant!(
             self.keys <= self.entries && self.deletes + self.merges <= self.entries,

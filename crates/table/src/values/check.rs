@@ -43,7 +43,7 @@ pub struct ValuesReport {
     pub listed: Vec<ValueDamage>,
 }
 
-/// The value whose pages are being checked.
+/// The value with the pages that are being checked.
 struct PartialValue {
     first: Header,
     at: u32,

@@ -61,15 +61,13 @@ fn make(path: &Path, lives: usize, ending: Ending) -> Synced {
             let (key, value) = (format!("{life}-{number}"), format!("value {life} {number}"));
             log.put_opt(&key, &value, &SYNC).unwrap();
             synced.insert(key, value);
-            tables.put_opt(format!("{life}-{number}"), vec![b'x'; 700_000], &SYNC).unwrap();
+            tables.put_opt(format!("{life}-{number}"), vec![b'x'; 1000], &SYNC).unwrap();
             tables.flush().unwrap();
         }
         if ending != Ending::Flushed {
-            // Full segments, which are not cut as those of an earlier life, and a new one after them.
+            // A full segment, which is not cut as those of an earlier life, and a new one after it.
             let bulk = db.open_or_create_keyspace("bulk").unwrap();
-            for number in 0..3u32 {
-                bulk.put_opt(number.to_be_bytes(), common::noise(2_500_000), &SYNC).unwrap();
-            }
+            bulk.put_opt("full", common::noise(2_500_000), &SYNC).unwrap();
             let key = format!("{life}-last");
             log.put_opt(&key, "value last", &SYNC).unwrap();
             synced.insert(key, "value last".to_owned());

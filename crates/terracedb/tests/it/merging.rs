@@ -351,6 +351,45 @@ fn an_iterator_goes_on_behind_a_key_that_cannot_be_merged() {
     }
 }
 
+/// The plain counter refuses a sum outside 64 bits: no read answers a number that wrapped or stopped at an
+/// end, whatever is flushed in between, and the sum is exact once it is back in the range.
+#[test]
+fn a_counter_refuses_a_sum_out_of_its_range_at_both_ends() {
+    for (end, step) in [(i64::MAX, 1i64), (i64::MIN, -1)] {
+        for flushes in 0..8 {
+            let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+            let ks = db.open_or_create_keyspace_opt("k", &options(I64Add::NAME)).unwrap();
+            let flush = |number: u32| {
+                if flushes & (1 << number) != 0 {
+                    db.flush().unwrap();
+                }
+            };
+            ks.merge("a", end.to_le_bytes()).unwrap();
+            let snapshot = db.snapshot();
+            flush(0);
+            ks.merge("a", step.to_le_bytes()).unwrap();
+            flush(1);
+            let transaction = db.transaction();
+            for error in [
+                ks.get("a").unwrap_err(),
+                ks.multi_get(&["a"]).unwrap().remove(0).unwrap_err(),
+                transaction.get(&ks, "a").unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{end} {flushes}: {error}");
+                assert!(error.to_string().contains(I64Add::NAME), "{error}");
+            }
+            assert_eq!(snapshot.get(&ks, "a").unwrap().as_deref(), Some(&end.to_le_bytes()[..]));
+            ks.merge("a", (-3 * step).to_le_bytes()).unwrap();
+            flush(2);
+            let sum = (end - 2 * step).to_le_bytes();
+            assert_eq!(ks.get("a").unwrap().as_deref(), Some(&sum[..]), "{end} {flushes}");
+            drop(snapshot);
+            db.compact().unwrap();
+            assert_eq!(ks.get("a").unwrap().as_deref(), Some(&sum[..]), "{end} {flushes}");
+        }
+    }
+}
+
 #[test]
 fn a_saturating_counter_stops_at_the_ends_whatever_is_flushed_in_between() {
     for flushes in 0..16 {

@@ -33,7 +33,7 @@ pub struct BackupInfo {
 pub struct BackupList {
     /// The backups, oldest first.
     pub backups: Vec<BackupInfo>,
-    /// Backups whose index cannot be read. While there are any, no objects are removed, because those that
+    /// Backups with an unreadable index. While there are any, no objects are removed, because those that
     /// they need are not known.
     pub damaged: Vec<(u64, Error)>,
     /// Bytes of the files of all backups, each file counted once.

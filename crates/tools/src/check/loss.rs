@@ -56,7 +56,7 @@ impl LostKeys {
         self.ranges.extend(ranges.into_iter().take(room));
     }
 
-    /// Lost keys whose number is unknown.
+    /// Lost keys, of an unknown number.
     pub(super) fn add_unknown(&mut self) {
         self.entries = None;
     }

@@ -389,7 +389,7 @@ pub(super) fn table_ids_end(files: &[Listing]) -> TableId {
     TableId(ids.map(|id| id.0.saturating_add(1)).max().unwrap_or_default())
 }
 
-/// Adds each dictionary to the keyspace whose tables name it.
+/// Adds each dictionary to the keyspace with tables that name it.
 fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, files: &[Listing]) {
     for Intact { properties, .. } in intact.values() {
         for id in &properties.dictionaries {

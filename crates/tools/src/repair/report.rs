@@ -25,7 +25,7 @@ pub struct RepairReport {
     /// Keyspaces of a rebuilt manifest in which deleted or overwritten entries may reappear: their tables had
     /// been merged, or only log records name them.
     pub uncertain: Vec<String>,
-    /// Keyspaces of a rebuilt manifest that have merge operands, and whose merge operator is lost, its name
+    /// Keyspaces of a rebuilt manifest that have merge operands, and lost their merge operator, its name
     /// too: reads of these keys fail until the keyspace is opened with the operator that it had.
     pub operators: Vec<String>,
     /// Tables and value files that were damaged.

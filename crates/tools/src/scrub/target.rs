@@ -70,7 +70,7 @@ impl Target {
         }
     }
 
-    /// The first and last key whose entries or values are on the `count` pages from `first` on, as far as the
+    /// The first and last key with entries or values on the `count` pages from `first` on, as far as the
     /// file still states them.
     pub(super) fn keys_on(&self, first: u32, count: u32) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {

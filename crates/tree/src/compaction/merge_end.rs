@@ -1,4 +1,4 @@
-//! Shortens a merge whose range deletes do not fit its memory.
+//! Shortens a merge with range deletes that do not fit its memory.
 //!
 //! The planner goes by the bytes of files, to which range deletes contribute little; but a merge has all of
 //! its range deletes in memory. The rest of the rectangle is planned again.
@@ -14,7 +14,7 @@ use crate::Version;
 /// retention, and in the output.
 const TIMES: u64 = 5;
 
-/// The end of the part of `merge` whose range deletes fit `room` bytes of memory, and the bytes that they
+/// The end of the part of `merge` with range deletes that fit `room` bytes of memory, and the bytes that they
 /// need.
 pub(super) fn with_room_for_range_deletes(
     merge: &Merge,

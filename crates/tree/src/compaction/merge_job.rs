@@ -5,7 +5,7 @@
 //! - The rectangle is reserved: no other job works in it, and no new table is placed below what it may write
 //!   ([`crate::VersionEditGuard`]). So its inputs stay until it is installed, and its outputs keep the order
 //!   of age (I4). Tables may come and go above and beside it.
-//! - The horizon is taken after the version whose tables are merged, so every version of a key in them was
+//! - The horizon is taken after the version of the merged tables, so every version of a key in them was
 //!   visible by then. A snapshot that is taken later reads at or above the newest seqno of the horizon; it
 //!   sees what a reader at that seqno sees, and misses nothing that the merge left out. Iterators keep
 //!   reading the version of the tree that they began with.
@@ -261,7 +261,7 @@ impl MergeJob {
         self.tree.writes().merged(bytes, merged.counts.dropped(), base);
     }
 
-    /// The tree whose tables are merged.
+    /// The tree of the merged tables.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

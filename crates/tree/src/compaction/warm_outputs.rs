@@ -30,7 +30,7 @@ pub struct WarmOutputs {
     slots: u32,
     /// Pages of inputs that become useless although their files stay.
     stale_pages: Vec<(u64, Range<u32>)>,
-    /// The digests of outputs whose pages were offered, and the end of their page numbers. The last field
+    /// The digests of outputs with pages that were offered, and the end of their page numbers. The last field
     /// keeps the cache from treating a file as dead before it is installed.
     offered: Vec<(u64, u32, LiveFile)>,
 }
@@ -103,7 +103,7 @@ impl WarmOutputs {
                 let found = meta.get_or_insert_with(|| self.meta_page(table, partition.meta_page));
                 let Some(meta) = found else { continue };
                 let Some((first, last)) = table.keys_within(number, meta, page)? else { continue };
-                // A key whose versions span several pages is the last of one and the first of the next.
+                // A key with versions on several pages is the last of one and the first of the next.
                 let is_last = last == table.properties().last_key || first == last;
                 let keys = match is_last {
                     true => KeyRange::through(&first, &last),

@@ -64,7 +64,7 @@ pub struct MergingIter {
     heap: Vec<usize>,
     /// The second source in order, if there is one.
     second: Option<usize>,
-    /// The source whose move is not complete.
+    /// The source with an incomplete move.
     pending: Option<usize>,
     /// Forward: the key whose remaining versions are skipped, since they are older than the one returned, or
     /// deleted.

@@ -115,7 +115,7 @@ pub fn reads_from(queue: &ReadQueue, reader: &Arc<Reader>) -> bool {
 }
 
 impl ReadQueue {
-    /// Gets whose results were not taken yet.
+    /// Gets with results that were not taken yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.queue.in_flight()

@@ -101,7 +101,7 @@ pub struct SiltReport {
     /// The figures of hashed keyspaces.
     #[serde(flatten)]
     pub hashed: HashedFigures,
-    /// What the formulas predict.
+    /// The figures that the formulas predict.
     pub predicted: Predicted,
 }
 
@@ -113,7 +113,7 @@ pub struct Silt<'a> {
 }
 
 impl<'a> Silt<'a> {
-    /// An evaluation on `engine`, whose keyspace is empty.
+    /// An evaluation on `engine`, in an empty keyspace.
     ///
     /// # Errors
     /// `Invalid` if an option is out of its range.

@@ -210,7 +210,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Runs the workload on `engine`, whose keyspace is empty.
+/// Runs the workload on `engine`, in an empty keyspace.
 ///
 /// # Errors
 /// `Invalid` for an option out of its range; the first error of the store.

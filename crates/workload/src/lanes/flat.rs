@@ -1,6 +1,6 @@
 //! FlatStore (Chen et al., ASPLOS 2020): an operation log per thread with pipelined horizontal batching. A
-//! thread posts its entry; who gets the group's lock takes all waiting entries, gives the lock back, and
-//! persists them in its own log with one fence.
+//! thread posts its entry; the thread that gets the group's lock takes all waiting entries, gives the lock
+//! back, and persists them in its own log with one fence.
 //!
 //! Values are inline in the entries, or apart: then the record is persisted first, in a block of its size
 //! class, and the entry has 16 bytes. (Sources disagree on which sizes the original keeps inline.)

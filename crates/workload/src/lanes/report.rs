@@ -57,7 +57,7 @@ pub struct Line {
     pub p99_ns: f64,
     /// Records a group.
     pub group: f64,
-    /// Gets whose answer was verified.
+    /// Gets with a verified answer.
     pub verified: u64,
     /// The lanes' rate over this store's, in the same table with as many threads; only if a published figure
     /// of this store was reproduced.

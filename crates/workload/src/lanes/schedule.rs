@@ -1,4 +1,4 @@
-//! Logical threads in virtual time: whose turn is next, the same on every machine.
+//! Logical threads in virtual time: their turns, the same on every machine.
 //!
 //! A driver takes the earliest turn, does what that thread does at that time, and says when the thread goes
 //! on. A thread that waits for another one has no turn until that one gives it one. Turns at the same time

@@ -1,4 +1,4 @@
-//! `terrace bench offload`: what it brings to move compaction, or its compression, to a worker.
+//! `terrace bench offload`: the gain from moving compaction, or its compression, to a worker.
 //!
 //! Each configuration is a host process of its own, held to one core, with a worker process on another core
 //! that is slowed to a quota. DEFLATE has the emulated engine of a DPU at the worker; its memo is filled by a
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use terracedb::compaction::BLUEFIELD_2;
 use terracedb::{Error, Result};
 
+use crate::interrupt::Scratch;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::shared_args::OutputArgs;
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 
 const CODECS: [&str; 3] = ["deflate", "lz4", "zstd-1"];
 
-/// Where compaction happens.
+/// The place of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Mode {
     #[serde(rename = "local")]
@@ -73,7 +74,7 @@ struct Configuration {
     write_rate: Option<f64>,
 }
 
-/// What a process measured.
+/// The figures that a process measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Measured {
     compaction_mb_per_second: f64,
@@ -117,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let scratch = tempfile::Builder::new().prefix("terrace-offload-").tempdir();
     let scratch = scratch.map_err(|e| Error::io("create", "a temporary directory", e))?;
+    let _removed = Scratch::new(scratch.path());
     let load = match (args.quick, args.full) {
         (true, _) => Load::QUICK,
         (_, true) => Load::FULL,

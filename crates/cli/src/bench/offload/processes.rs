@@ -9,6 +9,7 @@ use base::StoreId;
 use terracedb::{Error, Result};
 
 use super::{Configuration, Measured, json_of};
+use crate::interrupt;
 use crate::worker::EngineReport;
 
 /// The core of hosts, and that of workers.
@@ -31,13 +32,15 @@ pub(super) fn run_child(configuration: &Configuration) -> Result<Measured> {
     }
     std::fs::create_dir(directory)
         .map_err(|error| Error::io("create", directory.display(), error))?;
-    let child = json_of(configuration)?;
-    let output = Command::new(this_program()?)
-        .args(["bench", "offload", "--child", &child])
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Error::io("start", "a host process", error))?;
-    let failed = || Error::retry("host process").at(&child);
+    let options = json_of(configuration)?;
+    let failed = |error| Error::io("start", "a host process", error);
+    let mut command = Command::new(this_program()?);
+    command.args(["bench", "offload", "--child", &options]).stdout(Stdio::piped());
+    let child = command.spawn().map_err(failed)?;
+    let ending = interrupt::Child::of(&child);
+    let output = child.wait_with_output().map_err(failed)?;
+    drop(ending);
+    let failed = || Error::retry("host process").at(&options);
     if !output.status.success() {
         return Err(failed().got(output.status));
     }
@@ -45,9 +48,10 @@ pub(super) fn run_child(configuration: &Configuration) -> Result<Measured> {
     serde_json::from_str(text.trim()).map_err(|error| failed().caused_by(error))
 }
 
-/// A worker process, killed when dropped.
+/// A worker process, killed when dropped, and by a signal that ends this process.
 pub(super) struct WorkerProcess {
     child: Child,
+    _ending: interrupt::Child,
     pub(super) address: String,
     report: PathBuf,
 }
@@ -80,12 +84,13 @@ impl WorkerProcess {
             command.arg(&report);
         }
         let fail = |error| Error::io("start", "a worker process", error);
-        let mut child = command.spawn().map_err(fail)?;
+        let child = command.spawn().map_err(fail)?;
+        let ending = interrupt::Child::of(&child);
+        let mut started = Self { child, _ending: ending, address: socket, report };
         let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
+        if let Some(stdout) = started.child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line).map_err(fail)?;
         }
-        let started = Self { child, address: socket, report };
         match line.trim().strip_prefix("listening at ") {
             Some(_) => Ok(started),
             None => {

@@ -1,4 +1,4 @@
-//! The inputs of a merge, from the version whose tables it merges.
+//! The inputs of a merge, from the version of the tables that it merges.
 
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@ use base::{Error, ErrorKind};
 use super::MergingIter;
 
 impl MergingIter {
-    /// The key whose error ended the last move; a caller may seek past it. `None` if the move did not fail,
-    /// or failed with an error that is not of one key.
+    /// The key with the error that ended the last move; a caller may seek past it. `None` if the move did not
+    /// fail, or failed with an error that is not of one key.
     pub fn failed_key(&self) -> Option<&[u8]> {
         self.failed.as_deref()
     }

@@ -1,0 +1,299 @@
+//! The values of all settings: their defaults, and how they are read from text and shown as text.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::{format_bytes, parse_bytes};
+use clap::ValueEnum;
+use terracedb::compaction::{Address, PlacementMode, Verify};
+use terracedb::scm::{Placement, Scm};
+use terracedb::{Codec, Durability};
+
+use super::setting::Setting;
+use crate::time;
+
+/// The values of all settings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Values {
+    /// Bytes; `None` means a quarter of the memory of the machine or control group.
+    pub(crate) memory: Option<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval: Duration,
+    pub(crate) codec: Codec,
+    pub(crate) zstd_level: i32,
+    pub(crate) deflate_level: i32,
+    pub(crate) background_threads: usize,
+    /// Bytes per second; 0 means no limit.
+    pub(crate) compaction_rate: u64,
+    /// Bytes per second; 0 means that tables are never scrubbed.
+    pub(crate) scrub_rate: u64,
+    pub(crate) scrub_interval: Duration,
+    pub(crate) scm_path: Option<String>,
+    /// Bytes.
+    pub(crate) scm_size: u64,
+    /// Bytes per second; 0 means no limit.
+    pub(crate) scm_write_budget: u64,
+    pub(crate) scm_placement: Placement,
+    pub(crate) flash_path: Option<PathBuf>,
+    /// Places of the log's devices; none: the log stays at its present place.
+    pub(crate) log_path: Vec<String>,
+    /// Lanes of each device of a new log.
+    pub(crate) log_lanes: Option<u16>,
+    /// Addresses of workers; none: merges run in this process.
+    pub(crate) workers: Vec<Address>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) placement: PlacementMode,
+    pub(crate) fallback: bool,
+    pub(crate) verify: Verify,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self {
+            memory: None,
+            durability: terracedb::Settings::default().durability,
+            sync_interval: Duration::from_millis(100),
+            codec: Codec::Lz4,
+            zstd_level: 3,
+            deflate_level: 6,
+            background_threads: 2,
+            compaction_rate: 0,
+            scrub_rate: 4 << 20,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            scm_path: None,
+            scm_size: 8 << 30,
+            scm_write_budget: 0,
+            scm_placement: Placement::Adaptive,
+            flash_path: None,
+            log_path: Vec::new(),
+            log_lanes: None,
+            workers: Vec::new(),
+            token_file: None,
+            placement: PlacementMode::Remote,
+            fallback: true,
+            verify: Verify::Full,
+        }
+    }
+}
+
+/// A codec as `--codec` names it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum CodecName {
+    None,
+    Lz4,
+    Zstd,
+    Deflate,
+}
+
+impl From<CodecName> for Codec {
+    fn from(name: CodecName) -> Self {
+        match name {
+            CodecName::None => Self::None,
+            CodecName::Lz4 => Self::Lz4,
+            CodecName::Zstd => Self::Zstd,
+            CodecName::Deflate => Self::Deflate,
+        }
+    }
+}
+
+const DURABILITIES: [(&str, Durability); 3] =
+    [("none", Durability::None), ("interval", Durability::Interval), ("sync", Durability::Sync)];
+
+const CODECS: [(&str, Codec); 4] = [
+    ("none", Codec::None),
+    ("lz4", Codec::Lz4),
+    ("zstd", Codec::Zstd),
+    ("deflate", Codec::Deflate),
+];
+
+const VERIFY: [(&str, Verify); 2] = [("full", Verify::Full), ("sampled", Verify::Sampled)];
+
+/// The smallest memory limit of a store, bytes.
+const MEMORY_MIN: u64 = 64 << 20;
+
+impl Setting {
+    /// Sets it to the value in `text`. Returns `false` and changes nothing if `text` is no accepted value.
+    pub(crate) fn set(self, values: &mut Values, text: &str) -> bool {
+        let set = match self {
+            Self::Memory => parse_bytes(text)
+                .ok()
+                .filter(|bytes| *bytes >= MEMORY_MIN)
+                .map(|bytes| values.memory = Some(bytes)),
+            Self::Durability => named(&DURABILITIES, text).map(|it| values.durability = it),
+            Self::SyncInterval => time::parse(text)
+                .filter(|interval| *interval >= Duration::from_millis(1))
+                .map(|interval| values.sync_interval = interval),
+            Self::Codec => named(&CODECS, text).map(|codec| values.codec = codec),
+            Self::ZstdLevel => text
+                .parse()
+                .ok()
+                .filter(|level| (-7..=22).contains(level))
+                .map(|level| values.zstd_level = level),
+            Self::DeflateLevel => text
+                .parse()
+                .ok()
+                .filter(|level| (1..=9).contains(level))
+                .map(|level| values.deflate_level = level),
+            Self::BackgroundThreads => text
+                .parse()
+                .ok()
+                .filter(|threads| (1..=1024).contains(threads))
+                .map(|threads| values.background_threads = threads),
+            Self::CompactionRate => {
+                parse_bytes(text).ok().map(|rate| values.compaction_rate = rate)
+            }
+            Self::ScrubRate => parse_bytes(text).ok().map(|rate| values.scrub_rate = rate),
+            Self::ScrubInterval => time::parse(text)
+                .filter(|interval| *interval >= Duration::from_secs(1))
+                .map(|interval| values.scrub_interval = interval),
+            Self::ScmPath => {
+                Scm::new(text, 1 << 20).ok().map(|_| values.scm_path = Some(text.to_owned()))
+            }
+            Self::ScmSize => parse_bytes(text)
+                .ok()
+                .filter(|bytes| *bytes >= 1 << 20)
+                .map(|bytes| values.scm_size = bytes),
+            Self::ScmWriteBudget => {
+                parse_bytes(text).ok().map(|rate| values.scm_write_budget = rate)
+            }
+            Self::ScmPlacement => {
+                named(&Placement::NAMES, text).map(|policy| values.scm_placement = policy)
+            }
+            Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
+            Self::LogPath => places(text).map(|places| values.log_path = places),
+            Self::LogLanes => text
+                .parse()
+                .ok()
+                .filter(|lanes| (1..=16).contains(lanes))
+                .map(|lanes| values.log_lanes = Some(lanes)),
+            Self::CompactionWorkers => addresses(text).map(|workers| values.workers = workers),
+            Self::CompactionTokenFile => {
+                (!text.is_empty()).then(|| values.token_file = Some(text.into()))
+            }
+            Self::CompactionPlacement => text.parse().ok().map(|mode| values.placement = mode),
+            Self::CompactionFallback => text.parse().ok().map(|falls| values.fallback = falls),
+            Self::CompactionVerify => named(&VERIFY, text).map(|how| values.verify = how),
+        };
+        set.is_some()
+    }
+
+    /// Its value in a form that [`Setting::set`] accepts; `None` if it has no value.
+    pub(crate) fn show(self, values: &Values) -> Option<String> {
+        Some(match self {
+            Self::Memory => values.memory.map(size)?,
+            Self::Durability => name_of(&DURABILITIES, values.durability),
+            Self::SyncInterval => time::format(values.sync_interval),
+            Self::Codec => name_of(&CODECS, values.codec),
+            Self::ZstdLevel => values.zstd_level.to_string(),
+            Self::DeflateLevel => values.deflate_level.to_string(),
+            Self::BackgroundThreads => values.background_threads.to_string(),
+            Self::CompactionRate => size(values.compaction_rate),
+            Self::ScrubRate => size(values.scrub_rate),
+            Self::ScrubInterval => time::format(values.scrub_interval),
+            Self::ScmPath => values.scm_path.clone()?,
+            Self::ScmSize => size(values.scm_size),
+            Self::ScmWriteBudget => size(values.scm_write_budget),
+            Self::ScmPlacement => values.scm_placement.name().to_owned(),
+            Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
+            Self::LogPath if values.log_path.is_empty() => return None,
+            Self::LogPath => values.log_path.join(","),
+            Self::LogLanes => values.log_lanes?.to_string(),
+            Self::CompactionWorkers if values.workers.is_empty() => return None,
+            Self::CompactionWorkers => {
+                values.workers.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
+            }
+            Self::CompactionTokenFile => values.token_file.as_ref()?.display().to_string(),
+            Self::CompactionPlacement => name_of(&PlacementMode::NAMES, values.placement),
+            Self::CompactionFallback => values.fallback.to_string(),
+            Self::CompactionVerify => name_of(&VERIFY, values.verify),
+        })
+    }
+}
+
+/// The places in `text`, at least one; `None` if one is empty.
+fn places(text: &str) -> Option<Vec<String>> {
+    let place = |place: &str| (!place.trim().is_empty()).then(|| place.trim().to_owned());
+    text.split(',').map(place).collect()
+}
+
+/// The addresses in `text`, at least one; `None` if one is wrong.
+fn addresses(text: &str) -> Option<Vec<Address>> {
+    text.split(',').map(|address| address.trim().parse().ok()).collect()
+}
+
+/// The value called `text`.
+fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
+}
+
+/// The name of `value`.
+fn name_of<T: Copy + PartialEq>(names: &[(&str, T)], value: T) -> String {
+    let name = names.iter().find(|(_, named)| *named == value);
+    base::invariant!(name.is_some(), "every value of a setting has a name");
+    name.map_or("?", |(name, _)| *name).to_owned()
+}
+
+/// A size as text that parses to the same number of bytes.
+fn size(bytes: u64) -> String {
+    if bytes == 0 {
+        return "0".into();
+    }
+    let text = format_bytes(bytes).replace(".0 ", "").replace(' ', "");
+    if parse_bytes(&text).is_ok_and(|read| read == bytes) { text } else { bytes.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_formats_and_parses_to_itself() {
+        let values = Values::default();
+        for setting in Setting::ALL {
+            assert_eq!(Setting::of(setting.key()), Some(setting));
+            let Some(text) = setting.show(&values) else { continue };
+            let mut read = values.clone();
+            assert!(setting.set(&mut read, &text), "{text}");
+            assert_eq!(read, values, "{text}");
+        }
+        assert_eq!(Setting::FlashPath.variable(), "TERRACE_FLASH__PATH");
+        assert_eq!(Setting::SyncInterval.variable(), "TERRACE_SYNC_INTERVAL");
+    }
+
+    #[test]
+    fn refused_value_changes_nothing() {
+        for (setting, texts) in [
+            (Setting::Memory, &["63MiB", "lots", "-1", "true"][..]),
+            (Setting::Durability, &["fsync", ""]),
+            (Setting::SyncInterval, &["0", "500us"]),
+            (Setting::Codec, &["LZ4", "gzip"]),
+            (Setting::ZstdLevel, &["23", "-8", "3.5"]),
+            (Setting::DeflateLevel, &["0", "10", "6.0"]),
+            (Setting::BackgroundThreads, &["0", "many", "1025"]),
+            (Setting::CompactionRate, &["slow", "-1"]),
+            (Setting::ScrubRate, &["fast"]),
+            (Setting::ScrubInterval, &["weekly", "0"]),
+            (Setting::ScmPath, &["", "numa:x", "emulated:gold"]),
+            (Setting::ScmSize, &["1000", "big"]),
+            (Setting::ScmWriteBudget, &["-1"]),
+            (Setting::ScmPlacement, &["random", ""]),
+            (Setting::FlashPath, &[""]),
+            (Setting::LogPath, &["", "/dev/shm/a,,/dev/shm/b"]),
+            (Setting::LogLanes, &["0", "17", "many"]),
+            (Setting::CompactionWorkers, &["", "host:7400", "unix:a,", "unix:a,b"]),
+            (Setting::CompactionTokenFile, &[""]),
+            (Setting::CompactionPlacement, &["", "far"]),
+            (Setting::CompactionFallback, &["", "no"]),
+            (Setting::CompactionVerify, &["none"]),
+        ] {
+            for text in texts {
+                let mut values = Values::default();
+                assert!(!setting.set(&mut values, text), "{setting:?} {text}");
+                assert_eq!(values, Values::default());
+            }
+        }
+        for bytes in [64 << 20, (64 << 20) + 1, 1_000_000_000, 3 << 29] {
+            assert_eq!(parse_bytes(&size(bytes)).unwrap(), bytes, "{}", size(bytes));
+        }
+    }
+}
