@@ -297,7 +297,6 @@ impl Shard {
         }
     }
 
-    /// Frees slot `number`. A reader that holds its frame frees the frame.
     /// Checks the counts of pages against the queues and the slots.
     fn check_counts(&self) {
         let resident = self.data.resident + self.meta.resident;
@@ -312,6 +311,7 @@ impl Shard {
         invariant!(self.blocks as u64 <= resident, "an attached block belongs to a resident page");
     }
 
+    /// Frees slot `number`. A reader that holds its frame frees the frame.
     fn clear(&mut self, number: u32, shared: Shared<'_>) {
         if let Some(slot) = self.unlink(number, shared) {
             drop(self.thaw(slot.frame, shared));

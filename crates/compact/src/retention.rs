@@ -55,6 +55,8 @@ pub struct Retention {
     has_key: bool,
     /// Range deletes over `key` that are older than every version so far, newest last.
     covering: Vec<Seqno>,
+    /// Sequence number of the last version of `key`; the next one is not newer.
+    last: Seqno,
     /// Sequence number of the oldest put, delete or range delete of `key` so far: it hides older versions.
     superseder: Option<Seqno>,
     /// Whether `superseder` is a range delete.
@@ -93,6 +95,7 @@ impl Retention {
             key: Vec::new(),
             has_key: false,
             covering: Vec::new(),
+            last: Seqno::MAX,
             superseder: None,
             superseder_is_range: false,
             tombstones: Vec::new(),
@@ -130,6 +133,12 @@ impl Retention {
         }
         self.counts.read += 1;
         let seqno = trailer.seqno();
+        if seqno > self.last {
+            return Err(Error::corrupt("order of versions")
+                .expected(format_args!("at most {}", self.last))
+                .got(seqno));
+        }
+        self.last = seqno;
         if !self.covering.is_empty() {
             self.pass_range_deletes(Some(seqno), emit)?;
         }
@@ -172,6 +181,7 @@ impl Retention {
         );
         debug_assert!(covering.is_sorted_by(|a, b| a >= b), "range deletes come newest first");
         self.has_key = true;
+        self.last = Seqno::MAX;
         self.key.clear();
         self.key.extend_from_slice(key);
         self.superseder = None;
@@ -237,6 +247,7 @@ impl Retention {
         self.counts.read += versions;
         self.counts.kept += versions;
         self.begin_key(key, &[]);
+        self.last = seqno;
         (self.superseder, self.superseder_is_range) = (Some(seqno), false);
     }
 

@@ -105,6 +105,17 @@ impl Verification {
                 counts.read,
             );
         }
+        for table in outcome.tables.iter().map(|table| &table.properties) {
+            if table.seqno_min > table.seqno_max {
+                return wrong("seqnos of a table", table.seqno_min.get(), table.seqno_max.get());
+            }
+            if table.entries == 0 && table.range_deletes == 0 {
+                return wrong("entries of a table", 1, 0);
+            }
+        }
+        if outcome.values.is_some_and(|values| values.values == 0) {
+            return wrong("values of a value file", 1, 0);
+        }
         let entries = outcome.tables.iter().map(|table| table.properties.entries);
         let entries = entries.fold(0, u64::saturating_add);
         if entries != counts.kept {
@@ -244,12 +255,11 @@ impl Verification {
                 .expected(format_args!("{layout:?}, {:?}", self.key_form))
                 .got(format_args!("{:?}, {form:?}", table.layout())));
         }
-        if first < &*self.end {
+        if first < &*self.end || *end <= *first {
             return Err(wrong("order of outputs")
                 .expected(format_args!("keys from `{}` on", self.end.escape_ascii()))
-                .got(format_args!("`{}`", first.escape_ascii())));
+                .got(format_args!("`{}` to `{}`", first.escape_ascii(), end.escape_ascii())));
         }
-        invariant!(end > self.end, "a table that was verified has keys");
         self.end = end;
         Ok(table)
     }

@@ -123,7 +123,6 @@ fn survivors_are_written_once_and_in_order() {
     }
 }
 
-/// In key ranges that one run holds alone, blocks are copied, with almost no padding.
 /// An engine that compresses on threads and decompresses at once, and counts.
 #[derive(Debug)]
 struct CountingEngine(table::SoftPool, std::sync::atomic::AtomicU64);
@@ -189,6 +188,7 @@ fn an_engine_changes_where_blocks_are_compressed_and_no_entry() {
     assert!(engine.1.load(std::sync::atomic::Ordering::Relaxed) > 0);
 }
 
+/// In key ranges that one run holds alone, blocks are copied, with almost no padding.
 #[test]
 fn blocks_of_a_run_without_overlap_are_copied() {
     let mut rng = Rng::new(6);

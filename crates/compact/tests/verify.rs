@@ -127,6 +127,22 @@ fn an_outcome_that_does_not_match_the_job_is_refused() {
     change(|it| it.tables[0].digest ^= 1);
     change(|it| it.tables[0].file_bytes += PAGE_BYTES as u64);
     change(|it| it.tables[0].properties.deletes += 1);
+    let stated = |change: fn(&mut Outcome), what: &str| {
+        let mut changed = outcome.clone();
+        change(&mut changed);
+        let error = verified(&job, &changed, &env).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    stated(|it| it.tables[0].properties.seqno_min = base::Seqno::MAX, "seqnos of a table");
+    stated(
+        |it| {
+            it.counts.kept -= it.tables[0].properties.entries;
+            it.counts.superseded += it.tables[0].properties.entries;
+            it.tables[0].properties.entries = 0;
+            it.tables[0].properties.range_deletes = 0;
+        },
+        "entries of a table",
+    );
     change(|it| {
         let twice = it.tables[0].clone();
         it.counts.kept += twice.properties.entries;

@@ -237,6 +237,7 @@ fn windows_that_retain_entries_need_version_4() {
     };
     let discards = || [Discard::Fifo, Discard::Clock, Discard::Priority("a".into())];
     assert_eq!(discards().map(version), [2, 4, 4]);
+    assert_eq!(kind(Discard::Clock).window_bytes(), [0x80, 0x80, 0x40, 2]);
     // Tables state the same policies.
     for kind in discards().map(kind) {
         let bytes = kind.window_bytes();

@@ -162,7 +162,7 @@ impl PageWalk {
                 visitor.damaged(first..first + count, error)?;
             }
             failed => {
-                let buf = self.buffer.buf.take();
+                let (buf, held) = (self.buffer.buf.take(), std::mem::take(&mut self.held));
                 let chunk = buf.as_deref().unwrap_or_default().chunks_exact(PAGE_BYTES);
                 invariant!(
                     chunk.len() == count as usize,
@@ -173,7 +173,7 @@ impl PageWalk {
                     let visited = self.visit(number, bytes, failed.as_ref(), retries, visitor);
                     visited.inspect_err(|_| self.digest = digest)?;
                 }
-                self.buffer.buf = buf;
+                (self.buffer.buf, self.held) = (buf, held);
             }
         }
         self.next = first + count;

@@ -70,7 +70,7 @@ impl View {
     pub fn memtable_for(&self, seqno: Seqno) -> &Arc<Memtable> {
         let found = self.memtables().find(|table| table.first() <= seqno);
         debug_assert!(
-            found.is_some(),
+            found.is_some() || self.sealed.is_empty() && self.version.runs().is_empty(),
             "a write that is not visible is not flushed, so its memtable is there (I9)"
         );
         found.unwrap_or(&self.active)
@@ -416,4 +416,29 @@ pub fn metadata_bytes(tree: &Tree) -> u64 {
     let clock_bytes = clock.map_or(0, |counters| counters.memory_bytes());
     let tables = view.version.files().iter().map(|file| file.table().map_or(0, of)).sum::<u64>();
     tables.saturating_add(clock_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ManualClock;
+
+    use super::*;
+    use crate::timekeeper::Timekeeper;
+
+    /// The keyspace is dropped while a write to a sealed memtable is on its way, and there is no memory for an
+    /// empty memtable.
+    #[test]
+    fn a_late_write_to_a_dropped_keyspace_goes_to_a_memtable_that_is_left() {
+        let account = Account::unlimited("test");
+        let timekeeper = Arc::new(Timekeeper::new(Arc::new(ManualClock::at(1)), 0));
+        let rows = cache::RowCache::new(&account, 1 << 20).unwrap().owner();
+        let context = ReadContext::new(timekeeper, account.clone(), 1 << 20, rows);
+        let (kind, name) = (KeyspaceKind::Ordered, "fruit".to_owned());
+        let (version, first) = (Version::default(), Seqno::new(1));
+        let tree = Tree::new(KeyspaceId(1), kind, name, version, context, &account, first).unwrap();
+        tree.seal(Memtable::new(&account, Seqno::new(9)).unwrap());
+        tree.discard(None);
+        let view = tree.view();
+        assert!(Arc::ptr_eq(view.memtable_for(Seqno::new(5)), &view.active));
+    }
 }

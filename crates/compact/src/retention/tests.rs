@@ -414,3 +414,22 @@ fn malformed_versions_are_refused() {
         assert_eq!(error.kind(), base::ErrorKind::Corrupt);
     }
 }
+
+/// A table with valid checksums and a key's versions in another order: the newer one is not dropped for the
+/// older one.
+#[test]
+fn versions_out_of_order_are_refused() {
+    for kind in [EntryKind::Put, EntryKind::Delete, EntryKind::Merge] {
+        let account = Account::unlimited("test");
+        let mut retention = Retention::new(rules(&[9], OlderRanges::nothing()), &account).unwrap();
+        let mut version = |key: &[u8], seqno| {
+            let trailer = Trailer::new(Seqno::new(seqno), kind);
+            retention.version(key, &[], trailer, b"", &mut |_| Ok(()))
+        };
+        version(b"a", 5).unwrap();
+        version(b"b", 7).unwrap();
+        version(b"b", 3).unwrap();
+        let error = version(b"b", 4).unwrap_err();
+        assert_eq!(error.kind(), base::ErrorKind::Corrupt, "{error}");
+    }
+}

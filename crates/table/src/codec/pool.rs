@@ -8,13 +8,14 @@ use std::thread::JoinHandle;
 use base::{Account, Charge, Codec, Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use super::decompress::check_codec;
 use super::{BlockCompressor, BlockEngine, BlockStream};
-
-/// Memory of the compressors of a thread, bytes.
-const THREAD_BYTES: u64 = 3 << 20;
 
 /// Compressors of different levels that a thread keeps.
 const KEPT_MAX: usize = 2;
+
+/// Memory of the compressors of a thread, bytes: 2 MiB each, of zstd for blocks, and less of DEFLATE.
+const THREAD_BYTES: u64 = KEPT_MAX as u64 * (2 << 20);
 
 /// A place for the compressed form of a block.
 #[derive(Default)]
@@ -139,7 +140,7 @@ fn run(shared: &Shared) {
 
 impl BlockEngine for SoftPool {
     fn stream(&self, codec: Codec, level: i32, _: &Account) -> Option<Box<dyn BlockStream>> {
-        if !matches!(codec, Codec::Zstd | Codec::Deflate) || super::check_codec(codec).is_err() {
+        if !matches!(codec, Codec::Zstd | Codec::Deflate) || check_codec(codec).is_err() {
             return None;
         }
         let (shared, slots) = (Arc::clone(&self.shared), VecDeque::new());
@@ -177,13 +178,13 @@ struct PoolStream {
 
 impl BlockStream for PoolStream {
     fn submit(&mut self, raw: &Arc<Vec<u8>>) -> Result<()> {
-        let slot = Arc::new(Slot::default());
-        self.slots.push_back(Arc::clone(&slot));
         let Self { codec, level, .. } = *self;
         let mut queue = self.shared.queue.lock();
         if queue.is_over {
             return Err(Error::closed("threads that compress"));
         }
+        let slot = Arc::new(Slot::default());
+        self.slots.push_back(Arc::clone(&slot));
         queue.work.push_back(Work { raw: Arc::clone(raw), codec, level, slot });
         drop(queue);
         self.shared.changed.notify_one();
@@ -227,6 +228,7 @@ mod tests {
         drop(pool);
         // The threads are gone: nobody waits for them.
         assert!(streams[0].1.submit(&raw(1)).is_err());
+        assert!(streams[0].1.take().is_err(), "a block that was refused has no compressed form");
         assert!(SoftPool::new(0, &account).is_err());
         assert!(SoftPool::new(1, &base::Budget::new(1000).account("test")).is_err());
     }

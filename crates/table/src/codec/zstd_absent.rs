@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Account, DictionaryId, Result};
 
-use super::zstd_is_absent;
+use super::decompress::zstd_is_absent;
 use crate::dictionary::Dictionary;
 
 /// Has no values in this build.

@@ -191,3 +191,23 @@ fn runs_are_read_ahead_and_verified() {
     walk.run(80, 1, 90).unwrap();
     assert_eq!(account.used(), before);
 }
+
+/// Ends a walk at its first page.
+struct Refusing;
+
+impl PageVisitor for Refusing {
+    fn page(&mut self, _: u32, _: &[u8]) -> Result<()> {
+        Err(Error::invalid("page"))
+    }
+
+    fn damaged(&mut self, _: Range<u32>, error: Error) -> Result<()> {
+        Err(error)
+    }
+}
+
+#[test]
+fn runs_are_read_again_after_a_visitor_ended_a_step() {
+    let mut walk = walk(&file(&[], &[]), &Account::unlimited("test"));
+    assert_eq!(walk.step(Retries::None, &mut Refusing).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(walk.run(3, 2, PAGES).unwrap().len(), 2 * PAGE_BYTES);
+}

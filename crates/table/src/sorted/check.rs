@@ -212,7 +212,7 @@ impl Check<'_> {
 
     /// Checks the order of a block's entries, and each entry against filter and separators.
     fn block_content(&mut self, at: BlockLocation<'_>) -> Result<()> {
-        let bytes = self.read_block(at)?;
+        let (bytes, is_straddled) = self.read_block(at)?;
         let decoded = Block::parse(&bytes, self.table.hash_key())?;
         let mut position = std::mem::take(&mut self.position);
         position.first(decoded)?;
@@ -237,7 +237,10 @@ impl Check<'_> {
             position.next(decoded)?;
         }
         invariant!(index == decoded.count(), "a scan of a block meets each of its entries");
-        self.check_marks(at, decoded, bytes.len())?;
+        match is_straddled {
+            true => self.check_marks(at, decoded, bytes.len())?,
+            false => at.meta.check_marks(at.block, None)?,
+        }
         self.position = position;
         self.report.entries = self.counts.versions.entries;
         Ok(())
@@ -246,18 +249,14 @@ impl Check<'_> {
     /// Checks that the pages of a straddled block and the index state where entries begin.
     fn check_marks(&mut self, at: BlockLocation<'_>, block: Block<'_>, bytes: usize) -> Result<()> {
         let pages = self.walk.run(at.first_page, at.pages, at.partition.meta_page)?;
-        let first = pages.get(..PAGE_BYTES).unwrap_or_default();
-        if Header::parse(first)?.straddle.is_none() {
-            return at.meta.check_marks(at.block, None);
-        }
         self.counts.straddled_blocks += 1;
         let marks = self.table.marks_of(block, bytes)?;
         marks.check(pages.chunks_exact(PAGE_BYTES))?;
         at.meta.check_marks(at.block, Some(&marks))
     }
 
-    /// Reads, verifies and decompresses a block.
-    fn read_block(&mut self, at: BlockLocation<'_>) -> Result<Bytes> {
+    /// Reads, verifies and decompresses a block. Also returns whether it is straddled.
+    fn read_block(&mut self, at: BlockLocation<'_>) -> Result<(Bytes, bool)> {
         let BlockLocation { partition, first_page, pages, .. } = at;
         let run = self.walk.run(first_page, pages, partition.meta_page)?;
         self.counts.blocks += 1;
@@ -265,8 +264,10 @@ impl Check<'_> {
         for page in run.chunks_exact(PAGE_BYTES) {
             self.digest = fold_digest(self.digest, page);
         }
+        let first = Header::parse(run.get(..PAGE_BYTES).unwrap_or_default())?;
         let dictionaries = self.table.dictionaries();
-        decode_run(run.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account)
+        let decoded = decode_run(run.chunks_exact(PAGE_BYTES), pages, dictionaries, self.account);
+        Ok((decoded?, first.straddle.is_some()))
     }
 
     /// Checks that the separators lead to the block that holds (`key`, `trailer`).

@@ -4,7 +4,7 @@
 //! Memory is charged (I10): only the top level and the range deletes grow with the table.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Charge, Result, Seqno, StoreId, TableId, Trailer, invariant};
+use base::{Account, Charge, HashKey, Result, Seqno, StoreId, TableId, Trailer, invariant};
 
 use super::footer::Footer;
 use super::hot::HotPages;
@@ -34,8 +34,6 @@ pub(super) struct Partitions {
     table: TableId,
     pub(super) output: Output,
     layout: Layout,
-    /// Whether blocks are compact.
-    pub(super) is_compact: bool,
     meta: MetaBuilder,
     /// The separators between partitions, and the metadata page of each partition.
     top: SeparatorsBuilder,
@@ -69,7 +67,6 @@ impl Partitions {
             table,
             output,
             layout,
-            is_compact: false,
             meta: MetaBuilder::new(filter_bits, layout),
             top: SeparatorsBuilder::new(Width::Top),
             metas: Vec::new(),
@@ -82,6 +79,11 @@ impl Partitions {
             _charge: charge,
             growth: account.empty_charge(),
         }
+    }
+
+    /// The hash key of the keyspace, if blocks are compact.
+    pub(super) fn compact_key(&self) -> Option<HashKey> {
+        self.properties.hash_key.0.filter(|_| self.layout != Layout::Sorted)
     }
 
     /// Charges `account` for growing memory.
@@ -248,7 +250,7 @@ impl Partitions {
         let footer = Footer {
             version: Footer::version_of(
                 self.layout,
-                self.is_compact,
+                properties.hash_key.0.is_some(),
                 properties.straddled_blocks > 0,
             ),
             may_deflate: properties.codec.0 == base::Codec::Deflate,

@@ -440,6 +440,15 @@ mod tests {
         assert_eq!(Properties { entries: 0, ..sample() }.end_key(), b"b");
     }
 
+    /// Property 39 of docs/format/table.md: a window of 640 KiB that retains by the clock.
+    #[test]
+    fn the_policy_of_a_window_has_exactly_these_bytes() {
+        let window = vec![0x80, 0x80, 0x28, 2];
+        let encoded = Properties { window: window.clone(), ..Properties::default() }.encode();
+        assert!(encoded.ends_with(&[39, 4, 0x80, 0x80, 0x28, 2]), "{encoded:02x?}");
+        assert_eq!(Properties::decode(&[39, 4, 0x80, 0x80, 0x28, 2]).unwrap().window, window);
+    }
+
     #[test]
     fn damaged_properties_never_decode_to_the_same_value() {
         let bytes = sample().encode();

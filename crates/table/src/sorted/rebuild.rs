@@ -4,7 +4,7 @@
 //! same index. It has no filter, because a filter would need every key.
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Codec, DictionaryId, Error, Result, Trailer, invariant};
+use base::{Account, Codec, DictionaryId, Error, Result, invariant};
 use media::Purpose;
 
 use super::block::{Block, BlockPosition};
@@ -15,6 +15,7 @@ use super::separator::Separator;
 use super::step::Pages;
 use super::straddle::Marks;
 use super::table::Table;
+use super::version_order::VersionOrder;
 use crate::page::{Header, PAYLOAD_BYTES, PageKind, seal_page};
 
 impl Table {
@@ -35,10 +36,10 @@ impl Table {
         let mut meta = MetaBuilder::new(0, self.layout());
         meta.start(partition.first_page);
         let mut position = BlockPosition::new();
-        let mut last: Option<(Vec<u8>, Trailer)> = None;
+        let mut order = VersionOrder::default();
         let mut at = partition.first_page;
         while at < page {
-            let pages = self.add_block(at, page, account, &mut position, &mut last, &mut meta)?;
+            let pages = self.add_block(at, page, account, &mut position, &mut order, &mut meta)?;
             at += pages;
         }
         invariant!(at == page, "the blocks of a partition end at its metadata page");
@@ -62,7 +63,7 @@ impl Table {
         Ok(rebuilt)
     }
 
-    /// Adds the block at page `at` to `meta`; `last` is the last version of the previous block. Returns
+    /// Adds the block at page `at` to `meta`; `order` has the last version of the previous block. Returns
     /// the number of the block's pages, which must end at or before `end`.
     fn add_block(
         &self,
@@ -70,7 +71,7 @@ impl Table {
         end: u32,
         account: &Account,
         position: &mut BlockPosition,
-        last: &mut Option<(Vec<u8>, Trailer)>,
+        order: &mut VersionOrder,
         meta: &mut MetaBuilder,
     ) -> Result<u32> {
         let read = |pages| read_pages(&**self.file(), self.seed(), at, pages, Purpose::Meta);
@@ -85,38 +86,54 @@ impl Table {
         let buf = if pages == 1 { first } else { read(pages)? };
         let bytes = self.decode(self.data_span(at, pages), Pages::Run(buf))?;
         let block = Block::parse(&bytes, self.hash_key())?;
+        let last = order.last().map(|(key, trailer)| (key.to_vec(), trailer));
+        let mut pass = |position: &BlockPosition| {
+            let passed = position.entry().map(|entry| order.pass(position.key(), entry.trailer));
+            passed.transpose().map_err(|error| self.locate_error(error, at))
+        };
         position.first(block)?;
-        let separator =
-            last.take().map(|(key, trailer)| Separator::between((&key, trailer), position.key()));
+        pass(position)?;
         let first_key = position.key().to_vec();
+        if block.count() > 1 {
+            position.last(block)?;
+            pass(position)?;
+        }
+        let separator = last.map(|(key, trailer)| Separator::between((&key, trailer), &first_key));
         let marks = match header.straddle {
             Some(_) => Some(self.marks_of(block, bytes.len())?),
             None => None,
         };
         let (pages, marks) = (pages as usize, marks.as_ref());
         let next = NextBlock { first_key: &first_key, pages, hashes: &[], marks };
-        let is_first = separator.is_none();
-        if !is_first && !meta.may_hold(next) {
-            let error = Error::corrupt("pages of a partition").expected("all straddled, or none");
+        if separator.as_ref().is_some_and(|separator| !meta.fits(separator, next)) {
+            let error = Error::corrupt("blocks of a partition")
+                .expected("all straddled or none, and an index of one page");
             return Err(self.locate_error(error, at));
         }
         meta.add(separator, next);
-        position.last(block)?;
-        *last = position.entry().map(|entry| (position.key().to_vec(), entry.trailer));
         Ok(pages as u32)
     }
 
     /// The marks of the straddled block `block` of `bytes` bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` if its entries cannot be read, or their bins are not in order.
     pub(super) fn marks_of(&self, block: Block<'_>, bytes: usize) -> Result<Marks> {
         let Some(bits) = self.layout().bin_bits().map(BinBits::of_straddled) else {
             return Err(Error::corrupt("straddled pages").expected("in a table with bins"));
         };
-        let (mut marks, mut start) = (Marks::default(), 0);
+        let (mut marks, mut start, mut last) = (Marks::default(), 0, 0);
         let mut position = BlockPosition::new();
         position.first(block)?;
         while let Some(end) = position.entry().map(|entry| entry.value().end) {
-            marks.add(start..end, bits.bin_of(position.key()), position.key());
-            start = end;
+            let bin = bits.bin_of(position.key());
+            if bin < last {
+                return Err(Error::corrupt("bin of an entry")
+                    .expected(format_args!("at least {last}"))
+                    .got(bin));
+            }
+            marks.add(start..end, bin, position.key());
+            (start, last) = (end, bin);
             position.next(block)?;
         }
         marks.end(bytes);

@@ -34,9 +34,14 @@ impl VersionOrder {
         Ok(is_new)
     }
 
+    /// The last version.
+    pub(super) fn last(&self) -> Option<(&[u8], Trailer)> {
+        self.last.as_ref().map(|(key, trailer)| (&**key, *trailer))
+    }
+
     /// The key of the last version.
     pub(super) fn key(&self) -> Option<&[u8]> {
-        self.last.as_ref().map(|(key, _)| &**key)
+        self.last().map(|(key, _)| key)
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use base::{
-    Account, Codec, DictionaryId, EntryKind, Error, HashKey, KeyForm, KeyspaceId, PageSeed, Result,
-    Seqno, StoreId, TableId, Trailer, invariant,
+    Account, Codec, DictionaryId, EntryKind, Error, KeyForm, KeyspaceId, PageSeed, Result, Seqno,
+    StoreId, TableId, Trailer, invariant,
 };
 use media::{Medium, Purpose};
 
@@ -93,8 +93,6 @@ pub struct Writer {
     level: i32,
     layout: Layout,
     dictionary: Option<DictionaryId>,
-    /// The hash key of the keyspace, if blocks are compact.
-    hash_key: Option<HashKey>,
     packer: Packer,
     partitions: Partitions,
     last_key: Vec<u8>,
@@ -174,7 +172,6 @@ impl Writer {
             level: spec.level,
             layout: spec.layout,
             dictionary,
-            hash_key: None,
             packer,
             partitions: Partitions::new(
                 (spec.store, spec.table),
@@ -275,10 +272,6 @@ impl Writer {
         properties.superseding_max = properties.superseding_max.max(by);
         properties.superseded += 1;
         properties.superseded_bytes = properties.superseded_bytes.saturating_add(bytes);
-        invariant!(
-            properties.superseded_min < properties.superseding_max,
-            "a version is superseded by a newer one"
-        );
         Ok(())
     }
 
@@ -295,7 +288,9 @@ impl Writer {
                 .expected(format_args!("at least {HASH_BYTES}"))
                 .got(key.len()));
         }
-        if let Some((hash_key, (hash, user))) = self.hash_key.zip(key.split_first_chunk()) {
+        if let Some((hash_key, (hash, user))) =
+            self.partitions.compact_key().zip(key.split_first_chunk())
+        {
             // The hash is not stored: a wrong one would change the key.
             let expected = hash_key.hash(user).to_be_bytes();
             if *hash != expected {
@@ -463,10 +458,8 @@ impl Writer {
         invariant!(self.is_empty(), "a table's form of keys is stated before anything is added");
         let KeyForm::Hashed(hash_key) = form else { return };
         self.partitions.properties.hash_key = HashKeyField(Some(*hash_key));
-        if self.layout != Layout::Sorted {
-            self.partitions.is_compact = true;
-            self.hash_key = Some(*hash_key);
-            self.packer.compact(*hash_key);
+        if let Some(hash_key) = self.partitions.compact_key() {
+            self.packer.compact(hash_key);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Flipped bytes in every kind of file that a store writes: the kinds that `damage` covers byte by byte,
-//! and also dictionaries and tables with long merge operands, which are stored with their keys.
+//! and also dictionaries, tables with long merge operands, which are stored with their keys, tables with
+//! straddled pages, and those of a window that evicted some.
 //!
 //! I8: a read returns the right value or reports the damage.
 
@@ -10,6 +11,7 @@ use base::limits::VALUE_APART_BYTES;
 use base::{ErrorKind, Rng};
 use media::{Medium, MemoryMedium};
 use table::{Header, PageKind};
+use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::operators::Append;
 use terracedb::tools::RepairOptions;
 use terracedb::{Builder, Codec, KeyspaceOptions};
@@ -76,9 +78,39 @@ fn store() -> (Image, Model, String) {
     let is_new = |name: &&String| name.ends_with(".table") && !before.0.contains_key(*name);
     let with_operands: Vec<_> = after.0.keys().filter(is_new).cloned().collect();
     assert_eq!(with_operands.len(), 1);
+    add_hashed(&db, &mut model);
     records.put("in the log", "x").unwrap();
     drop((records, apart, operands, db));
     (Image::of(&medium), model, with_operands[0].clone())
+}
+
+/// Writes a hashed keyspace of entries that straddle pages, and a small window that evicts.
+fn add_hashed(db: &terracedb::Db, model: &mut Model) {
+    let options = |policy| KeyspaceOptions::new().hashed(policy);
+    let large = db.open_or_create_keyspace_opt("large", &options(HashedPolicy::Keep)).unwrap();
+    for number in 0..120u64 {
+        let value = common::noise(1000 + number as usize);
+        large.put(number.to_be_bytes(), &value).unwrap();
+        model.insert(("large", number.to_be_bytes().into()), value);
+    }
+    large.flush().unwrap();
+    let policy = HashedPolicy::Window { bytes: 128 << 10, discard: Discard::Clock };
+    let window = db.open_or_create_keyspace_opt("window", &options(policy)).unwrap();
+    for number in 0..240u64 {
+        window.put(number.to_be_bytes(), common::noise(1000)).unwrap();
+        if number % 40 == 39 {
+            window.flush().unwrap();
+            db.wait_until_settled().unwrap();
+            assert!(
+                window.get(1u64.to_be_bytes()).unwrap().is_some(),
+                "it is read again and again"
+            );
+        }
+    }
+    let left = window.entries().unwrap().map(Result::unwrap);
+    let before = model.len();
+    model.extend(left.map(|(key, value)| (("window", key.to_vec()), value.to_vec())));
+    assert!((60..130).contains(&(model.len() - before)), "{}", model.len() - before);
 }
 
 /// Reads everything in the store; returns the number of keys that answer `Corrupt`. `None` if the store
@@ -131,6 +163,9 @@ fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
     let (mut rng, seed) = Rng::from_env();
     println!("TERRACE_SEED={seed}");
     let (files, model, with_operands) = store();
+    let is_straddled = |page: &[u8]| Header::parse(page).is_ok_and(|it| it.straddle.is_some());
+    let straddled = files.0.values().filter(|it| it.chunks(4096).any(is_straddled)).count();
+    assert!(straddled >= 2, "{straddled} tables with straddled pages");
     for name in files.0.keys() {
         let kinds = KINDS.iter().filter(|kind| name.contains(**kind)).count();
         assert_eq!(kinds, 1, "{name} is of a kind that no test damages");

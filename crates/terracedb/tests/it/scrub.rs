@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use base::{Error, ErrorKind, Result, Rng};
 use media::{Access, Buf, File, Medium, MemoryMedium, Purpose};
-use terracedb::Db;
 use terracedb::events::{Event, Listener};
+use terracedb::hashed::HashedPolicy;
 use terracedb::stats::Statistics;
+use terracedb::tools::RepairOptions;
+use terracedb::{Db, KeyspaceOptions};
 
 use crate::common::{self, Model, Stepped};
 
@@ -146,6 +148,58 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     assert!(medium.list().unwrap().iter().any(|it| it.name == file));
     assert_eq!(lost(&db), lost_keys);
     assert_eq!(keyspace.get("other").unwrap().as_deref(), Some(&b"x"[..]));
+}
+
+/// Damage of a page on which entries straddle its ends: a scrub names the block, only the entries with bytes on
+/// the page are unreadable, and a repair keeps all others.
+#[test] // I8
+fn damage_of_a_straddled_page_costs_the_entries_on_it() {
+    const ENTRIES: u64 = 300;
+    let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(1));
+    let shared: Arc<dyn Medium> = Arc::clone(&medium) as _;
+    let value = |number: u64| common::noise(1000 + number as usize);
+    let db = stepped.on(Arc::clone(&shared)).open().unwrap();
+    let options = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
+    let photos = db.create_keyspace_opt("photos", &options).unwrap();
+    for number in 0..ENTRIES {
+        photos.put(number.to_be_bytes(), value(number)).unwrap();
+    }
+    photos.flush().unwrap();
+    drop((db, photos));
+    let file = damage(&medium);
+    let content = medium.content(&file).unwrap();
+    let header = table::Header::parse(&content[content.len() / 4096 / 2 * 4096..][..4096]).unwrap();
+    assert!(header.straddle.is_some(), "{header:?}");
+    let lost = |db: &Db| {
+        let photos = db.keyspace("photos").unwrap();
+        let is_lost = |number: &u64| match photos.get(number.to_be_bytes()) {
+            Ok(found) => {
+                let is_there = found.is_some();
+                assert!(found.is_none_or(|found| found == value(*number)), "{number}");
+                !is_there
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                true
+            }
+        };
+        (0..ENTRIES).filter(is_lost).count()
+    };
+    let db = stepped.on(Arc::clone(&shared)).open().unwrap();
+    let report = db.scrub().unwrap();
+    assert_eq!((report.tables, report.damages), (1, 1), "{report:?}");
+    let problem = &report.problems[0];
+    assert_eq!((&problem.file, problem.keyspace.as_deref()), (&file, Some("photos")));
+    assert!(problem.pages.unwrap().1 > 2, "the pages of the block: {problem}");
+    assert_eq!(damaged_tables(&db.statistics()), 1);
+    let unreadable = lost(&db);
+    assert!((1..10).contains(&unreadable), "{unreadable}");
+    drop(db);
+    terracedb::tools::repair(&shared, RepairOptions::default(), &mut |_, _| {}).unwrap();
+    let db = stepped.on(shared).open().unwrap();
+    let gone = lost(&db);
+    assert!((1..10).contains(&gone), "{gone}");
+    assert_eq!(db.scrub().unwrap().damages, 0);
 }
 
 /// Every reader of a page with a second copy reports its damage. No key is lost, nothing is quarantined,

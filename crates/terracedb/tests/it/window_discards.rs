@@ -8,7 +8,7 @@ use media::{Freeze, Medium, MemoryMedium};
 use terracedb::events::Event;
 use terracedb::hashed::{Discard, FirstByte, HashedPolicy, WindowPriority};
 use terracedb::stats::KeyspaceStatistics;
-use terracedb::tools::{RepairOptions, check, repair};
+use terracedb::tools::{Backup, RepairOptions, check, repair};
 use terracedb::{
     Builder, Db, Durability, ErrorKind, Keyspace, KeyspaceOptions, Resources, WriteOptions,
 };
@@ -426,4 +426,37 @@ fn a_window_is_rebuilt_as_a_window() {
         assert_eq!(text(seen.get("unlogged").unwrap()), "new");
         assert_eq!(text(db.keyspace("recovered-1").unwrap().get("a").unwrap()), "1");
     }
+}
+
+/// Files of the window that a backup copied may be evicted afterwards.
+#[test]
+fn a_backup_restores_the_window_of_its_time() {
+    let db = stepped(&common::memory(), 1).open().unwrap();
+    let seen = db.create_keyspace_opt("seen", &options(Discard::Clock)).unwrap();
+    let mut rng = Rng::new(1);
+    let mut write = |runs: std::ops::Range<u32>| {
+        for run in runs {
+            flush_run(&seen, &mut rng, run * RUN, |_| 1);
+            db.wait_until_settled().unwrap();
+            assert!(has(&seen, 0), "it is read again and again");
+        }
+    };
+    let all = |seen: &Keyspace| -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let entries = seen.entries().unwrap().map(Result::unwrap);
+        entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    };
+    write(0..20);
+    let expected = all(&seen);
+    assert!(statistics(&db).evicted_entries > 0 && statistics(&db).retained_bytes > 0);
+    let repository = Backup::on_medium(common::memory());
+    let id = repository.create(&db, "").unwrap().id;
+    write(20..40);
+    assert!(!has(&seen, 19 * RUN));
+    assert!(repository.verify(id).unwrap().is_clean());
+    let to = common::memory();
+    repository.restore_on(id, &to).unwrap();
+    let restored = stepped(&to, 1).open().unwrap();
+    assert_eq!(statistics(&restored).kind, statistics(&db).kind);
+    assert_eq!(all(&restored.keyspace("seen").unwrap()), expected);
+    assert!(check(&to, &mut |_, _| ()).unwrap().is_clean());
 }

@@ -61,3 +61,76 @@ fn garbage(plan: Plan, options: &keep::Options) -> Option<Merge> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use base::{RunId, TableId};
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::plan::{FileSummary, Piece, RunSummary};
+
+    /// Flushed runs over all keys; the oldest expired if `expiry` is not 0.
+    fn runs(count: u64, expiry: u64) -> Summary {
+        let run = |number: u64| {
+            let file = FileSummary {
+                id: TableId(number),
+                bytes: 1 << 20,
+                entries: 1000,
+                latest_expiry: if number == 1 { expiry } else { 0 },
+                ..FileSummary::default()
+            };
+            let (first, end) = (Bytes::new(), None);
+            let piece = Piece { file: Arc::new(file), level: 0, first, end, damaged: false };
+            RunSummary { id: RunId(number), pieces: vec![piece] }
+        };
+        let runs = (1..=count).rev().map(run).collect();
+        Summary { runs, unit_bytes: 1 << 20, now_ms: 100, ..Summary::default() }
+    }
+
+    #[test]
+    fn dead_tables_are_dropped_before_a_slice_is_merged() {
+        let options = Options::default();
+        let (plan, debt) = plan_keep(&runs(20, 0), &options);
+        assert!(matches!(plan, Some(Plan::Merge(_))), "a slice is due: {plan:?}");
+        assert!(debt.bytes > 0, "{debt:?}");
+        let (plan, _) = plan_keep(&runs(20, 100), &options);
+        let Some(Plan::Drop(pieces)) = plan else { panic!("nothing is dropped: {plan:?}") };
+        assert_eq!(pieces.iter().map(|(run, _)| *run).collect::<Vec<_>>(), [RunId(1)]);
+        let (plan, _) = plan_keep(&runs(20, 101), &options);
+        assert!(matches!(plan, Some(Plan::Merge(_))), "not yet expired: {plan:?}");
+    }
+
+    /// Of the merges of the ordered planner, those for garbage get the level and the filters of their place.
+    #[test]
+    fn merges_for_garbage_have_the_form_of_slices() {
+        let merge = |reason, oldest| Merge {
+            inputs: Vec::new(),
+            first: Bytes::new(),
+            end: None,
+            into: RunId(1),
+            level: 3,
+            oldest,
+            reason,
+            bytes: 1,
+            table_bytes: 1,
+            filter_bits: 11.0,
+            collect: Vec::new(),
+        };
+        let options = keep::Options { base_filter_bits: 8, ..keep::Options::default() };
+        let form = |reason, oldest| {
+            let merge = garbage(Plan::Merge(merge(reason, oldest)), &options)?;
+            Some((merge.level, merge.filter_bits))
+        };
+        for reason in [Reason::Runs, Reason::Reads, Reason::Settle] {
+            assert_eq!(form(reason, true), None, "{reason:?}");
+        }
+        for reason in [Reason::Space, Reason::Deletes, Reason::Manual, Reason::Values] {
+            assert_eq!(form(reason, true), Some((keep::BASE_LEVEL, 8.0)), "{reason:?}");
+            assert_eq!(form(reason, false), Some((0, 11.0)), "{reason:?}");
+        }
+        assert_eq!(garbage(Plan::Move(Vec::new()), &options), None);
+    }
+}

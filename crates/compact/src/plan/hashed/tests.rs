@@ -643,6 +643,15 @@ fn a_busy_or_damaged_run_is_not_rewritten() {
     let area = Area { newest: oldest, oldest, first: Bytes::new(), end: None, bytes: 1 };
     let busy = Summary { busy: vec![area], ..summary.clone() };
     assert_eq!(window::plan(&busy, &window.options), None);
+    // The run that discards left is not dropped because a job works on the run above it.
+    let mut above = summary.clone();
+    above.runs.last_mut().unwrap().pieces[0].level = 1;
+    let next = above.runs[above.runs.len() - 2].id;
+    above.busy =
+        vec![Area { newest: next, oldest: next, first: Bytes::new(), end: None, bytes: 1 }];
+    assert_eq!(window::plan(&above, &window.options), None);
+    let fifo = window::Options { kept: window::Kept::None, ..window.options.clone() };
+    assert!(matches!(window::plan(&above, &fifo), Some(window::Eviction::Drop(_))));
     let mut damaged = summary.clone();
     damaged.runs.last_mut().unwrap().pieces[0].damaged = true;
     let Some(window::Eviction::Drop(dropped)) = window::plan(&damaged, &window.options) else {

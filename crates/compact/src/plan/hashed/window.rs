@@ -218,7 +218,11 @@ fn evict(summary: &Summary, options: &Options) -> Option<Eviction> {
     let lengths: Vec<u64> = summary.runs.iter().map(bytes_of).collect();
     let stored = lengths.iter().copied().fold(0, u64::saturating_add);
     let mut over = stored.checked_sub(options.bytes).filter(|it| *it > 0)?;
-    if summary.runs.last().is_none_or(|oldest| is_busy(summary, oldest)) {
+    let oldest = summary.runs.last()?;
+    // A discard waits for a merge of the oldest flushed run: dropping would evict the retained run first.
+    let flushed = summary.runs.iter().rfind(|run| !is_retained(run));
+    let waits = options.kept != Kept::None && flushed.is_some_and(|run| is_busy(summary, run));
+    if waits || is_busy(summary, oldest) {
         return None;
     }
     if let Some(discard) = discard(summary, &lengths, options) {
@@ -240,7 +244,7 @@ fn evict(summary: &Summary, options: &Options) -> Option<Eviction> {
 }
 
 /// The rewrite of the oldest flushed runs and of the retained run below them; `None` if the window keeps
-/// nothing, if damage or a job is in the way, or if there is no space for it.
+/// nothing, if damage is in the way, or if there is no space for it.
 fn discard(summary: &Summary, lengths: &[u64], options: &Options) -> Option<Discard> {
     if options.kept == Kept::None {
         return None;

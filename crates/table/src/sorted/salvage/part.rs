@@ -14,8 +14,8 @@ use crate::sorted::straddle::Part;
 use crate::sorted::version_order::VersionOrder;
 use base::limits::PAGE_BYTES;
 
-/// Most pages of a straddled block that are read at once: those of the longest one.
-const PAGES_MAX: u32 = 16;
+/// Most pages of a straddled block that have a byte of an entry: the length of its entries has 16 bits.
+const PAGES_MAX: u32 = (u16::MAX as u32).div_ceil(PAYLOAD_BYTES as u32);
 
 /// An entry of a part: its key, its trailer, and the range of its value.
 type Found = (Vec<u8>, Trailer, std::ops::Range<usize>);

@@ -1,7 +1,9 @@
 //! Rebuilt metadata pages have the same separators as the stored ones.
 
 use super::damage::{everything, with_content};
+use super::tail::resealed;
 use super::*;
+use crate::page::{Header, payload};
 
 #[test]
 fn a_rebuilt_metadata_page_leads_to_the_same_blocks() {
@@ -46,4 +48,25 @@ fn a_metadata_page_is_not_rebuilt_from_damaged_blocks() {
     assert_eq!(error.kind(), base::ErrorKind::Corrupt);
     let first = table.top().unwrap().partition(0).unwrap().meta_page;
     table.rebuilt_meta(first, &account).unwrap();
+}
+
+/// Two blocks are interchanged under valid checksums: the page is damage, whichever of them comes first.
+#[test]
+fn a_metadata_page_is_not_rebuilt_from_blocks_out_of_order() {
+    let (_, mut content) = everything(Codec::None);
+    let table = open(&with_content(content.clone())).unwrap();
+    let partition = table.top().unwrap().partition(1).unwrap();
+    let (one, other) = (partition.first_page, partition.first_page + 1);
+    let stored = [one, other].map(|page| {
+        let bytes = &content[page as usize * PAGE_BYTES..][..PAGE_BYTES];
+        let header = Header::parse(bytes).unwrap();
+        assert_eq!((header.kind, header.run_pages()), (crate::PageKind::Data, 1));
+        payload(bytes, &header).unwrap().to_vec()
+    });
+    resealed(&mut content, STORE, one, |payload| payload.clone_from(&stored[1]));
+    resealed(&mut content, STORE, other, |payload| payload.clone_from(&stored[0]));
+    let table = open(&with_content(content)).unwrap();
+    let error = table.rebuilt_meta(partition.meta_page, &Account::unlimited("test")).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Corrupt);
+    assert!(error.to_string().contains("order of versions"), "{error}");
 }

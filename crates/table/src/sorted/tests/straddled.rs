@@ -340,6 +340,45 @@ fn wrong_marks_of_a_page_are_found_by_a_check() {
     assert!(header.straddle.is_some_and(|straddle| straddle.first != NO_ENTRY));
 }
 
+/// An entry with another key under valid checksums, whose tag is right because all tags are equal: the bins of
+/// the pages are out of order, so no metadata page is rebuilt from them.
+#[test]
+fn no_index_is_rebuilt_from_straddled_entries_out_of_order() {
+    let hash_key = HashKey::weak(8);
+    let (mut rng, mut model) = (Rng::new(9), Model::new());
+    for number in 0..600u64 {
+        let mut value = vec![0; 700 + rng.below(700) as usize];
+        rng.fill(&mut value);
+        let user = (1 << 60 | number).to_be_bytes();
+        model.insert((stored(&hash_key, &user), Reverse(put(1 + number))), value);
+    }
+    let clean = compact_content(bins_spec(Codec::None, 16, 16), &model, hash_key);
+    let account = Account::unlimited("test");
+    let mut refused = 0;
+    for number in (0..600u64).step_by(29) {
+        let mut content = clean.clone();
+        let user = (1 << 60 | number).to_be_bytes();
+        let at = content.windows(8).position(|bytes| *bytes == user);
+        let Some(at) = at.filter(|at| at % PAGE_BYTES < PAGE_BYTES - 8) else { continue };
+        content[at] ^= 0x55;
+        let page = at / PAGE_BYTES;
+        let bytes = &mut content[page * PAGE_BYTES..][..PAGE_BYTES];
+        if Header::parse(bytes).unwrap().straddle.is_none() {
+            continue;
+        }
+        let checksum = base::PageSeed::new(STORE, TABLE).page(page as u32).checksum(&bytes[8..]);
+        bytes[..8].copy_from_slice(&checksum.to_le_bytes());
+        let table = open(&with_content(content)).unwrap();
+        let partition = table.top().unwrap().holding(page as u32);
+        let meta = table.partition(partition).unwrap().meta_page;
+        if let Err(error) = table.rebuilt_meta(meta, &account) {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}
+
 /// Properties with the hash key of another keyspace: no lookup says that a key is absent, and a check fails.
 #[test]
 fn a_wrong_hash_key_of_a_straddled_table_is_damage() {
