@@ -458,5 +458,6 @@ fn a_backup_restores_the_window_of_its_time() {
     let restored = stepped(&to, 1).open().unwrap();
     assert_eq!(statistics(&restored).kind, statistics(&db).kind);
     assert_eq!(all(&restored.keyspace("seen").unwrap()), expected);
+    drop(restored);
     assert!(check(&to, &mut |_, _| ()).unwrap().is_clean());
 }
