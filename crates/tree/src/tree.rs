@@ -425,8 +425,8 @@ mod tests {
     use super::*;
     use crate::timekeeper::Timekeeper;
 
-    /// The keyspace is dropped while a write to a sealed memtable is on its way, and there is no memory for an
-    /// empty memtable.
+    /// The keyspace is dropped while a write to a sealed memtable is on its way, and there is no memory for
+    /// an empty memtable.
     #[test]
     fn a_late_write_to_a_dropped_keyspace_goes_to_a_memtable_that_is_left() {
         let account = Account::unlimited("test");

@@ -150,8 +150,8 @@ fn a_scrub_finds_planted_damage_and_quarantines_its_table() {
     assert_eq!(keyspace.get("other").unwrap().as_deref(), Some(&b"x"[..]));
 }
 
-/// Damage of a page on which entries straddle its ends: a scrub names the page, only the entries with bytes on
-/// the page are unreadable, and a repair keeps all others.
+/// Damage of a page on which entries straddle its ends: a scrub names the page, only the entries with bytes
+/// on the page are unreadable, and a repair keeps all others.
 #[test] // I8
 fn damage_of_a_straddled_page_costs_the_entries_on_it() {
     const ENTRIES: u64 = 300;

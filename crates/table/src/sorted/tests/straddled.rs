@@ -340,8 +340,8 @@ fn wrong_marks_of_a_page_are_found_by_a_check() {
     assert!(header.straddle.is_some_and(|straddle| straddle.first != NO_ENTRY));
 }
 
-/// An entry with another key under valid checksums, whose tag is right because all tags are equal: the bins of
-/// the pages are out of order, so no metadata page is rebuilt from them.
+/// An entry with another key under valid checksums, whose tag is right because all tags are equal: the bins
+/// of the pages are out of order, so no metadata page is rebuilt from them.
 #[test]
 fn no_index_is_rebuilt_from_straddled_entries_out_of_order() {
     let hash_key = HashKey::weak(8);
