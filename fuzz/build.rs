@@ -17,7 +17,12 @@ const SEEDS: &[(&str, &str, usize)] = &[
     // The Begin record, and the batch after it.
     ("log_record", "wal/golden/segment.hex", 4096),
     ("log_record", "wal/golden/segment.hex", 4096 + 37),
+    ("log_device", "wal/golden/log-device.hex", 0),
     ("log_segment", "wal/golden/segment.hex", 0),
+    ("log_segment", "wal/golden/segment_fenced.hex", 0),
+    ("log_segment", "wal/golden/segment_gap.hex", 0),
+    ("manifest_edits", "manifest/golden/manifest_placed.hex", 0),
+    ("manifest_edits", "manifest/golden/manifest_reached.hex", 0),
     ("table_file", "table/golden/table.hex", 0),
     ("table_file", "table/golden/table_2.hex", 0),
     ("table_file", "table/golden/table_3.hex", 0),

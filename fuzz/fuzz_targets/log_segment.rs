@@ -25,11 +25,13 @@ fuzz_target!(|bytes: &[u8]| {
         // check of the length.
         let capacity = header.capacity.min(1 << 20) as usize;
         file.resize(file.len().max(capacity), 0);
+        // Records begin behind one another, or at the next page; in a fenced lane at the next write unit.
+        let unit = if header.version < 3 { PAGE } else { 256 };
         let mut at = PAGE;
         while at + wal::FIXED_BYTES <= bytes.len() {
             at = match seal_record(header.seed(), &mut file[at..]) {
                 Some(whole) => at + whole,
-                None => (at + 1).next_multiple_of(PAGE),
+                None => (at + 1).next_multiple_of(unit),
             };
         }
     }

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::{Error, Result, StoreId};
@@ -46,6 +47,21 @@ pub struct ScmDevices;
 impl OpenDevices for ScmDevices {
     fn open(&self, place: &str, create: bool) -> Result<Arc<dyn Medium>> {
         Ok(Arc::new(ScmDirectory::open(&place.parse()?, create)?))
+    }
+
+    fn absolute(&self, place: &str) -> Result<String> {
+        let absolute = |path: PathBuf| {
+            std::path::absolute(&path)
+                .map_err(|error| Error::io("find the directory", path.display(), error))
+        };
+        let place = match place.parse()? {
+            ScmLocation::Path(path) => ScmLocation::Path(absolute(path)?),
+            ScmLocation::Emulated(profile, Some(path)) => {
+                ScmLocation::Emulated(profile, Some(absolute(path)?))
+            }
+            other => other,
+        };
+        Ok(place.to_string())
     }
 }
 
@@ -115,7 +131,7 @@ pub fn open_log(config: &LogConfig, store: StoreId, recorded: &LogPlace) -> Resu
     config.open(store, recorded)
 }
 
-/// A place that the caller named: its name, its files, and its header, if it has one.
+/// A place that the caller named: its absolute name, its files, and its header, if it has one.
 type Given = (String, Arc<dyn Medium>, Option<DeviceHeader>);
 
 impl LogConfig {
@@ -134,8 +150,8 @@ impl LogConfig {
         for place in &self.places {
             let named = |error: Error| error.at(format_args!("log.path `{place}`"));
             let medium = self.devices.open(place, true).map_err(named)?;
-            let device = LogDevice { id: StoreId::random()?.0, place: place.clone() };
-            log.add(device, medium).map_err(named)?;
+            let place = self.devices.absolute(place).map_err(named)?;
+            log.add(LogDevice { id: StoreId::random()?.0, place }, medium).map_err(named)?;
         }
         self.check_durability(&log)?;
         let lanes =
@@ -210,7 +226,7 @@ impl LogConfig {
                         .got(format_args!("one of another store, {}", header.store)),
                 ));
             }
-            given.push((place.clone(), medium, header));
+            given.push((self.devices.absolute(place).map_err(named)?, medium, header));
         }
         Ok(given)
     }

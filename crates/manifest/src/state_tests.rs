@@ -93,6 +93,51 @@ fn the_reached_end_of_the_log_outlives_a_rewrite_and_never_moves_back() {
     assert_eq!(state.known_log().reached.map(|it| it.sequence), Some(301));
 }
 
+/// The place of the log outlives a rewrite of the manifest. A new place gives up the point that the log at
+/// the old one had reached.
+#[test]
+fn the_place_of_the_log_outlives_a_rewrite_and_ends_the_old_log() {
+    let device = |id, place: &str| wal::LogDevice { id, place: place.to_owned() };
+    let devices = vec![
+        device(0x1f1e_1d1c_1b1a_1918_1716_1514_1312_1110, "/pmem0"),
+        device(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100, "/pmem1"),
+    ];
+    let place = wal::LogPlace { devices, lanes_each: 2 };
+    let edit = Edit::LogPlaced { place: place.clone() };
+    let mut body = Vec::new();
+    edit.encode(&mut body);
+    assert_eq!(body, golden(include_str!("../golden/manifest_placed.hex")));
+    assert_eq!(Edit::decode_all(&body).unwrap(), [edit.clone()]);
+    assert_eq!(edit.format_version(), 6);
+    // A device twice, a device without lanes, too many lanes.
+    for (at, byte) in [(1, 0), (1, 17), (2, 1)] {
+        let mut wrong = body.clone();
+        wrong[at] = byte;
+        assert!(Edit::decode_all(&wrong).is_err(), "byte {at} is {byte}");
+    }
+    let (first, second) = (3..19, 26..42);
+    body.copy_within(first, second.start);
+    assert_eq!(body[second], body[3..19]);
+    assert_eq!(Edit::decode_all(&body).unwrap_err().kind(), ErrorKind::Corrupt);
+
+    let mut state = state();
+    assert_eq!(state.known_log().lanes, [LaneId(0)], "the default of a store without the edit");
+    let (lane, segment) = (LaneId(0), SegmentId(7));
+    let reached = wal::Reached { lane, segment, sequence: 300, last: Seqno::new(150) };
+    state.apply(Edit::LogReached { reached }).unwrap();
+    let before = state.clone();
+    state.apply(edit).unwrap();
+    assert_eq!((state.log_reached, &state.log_place), (None, &place));
+    assert_eq!(state.known_log().lanes, [1, 2, 17, 18].map(LaneId));
+    state.check_successor_of(&before).unwrap();
+    let mut again = ManifestState::default();
+    state.edits().into_iter().for_each(|edit| again.apply(edit).unwrap());
+    assert_eq!(again, state);
+    state.apply(Edit::LogPlaced { place: wal::LogPlace::default() }).unwrap();
+    assert_eq!(state.known_log().lanes, [LaneId(0)]);
+    assert!(state.edits().iter().all(|edit| edit.format_version() < 6));
+}
+
 /// Quarantined tables and the scrub position outlive a rewrite of the manifest.
 #[test]
 fn quarantined_tables_and_the_scrub_position_outlive_a_rewrite() {

@@ -101,7 +101,7 @@ pub(crate) fn replace_log(
     Manifest::start(Arc::clone(medium), store, state, next)?;
     let lanes = place.lanes().len();
     let places = place.devices.iter().map(|device| device.place.clone()).collect();
-    Ok(LogMoveReport { places, lanes, left: old.remove(&place)? })
+    Ok(LogMoveReport { places, lanes, left: old.remove(&place) })
 }
 
 /// Refuses a place on a device that the log has already: its records would be lost with the old log.
@@ -194,24 +194,29 @@ impl OldLog {
         Ok(end)
     }
 
-    /// Removes the segments, and the devices' headers. Returns the names of the files that stay.
-    fn remove(&self, new: &LogPlace) -> Result<Vec<String>> {
+    /// Removes the segments, and the headers of the devices. Returns the names of the files that stay: the
+    /// log has moved, so an error here is none of the move.
+    fn remove(&self, new: &LogPlace) -> Vec<String> {
         let is_new = |lane: LaneId| !new.is_on_devices() && new.lanes().contains(&lane);
         let mut left = Vec::new();
-        for (name, lane, _) in self.segments()? {
+        for (name, lane, _) in self.segments().unwrap_or_default() {
             // A log that moved to the directory has its first segment there.
             if !is_new(lane) && self.joined.remove(&name).is_err() {
                 left.push(name);
             }
         }
         for device in &self.media {
-            let is_there = device.list()?.iter().any(|file| file.name == wal::DEVICE_FILE);
             let remove = || device.remove(wal::DEVICE_FILE).and_then(|()| device.sync_names(&[]));
-            if is_there && remove().is_err() {
+            let files = device.list().unwrap_or_default();
+            // The header says to which store a segment belongs.
+            let is_empty = !files.iter().any(|file| wal::parse_segment_name(&file.name).is_some());
+            let is_there = files.iter().any(|file| file.name == wal::DEVICE_FILE);
+            if is_empty && is_there && remove().is_err() {
                 left.push(wal::DEVICE_FILE.to_owned());
             }
         }
-        self.joined.sync_names(&[])?;
-        Ok(left)
+        // A name that comes back with a power cut is not read.
+        let _ = self.joined.sync_names(&[]);
+        left
     }
 }

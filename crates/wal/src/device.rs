@@ -32,6 +32,14 @@ pub trait OpenDevices: Send + Sync + fmt::Debug {
     /// # Errors
     /// `Invalid` if there is no such place, or it is not on storage-class memory.
     fn open(&self, place: &str, create: bool) -> Result<Arc<dyn Medium>>;
+
+    /// `place` as it is recorded: its meaning must not depend on the working directory of a process.
+    ///
+    /// # Errors
+    /// `Invalid` if it cannot be made so.
+    fn absolute(&self, place: &str) -> Result<String> {
+        Ok(place.to_owned())
+    }
 }
 
 /// The identity of a device.
@@ -110,21 +118,25 @@ impl DeviceHeader {
     /// Makes `medium` this device, durably.
     ///
     /// # Errors
-    /// `Invalid` if it has batches of a log; those of the device.
+    /// `Invalid` if it has a log, or a header of a newer version; those of the device.
     pub fn install(&self, medium: &dyn Medium) -> Result<()> {
         let mut files = medium.list()?;
+        let found = match Self::find(medium) {
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            found => found.ok().flatten(),
+        };
         let is_segment = |file: &Listing| parse_segment_name(&file.name).is_some();
-        // A log that was never put to use, because a crash came first, has no batch.
-        if files.iter().filter(|file| is_segment(file)).all(|file| is_unused(medium, &file.name)) {
+        // A move of this store's log that a crash interrupted left a log that was never used. A closed
+        // store's log has no batch either, if all of them are in tables.
+        let is_own = found.is_some_and(|found| found.store == self.store);
+        let is_unused = |file: &Listing| !is_segment(file) || is_unused(medium, &file.name);
+        if is_own && files.iter().all(is_unused) {
             for file in files.extract_if(.., |file| is_segment(file)) {
                 medium.remove(&file.name)?;
             }
         }
         if let Some(segment) = files.iter().find(|file| is_segment(file)) {
-            let of = match Self::find(medium) {
-                Ok(Some(other)) => format!(" of store {}", other.store),
-                _ => String::new(),
-            };
+            let of = found.map_or(String::new(), |found| format!(" of store {}", found.store));
             return Err(Error::invalid("device for a log")
                 .expected("a directory without a log")
                 .got(format_args!("`{}`{of}", segment.name)));
@@ -162,18 +174,20 @@ impl DeviceHeader {
     }
 }
 
-/// Whether the segment `name` certainly has no batch.
+/// Whether the segment `name` is certainly of a lane that was begun and never used.
 fn is_unused(medium: &dyn Medium, name: &str) -> bool {
-    let (mut batches, mut is_whole) = (0, false);
+    let (mut records, mut is_whole) = (0, false);
     let seen = inspect(medium, name, &mut |entry| {
         match entry {
-            LogEntry::Batch { .. } => batches += 1,
+            LogEntry::Header(_) => {}
+            // The first record of a lane. A store that was opened again has later ones.
+            LogEntry::Begin { begin, .. } if begin.sequence == 0 => {}
             LogEntry::End { unreadable, .. } => is_whole = unreadable.is_none(),
-            _ => {}
+            _ => records += 1,
         }
         Ok(())
     });
-    seen.is_ok() && batches == 0 && is_whole
+    seen.is_ok() && records == 0 && is_whole
 }
 
 #[cfg(test)]
@@ -203,6 +217,40 @@ mod tests {
         medium.remove("log-1-0000000001").unwrap();
         other.install(&medium).unwrap();
         other.check(&medium).unwrap();
+    }
+
+    /// The log of a closed store has no batch once all of them are in tables. Its device is not taken, by
+    /// another store or by a copy of the same one; only a log that was never used is.
+    #[test]
+    fn a_log_without_batches_is_not_taken() {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        HEADER.install(&*medium).unwrap();
+        let open = || {
+            let account = base::Account::unlimited("log");
+            let segment_bytes = crate::SEGMENT_BYTES_MIN;
+            let options = crate::Options { segment_bytes, ..crate::Options::new(HEADER.store) };
+            let opened =
+                crate::Log::open(Arc::clone(&medium), options, &account, &|_| None, &mut |_, _| {
+                    Ok(())
+                });
+            drop(opened.unwrap());
+        };
+        let other = DeviceHeader { store: StoreId(8), ..HEADER };
+        let again = DeviceHeader { device: 10, ..HEADER };
+        open();
+        assert!(other.install(&*medium).is_err());
+        again.install(&*medium).unwrap();
+        assert_eq!(medium.list().unwrap().len(), 1, "only the header is left");
+        open();
+        open();
+        for taker in [other, again] {
+            let error = taker.install(&*medium).unwrap_err();
+            assert!(error.to_string().contains("log-0-"), "{error}");
+        }
+        assert_eq!(DeviceHeader::find(&*medium).unwrap(), Some(again));
+        // A directory of a store, which has no header.
+        medium.remove(DEVICE_FILE).unwrap();
+        assert!(HEADER.install(&*medium).is_err());
     }
 
     #[test]

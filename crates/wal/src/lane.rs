@@ -447,7 +447,7 @@ impl Writer for Lane {
         let stored = self.store_group(group, rest, taken);
         stored.map_err(|error| {
             let error = self.shared.poisoned_by(error);
-            self.numbers().give_back(taken, group.ops());
+            self.numbers().lose(taken, group.ops());
             error
         })?;
         self.numbers().stored(self.shared.index);

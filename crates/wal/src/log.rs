@@ -15,11 +15,14 @@
 //! Cost: an append is one checksum over the body, one encoding and one store, about the same in total
 //! with many threads. It does not allocate. A sync costs one page of padding and one Mark.
 
+mod acknowledge;
+mod begin;
 mod freeing;
 mod open;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use base::limits::PAGE_BYTES;
 use base::{
@@ -53,6 +56,8 @@ pub struct Log {
     /// At least one.
     lanes: Box<[LaneOfLog]>,
     is_fenced: bool,
+    /// Some of several lanes may have no segment yet, because a device was full at the open. A hint.
+    lacks_segments: AtomicBool,
     syncer: Syncer,
     /// Held while segments are removed.
     freeing: Mutex<Freeing>,
@@ -99,6 +104,7 @@ impl Log {
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
+        self.begin_lacking()?;
         let lane = self.lane()?;
         let first = lane.combiner.append(&batch)?;
         self.acknowledge(first, &batch)
@@ -108,22 +114,6 @@ impl Log {
     fn lane(&self) -> Result<&LaneOfLog> {
         let home = if self.lanes.len() == 1 { 0 } else { home() % self.lanes.len() };
         self.lanes.get(home).ok_or_else(|| broken_invariant!("a log has lanes"))
-    }
-
-    /// Waits until every record up to the end of `batch`, which begins at `first`, is stored: a record behind
-    /// a gap is not replayed. On flash a store survives the process at once, and there is one lane.
-    fn acknowledge(&self, first: Seqno, batch: &Batch<'_>) -> Result<Seqno> {
-        if self.is_fenced {
-            self.wait_until_stored(first.get() + u64::from(batch.ops) - 1)?;
-        }
-        Ok(first)
-    }
-
-    fn wait_until_stored(&self, upto: u64) -> Result<()> {
-        self.shared.numbers.wait_until_stored(upto, || {
-            base::unbroken()?;
-            self.shared.check()
-        })
     }
 
     /// Holds all lanes.
@@ -141,6 +131,7 @@ impl Log {
         for _ in 0..SHORT_ROOMS_MAX {
             match self.append(batch) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    self.begin_short()?;
                     self.lane()?.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
                 }
                 appended => return appended,
@@ -162,8 +153,11 @@ impl Log {
     ) -> Result<Seqno> {
         base::unbroken()?;
         batch.check()?;
+        self.begin_lacking()?;
         let first = {
             let mut held = self.hold();
+            // Before the check: it would refuse the batch for seqnos that never become visible.
+            self.shared.check()?;
             check(Seqno::new(self.shared.numbers.next()))?;
             let lane = held.0.first_mut();
             lane.ok_or_else(|| broken_invariant!("a log has lanes"))?.append(&batch)?
@@ -202,6 +196,7 @@ impl Log {
         base::unbroken()?;
         batch.check()?;
         let mut held = self.hold();
+        self.shared.check()?;
         check(Seqno::new(self.shared.numbers.next()))?;
         let lane = held.0.first_mut();
         lane.ok_or_else(|| broken_invariant!("a log has lanes"))?.writer()?.assign(&batch)
@@ -226,7 +221,7 @@ impl Log {
                 .got(upto));
         }
         if self.is_fenced {
-            return self.wait_until_stored(upto.get());
+            return self.wait_until_stored(upto);
         }
         if self.durable() < upto {
             self.lane()?.combiner.with(|lane| lane.pass_unlogged());
@@ -289,15 +284,8 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn prepare(&self, ahead: usize) -> Result<bool> {
-        let mut made = false;
-        for lane in &self.lanes {
-            lane.combiner.with(|writer| match writer.begin() {
-                Some(_) => Ok(()),
-                None => writer.rotate(0).map(drop),
-            })?;
-            made |= lane.supply.prepare(ahead)?;
-        }
-        Ok(made)
+        self.begin_lanes()?;
+        self.lanes.iter().try_fold(false, |made, lane| Ok(lane.supply.prepare(ahead)? | made))
     }
 
     /// Number of segments made ahead of need, in the lane with most of them.
@@ -375,6 +363,13 @@ impl Log {
     pub fn bytes(&self) -> u64 {
         let active = self.lanes.iter().map(|lane| lane.shared.active_bytes());
         self.retention.sealed().1 + active.sum::<u64>()
+    }
+
+    /// Whether a lane on storage-class memory found no space for its last segment. Flushes free some: tables
+    /// are on another device.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_fenced && self.lanes.iter().any(|lane| lane.supply.is_full())
     }
 
     /// Counters since the log was opened.

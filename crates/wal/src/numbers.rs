@@ -2,8 +2,12 @@
 //!
 //! A lane takes seqnos once it has room for its group, and states that the group is in flight before any
 //! other thread can see the seqnos as taken. It states that the group is stored after its fence. So every
-//! record below the least seqno in flight is stored: a power cut leaves them all. A lane that fails keeps its
-//! group in flight for good, and the log is poisoned.
+//! record below the least seqno in flight is stored: a power cut leaves them all.
+//!
+//! A group that fails stays in flight for good, and the log is poisoned: no record from its first seqno on
+//! counts, in any lane. Whether a record counts depends on its seqno alone, and not on the moment at which
+//! its thread looks, because the records that count become visible in seqno order: without an earlier one, a
+//! later one would wait for ever.
 //!
 //! Unlogged batches take seqnos too. The next group that takes some, in any lane, stores a Gap for them.
 //!
@@ -28,6 +32,8 @@ pub(crate) struct Numbers {
     last: AtomicU64,
     /// For each lane, the least seqno of its group in flight.
     in_flight: Box<[InFlight]>,
+    /// The least seqno of a group that failed; `u64::MAX`: none did. Never raised.
+    lost_from: AtomicU64,
     /// Every record up to this seqno is durable.
     durable: AtomicU64,
     /// Threads that wait for other lanes' groups.
@@ -83,6 +89,7 @@ impl Numbers {
             }),
             last: AtomicU64::new(next.saturating_sub(1)),
             in_flight,
+            lost_from: AtomicU64::new(u64::MAX),
             durable: AtomicU64::new(next.saturating_sub(1)),
             waiting: AtomicUsize::new(0),
             turn: Mutex::new(()),
@@ -147,11 +154,18 @@ impl Numbers {
         Ok(taken)
     }
 
-    /// Gives back the seqnos of a group of `ops` operations that was not stored, unless later ones were
-    /// taken. The log is poisoned, and the group stays in flight.
-    pub(crate) fn give_back(&self, taken: Taken, ops: u64) {
+    /// The group of `ops` operations with the seqnos `taken` failed, and the log is poisoned. A log of one
+    /// lane gets the seqnos back.
+    pub(crate) fn lose(&self, taken: Taken, ops: u64) {
+        self.lost_from.fetch_min(taken.first_stored(), Ordering::SeqCst);
+        self.give_back(taken, ops);
+        self.wake();
+    }
+
+    fn give_back(&self, taken: Taken, ops: u64) {
         let mut counter = self.counter.lock();
-        if counter.next == taken.first + ops {
+        // Another lane may be about to take the next seqno: two groups, both stored, would have the same one.
+        if self.in_flight.len() == 1 && counter.next == taken.first + ops {
             counter.next = taken.first;
             counter.unlogged = taken.unlogged;
             self.last.store(counter.next - 1, Ordering::Release);
@@ -183,8 +197,13 @@ impl Numbers {
         }
     }
 
+    /// Whether a record up to `upto` is lost.
+    pub(crate) fn is_lost(&self, upto: u64) -> bool {
+        self.lost_from.load(Ordering::SeqCst) <= upto
+    }
+
     /// Makes every waiting thread look again.
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         drop(self.turn.lock());
         self.stored.notify_all();
     }
@@ -196,39 +215,33 @@ impl Numbers {
         in_flight.min().unwrap_or(IDLE).saturating_sub(1).min(last)
     }
 
-    /// Returns once every record up to `upto` is stored.
-    ///
-    /// # Errors
-    /// Those of `check`, which reports that the log is poisoned; then `wake` was called.
-    pub(crate) fn wait_until_stored(
-        &self,
-        upto: u64,
-        check: impl Fn() -> Result<()>,
-    ) -> Result<()> {
+    /// Waits until every record up to `upto` is stored, or one of them is lost. Returns whether all are
+    /// stored.
+    pub(crate) fn wait_until_stored(&self, upto: u64) -> bool {
+        let outcome = || {
+            let is_stored = self.stored_up_to() >= upto;
+            (is_stored || self.is_lost(upto)).then_some(is_stored)
+        };
         let mut backoff = Backoff::default();
         loop {
-            if self.stored_up_to() >= upto {
-                return Ok(());
+            if let Some(is_stored) = outcome() {
+                return is_stored;
             }
-            check()?;
             if !backoff.wait() {
                 break;
             }
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut turn = self.turn.lock();
-        let result = loop {
-            if self.stored_up_to() >= upto {
-                break Ok(());
-            }
-            if let Err(error) = check() {
-                break Err(error);
+        let is_stored = loop {
+            if let Some(is_stored) = outcome() {
+                break is_stored;
             }
             turn = wait(&self.stored, turn);
         };
         drop(turn);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        result
+        is_stored
     }
 
     /// Every record up to this seqno is durable, as was stated last.

@@ -101,10 +101,7 @@ impl Shared {
     /// Poisons the log with `error` unless it is poisoned. Returns the error for the caller.
     #[cold]
     pub(crate) fn poisoned_by(&self, error: Error) -> Error {
-        let error = Error::poisoned_by("commit log", self.poison.get_or_init(|| error));
-        // The groups in flight may never be stored.
-        self.numbers.wake();
-        error
+        Error::poisoned_by("commit log", self.poison.get_or_init(|| error))
     }
 
     /// # Errors

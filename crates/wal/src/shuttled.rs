@@ -281,7 +281,7 @@ fn a_seqno_is_acknowledged_only_after_all_lower_ones_are_stored() {
                         stored.fetch_or(own, SeqCst);
                         numbers.stored(lane);
                         let last = first + ops - 1;
-                        numbers.wait_until_stored(last, || Ok(())).unwrap();
+                        assert!(numbers.wait_until_stored(last));
                         let lower = (1 << (last + 1)) - 2;
                         assert_eq!(stored.load(SeqCst) & lower, lower);
                     }
@@ -290,5 +290,39 @@ fn a_seqno_is_acknowledged_only_after_all_lower_ones_are_stored() {
             .collect();
         lanes.into_iter().for_each(|lane| lane.join().unwrap());
         assert_eq!(numbers.stored_up_to(), 9);
+    });
+}
+
+/// As above, and the second group of a lane fails, at any moment. Every record before the lost group is
+/// acknowledged, and none behind it: a later one that were acknowledged alone would never become visible.
+#[test]
+fn a_lost_group_refuses_all_later_seqnos_and_no_earlier_one() {
+    explore(3000, || {
+        let numbers = Arc::new(Numbers::new(3, 1, 1));
+        let lanes: Vec<_> = (0..3)
+            .map(|lane| {
+                let numbers = Arc::clone(&numbers);
+                thread::spawn(move || {
+                    let mut outcomes = Vec::new();
+                    for group in 0..2 {
+                        let taken = numbers.take(lane, 1, |_, _| ()).unwrap();
+                        thread::yield_now();
+                        if (lane, group) == (2, 1) {
+                            numbers.lose(taken, 1);
+                            assert!(!numbers.wait_until_stored(taken.first));
+                            return (outcomes, Some(taken.first));
+                        }
+                        numbers.stored(lane);
+                        outcomes.push((taken.first, numbers.wait_until_stored(taken.first)));
+                    }
+                    (outcomes, None)
+                })
+            })
+            .collect();
+        let ended: Vec<_> = lanes.into_iter().map(|lane| lane.join().unwrap()).collect();
+        let lost = ended.iter().find_map(|(_, lost)| *lost).unwrap();
+        for (seqno, is_stored) in ended.into_iter().flat_map(|(outcomes, _)| outcomes) {
+            assert_eq!(is_stored, seqno < lost, "{seqno}, and {lost} is lost");
+        }
     });
 }

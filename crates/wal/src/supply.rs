@@ -69,6 +69,8 @@ pub(crate) struct Supply {
     /// Segments made ahead, in the order of use. Locked after `making`, and only briefly: a writer that
     /// finds a segment here does not wait.
     ready: Mutex<VecDeque<FreshSegment>>,
+    /// The device had no space when a writer last needed a segment. A hint: `Relaxed`.
+    is_full: AtomicBool,
 }
 
 impl Supply {
@@ -87,6 +89,7 @@ impl Supply {
             has_gaps: AtomicBool::new(spec.has_gaps || spec.is_fenced),
             making: Mutex::new(next),
             ready: Mutex::default(),
+            is_full: AtomicBool::new(false),
         }
     }
 
@@ -154,6 +157,11 @@ impl Supply {
         }
     }
 
+    /// Whether the device had no space when a writer last needed a segment.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
     /// Number of segments made ahead.
     pub(crate) fn ahead(&self) -> usize {
         self.ready.lock().len()
@@ -187,7 +195,12 @@ impl Supply {
                 Err(error) if error.kind() == ErrorKind::NoSpace && capacity > least => {
                     capacity = (capacity / 2).next_multiple_of(PAGE_BYTES as u64).max(least);
                 }
-                made => return made,
+                made => {
+                    if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+                        self.is_full.store(true, Ordering::Relaxed);
+                    }
+                    return made;
+                }
             }
         }
     }
@@ -273,6 +286,12 @@ impl Supply {
     }
 
     fn make(&self, next: &mut u64, capacity: u64) -> Result<FreshSegment> {
+        let made = self.try_make(next, capacity)?;
+        self.is_full.store(false, Ordering::Relaxed);
+        Ok(made)
+    }
+
+    fn try_make(&self, next: &mut u64, capacity: u64) -> Result<FreshSegment> {
         self.shared.check()?;
         let charge = self.account.charge(SEGMENT_MEMORY)?;
         let id = SegmentId(*next);

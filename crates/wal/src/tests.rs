@@ -10,6 +10,7 @@ mod gaps;
 mod golden;
 mod group_commit;
 mod lanes;
+mod lost;
 mod observer;
 mod process;
 mod salvage;

@@ -25,6 +25,8 @@ mod interrupted;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod lossless;
 #[cfg(test)]
 mod plan;

@@ -34,13 +34,17 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, args: &[&[u8]]) {
+        self.try_send(args).unwrap();
+    }
+
+    pub(crate) fn try_send(&mut self, args: &[&[u8]]) -> std::io::Result<()> {
         let mut request = format!("*{}\r\n", args.len()).into_bytes();
         for arg in args {
             request.extend(format!("${}\r\n", arg.len()).bytes());
             request.extend_from_slice(arg);
             request.extend_from_slice(b"\r\n");
         }
-        self.0.get_mut().write_all(&request).unwrap();
+        self.0.get_mut().write_all(&request)
     }
 
     pub(crate) fn try_read(&mut self) -> std::io::Result<Reply> {

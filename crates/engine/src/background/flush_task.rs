@@ -139,6 +139,10 @@ impl FlushTask {
         let is_held_up = self.ring.visible().plus(1) < below;
         self.buffers.set_flush_held_up(is_held_up);
         if is_held_up {
+            if let Some(error) = self.log.lost(below.before()) {
+                // A batch below the end will never be visible.
+                return self.fail(tree.name().to_owned(), error);
+            }
             return Progress::IdleFor(PUBLISH_POLL_INTERVAL);
         }
         invariant!(self.job.is_none(), "a flush begins after the one before has ended");

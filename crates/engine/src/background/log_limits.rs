@@ -35,9 +35,8 @@ impl LogLimits {
     }
 
     /// How many empty segments should be ready after the active one of each lane: 0 until it is half full,
-    /// then 1, and 2
-    /// for a log of more than two segments. Making one takes two syncs, which wait for the writes of merges,
-    /// and writers fill a segment in a quarter of a second.
+    /// then 1, and 2 for a log of more than two segments. Making one takes two syncs, which wait for the
+    /// writes of merges, and writers fill a segment in a quarter of a second.
     fn segments_ahead(self, log: &Log) -> usize {
         let bytes = log.bytes() / self.lanes;
         usize::from(bytes > self.segment_bytes / 2) + usize::from(bytes > 2 * self.segment_bytes)
@@ -56,11 +55,14 @@ impl LogLimits {
         let _ = log.give_back(self.segments_ahead(log));
     }
 
-    /// Whether flushes should shorten the log.
+    /// Whether flushes should shorten the log: it is long, or storage-class memory has no space for more of
+    /// it.
     pub(super) fn is_over(self, log: &Log) -> bool {
         let full = self.bytes_max / self.segment_bytes;
         let spare = Self::SEGMENTS_MAX * self.lanes;
-        log.bytes() > self.bytes_max || log.statistics().segments_live > full + spare
+        log.is_full()
+            || log.bytes() > self.bytes_max
+            || log.statistics().segments_live > full + spare
     }
 
     /// Whether open should flush all replayed writes, so that the log starts anew.

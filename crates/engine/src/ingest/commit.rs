@@ -178,7 +178,10 @@ fn take_seqno<'a>(
         // Now, so that little is left to sync while other writers wait.
         store.log.sync(store.log.last())?;
         let watch = store.transactions.recent().watch(&store.log)?;
-        store.ring.wait_until_visible(watch.first().before());
+        let upto = watch.first().before();
+        // A record that is lost never becomes visible.
+        store.log.wait_until_stored(upto)?;
+        store.ring.wait_until_visible(upto);
         // Not earlier: visibility may depend on a flush of this very keyspace, which takes the guard.
         let guard = tree.version_edit();
         if is_buffered(tree, range) {

@@ -138,6 +138,8 @@ impl Transactions {
             let watch = self.recent.watch(&self.log)?;
             let upto = watch.first().before();
             invariant!(upto >= validated, "the log is at or after every visible write");
+            // A record that is lost never becomes visible.
+            self.log.wait_until_stored(upto)?;
             self.ring.wait_until_visible(upto);
             debug_assert!(self.ring.visible() >= upto, "a validation sees every write of its span");
             validate(&self.reader, reads, Span { since: validated, upto })?;

@@ -34,6 +34,7 @@ mod faults;
 mod faults_anywhere;
 mod golden_store;
 mod hashed;
+mod log_device_failures;
 mod log_devices;
 mod log_files;
 mod log_start;

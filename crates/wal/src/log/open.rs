@@ -6,6 +6,7 @@
 //! to append to.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, broken_invariant, invariant};
 use media::{Medium, Purpose};
@@ -97,12 +98,15 @@ impl Log {
             return Err(broken_invariant!("replay returns a chain for each lane of appends"));
         }
         lanes.sort_by_key(|(index, _)| *index);
+        let lacks_segments = lanes.len() > 1
+            && lanes.iter().any(|(_, lane)| lane.combiner.with(|writer| writer.begin().is_none()));
         let log = Self {
             medium,
             shared,
             retention: opening.retention,
             lanes: lanes.into_iter().map(|(_, lane)| lane).collect(),
             is_fenced,
+            lacks_segments: AtomicBool::new(lacks_segments),
             syncer: Syncer::default(),
             freeing: Mutex::new(Freeing { stale: opening.stale, is_damaged }),
             _groups: groups,

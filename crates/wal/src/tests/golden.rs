@@ -39,6 +39,35 @@ fn segment(unlogged: u32) -> Vec<u8> {
     medium.content("log-0-0000000001").unwrap()
 }
 
+/// A segment of a fenced lane, with an unlogged batch between two batches; each has a group of its own.
+fn fenced_segment() -> Vec<u8> {
+    let medium = Arc::new(MemoryMedium::new());
+    let device: Arc<dyn Medium> = Arc::clone(&medium) as _;
+    let store = StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+    let (log, ..) = open_with(&device, Options { store, ..fenced(1) }, &|_| None).unwrap();
+    append(&log, 1, 1, b"put").unwrap();
+    log.assign(Batch { keyspaces: &[KeyspaceId(9)], ops: 300, body: b"" }).unwrap();
+    let batch = Batch { keyspaces: &[KeyspaceId(1), KeyspaceId(300)], ops: 2, body: b"two" };
+    log.append(batch).unwrap();
+    medium.content("log-1-0000000001").unwrap()
+}
+
+#[test]
+fn a_segment_of_a_fenced_lane_has_exactly_the_golden_bytes_and_replays() {
+    let text = include_str!("../../golden/segment_fenced.hex");
+    let (expected, got) = (golden(text), fenced_segment());
+    let at = expected.iter().zip(&got).position(|(expected, got)| expected != got);
+    assert!(expected == got, "{} and {} bytes, {at:?}", expected.len(), got.len());
+    let medium = MemoryMedium::new();
+    medium.insert("log-1-0000000001", expected).unwrap();
+    let medium: Arc<dyn Medium> = Arc::new(medium);
+    let store = StoreId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+    let options = Options { store, ..fenced(1) };
+    let (log, recovery, replayed) = open_with(&medium, options, &|_| Some(Seqno::ZERO)).unwrap();
+    assert_eq!(replayed, [(1, b"put".to_vec()), (302, b"two".to_vec())]);
+    assert_eq!((log.last().get(), recovery.torn), (303, None));
+}
+
 const PLAIN: &str = include_str!("../../golden/segment.hex");
 const GAP: &str = include_str!("../../golden/segment_gap.hex");
 
