@@ -52,7 +52,10 @@ async fn answer(mut socket: TcpStream, shared: &Arc<Shared>) -> std::io::Result<
         Some(b"/metrics") => {
             let shared = Arc::clone(shared);
             let text = tokio::task::spawn_blocking(move || metrics(&shared)).await;
-            ("200 OK", text.unwrap_or_default())
+            match text {
+                Ok(text) => ("200 OK", text),
+                Err(error) => ("500 Internal Server Error", format!("{error}\n")),
+            }
         }
         Some(b"/healthz") => match shared.keys.db.statistics().poisoned {
             None => ("200 OK", "ok\n".to_owned()),

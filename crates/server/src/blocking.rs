@@ -156,9 +156,9 @@ pub(crate) fn pop_scores(
     let mut set = Members::open(unit, key, Kind::SortedSet)?;
     let mut found = Vec::new();
     if count > 0 {
-        let mut taken = crate::unit::Take::new(unit);
+        let mut taken = crate::take::Take::new(unit);
         set.walk_scores(unit, &[], &END, is_max, |member, score| {
-            taken.add(member.len() + 64)?;
+            taken.add(member.len())?;
             found.push((member.to_vec(), score));
             Ok(if found.len() >= count {
                 ControlFlow::Break(())
@@ -213,6 +213,29 @@ impl Waiter {
             self.done.notify_one();
         }
         is_waiting
+    }
+
+    /// Begins to serve it; `false`: it waits no more, or another command serves it.
+    pub(crate) fn begin(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_waiting = matches!(*state, State::Waiting);
+        if is_waiting {
+            *state = State::Serving;
+        }
+        is_waiting
+    }
+
+    /// Goes on waiting: there was nothing for it. Its deadline may have passed while it was being served,
+    /// so its connection looks again.
+    pub(crate) fn give_back(&self) {
+        *self.state.lock() = State::Waiting;
+        self.done.notify_one();
+    }
+
+    /// Ends the wait of a client that is being served.
+    pub(crate) fn reply(&self, reply: Vec<u8>) {
+        *self.state.lock() = State::Served(reply);
+        self.done.notify_one();
     }
 
     /// The reply, once.
@@ -302,5 +325,47 @@ impl Waiters {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::sync::atomic::AtomicBool;
+    use std::task::{Context, Waker};
+    use std::time::Instant;
+
+    use terracedb::memory::Account;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_got_nothing_looks_at_its_deadline_again() {
+        let client = Client {
+            id: 1,
+            address: String::new(),
+            local: String::new(),
+            since: Instant::now(),
+            info: Mutex::default(),
+            messages: Mutex::new(crate::clients::Messages::new(&Account::unlimited("test"))),
+            has_message: Notify::new(),
+            is_killed: AtomicBool::new(false),
+            output_bytes_max: 0,
+        };
+        let waiter = Waiter {
+            client: Arc::new(client),
+            keys: Vec::new(),
+            serve: Serve::Pop(Side::Left),
+            is_resp3: false,
+            state: Mutex::new(State::Waiting),
+            done: Notify::new(),
+        };
+        assert!(waiter.begin());
+        assert!(!waiter.begin(), "one command serves it");
+        assert!(!waiter.end(State::Ended), "its deadline passes meanwhile");
+        waiter.give_back();
+        let mut notified = std::pin::pin!(waiter.done.notified());
+        assert!(notified.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(waiter.end(State::Ended), "and now it ends");
     }
 }

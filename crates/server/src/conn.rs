@@ -261,8 +261,9 @@ async fn wait<S: AsyncRead + AsyncWrite + Unpin>(
             }
         };
         tokio::select! {
+            // It has its reply, or was being served when its deadline passed and got nothing.
             () = waiter.done.notified() => {
-                if session.end_wait(false) {
+                if session.end_wait(is_late) {
                     return Ok(());
                 }
             }

@@ -18,7 +18,7 @@ use terracedb::{Db, Error, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use crate::encoding::Limits;
 use crate::reply::Fail;
-use crate::value::{Kind, Value};
+use crate::value::{Kind, NUMBER_MAX, Value};
 
 /// The databases that SELECT chooses from.
 pub(crate) const DATABASES: u8 = 16;
@@ -169,7 +169,11 @@ fn next_id(parts: &Keyspace) -> terracedb::Result<u64> {
         let Some(id) = row.get(1..).and_then(|rest| rest.first_chunk::<8>()) else {
             return Err(Error::corrupt("row of a collection").expected("9 bytes or more"));
         };
-        next = next.max(u64::from_be_bytes(*id).saturating_add(1));
+        let id = u64::from_be_bytes(*id);
+        if id >= NUMBER_MAX {
+            return Err(Error::corrupt("number of a collection").expected("at most 2^60").got(id));
+        }
+        next = next.max(id + 1);
     }
     Ok(next)
 }

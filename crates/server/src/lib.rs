@@ -15,6 +15,8 @@ mod config;
 mod conn;
 mod decimal;
 mod encoding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod glob;
 mod keys;
 mod listen;
@@ -24,6 +26,7 @@ mod resp;
 mod session;
 mod shared;
 mod spec;
+mod take;
 mod unit;
 mod value;
 mod watch;
@@ -32,7 +35,7 @@ pub use config::{AppendFsync, Config};
 pub use listen::serve;
 
 /// The parser of requests, for the fuzz target: parses `input` in pieces, and returns the number of requests.
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn parse_for_fuzzing(input: &[u8], piece: usize) -> usize {
     let mut parser = resp::Parser::new(1 << 20);

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,8 +29,10 @@ use crate::keys::Keys;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Threads of one runtime that may wait for the store at once.
+/// Threads of one runtime that may wait for the store at once for commands.
 const WORKERS: usize = 32;
+/// And those for the sweeper and for metrics, which must not wait for commands.
+const OTHERS: usize = 2;
 /// Commands in progress at the end have this long.
 const GRACE: Duration = Duration::from_secs(10);
 /// The sweeper of expired keys runs this often.
@@ -39,8 +42,8 @@ fn failed(object: &'static str, error: io::Error) -> Error {
     Error::io("open", object, error)
 }
 
-/// Serves `db` until a signal or SHUTDOWN ends the server, then closes it. Calls `ready` with the address of
-/// the clients' socket once they can connect.
+/// Serves `db` until a signal or SHUTDOWN ends the server, then closes it. Calls `ready` with the address
+/// of the clients' socket once they can connect.
 ///
 /// # Errors
 /// `Io` if a socket cannot be opened; `Invalid` if it would be open to other machines without a password;
@@ -51,16 +54,17 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
         StdListener::bind(config.listen).map_err(|error| failed("client socket", error))?;
     listener.set_nonblocking(true).map_err(|error| failed("client socket", error))?;
     let address = listener.local_addr().map_err(|error| failed("client socket", error))?;
-    let unix = config.unix_socket.as_ref().map(|path| bind_unix(path)).transpose();
-    let unix = unix.map_err(|error| failed("unix socket", error))?;
     let admin = config.admin.map(StdListener::bind).transpose();
     let admin = admin.map_err(|error| failed("admin socket", error))?;
-    let config = Config { listen: address, ..config };
+    let unix = config.unix_socket.as_ref().map(|path| bind_unix(path)).transpose();
+    let unix = unix.map_err(|error| failed("unix socket", error))?;
+    let _socket_file = config.unix_socket.clone().map(SocketFile);
+    let clients_max = clients_within_file_limit(config.clients_max);
+    let config = Config { listen: address, clients_max, ..config };
     let threads = config.threads.max(1);
     let keys = Keys::open(db)?;
     let account = keys.account.clone();
     let shared = Arc::new(Shared::new(config, keys));
-    raise_file_limit(&shared);
     let served = std::thread::scope(|scope| {
         let mut joined = Vec::new();
         let mut start = |number: usize| {
@@ -86,7 +90,7 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
             };
             let runtime = Builder::new_current_thread()
                 .enable_all()
-                .max_blocking_threads(WORKERS)
+                .max_blocking_threads(WORKERS + OTHERS)
                 .build()
                 .map_err(|error| failed("runtime", error))?;
             let thread = std::thread::Builder::new().name(format!("terrace-net-{number}"));
@@ -120,9 +124,6 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
         }
         served
     });
-    if let Some(path) = &shared.config.unix_socket {
-        drop(std::fs::remove_file(path));
-    }
     let closed = shared.keys.db.close();
     served.and(closed)
 }
@@ -141,24 +142,29 @@ fn check(config: &Config) -> Result<()> {
 /// Files beside the sockets of clients: those of the store and of the server itself.
 const FILES: u64 = 1024;
 
-/// Raises the limit of open files as far as the system allows, and says so if it is too low for all clients.
-fn raise_file_limit(shared: &Shared) {
+/// Raises the limit of open files as far as the system allows. Returns the number of clients that it
+/// allows, and says so if they are fewer: clients must not take the files that the store needs for its
+/// writes.
+fn clients_within_file_limit(clients_max: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    let wanted = FILES.saturating_add(shared.config.clients_max as u64);
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
+    let wanted = FILES.saturating_add(clients_max as u64);
+    let current = || getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if current() < wanted {
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        // A refusal leaves the limit as it was.
+        let _ = setrlimit(Resource::Nofile, limit);
     }
-    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    let is_raised = setrlimit(Resource::Nofile, limit).is_ok();
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    if !is_raised || current < wanted {
-        eprintln!(
-            "warning: {wanted} open files are needed for {} clients, and the limit is {current}: \
-             connections beyond it wait (raise it with `ulimit -n`)",
-            shared.config.clients_max
-        );
+    let current = current();
+    if current >= wanted {
+        return clients_max;
     }
+    let clients = current - FILES.min(current / 2);
+    eprintln!(
+        "warning: the limit of open files is {current}: at most {clients} clients are served and \
+         not {clients_max} (raise it with `ulimit -n`)"
+    );
+    usize::try_from(clients).unwrap_or(clients_max)
 }
 
 /// A unix socket that only its owner may use. A socket that nobody serves any more is replaced.
@@ -187,6 +193,15 @@ fn bind_unix(path: &std::path::Path) -> io::Result<StdUnixListener> {
     }
     std::fs::remove_dir(&hidden)?;
     listener
+}
+
+/// A unix socket's file, removed at the end.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
 }
 
 /// The sockets of one thread.

@@ -21,6 +21,10 @@ impl Fail {
         Self::new("ERR the reply is longer than the output buffer of a client")
     }
 
+    pub(crate) fn no_memory() -> Self {
+        Self::new("OOM there is no memory for the elements of this command")
+    }
+
     pub(crate) fn not_integer() -> Self {
         Self::new("ERR value is not an integer or out of range")
     }

@@ -71,15 +71,20 @@ pub(crate) struct Session {
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
     pub(crate) queued: Option<Queued>,
-    pub(crate) watched: Vec<Vec<u8>>,
+    pub(crate) watched: BTreeSet<Vec<u8>>,
     pub(crate) mark: Mark,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// The memory of `watched`, and that of `channels` and `patterns`.
+    pub(crate) watched_charge: Charge,
+    pub(crate) topics_charge: Charge,
     pub(crate) replies: Replies,
     /// A write was committed since the last sync.
     pub(crate) has_written: bool,
     /// The connection ends once the replies are sent.
     pub(crate) is_closing: bool,
+    /// The place of the present request's reply in `reply`.
+    pub(crate) reply_start: usize,
     /// Keys that got a value, and are not yet offered to the clients that wait for them.
     created: Vec<Vec<u8>>,
     /// EXEC executes the commands now.
@@ -106,13 +111,16 @@ impl Session {
             database: 0,
             is_authenticated: shared.config.password.is_none(),
             queued: None,
-            watched: Vec::new(),
+            watched: BTreeSet::new(),
             mark: Arc::new(AtomicBool::new(false)),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            watched_charge: shared.keys.account.empty_charge(),
+            topics_charge: shared.keys.account.empty_charge(),
             replies: Replies::On,
             has_written: false,
             is_closing: false,
+            reply_start: 0,
             created: Vec::new(),
             is_executing: false,
             blocked: None,
@@ -145,7 +153,7 @@ impl Session {
 
     fn execute(&mut self, request: Request) {
         let start = Instant::now();
-        let before = self.reply.bytes.len();
+        self.reply_start = self.reply.bytes.len();
         self.shared.counts.commands.fetch_add(1, Ordering::Relaxed);
         let is_skipped = match self.replies {
             Replies::On | Replies::SkipNext => false,
@@ -154,11 +162,13 @@ impl Session {
         let outcome = self.dispatch(&request);
         if let Err(fail) = outcome {
             self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
-            self.reply.bytes.truncate(before);
+            self.reply.bytes.truncate(self.reply_start);
+            // A reply that was too long has much memory.
+            self.reply.bytes.shrink_to(OUTPUT_BYTES);
             self.reply.error(&fail);
         }
         if is_skipped && self.replies != Replies::On || self.replies == Replies::SkipNext {
-            self.reply.bytes.truncate(before);
+            self.reply.bytes.truncate(self.reply_start);
         }
         self.replies = match self.replies {
             Replies::SkipNext => Replies::Skip,
@@ -170,7 +180,7 @@ impl Session {
     }
 
     fn note_slow(&self, mut args: Request, took: Duration) {
-        let threshold_us = self.shared.slow.lock().threshold_us;
+        let threshold_us = self.shared.slow_threshold_us.load(Ordering::Relaxed);
         if u64::try_from(threshold_us).is_ok_and(|least| took.as_micros() < u128::from(least))
             || threshold_us < 0
         {
@@ -327,19 +337,15 @@ impl Session {
         // Each turn serves a client, which then waits no more, or finishes a key.
         while let Some(key) = ready.pop_front() {
             for waiter in shared.waiters.of(&key) {
-                let is_killed = waiter.client.is_killed.load(Ordering::Acquire);
-                let mut state = waiter.state.lock();
-                if is_killed || !matches!(*state, State::Waiting) {
+                if waiter.client.is_killed.load(Ordering::Acquire) || !waiter.begin() {
                     continue;
                 }
-                *state = State::Serving;
-                drop(state);
                 let mut reply = Reply { bytes: Vec::new(), is_resp3: waiter.is_resp3 };
                 let served = self.serve(&waiter, &key, &mut reply);
                 match served {
                     Ok(Some(created)) => ready.extend(created),
                     Ok(None) => {
-                        *waiter.state.lock() = State::Waiting;
+                        waiter.give_back();
                         continue;
                     }
                     Err(fail) => {
@@ -347,9 +353,8 @@ impl Session {
                         reply.error(&fail);
                     }
                 }
-                *waiter.state.lock() = State::Served(reply.bytes);
                 shared.waiters.remove(&waiter);
-                waiter.done.notify_one();
+                waiter.reply(reply.bytes);
             }
         }
     }
@@ -398,6 +403,7 @@ impl Session {
     pub(crate) fn unwatch(&mut self) {
         let watched = std::mem::take(&mut self.watched);
         self.shared.watches.unwatch(&watched, &self.mark);
+        self.watched_charge.shrink_to(0);
         self.mark = Arc::new(AtomicBool::new(false));
     }
 
@@ -411,9 +417,15 @@ impl Session {
                 self.shared.clients.unsubscribe(&self.client, &topic, is_pattern);
             }
         }
+        self.topics_charge.shrink_to(0);
         let mut info = self.client.info.lock();
         (info.channels, info.patterns) = (0, 0);
     }
+}
+
+/// The memory of a watched key or a topic: in the session, in the shared table, and the nodes of both.
+pub(crate) fn held_bytes(name: &[u8]) -> u64 {
+    2 * name.len() as u64 + 256
 }
 
 /// A slow command is kept with this many arguments, of this many bytes each.

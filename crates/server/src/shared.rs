@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) cursors: Mutex<Cursors>,
     pub(crate) slow: Mutex<SlowLog>,
+    /// Commands that take this long are slow, microseconds; -1: none is.
+    pub(crate) slow_threshold_us: AtomicI64,
     pub(crate) counts: Counts,
     pub(crate) started: Instant,
     pub(crate) last_save: AtomicU64,
@@ -62,6 +64,7 @@ impl Shared {
             clients,
             cursors,
             slow,
+            slow_threshold_us: AtomicI64::new(10_000),
             counts,
             started: Instant::now(),
             last_save: AtomicU64::new(now_ms() / 1000),
@@ -108,17 +111,28 @@ impl Shared {
     }
 
     /// Deletes keys that have expired, a bounded number. Returns whether more may be due.
+    ///
+    /// # Errors
+    /// That of the last key that could not be deleted: a damaged one must not keep the others.
     pub(crate) fn sweep(&self) -> Result<bool, Fail> {
         const MOST: usize = 200;
         let due = self.keys.due(now_ms(), MOST)?;
+        let mut outcome = Ok(due.len() == MOST);
         for (row, key) in &due {
-            let _held = self.locks.lock(std::iter::once(key));
-            let mut unit = crate::unit::Unit::new(&self.keys);
-            unit.sweep(*row, key)?;
-            let written = unit.commit(&self.write_options())?;
-            self.watches.written(&written.keys);
+            if let Err(fail) = self.sweep_key(*row, key) {
+                outcome = Err(fail);
+            }
         }
-        Ok(due.len() == MOST)
+        outcome
+    }
+
+    fn sweep_key(&self, row: u64, key: &Vec<u8>) -> Result<(), Fail> {
+        let _held = self.locks.lock(std::iter::once(key));
+        let mut unit = crate::unit::Unit::new(&self.keys);
+        unit.sweep(row, key)?;
+        let written = unit.commit(&self.write_options())?;
+        self.watches.written(&written.keys);
+        Ok(())
     }
 }
 
@@ -173,14 +187,12 @@ pub(crate) struct Slow {
 pub(crate) struct SlowLog {
     pub(crate) entries: VecDeque<Slow>,
     next: u64,
-    /// Commands that take this long are slow, microseconds; -1: none is.
-    pub(crate) threshold_us: i64,
     pub(crate) entries_max: usize,
 }
 
 impl Default for SlowLog {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), next: 0, threshold_us: 10_000, entries_max: 128 }
+        Self { entries: VecDeque::new(), next: 0, entries_max: 128 }
     }
 }
 

@@ -16,7 +16,8 @@ use terracedb::{Keyspace, Snapshot, WriteBatch, WriteOptions};
 
 use crate::keys::{DATABASES, Keys, SHARDS, now_ms};
 use crate::reply::Fail;
-use crate::value::{Head, Kind, Value};
+use crate::take::check_rows;
+use crate::value::{Head, Kind, Value, is_expired};
 
 /// A stored value, without its body.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +105,13 @@ impl Unit {
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Fail> {
         match self.charge.try_grow(bytes as u64) {
             true => Ok(()),
-            false => Err(no_memory()),
+            false => Err(Fail::no_memory()),
         }
+    }
+
+    /// Keeps the memory of collected elements charged until the unit ends.
+    pub(crate) fn keep(&mut self, collected: Charge) {
+        self.collected.push(collected);
     }
 
     /// A number that clients cannot predict.
@@ -170,8 +176,13 @@ impl Unit {
     /// # Errors
     /// Those of the store.
     pub(crate) fn set(&mut self, key: &[u8], value: Option<Value>) -> Result<(), Fail> {
-        let is_missing = self.get(key)?.is_none();
         let now = self.now;
+        let is_missing = match (self.staged.get(key), self.read.get(key)) {
+            (Some(staged), _) => staged.as_ref().is_none_or(|value| value.is_expired(now)),
+            // Most commands have read the key.
+            (None, Some(old)) => old.is_none_or(|old| is_expired(old.expiry, now)),
+            (None, None) => self.get(key)?.is_none(),
+        };
         let value = value.filter(|value| !value.is_expired(now));
         self.take(key.len() + value.as_ref().map_or(0, |value| value.bytes.len()) + ROW_BYTES)?;
         if is_missing && value.is_some() {
@@ -249,8 +260,9 @@ impl Unit {
     /// Stages a row of a large collection, or its delete.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// That there is no memory, or that one command cannot change so many rows.
     pub(crate) fn set_part(&mut self, row: Vec<u8>, value: Option<Bytes>) -> Result<(), Fail> {
+        check_rows(self.parts.len() as u64 + 1)?;
         self.take(row.len() + value.as_ref().map_or(0, Bytes::len) + ROW_BYTES)?;
         match &mut self.journal {
             Some(journal) => {
@@ -328,16 +340,15 @@ impl Unit {
         let own = key.len() + value.bytes.len() + 10;
         let Some(head) = value.head()? else { return Ok(own) };
         let database = key.first().copied().unwrap_or(0);
-        let (from, to) = (part_row(database, head.id, &[]), part_row(database, head.id + 1, &[]));
+        let (from, to) = part_range(database, head.id);
         let (mut rows, mut bytes) = (0_usize, 0);
         self.walk(&from, &to, false, |row, element| {
             rows += 1;
             bytes += row.len() + element.len();
             Ok(if rows < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
-        // A sorted set has two rows a member.
-        let each = if value.kind == Kind::SortedSet { 2 } else { 1 };
-        let count = usize::try_from(head.count).unwrap_or(usize::MAX).saturating_mul(each);
+        let count = head.count.saturating_mul(value.kind.rows());
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         Ok(own + bytes.saturating_mul(count) / rows.max(1))
     }
 
@@ -392,10 +403,8 @@ impl Unit {
             }
         }
         for &(database, id) in old_ids.difference(&new_ids) {
-            batch.delete_range(
-                &keys.parts,
-                part_row(database, id, &[])..part_row(database, id + 1, &[]),
-            )?;
+            let (from, to) = part_range(database, id);
+            batch.delete_range(&keys.parts, from..to)?;
         }
         for (row, value) in &self.parts {
             // Rows of a collection that was made and deleted again are left out.
@@ -430,45 +439,15 @@ pub(crate) fn part_row(database: u8, id: u64, element: &[u8]) -> Vec<u8> {
     [&[database], &id.to_be_bytes()[..], element].concat()
 }
 
+/// The rows of a large collection: the first possible one, and the first behind them.
+pub(crate) fn part_range(database: u8, id: u64) -> (Vec<u8>, Vec<u8>) {
+    (part_row(database, id, &[]), part_row(database, id.saturating_add(1), &[]))
+}
+
 /// The database and the number of the collection of a row.
 fn owner(row: &[u8]) -> Option<(u8, u64)> {
     let (database, rest) = row.split_first()?;
     Some((*database, u64::from_be_bytes(*rest.first_chunk::<8>()?)))
-}
-
-/// Memory for elements that are collected while the unit is read.
-#[derive(Debug)]
-pub(crate) struct Take {
-    charge: Charge,
-    bytes: u64,
-}
-
-impl Take {
-    pub(crate) fn new(unit: &Unit) -> Self {
-        Self { charge: unit.keys.account.empty_charge(), bytes: 0 }
-    }
-
-    /// Charges `bytes`.
-    ///
-    /// # Errors
-    /// That there is no memory.
-    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), Fail> {
-        self.bytes += bytes as u64;
-        // In steps, because most elements are short.
-        match self.bytes <= self.charge.bytes() || self.charge.try_grow(self.bytes.max(16 << 10)) {
-            true => Ok(()),
-            false => Err(no_memory()),
-        }
-    }
-
-    /// Keeps the memory charged until `unit` ends.
-    pub(crate) fn keep(self, unit: &mut Unit) {
-        unit.collected.push(self.charge);
-    }
-}
-
-fn no_memory() -> Fail {
-    Fail::new("OOM there is no memory for the elements of this command")
 }
 
 /// The next number of a random sequence (splitmix64).

@@ -42,6 +42,15 @@ impl Kind {
         }
     }
 
+    /// The rows of one element of a large collection.
+    pub(crate) const fn rows(self) -> u64 {
+        match self {
+            // By member and by score.
+            Self::SortedSet => 2,
+            _ => 1,
+        }
+    }
+
     /// The name that TYPE replies with.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -123,7 +132,7 @@ impl Value {
     }
 
     pub(crate) fn is_expired(&self, now: u64) -> bool {
-        self.expiry > 0 && self.expiry <= now
+        is_expired(self.expiry, now)
     }
 
     /// The head of a large collection.
@@ -138,9 +147,18 @@ impl Value {
     }
 }
 
+/// Whether a value with this expiry (0: none) has expired.
+pub(crate) const fn is_expired(expiry: u64, now: u64) -> bool {
+    expiry > 0 && expiry <= now
+}
+
 fn unknown() -> Fail {
     Fail::new("ERR the stored value was written by a newer version")
 }
+
+/// The most elements of a large collection, and the greatest number of one: sums with a few of them, and
+/// their doubles, do not overflow.
+pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 
 /// The head of a large collection: three numbers of 8 bytes, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +181,12 @@ impl Head {
         let (parts, _) = bytes.as_chunks::<8>();
         let mut numbers = parts.iter().map(|part| u64::from_le_bytes(*part));
         let mut next = || numbers.next().ok_or_else(unknown);
-        Ok(Self { id: next()?, count: next()?, start: next()? })
+        let head = Self { id: next()?, count: next()?, start: next()? };
+        // The last element takes its collection with it.
+        match head.id <= NUMBER_MAX && (1..=NUMBER_MAX).contains(&head.count) {
+            true => Ok(head),
+            false => Err(Fail::new("ERR the stored collection is damaged")),
+        }
     }
 }
 
@@ -194,5 +217,13 @@ mod tests {
         }
         let short = Value { kind: Kind::Set, is_large: true, ..Value::lasting("23 bytes") };
         assert!(short.head().is_err());
+        for (id, count) in [(u64::MAX, 1), (NUMBER_MAX + 1, 1), (1, 0), (1, u64::MAX)] {
+            let bytes = Head { id, count, start: u64::MAX }.encode();
+            let damaged = Value { kind: Kind::Set, is_large: true, ..Value::lasting(bytes) };
+            assert!(damaged.head().is_err(), "{id} {count}");
+        }
+        let bytes = Head { id: NUMBER_MAX, count: NUMBER_MAX, start: u64::MAX }.encode();
+        let greatest = Value { kind: Kind::Set, is_large: true, ..Value::lasting(bytes) };
+        assert!(greatest.head().is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! [`Watches`]: which connections watch which keys, exactly. A write marks the watchers of its keys; EXEC of
 //! a marked connection does nothing. Nothing of the store is held for a watcher that idles.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -28,7 +28,7 @@ impl Watches {
         self.count.store(by_key.len(), Ordering::SeqCst);
     }
 
-    pub(crate) fn unwatch(&self, keys: &[Vec<u8>], mark: &Mark) {
+    pub(crate) fn unwatch(&self, keys: &BTreeSet<Vec<u8>>, mark: &Mark) {
         let mut by_key = self.by_key.lock();
         for key in keys {
             if let Some(marks) = by_key.get_mut(key) {

@@ -49,6 +49,10 @@ mod serve_limits;
 #[cfg(test)]
 mod serve_oracle;
 #[cfg(test)]
+mod serve_sockets;
+#[cfg(test)]
+mod serve_transactions;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod usage;

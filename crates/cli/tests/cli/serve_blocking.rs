@@ -6,7 +6,7 @@ use crate::serve_client::*;
 use crate::support::*;
 
 /// Waits until so many clients are blocked.
-fn until_blocked(client: &mut Client, count: usize) {
+pub(crate) fn until_blocked(client: &mut Client, count: usize) {
     let wanted = format!("blocked_clients:{count}\r\n");
     for _ in 0..1200 {
         let Reply::Bulk(info) = client.say("INFO clients") else { panic!() };
@@ -195,4 +195,37 @@ fn transactions_timeouts_and_moves() {
     // The server ends while clients wait.
     let _waiting = blocked(&server, &mut other, 1, "BLPOP gone 0");
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Timeouts that pass while an element is on its way: every client gets a reply, an element or none.
+#[test]
+fn a_timeout_during_a_push_is_answered() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.path("data"), &["--threads", "2"]);
+    let (clients, rounds) = (8, 150);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..clients)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.client();
+                    let replies = (0..rounds).map(|_| client.say("BLPOP k 0.001"));
+                    replies.filter(|reply| *reply != Reply::Null).count()
+                })
+            })
+            .collect();
+        let pusher = scope.spawn(|| {
+            let (mut client, mut pushed) = (server.client(), 0);
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                client.say("RPUSH k x");
+                pushed += 1;
+            }
+            pushed
+        });
+        let popped: usize = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let pushed = pusher.join().unwrap();
+        let left = server.client().say("LLEN k");
+        assert_eq!(left, Reply::Int(pushed - popped as i64));
+    });
 }

@@ -105,7 +105,17 @@ impl Server {
     pub(crate) fn start(data: &Path, options: &[&str]) -> Self {
         let data = data.to_str().unwrap();
         let args = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--memory", "64MiB"];
-        let mut command = command(args.iter().chain(options));
+        Self::of(command(args.iter().chain(options)))
+    }
+
+    /// Starts the server with a limit of open files; what it says on standard error goes to `errors`.
+    pub(crate) fn start_with_files(data: &Path, files: u32, errors: &Path) -> Self {
+        let mut command = limited(data, files, &["--threads", "2"]);
+        command.stderr(fs::File::create(errors).unwrap());
+        Self::of(command)
+    }
+
+    fn of(mut command: std::process::Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -130,6 +140,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A server with a limit of open files, soft and hard.
+pub(crate) fn limited(data: &Path, files: u32, options: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+    command.args([env!("CARGO_BIN_EXE_terrace"), "serve", "--data", data.to_str().unwrap()]);
+    command.args(["--listen", "127.0.0.1:0", "--memory", "64MiB"]).args(options);
+    command.stdin(Stdio::null());
+    command
 }
 
 pub(crate) fn bulk(text: &str) -> Reply {

@@ -102,3 +102,121 @@ fn no_message_comes_behind_the_reply_to_unsubscribe() {
         });
     }
 }
+
+/// COPY and the commands that store a result write it in one batch. One that is too large for it is refused
+/// by name, and nothing is written.
+#[test]
+fn copies_that_are_too_large_are_refused_by_name() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.path("data"), &[]);
+    let mut client = server.client();
+    let element = vec![b'e'; 512 << 10];
+    for _ in 0..40 {
+        client.call(&[b"RPUSH", b"list", &element]);
+    }
+    for number in 0..500 {
+        let member = [format!("{number:04}").as_bytes(), &vec![b'm'; 40_000]].concat();
+        let key: &[u8] = if number % 2 == 0 { b"even" } else { b"odd" };
+        client.call(&[b"SADD", key, &member]);
+        client.call(&[b"ZADD", b"sorted", b"1", &member]);
+    }
+    for command in [
+        "COPY list copy",
+        "COPY list copy DB 1",
+        "MOVE list 1",
+        "COPY sorted copy",
+        "SUNIONSTORE copy even odd",
+        "ZUNIONSTORE copy 2 even odd",
+        "ZRANGESTORE copy sorted 0 -1",
+    ] {
+        let Reply::Error(text) = client.say(command) else { panic!("{command}") };
+        let expected = "ERR the change is too large: one command stores at most";
+        assert!(text.starts_with(expected), "{command}: {text}");
+    }
+    assert_eq!(client.say("DBSIZE"), Reply::Int(4));
+    assert_eq!(client.say("LLEN list"), Reply::Int(40));
+    // Smaller ones are copied and moved whole.
+    client.say("LTRIM list 0 9");
+    assert_eq!(client.say("COPY list copy"), Reply::Int(1));
+    assert_eq!(client.say("MOVE list 1"), Reply::Int(1));
+    assert_eq!(client.say("EXISTS list"), Reply::Int(0));
+    assert_eq!(client.say("LLEN copy"), Reply::Int(10));
+    assert_eq!(client.say("SELECT 1"), ok());
+    assert_eq!(client.call(&[b"LINDEX", b"list", b"9"]), Reply::Bulk(element));
+    assert_eq!(client.say("DBSIZE"), Reply::Int(1));
+}
+
+/// A filter must name the clients to kill.
+#[test]
+fn client_kill_without_arguments_kills_nobody() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.path("data"), &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(other.say("PING"), Reply::Simple("PONG".into()));
+    let refused = "ERR wrong number of arguments for 'client|kill' command";
+    assert_eq!(client.say("CLIENT KILL"), Reply::Error(refused.into()));
+    assert_eq!(other.say("PING"), Reply::Simple("PONG".into()));
+}
+
+/// A write looks its key up once.
+#[test]
+fn a_write_reads_its_key_once() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.path("data"), &[]);
+    let mut client = server.client();
+    let mut lookups = || {
+        let Reply::Bulk(text) = client.say("INFO stats") else { panic!() };
+        let text = String::from_utf8(text).unwrap();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().parse::<u64>().unwrap()
+        };
+        field("keyspace_hits") + field("keyspace_misses")
+    };
+    let before = lookups();
+    let mut writer = server.client();
+    for number in 0..50 {
+        writer.say(&format!("SET k{number} 1"));
+        writer.say(&format!("INCR k{number}"));
+    }
+    assert_eq!(lookups() - before, 100);
+}
+
+/// A damaged value is an error of its own commands, and keeps the sweeper from no other key.
+#[test]
+fn keys_that_expired_are_swept_past_a_damaged_one() {
+    let scratch = Scratch::new();
+    let data = scratch.path("data");
+    let server = Server::start(&data, &[]);
+    server.client().say("SET lasting 1");
+    assert_eq!(server.stop(), Some(0));
+    let text = data.to_str().unwrap();
+    // A value of an unknown type that expired in 1970, and a list whose elements are missing.
+    for (keyspace, key, value) in [
+        ("redis.keys", "\\x00damaged", "?"),
+        ("redis.expiry", "\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x00damaged", ""),
+        ("redis.keys", "\\x00list", "\u{4}\u{2}c\0\0\0\0\0\0\0\u{3}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+    ] {
+        let put = ["put", text, "--keyspace", keyspace, "--memory", "64MiB", key, "-"];
+        let mut child = command(put).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+    let server = Server::start(&data, &[]);
+    let mut client = server.client();
+    assert_eq!(client.say("SET short 1 PX 1"), ok());
+    let mut left = 2;
+    for _ in 0..600 {
+        let Reply::Int(count) = client.say("DBSIZE") else { panic!() };
+        left = count;
+        if left == 1 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(left, 1, "the damaged key was never counted");
+    for command in ["GET damaged", "LRANGE list 0 -1", "LINDEX list 0", "LPOP list"] {
+        assert!(matches!(client.say(command), Reply::Error(_)), "{command}");
+    }
+    assert_eq!(client.say("GET lasting"), bulk("1"));
+}

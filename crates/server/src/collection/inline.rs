@@ -50,9 +50,13 @@ fn base_invariant(is_whole: bool) {
 /// The members of a body.
 ///
 /// # Errors
-/// That the body is cut off: a damaged or newer value.
+/// That the body is cut off or too long: a damaged or newer value.
 pub(crate) fn decode(kind: Kind, body: &Bytes) -> Result<Vec<Member>, Fail> {
     let (mut members, mut at) = (Vec::new(), 0);
+    // A longer one would take much more memory than its bytes.
+    if body.len() > BYTES_MAX {
+        return Err(Fail::new("ERR the stored value is too long"));
+    }
     let mut take = |length: Option<usize>| {
         let length = match length {
             Some(length) => length,
@@ -109,6 +113,7 @@ mod tests {
         for (kind, members) in [(Kind::Hash, hash), (Kind::Set, set), (Kind::SortedSet, sorted)] {
             let body = encode(kind, &members);
             assert_eq!(decode(kind, &body).unwrap(), members);
+            assert!(decode(kind, &vec![0; BYTES_MAX + 1].into()).is_err());
             for end in 1..body.len() {
                 if let Ok(fewer) = decode(kind, &body.slice(..end)) {
                     assert!(fewer.len() < members.len(), "cut within an element");

@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use super::inline;
 use crate::reply::Fail;
-use crate::unit::{Take, Unit, part_row};
+use crate::take::Take;
+use crate::unit::{Unit, part_row};
 use crate::value::{Head, Kind, Value};
 
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl List {
             (Form::Inline { elements, .. }, _) => Ok(elements.get(at).cloned()),
             (_, Some(row)) => {
                 let element = unit.part(&row)?;
-                Ok(Some(element.ok_or_else(|| Fail::new("ERR an element of the list is missing"))?))
+                Ok(Some(element.ok_or_else(missing)?))
             }
             (_, None) => Ok(None),
         }
@@ -224,13 +225,15 @@ impl List {
         let range = range.start.min(self.len())..range.end.min(self.len());
         match (&self.form, self.row_at(range.start), self.row_at(range.end)) {
             (_, Some(from), Some(to)) => {
-                let mut at = if is_reverse { range.end } else { range.start };
+                let (mut places, mut is_whole) = (range, true);
                 unit.walk(&from, &to, is_reverse, |_, element| {
-                    at -= usize::from(is_reverse);
-                    let step = visit(at, element);
-                    at += usize::from(!is_reverse);
-                    step
-                })
+                    let at = if is_reverse { places.next_back() } else { places.next() };
+                    let step = visit(at.ok_or_else(missing)?, element)?;
+                    is_whole = step.is_continue();
+                    Ok(step)
+                })?;
+                // A reply says the number of its elements before them.
+                if is_whole && !places.is_empty() { Err(missing()) } else { Ok(()) }
             }
             (Form::Inline { elements, .. }, ..) => {
                 let mut places = range;
@@ -253,7 +256,7 @@ impl List {
     pub(crate) fn slice(&self, unit: &mut Unit, range: Range<usize>) -> Result<Vec<Bytes>, Fail> {
         let (mut found, mut charged) = (Vec::new(), Take::new(unit));
         self.walk(unit, range, false, |_, element| {
-            charged.add(element.len() + 64)?;
+            charged.add(element.len())?;
             found.push(Bytes::copy_from_slice(element));
             Ok(ControlFlow::Continue(()))
         })?;
@@ -386,4 +389,8 @@ impl List {
         });
         unit.set(&self.key, value)
     }
+}
+
+fn missing() -> Fail {
+    Fail::new("ERR an element of the list is missing")
 }

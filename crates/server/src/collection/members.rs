@@ -13,6 +13,7 @@ use siphasher::sip::SipHasher13;
 use super::inline::{self, Member};
 use super::score::{self, score_of};
 use crate::reply::Fail;
+use crate::take::Take;
 use crate::unit::{Unit, part_row};
 use crate::value::{Head, Kind, Value};
 
@@ -268,13 +269,21 @@ impl Members {
     /// the hashes.
     ///
     /// # Errors
-    /// Those of the store and of `visit`.
+    /// Those of the store and of `visit`; that there are more or fewer rows than members.
     pub(crate) fn walk(
         &self,
         unit: &Unit,
         mut visit: impl FnMut(&[u8], &Bytes) -> Step,
     ) -> Result<(), Fail> {
-        self.walk_hashes(unit, 0, |_, member, payload| visit(member, payload))
+        let (mut left, mut is_whole) = (self.len(), true);
+        self.walk_hashes(unit, 0, |_, member, payload| {
+            // A reply says the number of its members before them.
+            left = left.checked_sub(1).ok_or_else(damaged)?;
+            let step = visit(member, payload)?;
+            is_whole = step.is_continue();
+            Ok(step)
+        })?;
+        if is_whole && left > 0 { Err(damaged()) } else { Ok(()) }
     }
 
     /// As [`Members::walk`], of a large collection from `hash` on, with the hashes. A small one is walked
@@ -313,9 +322,9 @@ impl Members {
         if let Form::Inline { members, .. } = &self.form {
             return Ok(members.clone());
         }
-        let (mut all, mut charged) = (Vec::new(), crate::unit::Take::new(unit));
+        let (mut all, mut charged) = (Vec::new(), Take::new(unit));
         self.walk(unit, |member, payload| {
-            charged.add(member.len() + payload.len() + 100)?;
+            charged.add(member.len() + payload.len())?;
             all.push((Bytes::copy_from_slice(member), Bytes::copy_from_slice(payload)));
             go_on()
         })?;
@@ -412,11 +421,11 @@ impl Members {
         // Each member is taken with the probability that leaves the right number.
         let (mut left, mut wanted) = (self.len() as u64, most as u64);
         let mut state = unit.random();
-        let mut charged = crate::unit::Take::new(unit);
+        let mut charged = Take::new(unit);
         self.walk(unit, |member, payload| {
             state = crate::unit::mix(state);
             if state % left.max(1) < wanted {
-                charged.add(member.len() + payload.len() + 100)?;
+                charged.add(member.len() + payload.len())?;
                 let copy = Bytes::copy_from_slice;
                 sample.push((copy(member), copy(payload)));
                 wanted -= 1;
@@ -481,8 +490,10 @@ const FEW: usize = 1000;
 /// A row's part behind the tag: a hash or an order, and the member.
 fn split<const N: usize>(row: &[u8]) -> Result<([u8; N], &[u8]), Fail> {
     let rest = row.get(10..).unwrap_or_default();
-    let (head, member) = rest
-        .split_first_chunk::<N>()
-        .ok_or_else(|| Fail::new("ERR a stored element is damaged"))?;
+    let (head, member) = rest.split_first_chunk::<N>().ok_or_else(damaged)?;
     Ok((*head, member))
+}
+
+fn damaged() -> Fail {
+    Fail::new("ERR a stored element is damaged")
 }

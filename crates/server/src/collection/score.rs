@@ -74,12 +74,30 @@ fn hexadecimal(text: &str) -> Option<f64> {
     Some(value * 2.0_f64.powi(power.checked_add(shift)?))
 }
 
-/// As [`parse`].
+/// As [`parse`], without numbers beyond the greatest and the least float; as `getDoubleFromObject` of Redis.
+pub(crate) fn in_range(arg: &[u8]) -> Option<f64> {
+    let value = parse(arg)?;
+    let has = |range: std::ops::RangeInclusive<u8>| arg.iter().any(|byte| range.contains(byte));
+    let is_beyond = match value {
+        value if value.is_infinite() => has(b'0'..=b'9'),
+        // Only the digits before an exponent make a number that is not zero.
+        0.0 => {
+            let is_hexadecimal = arg.iter().any(|byte| matches!(byte, b'x' | b'X'));
+            let exponent: &[u8] = if is_hexadecimal { b"pP" } else { b"eE" };
+            let mut digits = arg.iter().take_while(|byte| !exponent.contains(byte));
+            digits.any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
+        }
+        _ => false,
+    };
+    (!is_beyond).then_some(value)
+}
+
+/// As [`in_range`].
 ///
 /// # Errors
 /// That the argument is no float.
 pub(crate) fn float(arg: &[u8]) -> Result<f64, Fail> {
-    parse(arg).ok_or_else(|| Fail::new("ERR value is not a valid float"))
+    in_range(arg).ok_or_else(|| Fail::new("ERR value is not a valid float"))
 }
 
 /// The text of C's `%.17g`.
@@ -147,6 +165,16 @@ mod tests {
             ("0x", None),
         ] {
             assert_eq!(parse(arg.as_bytes()), expected, "{arg}");
+            assert_eq!(in_range(arg.as_bytes()), expected, "{arg}");
+        }
+        for arg in ["1e400", "-1e400", "1e-400", "-0.001e-400", "0x1p-2000", "0x1p2000"] {
+            assert_eq!(in_range(arg.as_bytes()), None, "{arg}");
+        }
+        for arg in ["0e5", "-0.0e-400", "0x0p-9", "0"] {
+            assert_eq!(in_range(arg.as_bytes()), Some(0.0), "{arg}");
+        }
+        for arg in ["5e-324", "1.7e308"] {
+            assert!(in_range(arg.as_bytes()).is_some(), "{arg}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::strings::slice;
+use super::strings::{charge_string, slice};
 use crate::args;
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
@@ -26,8 +26,9 @@ pub(crate) fn setbit(call: &mut Call<'_>) -> Done {
         b"1" => true,
         _ => return Err(Fail::new("ERR bit is not an integer or out of range")),
     };
-    let (expiry, mut bytes) =
-        call.value(1)?.map_or((0, Vec::new()), |old| (old.expiry, old.bytes.to_vec()));
+    let old = call.value(1)?;
+    charge_string(call, (byte + 1).max(old.as_ref().map_or(0, |old| old.bytes.len())))?;
+    let (expiry, mut bytes) = old.map_or((0, Vec::new()), |old| (old.expiry, old.bytes.to_vec()));
     bytes.resize(bytes.len().max(byte + 1), 0);
     let mut was_on = false;
     if let Some(place) = bytes.get_mut(byte) {
@@ -165,6 +166,7 @@ pub(crate) fn bitop(call: &mut Call<'_>) -> Done {
         sources.push(call.value(number)?.map_or_else(Bytes::new, |value| value.bytes));
     }
     let length = sources.iter().map(Bytes::len).max().unwrap_or(0);
+    charge_string(call, length)?;
     let at = |source: &Bytes, place: usize| source.get(place).copied().unwrap_or(0);
     let result: Vec<u8> = (0..length)
         .map(|place| match sources.split_first() {

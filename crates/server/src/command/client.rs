@@ -1,5 +1,7 @@
 //! Commands on the connection: PING, AUTH, HELLO, SELECT, CLIENT, RESET, QUIT.
 
+use subtle::ConstantTimeEq;
+
 use super::server::unknown;
 use crate::args;
 use crate::blocking::State;
@@ -56,16 +58,12 @@ pub(crate) fn select(session: &mut Session, args: &[Vec<u8>]) -> Done {
     Ok(())
 }
 
-/// Compares without leaking, by its time, how much is right.
-fn is_equal(given: &[u8], wanted: &[u8]) -> bool {
-    let differing = given.iter().zip(wanted.iter().cycle()).fold(0, |sum, (a, b)| sum | (a ^ b));
-    differing == 0 && given.len() == wanted.len()
-}
-
 fn check_password(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
     let wanted = session.shared.config.password.as_ref();
     // Without a password any is right for the user "default", as in Redis.
-    if user == b"default" && wanted.is_none_or(|wanted| is_equal(password, wanted.as_bytes())) {
+    // The time of the comparison tells nothing about the password.
+    let is_right = |wanted: &String| bool::from(password.ct_eq(wanted.as_bytes()));
+    if user == b"default" && wanted.is_none_or(is_right) {
         session.is_authenticated = true;
         return Ok(());
     }
@@ -234,13 +232,13 @@ pub(crate) fn client(session: &mut Session, args: &[Vec<u8>]) -> Done {
                 _ => session.reply.ok(),
             }
         }
-        ("KILL", filters) => {
+        ("KILL", filters @ [_, ..]) => {
             let count = kill_by(session, filters)?;
             session.reply.count(count);
         }
         (
             name @ ("ID" | "INFO" | "GETNAME" | "SETNAME" | "SETINFO" | "NO-EVICT" | "REPLY"
-            | "UNBLOCK"),
+            | "UNBLOCK" | "KILL"),
             _,
         ) => {
             return Err(Fail::arity(&format!("client|{}", name.to_ascii_lowercase())));

@@ -25,10 +25,9 @@ fn settings(session: &Session) -> Vec<(&'static str, String)> {
         ("proto-max-bulk-len", crate::value::STRING_BYTES_MAX.to_string()),
         ("save", String::new()),
     ];
-    let slow = session.shared.slow.lock();
-    all.push(("slowlog-log-slower-than", slow.threshold_us.to_string()));
-    all.push(("slowlog-max-len", slow.entries_max.to_string()));
-    drop(slow);
+    let threshold_us = session.shared.slow_threshold_us.load(Ordering::Relaxed);
+    all.push(("slowlog-log-slower-than", threshold_us.to_string()));
+    all.push(("slowlog-max-len", session.shared.slow.lock().entries_max.to_string()));
     all.extend(session.shared.keys.limits.all());
     all
 }
@@ -58,7 +57,7 @@ fn change(session: &Session, name: &str, value: &[u8], is_checked: bool) -> Done
         "slowlog-log-slower-than" => {
             let number = in_range(number()?, -1, i64::MAX)?;
             if is_checked {
-                session.shared.slow.lock().threshold_us = number;
+                session.shared.slow_threshold_us.store(number, Ordering::Relaxed);
             }
             Ok(())
         }
@@ -122,6 +121,7 @@ pub(crate) fn config(session: &mut Session, args: &[Vec<u8>]) -> Done {
                 &counts.input_bytes,
                 &counts.output_bytes,
                 &counts.rejected,
+                &counts.cut_off,
                 &session.shared.keys.expired,
             ] {
                 counter.store(0, Ordering::Relaxed);

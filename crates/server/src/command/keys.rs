@@ -8,6 +8,7 @@ use crate::keys::{DATABASES, now_ms, stored_key};
 use crate::reply::{Done, Fail};
 use crate::session::Session;
 use crate::spec::Call;
+use crate::take::{Take, check_rows};
 use crate::unit::{self, Unit as Staged};
 use crate::value::{Head, Kind, Value};
 
@@ -161,13 +162,14 @@ pub(crate) fn renamenx(call: &mut Call<'_>) -> Done {
 fn copied(unit: &mut Staged, from: &[u8], value: Value, to: u8) -> Result<Value, Fail> {
     let Some(head) = value.head()? else { return Ok(value) };
     let database = from.first().copied().unwrap_or(0);
-    let id = unit.keys.new_id();
-    let (start, end) =
-        (unit::part_row(database, head.id, &[]), unit::part_row(database, head.id + 1, &[]));
-    let (mut rows, mut taken) = (Vec::new(), unit::Take::new(unit));
+    // Refused before work if it is too large. These are the rows themselves, of which a member may have two.
+    check_rows(head.count.saturating_mul(value.kind.rows()))?;
+    let mut taken = Take::to_store(unit, Kind::Set, 0)?;
+    let (id, mut rows) = (unit.keys.new_id(), Vec::new());
+    let (start, end) = unit::part_range(database, head.id);
     unit.walk(&start, &end, false, |row, element| {
         let row = unit::part_row(to, id, row.get(9..).unwrap_or_default());
-        taken.add(row.len() + element.len() + 64)?;
+        taken.add(row.len() + element.len())?;
         rows.push((row, bytes::Bytes::copy_from_slice(element)));
         Ok(std::ops::ControlFlow::Continue(()))
     })?;

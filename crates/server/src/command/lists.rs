@@ -179,10 +179,10 @@ pub(crate) fn lrem(call: &mut Call<'_>) -> Done {
         count => usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX),
     };
     let (length, mut places) = (list.len(), Vec::new());
-    let mut taken = crate::unit::Take::new(call.unit);
+    let mut taken = crate::take::Take::new(call.unit);
     list.walk(call.unit, 0..length, count < 0, |at, element| {
         if element == wanted {
-            taken.add(8)?;
+            taken.charge(8)?;
             places.push(at);
         }
         Ok(if places.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -226,13 +226,13 @@ pub(crate) fn lpos(call: &mut Call<'_>) -> Done {
         Some(count) => count,
     };
     let most = if most == 0 { usize::MAX } else { most };
-    let mut taken = crate::unit::Take::new(call.unit);
+    let mut taken = crate::take::Take::new(call.unit);
     list.walk(call.unit, 0..list.len(), rank < 0, |at, element| {
         seen += 1;
         if element == wanted {
             matches += 1;
             if matches >= rank.unsigned_abs() {
-                taken.add(8)?;
+                taken.charge(8)?;
                 found.push(at);
             }
         }

@@ -358,14 +358,15 @@ pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
     while let Some(start) = from.take().filter(|start| *start < end) {
         let (page, next) =
             session.shared.keys.page(&start, count.clamp(1, 1000), now, Some(Kind::String))?;
-        let mut unit = crate::unit::Unit::new(&session.shared.keys);
+        let mut unit = crate::unit::Unit::reading(&session.shared.keys, false);
         from = next;
         for key in page {
             if key >= end || found.len() == count || bytes > 16 << 20 {
                 from = None;
                 break;
             }
-            if let Some(value) = unit.get(&key)? {
+            // It may have got another type meanwhile.
+            if let Some(value) = unit.get(&key)?.filter(|value| value.kind == Kind::String) {
                 bytes += key.len() + value.bytes.len();
                 found.push((key, value.bytes));
             }

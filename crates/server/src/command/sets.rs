@@ -11,7 +11,7 @@ use crate::args;
 use crate::collection::Members;
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
-use crate::unit::Take;
+use crate::take::Take;
 use crate::value::Kind;
 
 fn open(call: &mut Call<'_>, number: usize) -> Result<Members, Fail> {
@@ -158,10 +158,21 @@ pub(crate) fn srandmember(call: &mut Call<'_>) -> Done {
 
 /// An operation on sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
+pub(crate) enum Operation {
     Inter,
     Union,
     Diff,
+}
+
+impl Operation {
+    /// The fewest members of the result, from the numbers of those of the sets.
+    pub(crate) fn least(self, lengths: impl Iterator<Item = usize>) -> usize {
+        match self {
+            Self::Inter => 0,
+            Self::Union => lengths.max().unwrap_or(0),
+            Self::Diff => lengths.reduce(usize::saturating_sub).unwrap_or(0),
+        }
+    }
 }
 
 /// The result of `operation` on the sets of the arguments `keys`; at most `most` members of an intersection.
@@ -170,15 +181,21 @@ fn combine(
     keys: std::ops::Range<usize>,
     operation: Operation,
     most: usize,
+    is_stored: bool,
 ) -> Result<Vec<Bytes>, Fail> {
     let mut sets = Vec::new();
     for number in keys {
         sets.push(open(call, number)?);
     }
-    let (mut found, mut taken) = (Vec::new(), Take::new(call.unit));
-    let unit = &*call.unit;
+    let mut taken = match is_stored {
+        true => {
+            Take::to_store(call.unit, Kind::Set, operation.least(sets.iter().map(Members::len)))?
+        }
+        false => Take::new(call.unit),
+    };
+    let (mut found, unit) = (Vec::new(), &*call.unit);
     let mut add = |found: &mut Vec<Bytes>, member: &[u8]| {
-        taken.add(member.len() + 64)?;
+        taken.add(member.len())?;
         found.push(Bytes::copy_from_slice(member));
         Ok::<_, Fail>(())
     };
@@ -225,7 +242,7 @@ fn combine(
 }
 
 fn reply_combined(call: &mut Call<'_>, operation: Operation) -> Done {
-    let found = combine(call, 1..call.args.len(), operation, usize::MAX)?;
+    let found = combine(call, 1..call.args.len(), operation, usize::MAX, false)?;
     call.reply.set(found.len());
     for member in found {
         call.reply.bulk(member);
@@ -235,7 +252,7 @@ fn reply_combined(call: &mut Call<'_>, operation: Operation) -> Done {
 }
 
 fn store_combined(call: &mut Call<'_>, operation: Operation) -> Done {
-    let found = combine(call, 2..call.args.len(), operation, usize::MAX)?;
+    let found = combine(call, 2..call.args.len(), operation, usize::MAX, true)?;
     let mut set = call.no_members(1, Kind::Set)?;
     for member in &found {
         set.put(call.unit, member, b"")?;
@@ -285,7 +302,7 @@ pub(crate) fn sintercard(call: &mut Call<'_>) -> Done {
         }
     }
     let most = if most == 0 { usize::MAX } else { most };
-    let found = combine(call, 2..2 + keys, Operation::Inter, most)?;
+    let found = combine(call, 2..2 + keys, Operation::Inter, most, false)?;
     call.reply.count(found.len());
     Ok(())
 }

@@ -8,8 +8,20 @@ use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
 use crate::spec::Call;
 use crate::value::{Kind, STRING_BYTES_MAX, Value};
 
-pub(crate) fn too_long() -> Fail {
+fn too_long() -> Fail {
     Fail::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+}
+
+/// Charges the memory of a string of `bytes` before the command makes it.
+///
+/// # Errors
+/// That it is too long for the store, or that there is no memory.
+pub(crate) fn charge_string(call: &mut Call<'_>, bytes: usize) -> Done {
+    let most = call.unit.keys.db.resources().value_bytes_max();
+    if bytes > STRING_BYTES_MAX || bytes as u64 > most {
+        return Err(too_long());
+    }
+    call.unit.take(bytes)
 }
 
 pub(crate) fn get(call: &mut Call<'_>) -> Done {
@@ -165,9 +177,7 @@ pub(crate) fn append(call: &mut Call<'_>) -> Done {
     let (old, added) = (call.value(1)?, call.arg(2)?);
     let expiry = old.as_ref().map_or(0, |old| old.expiry);
     let old = old.map_or_else(Bytes::new, |old| old.bytes);
-    if old.len() + added.len() > STRING_BYTES_MAX {
-        return Err(too_long());
-    }
+    charge_string(call, old.len() + added.len())?;
     let bytes = Bytes::from([&old, added].concat());
     let length = bytes.len();
     call.set(1, Some(Value::string(expiry, bytes)))?;
@@ -207,8 +217,8 @@ pub(crate) fn setrange(call: &mut Call<'_>) -> Done {
         call.reply.count(old.map_or(0, |old| old.bytes.len()));
         return Ok(());
     }
-    let end =
-        at.checked_add(new.len()).filter(|end| *end <= STRING_BYTES_MAX).ok_or_else(too_long)?;
+    let end = at.checked_add(new.len()).ok_or_else(too_long)?;
+    charge_string(call, end.max(old.as_ref().map_or(0, |old| old.bytes.len())))?;
     let (expiry, mut bytes) = old.map_or((0, Vec::new()), |old| (old.expiry, old.bytes.to_vec()));
     bytes.resize(bytes.len().max(end), 0);
     if let Some(place) = bytes.get_mut(at..end) {

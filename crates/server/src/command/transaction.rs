@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::keys::stored;
 use crate::args;
-use crate::reply::{Done, Fail, REPLY_BYTES_MAX};
-use crate::session::{Queued, Session};
+use crate::reply::{Done, Fail};
+use crate::session::{Queued, Session, held_bytes};
 use crate::spec::Run;
 use crate::unit::Unit;
 
@@ -45,8 +45,11 @@ pub(crate) fn watch(session: &mut Session, args: &[Vec<u8>]) -> Done {
         let mut unit = Unit::new(&shared.keys);
         unit.expire(&key)?;
         session.commit(&mut unit)?;
+        if !session.watched_charge.try_grow(held_bytes(&key)) {
+            return Err(Fail::no_memory());
+        }
         shared.watches.watch(&key, &session.mark);
-        session.watched.push(key);
+        session.watched.insert(key);
     }
     session.reply.ok();
     Ok(())
@@ -102,9 +105,9 @@ pub(crate) fn exec(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     session.is_executing = true;
     let executed = execute(session, &queued);
     session.is_executing = false;
-    executed?;
+    // Also if it failed: the writes before a command on a whole database are committed.
     session.serve_waiters();
-    Ok(())
+    executed
 }
 
 /// Executes the queued commands, and commits their writes.
@@ -112,7 +115,7 @@ fn execute(session: &mut Session, queued: &Queued) -> Done {
     session.reply.array(queued.requests.len());
     let mut unit = Unit::new(&session.shared.keys);
     for (spec, request) in &queued.requests {
-        let before = session.reply.bytes.len();
+        let before = session.reply.bytes.len() - session.reply_start;
         unit.begin();
         let outcome = match spec.run {
             Run::Keys(_) => session.run_in(&mut unit, spec, request, &mut None),
@@ -123,17 +126,13 @@ fn execute(session: &mut Session, queued: &Queued) -> Done {
                 run(session, request)
             }
         };
-        if session.reply.bytes.len() > REPLY_BYTES_MAX {
-            session.reply.bytes.clear();
-            session.is_closing = true;
-            return Err(Fail::too_long());
-        }
         if let Err(fail) = outcome {
             // The commands before and behind it are executed all the same.
             unit.roll_back();
-            session.reply.bytes.truncate(before);
+            session.reply.bytes.truncate(session.reply_start + before);
             session.reply.error(&fail);
         }
+        session.reply.check_length()?;
     }
     session.commit(&mut unit)
 }

@@ -8,18 +8,12 @@ use bytes::Bytes;
 use super::range::{reply_members, store_members};
 use crate::args;
 use crate::collection::{Members, score, score_of};
+use crate::command::sets::Operation;
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
-use crate::unit::{Take, Unit};
+use crate::take::Take;
+use crate::unit::Unit;
 use crate::value::Kind;
-
-/// An operation on sets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Inter,
-    Union,
-    Diff,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Aggregate {
@@ -112,7 +106,7 @@ fn parse(
                 let (weights, rest) = rest.split_at(count);
                 for (source, weight) in wanted.sources.iter_mut().zip(weights) {
                     let refused = || Fail::new("ERR weight value is not a float");
-                    source.weight = score::parse(weight).ok_or_else(refused)?;
+                    source.weight = score::in_range(weight).ok_or_else(refused)?;
                 }
                 rest
             }
@@ -144,13 +138,18 @@ fn combine(
     call: &mut Call<'_>,
     wanted: Wanted,
     operation: Operation,
+    answer: Answer,
 ) -> Result<Vec<(Bytes, f64)>, Fail> {
     let Wanted { mut sources, aggregate, limit, .. } = wanted;
+    let least = operation.least(sources.iter().map(|source| source.members.len()));
+    let mut taken = match answer {
+        Answer::Stored => Take::to_store(call.unit, Kind::SortedSet, least)?,
+        Answer::Members | Answer::Count => Take::new(call.unit),
+    };
     if operation != Operation::Diff {
         sources.sort_by_key(|source| source.members.len());
     }
     let mut found: Vec<(Bytes, f64)> = Vec::new();
-    let mut taken = Take::new(call.unit);
     let unit = &*call.unit;
     if operation == Operation::Union {
         let mut places = HashMap::new();
@@ -161,7 +160,9 @@ fn combine(
                 match place.and_then(|place: usize| found.get_mut(place)) {
                     Some((_, sum)) => *sum = aggregate.of(*sum, score),
                     None => {
-                        taken.add(member.len() + 128)?;
+                        taken.add(member.len())?;
+                        // Its place.
+                        taken.charge(64)?;
                         let member = Bytes::copy_from_slice(member);
                         places.insert(member.clone(), found.len());
                         found.push((member, score));
@@ -182,7 +183,7 @@ fn combine(
                 };
             }
             if let Some(score) = score {
-                taken.add(member.len() + 64)?;
+                taken.add(member.len())?;
                 found.push((Bytes::copy_from_slice(member), score));
             }
             Ok(match limit > 0 && found.len() >= limit {
@@ -201,13 +202,13 @@ fn combine(
 fn reply_combined(call: &mut Call<'_>, operation: Operation) -> Done {
     let wanted = parse(call, 1, operation, Answer::Members)?;
     let has_scores = wanted.has_scores;
-    let found = combine(call, wanted, operation)?;
+    let found = combine(call, wanted, operation, Answer::Members)?;
     reply_members(call, &found, has_scores)
 }
 
 fn store_combined(call: &mut Call<'_>, operation: Operation) -> Done {
     let wanted = parse(call, 2, operation, Answer::Stored)?;
-    let found = combine(call, wanted, operation)?;
+    let found = combine(call, wanted, operation, Answer::Stored)?;
     store_members(call, &found)
 }
 
@@ -237,7 +238,7 @@ pub(crate) fn zdiffstore(call: &mut Call<'_>) -> Done {
 
 pub(crate) fn zintercard(call: &mut Call<'_>) -> Done {
     let wanted = parse(call, 1, Operation::Inter, Answer::Count)?;
-    let found = combine(call, wanted, Operation::Inter)?;
+    let found = combine(call, wanted, Operation::Inter, Answer::Count)?;
     call.reply.count(found.len());
     Ok(())
 }

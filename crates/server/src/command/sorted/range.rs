@@ -9,7 +9,8 @@ use crate::args;
 use crate::collection::{END, Members, payload, score};
 use crate::reply::{Done, Fail};
 use crate::spec::Call;
-use crate::unit::{Take, Unit};
+use crate::take::Take;
+use crate::unit::Unit;
 use crate::value::Kind;
 
 /// How a range counts.
@@ -228,11 +229,17 @@ impl<'a> Wanted<'a> {
         (offset, usize::try_from(self.limit).unwrap_or(usize::MAX))
     }
 
-    fn collect(&self, call: &mut Call<'_>, set: &Members) -> Result<Vec<(Bytes, f64)>, Fail> {
-        let (mut found, mut taken) = (Vec::new(), Take::new(call.unit));
+    /// The members of the range, charged to `taken`.
+    fn collect(
+        &self,
+        call: &mut Call<'_>,
+        set: &Members,
+        mut taken: Take,
+    ) -> Result<Vec<(Bytes, f64)>, Fail> {
+        let mut found = Vec::new();
         let window = self.window(set.len());
         walk(set, call.unit, &self.bounds, self.is_reverse, window, |member, score| {
-            taken.add(member.len() + 64)?;
+            taken.add(member.len())?;
             found.push((Bytes::copy_from_slice(member), score));
             Ok(())
         })?;
@@ -261,7 +268,8 @@ pub(super) fn reply_members(call: &mut Call<'_>, found: &[(Bytes, f64)], has_sco
 fn reply_range(call: &mut Call<'_>, by: Option<By>, is_reverse: Option<bool>) -> Done {
     let wanted = Wanted::parse(call.args, 2, by, is_reverse, false)?;
     let set = open(call)?;
-    let found = wanted.collect(call, &set)?;
+    let taken = Take::new(call.unit);
+    let found = wanted.collect(call, &set, taken)?;
     reply_members(call, &found, wanted.has_scores)
 }
 
@@ -292,7 +300,12 @@ pub(crate) fn zrevrangebylex(call: &mut Call<'_>) -> Done {
 pub(crate) fn zrangestore(call: &mut Call<'_>) -> Done {
     let wanted = Wanted::parse(call.args, 3, None, None, true)?;
     let set = call.members(2, Kind::SortedSet)?;
-    let found = wanted.collect(call, &set)?;
+    let least = match wanted.bounds {
+        Bounds::Ranks(..) => wanted.window(set.len()).1,
+        Bounds::Places(..) | Bounds::Members(..) => 0,
+    };
+    let taken = Take::to_store(call.unit, Kind::SortedSet, least)?;
+    let found = wanted.collect(call, &set, taken)?;
     store_members(call, &found)
 }
 
@@ -331,7 +344,8 @@ fn remove_range(call: &mut Call<'_>, by: By) -> Done {
     let bounds = Bounds::parse(by, call.arg(2)?, call.arg(3)?)?;
     let mut set = open(call)?;
     let wanted = Wanted { bounds, is_reverse: false, has_scores: false, offset: 0, limit: -1 };
-    let found = wanted.collect(call, &set)?;
+    let taken = Take::new(call.unit);
+    let found = wanted.collect(call, &set, taken)?;
     if !found.is_empty() && found.len() == set.len() {
         // All of a large set: one range delete.
         call.no_members(1, Kind::SortedSet)?.replace(call.unit)?;
