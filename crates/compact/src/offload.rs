@@ -42,10 +42,16 @@ pub trait Offload: Send + Sync + fmt::Debug {
     /// The last placements, newest last.
     fn decisions(&self) -> Vec<Decision>;
 
-    /// Offers `job`; `None` if no worker can take it now. `env` has the store's files. `proof` is the id of
+    /// Offers `job`, of shape `shape`; `None` if no worker can take it now. `env` has the store's files. `proof` is the id of
     /// no file: a value file of that name may be made and removed, to prove that both sides see the same
     /// directory. Does not block.
-    fn offer(&self, job: &Job, env: &Env, proof: TableId) -> Option<Box<dyn RemoteRun>>;
+    fn offer(
+        &self,
+        job: &Job,
+        shape: &JobShape,
+        env: &Env,
+        proof: TableId,
+    ) -> Option<Box<dyn RemoteRun>>;
 
     /// The counters of each worker.
     fn statistics(&self) -> Vec<WorkerStatistics>;
@@ -148,7 +154,7 @@ pub trait RemoteRun: Send + fmt::Debug {
 pub struct WorkerStatistics {
     /// Its address.
     pub address: String,
-    /// Jobs that it runs now.
+    /// Jobs of this process that it runs now, and tables of which it compresses blocks.
     pub running: usize,
     /// Jobs with an installed outcome.
     pub jobs: u64,

@@ -150,3 +150,59 @@ fn an_outcome_that_does_not_match_the_job_is_refused() {
         it.tables.insert(0, twice);
     });
 }
+
+/// A sample of the reads: it costs a fraction, it finds nothing wrong with good outputs, it always finds damage
+/// in a file's first read, and other damage only if it happens to read it. All reads find all.
+#[test]
+fn a_sample_reads_a_fraction_and_finds_the_damage_that_it_reads() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let spec = ContentSpec {
+        runs: 2,
+        keys: 40_000,
+        entries: 12_000,
+        tables: 1,
+        value_bytes: 1500,
+        puts_only: true,
+        disjoint: false,
+    };
+    let content = Content::random(&mut Rng::new(7), &medium, &spec);
+    let env = env(&medium);
+    let mut job = content.job(&[]);
+    job.output.table_bytes_max = 64 << 20;
+    let outcome = run(job.clone(), &env).unwrap();
+    let pages: u64 = outcome.tables.iter().map(|it| u64::from(it.pages)).sum();
+    assert!(pages > 1000, "{pages}");
+    let verified = |seed: Option<u64>| {
+        let account = Account::unlimited("tables");
+        let mut verification = Verification::new(&job, outcome.clone(), &env, &account).unwrap();
+        if let Some(seed) = seed {
+            verification = verification.sampling(seed);
+        }
+        while verification.step(&mut |_| {})?.is_none() {}
+        Ok::<_, Error>(verification.bytes_read())
+    };
+    let all = verified(None).unwrap();
+    let some = (0..20).map(|seed| verified(Some(seed)).unwrap()).max().unwrap();
+    assert!(some > 0 && some < all / 2, "{some} of {all}");
+    let longest = outcome.tables.iter().max_by_key(|it| it.pages).unwrap();
+    let file = medium.open(&table::file_name(longest.table), Access::Direct).unwrap();
+    let flip = |page: u64| {
+        let at = page * PAGE_BYTES as u64;
+        let (mut buf, result) = file.read(at, Buf::pages(1), Purpose::Scrub);
+        result.unwrap();
+        buf[100] ^= 1;
+        file.write(at, buf, Purpose::Scrub).1.unwrap();
+    };
+    let found = |page: u64, seeds: u64| {
+        flip(page);
+        let all = verified(None);
+        let some = (0..seeds).filter(|seed| verified(Some(*seed)).is_err()).count() as u64;
+        flip(page);
+        assert_eq!(all.unwrap_err().kind(), ErrorKind::Corrupt);
+        some
+    };
+    assert_eq!(found(0, 10), 10);
+    // In the middle: one seed in 64.
+    let middle = found(u64::from(longest.pages) / 2, 600);
+    assert!((1..60).contains(&middle), "{middle} of 600 seeds");
+}

@@ -19,13 +19,13 @@ use compact::Operators;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
 use read::{Curves, PageReader};
-use table::Accounts;
+use table::{Accounts, StoreDictionaries};
 use tree::compaction::Compactor;
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader, Rows};
 use tree::{
-    ObsoleteFiles, Quarantine, RowCompression, RowRefresh, SnapshotList, StoreDictionaries,
-    Timekeeper, TreeContext, Trees, ValueFiles,
+    ObsoleteFiles, Quarantine, RowCompression, RowRefresh, SnapshotList, Timekeeper, TreeContext,
+    Trees, ValueFiles,
 };
 use wal::Log;
 

@@ -15,10 +15,11 @@ use compact::Operators;
 use manifest::Manifest;
 use media::{Holding, Medium, Metered};
 use parking_lot::Mutex;
+use table::StoreDictionaries;
 use tree::compaction::Compactor;
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader};
-use tree::{Quarantine, SnapshotList, StoreDictionaries, Timekeeper, Tree, Trees};
+use tree::{Quarantine, SnapshotList, Timekeeper, Tree, Trees};
 use wal::Log;
 
 use crate::background::Background;

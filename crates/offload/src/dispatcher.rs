@@ -8,7 +8,7 @@ use base::{Error, Result};
 use compact::offload::{Decision, JobShape, Placement};
 use parking_lot::Mutex;
 
-use crate::dispatch::{Candidate, Choice, Host, Rate, choose};
+use crate::dispatch::{Candidate, Choice, Host, choose};
 
 /// Decisions that are kept.
 const DECISIONS_MAX: usize = 10;
@@ -41,16 +41,9 @@ impl FromStr for PlacementMode {
     }
 }
 
-/// What is known of the jobs of one codec.
-#[derive(Default)]
-struct OfCodec {
-    host: Host,
-    previous: Option<Placement>,
-}
-
 #[derive(Default)]
 struct State {
-    codecs: BTreeMap<u8, OfCodec>,
+    codecs: BTreeMap<u8, Host>,
     decisions: VecDeque<Decision>,
 }
 
@@ -65,37 +58,39 @@ impl Dispatcher {
         Self { mode, state: Mutex::default() }
     }
 
-    /// Where `job` runs. `name` names a worker.
+    pub(crate) const fn mode(&self) -> PlacementMode {
+        self.mode
+    }
+
+    /// Where `job` runs. `compresses`: whether a worker can compress for it; `falls_back`: whether it may run
+    /// here because no worker is free. `name` names a worker.
     pub(crate) fn place(
         &self,
         job: &JobShape,
         workers: &[Candidate],
-        compresses: bool,
+        (compresses, falls_back): (bool, bool),
         name: &dyn Fn(usize) -> Option<String>,
     ) -> Placement {
         let mut state = self.state.lock();
-        let known = state.codecs.entry(job.codec as u8).or_default();
-        let previous = known.previous.unwrap_or(Placement::Local);
-        let free = choose(job, &known.host, workers, compresses, previous);
+        let host = state.codecs.entry(job.codec as u8).or_default();
+        let free = choose(job, host, workers, compresses);
         let merging = workers.iter().any(|worker| worker.is_ready && worker.merges);
         let forced = |place, why| Choice { place, worker: None, why, ..free };
+        let is_any_ready = workers.iter().any(|worker| worker.is_ready);
         let choice = match self.mode {
-            PlacementMode::Auto => free,
+            PlacementMode::Auto if falls_back || is_any_ready => free,
             PlacementMode::Remote if merging => {
                 forced(Placement::Remote, "merges go to workers, as configured")
             }
             PlacementMode::Compress if compresses => {
                 forced(Placement::Compress, "workers compress, as configured")
             }
-            PlacementMode::Remote | PlacementMode::Compress => {
-                forced(Placement::Local, "no worker is free")
-            }
+            _ if falls_back => forced(Placement::Local, "no worker is free"),
+            _ => forced(Placement::Wait, "no worker is free, and merges do not fall back"),
         };
-        if choice.place != Placement::Wait {
-            known.previous = Some(choice.place);
-        }
         // A wait is decided anew at every planning: only its end says something.
         if choice.place != Placement::Wait {
+            host.placed(&choice);
             if state.decisions.len() == DECISIONS_MAX {
                 state.decisions.pop_front();
             }
@@ -108,36 +103,12 @@ impl Dispatcher {
     /// Learns from a job that ended.
     pub(crate) fn ended(&self, job: &JobShape, place: Placement, took: Duration) {
         let mut state = self.state.lock();
-        let known = state.codecs.entry(job.codec as u8).or_default();
-        known.learn(job.bytes, place, took.as_secs_f64());
+        let host = state.codecs.entry(job.codec as u8).or_default();
+        host.ended(job.bytes, place, took.as_secs_f64());
     }
 
     pub(crate) fn decisions(&self) -> Vec<Decision> {
         self.state.lock().decisions.iter().cloned().collect()
-    }
-}
-
-impl OfCodec {
-    fn learn(&mut self, bytes: u64, place: Placement, seconds: f64) {
-        let host = &mut self.host;
-        let expected = host.local.expected(bytes);
-        host.usual_bytes = match host.usual_bytes {
-            0.0 => bytes as f64,
-            before => before + (bytes as f64 - before) * 0.25,
-        };
-        host.seconds += seconds;
-        let rate = match place {
-            Placement::Local => &mut host.local,
-            Placement::Compress => &mut host.compress,
-            // Each worker has its own.
-            Placement::Remote | Placement::Wait => &mut Rate::default(),
-        };
-        rate.learn(bytes, seconds);
-        if place != Placement::Local
-            && let Some(expected) = expected
-        {
-            host.explored += (seconds - expected).max(0.0);
-        }
     }
 }
 
@@ -159,14 +130,40 @@ mod tests {
         ] {
             let dispatcher = Dispatcher::new(mode);
             for _ in 0..DECISIONS_MAX + 5 {
-                assert_eq!(dispatcher.place(&job, &[ready], true, &name), place, "{mode:?}");
+                let placed = dispatcher.place(&job, &[ready], (true, true), &name);
+                assert_eq!(placed, place, "{mode:?}");
             }
-            assert_eq!(dispatcher.place(&job, &[], false, &name), Placement::Local);
+            let placed = dispatcher.place(&job, &[], (false, true), &name);
+            assert_eq!(placed, Placement::Local);
             let decisions = dispatcher.decisions();
             assert_eq!(decisions.len(), DECISIONS_MAX);
             assert!(decisions.iter().all(|it| it.job == job && !it.why.is_empty()));
         }
         assert_eq!("auto".parse::<PlacementMode>().unwrap(), PlacementMode::Auto);
         "far".parse::<PlacementMode>().unwrap_err();
+    }
+
+    /// Without fallback a merge waits while no worker is free. But the dispatcher may choose this process: it
+    /// knows no place before it measured this one.
+    #[test]
+    fn without_fallback_merges_wait_for_workers_and_this_process_is_still_measured() {
+        let job = JobShape { bytes: 1 << 20, codec: Codec::Lz4, is_urgent: false };
+        let name = |_| None;
+        let ready = Candidate { is_ready: true, merges: true, ..Candidate::default() };
+        for (_, mode) in PlacementMode::NAMES {
+            let dispatcher = Dispatcher::new(mode);
+            let place = |workers: &[Candidate]| {
+                dispatcher.place(&job, workers, (!workers.is_empty(), false), &name)
+            };
+            assert_eq!(place(&[]), Placement::Wait, "{mode:?}");
+            assert!(dispatcher.decisions().is_empty());
+            assert_ne!(place(&[ready]), Placement::Wait, "{mode:?}");
+        }
+        let auto = Dispatcher::new(PlacementMode::Auto);
+        for _ in 0..2 {
+            assert_eq!(auto.place(&job, &[ready], (false, false), &name), Placement::Local);
+            auto.ended(&job, Placement::Local, Duration::from_secs(1));
+        }
+        assert_eq!(auto.place(&job, &[ready], (false, false), &name), Placement::Remote);
     }
 }

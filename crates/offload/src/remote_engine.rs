@@ -37,7 +37,11 @@ impl RemoteEngine {
         link.send(&frame(FrameKind::Hello, hello.encode()))?;
         let hello = receive(&mut *link, FrameKind::Hello, self.timing.connect, HELLO_BYTES_MAX)?;
         let hello = WorkerHello::decode(&hello.body)?;
-        self.worker.state.lock().set_hello(&hello);
+        {
+            let mut state = self.worker.state.lock();
+            state.set_hello(&hello);
+            state.begun();
+        }
         Ok(RemoteStream {
             worker: Arc::clone(&self.worker),
             clock: Arc::clone(&self.clock),
@@ -171,6 +175,12 @@ impl RemoteStream {
             let now = self.clock.monotonic();
             self.worker.state.lock().failed("compression", error.to_string(), now);
         })
+    }
+}
+
+impl Drop for RemoteStream {
+    fn drop(&mut self) {
+        self.worker.state.lock().ended();
     }
 }
 

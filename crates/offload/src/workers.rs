@@ -18,7 +18,7 @@ use table::BlockEngine;
 
 use crate::attempt::{Attempt, Remote};
 use crate::connect::Dial;
-use crate::dispatch::{Candidate, Rate};
+use crate::dispatch::{Candidate, Rate, next_worker};
 use crate::dispatcher::Dispatcher;
 use crate::hello::WorkerHello;
 use crate::remote_engine::RemoteEngine;
@@ -119,9 +119,14 @@ impl WorkerState {
         self.paused_until = now.saturating_add(pause);
     }
 
-    /// Counts the end of an attempt.
+    /// Counts an attempt, or a stream of blocks, that takes a slot.
+    pub(crate) fn begun(&mut self) {
+        self.running += 1;
+    }
+
+    /// Counts its end.
     pub(crate) fn ended(&mut self) {
-        base::invariant!(self.running > 0, "an attempt that ends was counted");
+        base::invariant!(self.running > 0, "an attempt or stream that ends was counted");
         self.running = self.running.saturating_sub(1);
     }
 }
@@ -188,8 +193,9 @@ impl Workers {
     }
 }
 
-impl Offload for Workers {
-    fn place(&self, job: &JobShape) -> Placement {
+impl Workers {
+    /// What the placement of a job with `codec` goes by.
+    fn candidates(&self, codec: Codec) -> Vec<Candidate> {
         let now = self.clock.monotonic();
         let candidate = |worker: &Arc<RemoteWorker>| {
             let state = worker.state.lock();
@@ -199,18 +205,32 @@ impl Offload for Workers {
                 merges: !state.compresses_only,
                 running: state.running,
                 failures_in_row: state.failures_in_row,
-                remote: state.rates.get(&(job.codec as u8)).copied().unwrap_or_default(),
+                remote: state.rates.get(&(codec as u8)).copied().unwrap_or_default(),
             }
         };
-        let candidates: Vec<_> = self.workers.iter().map(candidate).collect();
+        self.workers.iter().map(candidate).collect()
+    }
+
+    /// The worker that takes a job at a worker: the one that the dispatcher chose.
+    fn taker(&self, job: &JobShape) -> Option<usize> {
+        let mut candidates = self.candidates(job.codec);
+        match self.dispatcher.mode() {
+            PlacementMode::Auto => next_worker(&candidates, job.is_urgent),
+            // Jobs are shared out: the worker with the fewest takes it.
+            PlacementMode::Remote | PlacementMode::Compress => {
+                candidates.iter_mut().for_each(|it| it.remote = Rate::default());
+                next_worker(&candidates, false)
+            }
+        }
+    }
+}
+
+impl Offload for Workers {
+    fn place(&self, job: &JobShape) -> Placement {
+        let candidates = self.candidates(job.codec);
         let compresses = self.compressing().is_some();
         let name = |number: usize| self.workers.get(number).map(|it| it.address.to_string());
-        let place = self.dispatcher.place(job, &candidates, compresses, &name);
-        match place {
-            // Without a worker there is nothing to do but to wait for one.
-            Placement::Local if !self.falls_back => Placement::Wait,
-            place => place,
-        }
+        self.dispatcher.place(job, &candidates, (compresses, self.falls_back), &name)
     }
 
     fn ended(&self, job: &JobShape, place: Placement, took: Duration, is_done: bool) {
@@ -237,21 +257,21 @@ impl Offload for Workers {
         self.dispatcher.decisions()
     }
 
-    fn offer(&self, job: &Job, env: &Env, proof: TableId) -> Option<Box<dyn RemoteRun>> {
+    fn offer(
+        &self,
+        job: &Job,
+        shape: &JobShape,
+        env: &Env,
+        proof: TableId,
+    ) -> Option<Box<dyn RemoteRun>> {
         let now = self.clock.monotonic();
-        // The worker with the fewest jobs.
-        let ready = self.workers.iter().filter_map(|worker| {
-            let state = worker.state.lock();
-            let takes = state.is_ready(now) && !state.compresses_only;
-            takes.then_some((state.running, worker))
-        });
-        let (_, worker) = ready.min_by_key(|(running, _)| *running)?;
+        let worker = self.workers.get(self.taker(shape)?)?;
         {
             let mut state = worker.state.lock();
             if !state.is_ready(now) {
                 return None;
             }
-            state.running += 1;
+            state.begun();
         }
         let attempt = Attempt {
             worker: Arc::clone(worker),
@@ -302,5 +322,42 @@ impl fmt::Debug for Workers {
         f.debug_list()
             .entries(self.workers.iter().map(|worker| worker.address.to_string()))
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ManualClock;
+
+    use super::*;
+
+    /// What the decisions say is what happens: the dispatcher's worker gets the job. Without a dispatcher, jobs
+    /// are shared out.
+    #[test]
+    fn the_worker_that_the_dispatcher_chose_takes_the_job() {
+        let job = JobShape { bytes: 1 << 20, codec: Codec::Lz4, is_urgent: false };
+        let addresses = ["unix:a", "unix:b", "unix:c"].map(|it| it.parse().unwrap()).to_vec();
+        for (mode, takers) in [(PlacementMode::Auto, [2, 1]), (PlacementMode::Remote, [0, 1])] {
+            let clock = Arc::new(ManualClock::default());
+            let workers = Workers::new(addresses.clone(), Vec::new(), Timing::default(), clock);
+            let workers = workers.unwrap().placing(mode);
+            for _ in 0..2 {
+                workers.ended(&job, Placement::Local, Duration::from_secs(60), true);
+            }
+            workers.ended(&job, Placement::Compress, Duration::from_secs(60), true);
+            for (number, seconds) in [(0, 30), (1, 20), (2, 10)] {
+                let mut state = workers.workers[number].state.lock();
+                state.succeeded(Codec::Lz4, (1 << 20, 0), Duration::from_secs(seconds));
+            }
+            for taker in takers {
+                assert_eq!(workers.place(&job), Placement::Remote);
+                assert_eq!(workers.taker(&job), Some(taker), "{mode:?}");
+                if mode == PlacementMode::Auto {
+                    let chosen = workers.decisions().pop().unwrap().worker;
+                    assert_eq!(chosen, Some(addresses[taker].to_string()));
+                }
+                workers.workers[taker].state.lock().running = 1;
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ mod pointer;
 mod range_deletes;
 mod reread;
 mod sorted;
+mod store_dictionaries;
 mod values;
 
 pub use accounts::Accounts;
@@ -41,6 +42,7 @@ pub use pointer::Pointer;
 pub use range_deletes::{Fragment, RangeDelete, RangeDeletes};
 pub use reread::reread;
 pub use sorted::*;
+pub use store_dictionaries::StoreDictionaries;
 pub use values::{
     ValueDamage, ValueRead, Values, ValuesFooter, ValuesReport, ValuesSpec, ValuesSummary,
     ValuesWriter,

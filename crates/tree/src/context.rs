@@ -8,14 +8,14 @@ use base::{Account, KeyRange, Result, RunId, StoreId, TableId};
 use cache::PageCache;
 use manifest::{Edit, LivePiece, Manifest, TableEntry};
 use media::Medium;
-use table::{Accounts, Table};
+use table::{Accounts, StoreDictionaries, Table};
 use wal::Log;
 
 use crate::events::Events;
 use crate::options::OptionSource;
 use crate::{
-    ObsoleteFiles, Piece, Quarantine, RowRefresh, SnapshotList, StoreDictionaries, TableFile,
-    Timekeeper, Tree, ValueFiles,
+    ObsoleteFiles, Piece, Quarantine, RowRefresh, SnapshotList, TableFile, Timekeeper, Tree,
+    ValueFiles,
 };
 
 /// The components of a store that flushes, compactions and scrubs of its trees share.

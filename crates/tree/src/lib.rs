@@ -7,7 +7,6 @@
 pub mod compaction;
 mod context;
 mod deleted_ranges;
-mod dictionaries;
 pub mod events;
 mod flush;
 mod keyspace_counters;
@@ -33,7 +32,6 @@ mod version;
 
 pub use context::TreeContext;
 pub use deleted_ranges::DeletedRanges;
-pub use dictionaries::StoreDictionaries;
 pub use flush::FlushJob;
 pub use keyspace_counters::{LookupCounters, WriteCounters};
 pub use memtable::Memtable;

@@ -38,14 +38,24 @@ fn trace() -> Vec<(f64, u64)> {
     TRACE.lines().filter(|it| !it.starts_with('#')).map(line).collect()
 }
 
-/// The sum of the times from a job's start to its end, seconds, and the number of moves from one place to
-/// another. Jobs come one after the other, as merges of one keyspace do: each begins when it arrived and the
-/// one before has ended.
-fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> (f64, usize) {
+/// What came of a simulation.
+struct Simulated {
+    /// The sum of the times from a job's start to its end, seconds.
+    seconds: f64,
+    jobs: usize,
+    /// Jobs that measured a place, and changes of place among the others.
+    looks: usize,
+    moves: usize,
+}
+
+/// Jobs come one after the other, as merges of one keyspace do: each begins when it arrived and the one before
+/// has ended. With the same seed all policies see the same noise.
+fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> Simulated {
     let mut rng = Rng::new(seed);
     let dispatcher = Dispatcher::new(PlacementMode::Auto);
     let name = |number: usize| Some(number.to_string());
-    let (mut remote, mut total, mut flips, mut last) = (Rate::default(), 0.0, 0, Placement::Local);
+    let (mut remote, mut usual) = (Rate::default(), Placement::Local);
+    let mut done = Simulated { seconds: 0.0, jobs: 0, looks: 0, moves: 0 };
     let all: Vec<_> = (0..rounds).flat_map(|_| trace()).collect();
     for (number, (_, bytes)) in all.into_iter().enumerate() {
         let job = JobShape { bytes, codec: Codec::Deflate, is_urgent: false };
@@ -58,22 +68,30 @@ fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> (f64, u
         ];
         let place = match policy {
             Policy::AllLocal => Placement::Local,
-            Policy::Dispatcher => dispatcher.place(&job, &[worker], speeds.slots > 0, &name),
+            Policy::Dispatcher => {
+                dispatcher.place(&job, &[worker], (speeds.slots > 0, true), &name)
+            }
             Policy::RoundRobin => places[number % 3].0,
             Policy::Clairvoyant => places.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0,
         };
         let rate = places.iter().find(|(it, _)| *it == place).unwrap().1;
         let noise = 1.0 + speeds.noise * (rng.below(2001) as f64 / 1000.0 - 1.0);
         let seconds = bytes as f64 / rate * noise;
-        total += seconds;
-        flips += usize::from(place != last);
-        last = place;
+        done.seconds += seconds;
+        done.jobs += 1;
+        let decided = dispatcher.decisions().pop();
+        if decided.is_some_and(|it| it.why == "its rate there is measured") {
+            done.looks += 1;
+        } else {
+            done.moves += usize::from(place != usual);
+            usual = place;
+        }
         if place == Placement::Remote {
             remote.learn(bytes, seconds);
         }
         dispatcher.ended(&job, place, std::time::Duration::from_secs_f64(seconds));
     }
-    (total, flips)
+    done
 }
 
 const MB: f64 = 1e6;
@@ -94,36 +112,74 @@ fn all_speeds() -> Vec<Speeds> {
     all
 }
 
-/// The goal: workers never make merges slower by more than a twentieth.
+/// Seeds of noise; without noise all are the same.
+const SEEDS: u64 = 40;
+
+/// The mean of `seconds` over the seeds.
+fn mean_seconds(speeds: Speeds, policy: Policy) -> f64 {
+    (0..SEEDS).map(|seed| simulate(speeds, policy, 3, seed).seconds).sum::<f64>() / SEEDS as f64
+}
+
+/// The promise to each host: workers never make its merges slower by more than a twentieth.
 #[test]
 fn the_dispatcher_is_never_slower_than_no_workers_by_more_than_a_twentieth() {
     for (number, speeds) in all_speeds().into_iter().enumerate() {
-        let (all_local, _) = simulate(speeds, Policy::AllLocal, 3, 1);
-        let (dispatched, _) = simulate(speeds, Policy::Dispatcher, 3, 1);
-        assert!(dispatched < 1.05 * all_local, "{number}: {dispatched} {all_local}");
+        for seed in 0..SEEDS {
+            let all_local = simulate(speeds, Policy::AllLocal, 3, seed).seconds;
+            let dispatched = simulate(speeds, Policy::Dispatcher, 3, seed).seconds;
+            assert!(dispatched < 1.05 * all_local, "{number}: {dispatched} {all_local}");
+        }
     }
 }
 
+/// On the average over noise. (Noise can hide an advantage of 1.17 from a host for all of a short trace; then
+/// turns, which use it in one job of three, are faster by a twentieth.)
 #[test]
 fn the_dispatcher_is_near_one_that_knows_all_speeds_and_before_turns() {
     for (number, speeds) in all_speeds().into_iter().enumerate() {
         let [best, turns, dispatched] =
             [Policy::Clairvoyant, Policy::RoundRobin, Policy::Dispatcher]
-                .map(|policy| simulate(speeds, policy, 3, 2).0);
+                .map(|policy| mean_seconds(speeds, policy));
         assert!(dispatched <= 1.3 * best, "{number}: {dispatched} {best}");
-        assert!(dispatched <= 1.06 * turns, "{number}: {dispatched} {turns}");
+        // Sums of the same numbers in another order, if all places are equal.
+        assert!(dispatched <= turns * (1.0 + 1e-9), "{number}: {dispatched} {turns}");
     }
 }
 
+/// The split that is predicted for LZ4 is found, and most of its gain is had, in spite of the noise.
 #[test]
-fn noise_of_a_fifth_hardly_flips_a_placement() {
-    for (compress, remote) in [(1.0, 1.0), (0.8, 3.0), (2.0, 0.3), (0.3, 0.2)] {
-        let local = 100.0 * MB;
+fn an_advantage_of_a_sixth_is_used() {
+    let (local, noise) = (100.0 * MB, 0.2);
+    for (compress, remote) in [(1.17, 1.0), (1.0, 1.17), (1.17, 0.3)] {
+        let speeds =
+            Speeds { local, compress: compress * local, remote: remote * local, slots: 2, noise };
+        let all_local = mean_seconds(speeds, Policy::AllLocal);
+        let dispatched = mean_seconds(speeds, Policy::Dispatcher);
+        // The whole gain would be 1 - 1 / 1.17 = 0.145.
+        assert!(dispatched < 0.93 * all_local, "{compress} {remote}: {dispatched} {all_local}");
+    }
+}
+
+/// Noise of a fifth moves nothing between places that differ by a factor of two: there is the one move to the
+/// fastest. (It makes rates differ by a factor of 1.2 / 0.8 = 1.5 at most, and a move takes 1.12.) Between
+/// equal places a move costs nothing, and is rare. Single jobs that measure a place are as
+/// many as their rule says: at most one a place after 1, 2, 4, 8, 16, 32, 32... jobs.
+#[test]
+fn noise_of_a_fifth_moves_no_placement_that_matters() {
+    let speeds = |local: f64, (compress, remote): (f64, f64), noise| {
         let (compress, remote) = (compress * local, remote * local);
-        let speeds = Speeds { local, compress, remote, slots: 2, noise: 0.2 };
-        let (_, flips) = simulate(speeds, Policy::Dispatcher, 3, 3);
-        // Two tries and the way back; looking again now and then.
-        assert!(flips <= 30, "{flips} of {}", 3 * trace().len());
+        Speeds { local, compress, remote, slots: 2, noise }
+    };
+    let different = [(0.5, 3.0), (2.0, 0.3), (0.3, 0.2), (0.4, 2.0), (3.0, 0.1)];
+    let equal = [(1.0, 1.0), (1.0, 0.5), (0.5, 1.0)];
+    for (places, moves) in different.map(|it| (it, 1)).into_iter().chain(equal.map(|it| (it, 8))) {
+        for (seed, noise) in (0..SEEDS).map(|seed| (seed, 0.2)).chain([(0, 0.0)]) {
+            let done = simulate(speeds(100.0 * MB, places, noise), Policy::Dispatcher, 3, seed);
+            let moves = if noise > 0.0 { moves } else { 1 };
+            assert!(done.moves <= moves, "{places:?}: {} moves", done.moves);
+            let looks = 2 * (6 + done.jobs / 32);
+            assert!(done.looks <= looks, "{places:?}: {} of {looks} looks", done.looks);
+        }
     }
 }
 
@@ -138,17 +194,20 @@ fn known(rate: f64) -> Rate {
 }
 
 fn host(local: f64) -> Host {
-    Host { local: known(local), usual_bytes: 10e6, seconds: 10.0, ..Host::default() }
+    let mut host = Host::default();
+    (0..3).for_each(|_| host.ended((local * 10.0) as u64, Placement::Local, 10.0));
+    host.usual_bytes = 10e6;
+    host
 }
 
 #[test]
 fn a_worker_that_is_not_there_or_only_compresses_gets_no_job() {
     let worker = Candidate { is_ready: true, merges: false, ..Candidate::default() };
     for workers in [&[][..], &[worker]] {
-        let choice = choose(&job(false), &host(1e6), workers, false, Placement::Remote);
+        let choice = choose(&job(false), &host(1e6), workers, false);
         assert_eq!(choice.place, Placement::Local);
     }
-    let choice = choose(&job(false), &host(1e6), &[worker], true, Placement::Local);
+    let choice = choose(&job(false), &host(1e6), &[worker], true);
     assert_eq!(choice.place, Placement::Compress, "{}", choice.why);
 }
 
@@ -156,9 +215,8 @@ fn a_worker_that_is_not_there_or_only_compresses_gets_no_job() {
 fn urgent_jobs_go_to_known_places_without_recent_failures() {
     let worker =
         Candidate { is_ready: true, merges: true, remote: known(5e6), ..Candidate::default() };
-    let place = |worker: Candidate, is_urgent| {
-        choose(&job(is_urgent), &host(1e6), &[worker], false, Placement::Local).place
-    };
+    let place =
+        |worker: Candidate, is_urgent| choose(&job(is_urgent), &host(1e6), &[worker], false).place;
     assert_eq!(place(worker, true), Placement::Remote);
     let shaky = Candidate { failures_in_row: 1, ..worker };
     assert_eq!((place(shaky, true), place(shaky, false)), (Placement::Local, Placement::Remote));
@@ -167,6 +225,29 @@ fn urgent_jobs_go_to_known_places_without_recent_failures() {
         (place(unknown, true), place(unknown, false)),
         (Placement::Local, Placement::Remote)
     );
+    // A worker that is no place for an urgent job does not keep it from one that is.
+    for other in [unknown, shaky] {
+        let choice = choose(&job(true), &host(1e6), &[other, worker], false);
+        assert_eq!((choice.place, choice.worker), (Placement::Remote, Some(1)));
+    }
+    let mut host = host(1e6);
+    (0..3).for_each(|_| host.ended(20_000_000, Placement::Compress, 10.0));
+    let compresses = Candidate { merges: false, ..worker };
+    assert_eq!(choose(&job(true), &host, &[compresses], true).place, Placement::Compress);
+}
+
+/// A merge of nothing takes no time anywhere. It says nothing, and it leaves the usual place as it is.
+#[test]
+fn jobs_without_bytes_move_nothing() {
+    let worker =
+        Candidate { is_ready: true, merges: true, remote: known(5e6), ..Candidate::default() };
+    let mut host = host(1e6);
+    for bytes in [10_000_000, 0, 10_000_000] {
+        let choice = choose(&JobShape { bytes, ..job(false) }, &host, &[worker], false);
+        assert_eq!(choice.place, Placement::Remote);
+        host.placed(&choice);
+        host.ended(bytes, Placement::Remote, bytes as f64 / 5e6);
+    }
 }
 
 #[test]
@@ -177,9 +258,7 @@ fn a_full_worker_is_waited_for_only_if_it_is_faster_by_far() {
         remote: known(rate),
         ..Candidate::default()
     };
-    let place = |rate, is_urgent| {
-        choose(&job(is_urgent), &host(1e6), &[worker(rate)], false, Placement::Remote).place
-    };
+    let place = |rate, is_urgent| choose(&job(is_urgent), &host(1e6), &[worker(rate)], false).place;
     assert_eq!(place(5e6, false), Placement::Wait);
     assert_eq!(place(5e6, true), Placement::Local);
     assert_eq!(place(2e6, false), Placement::Local);
@@ -195,6 +274,6 @@ fn the_faster_of_two_workers_gets_the_job() {
         ..Candidate::default()
     };
     let workers = [worker(2e6, 0), worker(8e6, 1), worker(8e6, 0)];
-    let choice = choose(&job(false), &host(1e6), &workers, false, Placement::Local);
+    let choice = choose(&job(false), &host(1e6), &workers, false);
     assert_eq!((choice.place, choice.worker), (Placement::Remote, Some(2)));
 }

@@ -1,7 +1,7 @@
 //! A connection that compresses blocks: frames of blocks, each answered before the next.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{Account, Codec, Error, Result};
 use table::{BlockCompressor, BlockEngine};
@@ -15,14 +15,17 @@ use crate::{Frame, FrameKind, Link};
 const CONNECTION_BYTES: u64 = 16 << 20;
 
 /// How long a host may be silent: it sends the blocks of one table, and a merge may pause.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a connection waits for a slot: that of the table before, whose end this worker has not seen yet.
+const SLOT_WAIT: Duration = Duration::from_millis(200);
 
 /// Serves a connection with the first request `first`.
 ///
 /// # Errors
 /// Those of the link, and why a block was not compressed.
 pub(super) fn serve(link: &mut dyn Link, shared: &Arc<Shared>, first: Frame) -> Result<()> {
-    let slot = Running::start(shared).ok_or_else(|| Error::retry("slots of a worker"))?;
+    let slot = wait_for_slot(shared).ok_or_else(|| Error::retry("slots of a worker"))?;
     let _grant = Grant::take(shared, CONNECTION_BYTES, slot)?;
     let began = own_cpu_time();
     let mut spent = Duration::ZERO;
@@ -48,6 +51,18 @@ pub(super) fn serve(link: &mut dyn Link, shared: &Arc<Shared>, first: Frame) -> 
         };
     }
     Ok(())
+}
+
+/// A slot of the worker, if one gets free soon.
+fn wait_for_slot(shared: &Shared) -> Option<Running<'_>> {
+    let began = Instant::now();
+    loop {
+        let slot = Running::start(shared);
+        if slot.is_some() || began.elapsed() >= SLOT_WAIT {
+            return slot;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// The compressed forms of the blocks of `request`.

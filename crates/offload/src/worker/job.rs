@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{Clock, Error, Result, SystemClock, put_bytes, thread_cpu_time};
+use base::{
+    Budget, Clock, Codec, Error, ReclaimOrder, Result, SystemClock, put_bytes, thread_cpu_time,
+};
 use compact::{Env, Job, Outcome, Run};
 use media::{Access, Buf, FileMedium, FileOptions, Medium, Purpose};
 use parking_lot::{Condvar, Mutex};
-use table::{Dictionaries, Dictionary, values_file_name};
+use table::{StoreDictionaries, values_file_name};
 
 use super::{Client, Shared, compress};
 use crate::emulated::engine_cpu_of_thread;
@@ -27,6 +29,9 @@ const READ_BYTES_MAX: u64 = 8 << 20;
 
 /// Memory of the writers of a job, with Zstandard, a value file and bins, bytes.
 const WRITER_BYTES: u64 = (5 << 20) + (9 << 18);
+
+/// Memory of the dictionaries of a job with Zstandard, one of them digested for compression, bytes.
+const DICTIONARIES_BYTES: u64 = 3 << 20;
 
 /// Memory of open inputs and range deletes, bytes, for each input table.
 const TABLE_BYTES: u64 = 64 << 10;
@@ -65,7 +70,8 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
         operators,
     };
     say(&mut link, FrameKind::Hello, (0, 0), own.encode())?;
-    let first = link.receive(timing.connect, BODY_BYTES_MAX)?;
+    // An offer comes at once; blocks to compress come once a merge has packed some.
+    let first = link.receive(timing.connect.max(compress::SILENCE_MAX), BODY_BYTES_MAX)?;
     let offer = match first {
         Some(frame) if frame.kind == FrameKind::Offer => frame,
         Some(frame) => {
@@ -200,7 +206,8 @@ fn prepare<'a>(
         + read_bytes(shared)
         + WRITER_BYTES
         + tables.saturating_mul(TABLE_BYTES)
-        + if shared.options.engine.is_some() { Env::ENGINE_BYTES } else { 0 };
+        + if shared.options.engine.is_some() { Env::ENGINE_BYTES } else { 0 }
+        + if job.output.codec == Codec::Zstd { DICTIONARIES_BYTES } else { 0 };
     let slot = Running::start(shared).ok_or_else(|| {
         Error::retry("slots of a worker")
             .expected(format_args!("a free one of {}", shared.options.slots))
@@ -239,15 +246,15 @@ fn run(
     grant: &Grant<'_>,
 ) -> Result<(Outcome, Progress)> {
     let began = own_cpu_time();
-    let account = base::Budget::new(grant.bytes).account("job");
-    let dictionaries = StoreDictionaries {
-        medium: Arc::clone(&medium),
-        store: job.store,
-        account: account.clone(),
-    };
+    let budget = Budget::new(grant.bytes);
+    let account = budget.account("job");
+    let dictionaries = StoreDictionaries::new(Arc::clone(&medium), job.store, account.clone());
+    let dictionaries = Arc::new(dictionaries);
+    let reclaimer = Arc::downgrade(&dictionaries);
+    budget.add_reclaimer(ReclaimOrder::Optional, reclaimer);
     let env = Env {
         medium,
-        dictionaries: Arc::new(dictionaries),
+        dictionaries,
         operators: Arc::clone(&shared.options.operators),
         account: account.clone(),
         tables: account,
@@ -321,18 +328,4 @@ impl Beats {
 /// Processor time of this thread so far, without that of an emulated engine.
 pub(super) fn own_cpu_time() -> Duration {
     thread_cpu_time().saturating_sub(engine_cpu_of_thread())
-}
-
-/// Reads dictionaries from the store's files.
-#[derive(Debug)]
-struct StoreDictionaries {
-    medium: Arc<dyn Medium>,
-    store: base::StoreId,
-    account: base::Account,
-}
-
-impl Dictionaries for StoreDictionaries {
-    fn get(&self, id: base::DictionaryId) -> Result<Arc<Dictionary>> {
-        Dictionary::read(&*self.medium, self.store, id, &self.account).map(Arc::new)
-    }
 }

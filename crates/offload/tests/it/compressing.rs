@@ -7,10 +7,13 @@ use base::{Account, Codec, Rng};
 use compact::offload::{JobShape, Offload, Placement};
 use media::{Medium, MemoryMedium};
 use table::{BlockEngine, BlockStream};
-use terrace_offload::{BLUEFIELD_2, EmulatedEngine, PlacementMode, Timing, WorkerOptions};
+use terrace_offload::{BLUEFIELD_2, EmulatedEngine, PlacementMode, WorkerOptions};
 
 use crate::support::{OUTPUTS, env};
-use crate::workplace::{RunningWorker, SHORT, attempt, content, local, worker_options, workers};
+use crate::workplace::{
+    PATIENT, RunningWorker, attempt, content, local, shape_of, stopped_workers, worker_options,
+    workers,
+};
 
 fn deflate(job: &mut compact::Job, attempt: u64) {
     (job.output.codec, job.output.level) = (Codec::Deflate, 6);
@@ -28,10 +31,11 @@ fn a_worker_compresses_the_blocks_of_a_merge_of_its_host() {
     let (_, mut job) = content(&mut Rng::new(11), &medium, 3000);
     deflate(&mut job, 0);
     let expected = local(&job, &medium);
-    // It refuses whole jobs, and says so.
-    let options = WorkerOptions { merges: false, ..worker_options() };
+    // It refuses whole jobs, and says so. A slot is free for each table, however late it sees the end of the
+    // one before.
+    let options = WorkerOptions { merges: false, slots: 64, ..worker_options() };
     let worker = RunningWorker::start(options);
-    let workers = workers(&worker.address, b"", Timing::default()).placing(PlacementMode::Compress);
+    let workers = workers(&worker.address, b"", PATIENT).placing(PlacementMode::Compress);
     assert_eq!(workers.place(&shape()), Placement::Compress);
     let engine = workers.engine().unwrap();
     let with = compact::Env { engine: Some(engine), ..env(&medium) };
@@ -43,11 +47,13 @@ fn a_worker_compresses_the_blocks_of_a_merge_of_its_host() {
     assert!(statistics.link_bytes > statistics.compressed_bytes, "{statistics:?}");
     assert!(!statistics.cpu.is_zero() && statistics.failures.is_empty(), "{statistics:?}");
     deflate(&mut job, 1);
-    let merging = crate::workplace::workers(&worker.address, b"", SHORT);
+    let merging = crate::workplace::workers(&worker.address, b"", PATIENT);
     let error = attempt(&merging, &job, &env(&medium)).unwrap_err();
     assert!(error.to_string().contains("compresses"), "{error}");
     // Known now: it is not offered a whole job again.
-    assert!(merging.offer(&job, &env(&medium), base::TableId(OUTPUTS + 900)).is_none());
+    assert!(
+        merging.offer(&job, &shape_of(&job), &env(&medium), base::TableId(OUTPUTS + 900)).is_none()
+    );
 }
 
 #[test]
@@ -56,7 +62,7 @@ fn a_worker_that_dies_or_is_not_there_costs_a_merge_time_only() {
     let (_, mut job) = content(&mut Rng::new(12), &medium, 3000);
     deflate(&mut job, 0);
     let worker = RunningWorker::start(worker_options());
-    let workers = workers(&worker.address, b"", SHORT).placing(PlacementMode::Compress);
+    let workers = stopped_workers(&worker.address, b"").placing(PlacementMode::Compress);
     let engine = workers.engine().unwrap();
     drop(worker);
     let with = compact::Env { engine: Some(engine), ..env(&medium) };
@@ -111,7 +117,7 @@ fn lying_payloads_are_found_before_they_are_written() {
     let lying: &'static Lying = Box::leak(Box::new(Lying(AtomicUsize::new(0))));
     let engine = Some(Arc::new(lying) as Arc<dyn BlockEngine>);
     let worker = RunningWorker::start(WorkerOptions { engine, ..worker_options() });
-    let workers = workers(&worker.address, b"", SHORT).placing(PlacementMode::Compress);
+    let workers = workers(&worker.address, b"", PATIENT).placing(PlacementMode::Compress);
     let with = compact::Env { engine: workers.engine(), ..env(&medium) };
     let outcome = compact::run(job.clone(), &with).unwrap();
     for table in &outcome.tables {
@@ -138,7 +144,7 @@ fn the_emulated_engine_of_a_worker_knows_repeated_merges() {
         ..worker_options()
     };
     let worker = RunningWorker::start(options);
-    let workers = workers(&worker.address, b"", Timing::default());
+    let workers = workers(&worker.address, b"", PATIENT);
     let mut before = engine.statistics();
     for round in 0..2 {
         deflate(&mut job, round);

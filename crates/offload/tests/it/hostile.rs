@@ -8,12 +8,12 @@ use base::{Rng, put_bytes, put_u32, put_u64, put_varint};
 use compact::offload::Offload;
 use compact::{Job, Outcome};
 use media::{Medium, MemoryMedium};
-use terrace_offload::{Address, Frame, FrameKind, Link, StreamLink};
+use terrace_offload::{Address, Frame, FrameKind, Link, StreamLink, Timing};
 
 use crate::support::env;
-use crate::workplace::{SHORT, attempt, content, local, outputs, workers};
+use crate::workplace::{PATIENT, attempt, content, local, outputs, workers};
 
-const WAIT: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(300);
 const MAX: usize = 64 << 20;
 
 /// The worker's end of a link, past the hello and the offer.
@@ -60,6 +60,7 @@ fn named(name: &str) -> Vec<u8> {
 fn attempt_at(
     medium: &Arc<dyn Medium>,
     job: &Job,
+    timing: Timing,
     behave: impl FnOnce(Hostile) + Send + 'static,
 ) -> Result<Outcome, (&'static str, String)> {
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +83,7 @@ fn attempt_at(
         assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Offer);
         behave(Hostile { link, job: offered, number: 0 });
     });
-    let workers = workers(&Address::Unix(path), b"", SHORT);
+    let workers = workers(&Address::Unix(path), b"", timing);
     let ended = attempt(&workers, job, &env(medium));
     thread.join().unwrap();
     ended.map_err(|error| {
@@ -115,7 +116,7 @@ fn store() -> (Arc<dyn Medium>, Job) {
 #[test]
 fn false_proof_of_a_shared_directory_is_refused() {
     let (medium, job) = store();
-    let (reason, _) = attempt_at(&medium, &job, |mut hostile| {
+    let (reason, _) = attempt_at(&medium, &job, PATIENT, |mut hostile| {
         let mut body = vec![1];
         put_bytes(&mut body, &[7; 16]);
         hostile.send(FrameKind::Accept, body);
@@ -131,7 +132,7 @@ fn files_of_others_are_out_of_reach() {
     let (medium, job) = store();
     let before = medium.list().unwrap();
     let input = job.pieces().next().unwrap().id;
-    let (reason, _) = attempt_at(&medium, &job, move |mut hostile| {
+    let (reason, _) = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
         accept(&mut hostile);
         let output = table::file_name(hostile.job.output.ids.start);
         let input = table::file_name(input);
@@ -178,7 +179,7 @@ fn files_of_others_are_out_of_reach() {
 fn repeated_and_lost_requests_end_the_attempt() {
     for number in [1u32, 2, 7] {
         let (medium, job) = store();
-        let (reason, _) = attempt_at(&medium, &job, move |mut hostile| {
+        let (reason, _) = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
             accept(&mut hostile);
             // The first request is granted; the second is the same again, or a later one.
             let output = table::file_name(hostile.job.output.ids.start);
@@ -207,7 +208,7 @@ fn outcomes_that_lie_are_refused() {
     // Without the files.
     for lie in [&honest, &other_epoch, &empty, &unbalanced, &nothing] {
         let body = done(lie);
-        let ended = attempt_at(&medium, &job, move |mut hostile| {
+        let ended = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
             accept(&mut hostile);
             hostile.send(FrameKind::Done, body);
             let _ = hostile.link.receive(WAIT, MAX);
@@ -221,7 +222,7 @@ fn outcomes_that_lie_are_refused() {
         let at = rng.below(body.len() as u64) as usize;
         body[at] ^= 1 << rng.below(8);
         body.truncate(body.len() - rng.below(3) as usize);
-        let ended = attempt_at(&medium, &job, move |mut hostile| {
+        let ended = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
             accept(&mut hostile);
             hostile.send(FrameKind::Done, body);
             let _ = hostile.link.receive(WAIT, MAX);
@@ -234,7 +235,8 @@ fn outcomes_that_lie_are_refused() {
 #[test]
 fn garbled_frames_and_silence_end_the_attempt() {
     let (medium, job) = store();
-    let (reason, _) = attempt_at(&medium, &job, |mut hostile| {
+    let silent = Timing { lease: Duration::from_millis(400), ..PATIENT };
+    let (reason, _) = attempt_at(&medium, &job, silent, |mut hostile| {
         accept(&mut hostile);
         // Neither a request nor a beat; the host's lease ends.
         while hostile.link.receive(WAIT, MAX).is_ok_and(|frame| frame.is_some()) {}
@@ -242,7 +244,7 @@ fn garbled_frames_and_silence_end_the_attempt() {
     .unwrap_err();
     assert_eq!(reason, "lease lost");
     for kind in [FrameKind::Hello, FrameKind::Offer, FrameKind::Cancel, FrameKind::Reply] {
-        let (reason, _) = attempt_at(&medium, &job, move |mut hostile| {
+        let (reason, _) = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
             accept(&mut hostile);
             hostile.send(kind, vec![1, 2, 3]);
             let _ = hostile.link.receive(WAIT, MAX);
@@ -251,7 +253,7 @@ fn garbled_frames_and_silence_end_the_attempt() {
         assert_eq!(reason, "protocol");
     }
     // A frame of another job, with a right checksum.
-    let (reason, _) = attempt_at(&medium, &job, |mut hostile| {
+    let (reason, _) = attempt_at(&medium, &job, PATIENT, |mut hostile| {
         accept(&mut hostile);
         hostile.job.epoch += 1;
         hostile.send(FrameKind::Beat, vec![0; 16]);

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use base::{ErrorKind, Rng};
+use base::{Account, Codec, DictionaryId, EntryKind, ErrorKind, Rng, Seqno, TableId, Trailer};
+use compact::job::{Input, InputRun};
 use compact::offload::{JobShape, Offload, Placement};
-use media::{FileMedium, FileOptions, Medium, MemoryMedium};
+use compact::{Env, KeyRange};
+use media::{FileMedium, FileOptions, Medium, MemoryMedium, Purpose};
+use table::{Dictionary, RangeDeletes, StoreDictionaries};
 use terrace_offload::{Address, Worker, WorkerOptions};
 
-use crate::support::env;
+use crate::support::{Content, OUTPUTS, STORE, env, key, write};
 use crate::workplace::{
-    PATIENT, PROOF, RunningWorker, attempt, content, local, outputs, root, wait, worker_options,
-    workers,
+    PATIENT, PROOF, RunningWorker, attempt, content, local, outputs, root, shape_of,
+    stopped_workers, wait, worker_options, workers,
 };
 
 #[test]
@@ -57,13 +60,13 @@ fn token_is_needed_and_must_be_right() {
     let options = WorkerOptions { token: Some(b"secret".to_vec()), ..worker_options() };
     let worker = RunningWorker::start(options.clone());
     for wrong in [&b""[..], b"secreT", b"secret and more"] {
-        let workers = workers(&worker.address, wrong, PATIENT);
+        let workers = stopped_workers(&worker.address, wrong);
         let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
         assert!(error.to_string().contains("token"), "{error}");
         let statistics = workers.statistics().remove(0);
         assert_eq!(statistics.failures, [("refused", 1)]);
         // It is left alone for a while.
-        let shape = JobShape { bytes: 1, codec: base::Codec::Lz4, is_urgent: false };
+        let shape = JobShape { bytes: 1, codec: Codec::Lz4, is_urgent: false };
         assert_eq!(workers.place(&shape), Placement::Local);
     }
     assert!(outputs(&medium).is_empty());
@@ -141,7 +144,7 @@ fn cancelled_attempt_writes_nothing_through_its_host() {
         let (_, job) = content(&mut rng, &medium, 1000);
         let worker = RunningWorker::start(worker_options());
         let workers = workers(&worker.address, b"", PATIENT);
-        let remote = workers.offer(&job, &env(&medium), PROOF).unwrap();
+        let remote = workers.offer(&job, &shape_of(&job), &env(&medium), PROOF).unwrap();
         while outputs(&medium).is_empty() && worker_is_running(&workers) {
             std::thread::yield_now();
         }
@@ -164,8 +167,8 @@ fn slots_bound_the_jobs_of_a_worker() {
     let worker = RunningWorker::start(worker_options());
     let workers = workers(&worker.address, b"", PATIENT);
     // Before it said how many, it gets one.
-    let mut first = workers.offer(&job, &env(&medium), PROOF).unwrap();
-    assert!(workers.offer(&job, &env(&medium), PROOF).is_none());
+    let mut first = workers.offer(&job, &shape_of(&job), &env(&medium), PROOF).unwrap();
+    assert!(workers.offer(&job, &shape_of(&job), &env(&medium), PROOF).is_none());
     wait(&mut *first).unwrap();
 }
 
@@ -182,7 +185,7 @@ fn slots_bound_the_jobs_of_all_hosts_together() {
     let mut attempts: Vec<_> = hosts
         .iter()
         .zip(media.iter().zip(&jobs))
-        .map(|(host, (medium, job))| host.offer(job, &env(medium), PROOF).unwrap())
+        .map(|(host, (medium, job))| host.offer(job, &shape_of(job), &env(medium), PROOF).unwrap())
         .collect();
     let ended: Vec<_> = attempts.iter_mut().map(|attempt| wait(&mut **attempt)).collect();
     assert!(ended.iter().any(Result::is_ok));
@@ -211,4 +214,77 @@ fn second_worker_at_a_socket_is_refused_and_a_dead_ones_socket_is_taken() {
     std::fs::write(&path, "kept").unwrap();
     Worker::listen(&address, worker_options()).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+}
+
+/// Every block of a table with a dictionary needs it; it comes over the link once a job.
+#[test]
+fn a_dictionary_crosses_the_link_once() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, mut job) = content(&mut Rng::new(15), &medium, 3000);
+    let (account, id) = (Account::unlimited("test"), DictionaryId(1));
+    let mut bytes = vec![0; 64 << 10];
+    Rng::new(16).fill(&mut bytes);
+    let dictionary = Dictionary::new(id, &bytes, &account).unwrap();
+    dictionary.write(&*medium, STORE, Purpose::Flush).unwrap();
+    let dictionaries = Arc::new(StoreDictionaries::new(Arc::clone(&medium), STORE, account));
+    let with = Env { dictionaries, ..env(&medium) };
+    // The outputs of a first merge are the inputs of a second one, which has another codec, so that it copies no
+    // block unread.
+    (job.output.codec, job.output.level, job.output.dictionary) = (Codec::Zstd, 1, Some(id));
+    job.output.table_bytes_max = 1 << 20;
+    let first = compact::run(job.clone(), &with).unwrap();
+    let blocks: u64 = first.tables.iter().map(|it| it.properties.blocks).sum();
+    assert!(blocks > 50 && first.tables.iter().all(|it| it.properties.dictionaries == [id]));
+    let input = |it: &table::Summary| Input {
+        id: it.table,
+        file_bytes: it.file_bytes,
+        digest: it.digest,
+        bounds: KeyRange::all(),
+        seqno: None,
+    };
+    job.inputs = vec![InputRun { tables: first.tables.iter().map(input).collect() }];
+    (job.output.codec, job.output.dictionary) = (Codec::Lz4, None);
+    job.output.ids = TableId(OUTPUTS + 500)..TableId(OUTPUTS + 900);
+    let worker = RunningWorker::start(worker_options());
+    let workers = workers(&worker.address, b"", PATIENT);
+    let mut remote = workers.offer(&job, &shape_of(&job), &with, PROOF).unwrap();
+    let outcome = wait(&mut *remote).unwrap();
+    assert_eq!(outcome.counts.read, first.counts.kept);
+    let job_bytes = outcome.bytes_read + outcome.bytes_written();
+    drop(remote);
+    worker.wait_for(1);
+    let link_bytes = loop {
+        let statistics = workers.statistics().remove(0);
+        if statistics.running == 0 {
+            break statistics.link_bytes;
+        }
+        std::thread::yield_now();
+    };
+    let most = job_bytes + job_bytes / 5 + 2 * bytes.len() as u64;
+    assert!(
+        (job_bytes..most).contains(&link_bytes),
+        "{link_bytes} of {job_bytes}, {blocks} blocks"
+    );
+}
+
+/// What a job takes beyond its grant is refused: the memory of a worker is bounded.
+#[test]
+fn a_job_that_needs_more_memory_than_its_grant_fails() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let mut content = Content::default();
+    for seqno in [2, 1] {
+        let mut value = vec![0; 24 << 20];
+        Rng::new(seqno).fill(&mut value);
+        let trailer = Trailer::new(Seqno::new(seqno), EntryKind::Put);
+        let versions = [(key(1), trailer, value)];
+        let table = write(&medium, TableId(seqno), &versions, &RangeDeletes::default()).unwrap();
+        content.runs.push(InputRun { tables: vec![table] });
+    }
+    let job = content.job(&[]);
+    let worker = RunningWorker::start(worker_options());
+    let workers = workers(&worker.address, b"", PATIENT);
+    let error = attempt(&workers, &job, &env(&medium)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+    assert_eq!(workers.statistics().remove(0).failures, [("job failed", 1)]);
+    assert!(outputs(&medium).is_empty());
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::{Error, Result, Rng, SystemClock, TableId};
-use compact::offload::{Offload, RemoteRun};
+use base::{Error, ManualClock, Result, Rng, SystemClock, TableId};
+use compact::offload::{JobShape, Offload, RemoteRun};
 use compact::{Env, Job, Operators, Outcome};
 use media::Medium;
 use terrace_offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
@@ -88,6 +88,12 @@ pub(crate) fn workers(address: &Address, token: &[u8], timing: Timing) -> Worker
     Workers::new(vec![address.clone()], token.to_vec(), timing, clock).unwrap()
 }
 
+/// Workers of a host whose clock stands still: a pause after a failure lasts, however slow the machine is.
+pub(crate) fn stopped_workers(address: &Address, token: &[u8]) -> Workers {
+    let clock = Arc::new(ManualClock::default());
+    Workers::new(vec![address.clone()], token.to_vec(), PATIENT, clock).unwrap()
+}
+
 /// Tables on `medium`, and a job that merges them.
 pub(crate) fn content(rng: &mut Rng, medium: &Arc<dyn Medium>, entries: u64) -> (Content, Job) {
     let spec = ContentSpec {
@@ -104,6 +110,12 @@ pub(crate) fn content(rng: &mut Rng, medium: &Arc<dyn Medium>, entries: u64) -> 
     (content, job)
 }
 
+/// The shape of a job for which nobody waits.
+pub(crate) fn shape_of(job: &Job) -> JobShape {
+    let bytes = job.pieces().map(|piece| piece.file_bytes).sum();
+    JobShape { bytes, codec: job.output.codec, is_urgent: false }
+}
+
 /// Waits for the end of an attempt.
 pub(crate) fn wait(remote: &mut dyn RemoteRun) -> Result<Outcome> {
     loop {
@@ -116,8 +128,9 @@ pub(crate) fn wait(remote: &mut dyn RemoteRun) -> Result<Outcome> {
 
 /// One attempt of `job`; its verdict is given to the worker's counters as the engine does.
 pub(crate) fn attempt(workers: &Workers, job: &Job, env: &Env) -> Result<Outcome> {
-    let mut remote =
-        workers.offer(job, env, PROOF).ok_or_else(|| Error::retry("no worker is ready"))?;
+    let mut remote = workers
+        .offer(job, &shape_of(job), env, PROOF)
+        .ok_or_else(|| Error::retry("no worker is ready"))?;
     let ended = wait(&mut *remote);
     let verified = ended.and_then(|outcome| {
         // The engine knows it from the inputs' properties.

@@ -63,7 +63,24 @@ impl Drop for Work {
 #[derive(Default)]
 struct Queue {
     work: VecDeque<Work>,
+    /// Threads that have not ended.
+    threads: usize,
     is_over: bool,
+}
+
+/// A thread of the pool, counted until it ends, even if it panics.
+struct Living<'a>(&'a Shared);
+
+impl Drop for Living<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.threads = queue.threads.saturating_sub(1);
+        if queue.threads == 0 {
+            // Nobody takes a block any more, so nobody may wait for one.
+            queue.is_over = true;
+            queue.work.clear();
+        }
+    }
 }
 
 struct Shared {
@@ -98,7 +115,11 @@ impl SoftPool {
         let mut pool = Self { shared, threads: Vec::new(), _charge: charge };
         for _ in 0..threads {
             let shared = Arc::clone(&pool.shared);
-            let run = move || run(&shared);
+            pool.shared.queue.lock().threads += 1;
+            let run = move || {
+                let _living = Living(&shared);
+                run(&shared);
+            };
             let spawned = std::thread::Builder::new().name("compress".into()).spawn(run);
             pool.threads.push(
                 spawned.map_err(|error| Error::retry("thread that compresses").caused_by(error))?,
@@ -201,6 +222,26 @@ impl BlockStream for PoolStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The last thread of a pool panicked.
+    #[test]
+    fn blocks_that_no_thread_is_left_for_are_given_back() {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue { threads: 1, ..Queue::default() }),
+            changed: Condvar::new(),
+            account: Account::unlimited("test"),
+        });
+        let stream = |shared: &Arc<Shared>| {
+            let (shared, slots) = (Arc::clone(shared), VecDeque::new());
+            PoolStream { shared, codec: Codec::Deflate, level: 6, slots }
+        };
+        let mut waiting = stream(&shared);
+        waiting.submit(&Arc::new(vec![1])).unwrap();
+        drop(Living(&shared));
+        let slot = waiting.slots.front().unwrap().done.lock().take();
+        assert!(slot.is_some_and(|done| done.is_err()), "nobody waits for it");
+        assert!(stream(&shared).submit(&Arc::new(vec![1])).is_err());
+    }
 
     #[test]
     fn blocks_come_back_in_order_and_whole_from_several_streams() {

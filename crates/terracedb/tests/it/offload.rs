@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use terracedb::compaction::{Address, Root, Timing, Worker, WorkerOptions, Workers};
+use media::{MemoryMedium, Metered, Purpose};
+use terracedb::compaction::{Address, Root, Timing, Verify, Worker, WorkerOptions, Workers};
 use terracedb::events::{Event, Listener};
 use terracedb::{Db, env};
 
@@ -66,6 +67,13 @@ impl Listener for Failures {
 
 /// Overwrites and deletes keys, flushes after each round, and compacts. Returns what the store must hold.
 fn fill(db: &Db, rounds: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let model = write(db, rounds);
+    db.compact().unwrap();
+    model
+}
+
+/// Overwrites and deletes keys, and flushes after each round.
+fn write(db: &Db, rounds: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let keyspace = db.create_keyspace("k").unwrap();
     let mut model = BTreeMap::new();
     for round in 0..rounds {
@@ -82,7 +90,6 @@ fn fill(db: &Db, rounds: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
         }
         db.flush().unwrap();
     }
-    db.compact().unwrap();
     model
 }
 
@@ -92,13 +99,13 @@ fn content(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-fn workers(address: &Address) -> Arc<Workers> {
+fn workers(address: &Address) -> Workers {
     let clock = Arc::new(env::SystemClock::new());
-    Arc::new(Workers::new(vec![address.clone()], Vec::new(), TIMING, clock).unwrap())
+    Workers::new(vec![address.clone()], Vec::new(), TIMING, clock).unwrap()
 }
 
 fn open(dir: &std::path::Path, address: &Address, listener: &Arc<Failures>) -> Db {
-    let builder = Db::builder(dir).memory(common::MEMORY).workers(workers(address));
+    let builder = Db::builder(dir).memory(common::MEMORY).workers(Arc::new(workers(address)));
     builder.listener(Arc::clone(listener) as _).open().unwrap()
 }
 
@@ -179,4 +186,60 @@ fn merge_without_outputs_at_a_worker_removes_its_inputs_only() {
     };
     assert_eq!((tables("k"), tables("o")), (0, 1));
     assert_eq!(other.get("a").unwrap().unwrap(), "1");
+}
+
+/// Without fallback a merge that workers failed waits for a worker: it never runs here, and it is not lost.
+#[test]
+fn without_fallback_merges_wait_for_a_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("w"));
+    let workers = workers(&address).falling_back(false);
+    let builder = Db::builder(dir.path().join("store")).memory(common::MEMORY);
+    let db = builder.workers(Arc::new(workers)).open().unwrap();
+    let model = write(&db, 4);
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| db.compact());
+        // Nobody listens. The attempts go on; a merge that ran here would be done by the third.
+        let compaction = || db.statistics().compaction;
+        while compaction().fallbacks < 3 && compaction().done == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(compaction().done, 0);
+        let _worker = RunningWorker::start(&address, None);
+        compacting.join().unwrap().unwrap();
+        let compaction = compaction();
+        assert!(compaction.remote > 0 && compaction.done == compaction.remote, "{compaction:?}");
+    });
+    assert_eq!(content(&db), model);
+}
+
+/// `Verify::Sampled` is for outputs of workers: those of this process are read whole. So damage that its device
+/// does to them while the worker is away does not get into the store.
+#[test]
+fn sampling_leaves_out_nothing_that_this_process_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("nobody"));
+    let medium =
+        Arc::new(Metered::new(Arc::new(MemoryMedium::new()), Arc::new(env::SystemClock::new())));
+    let workers = workers(&address).verifying(Verify::Sampled);
+    let builder = Db::on_medium(Arc::clone(&medium) as _).memory(common::MEMORY);
+    let db = builder.workers(Arc::new(workers)).open().unwrap();
+    let keyspace = db.create_keyspace("k").unwrap();
+    let mut rng = base::Rng::new(5);
+    for _ in 0..2 {
+        for number in 0..8000u32 {
+            // Noise: tables are as long as their values, many reads each.
+            let mut value = vec![0; 1000];
+            rng.fill(&mut value);
+            keyspace.put(number.to_be_bytes(), &value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    let compaction = db.statistics().compaction;
+    assert!(compaction.fallbacks > 0 && compaction.done > 0 && compaction.remote == 0);
+    let read = medium.snapshot().of(Purpose::Compaction).read_bytes;
+    let all = compaction.bytes_read() + compaction.bytes_written();
+    assert!(compaction.bytes_written() > 4 << 20, "{compaction:?}");
+    assert!(read >= all * 95 / 100, "{read} of {all}");
 }

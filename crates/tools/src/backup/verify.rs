@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, Problem, Result, StoreId};
 use media::Medium;
-use table::{Dictionaries, Table};
-use tree::StoreDictionaries;
+use table::{Dictionaries, StoreDictionaries, Table};
 
 use super::Backup;
 use super::index::IndexEntry;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, KeyspaceId, Result, StoreId};
 use engine::{LostRecords, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, LiveValues, ManifestState};
-use table::{Dictionaries, file_name, values_file_name};
-use tree::StoreDictionaries;
+use table::{Dictionaries, StoreDictionaries, file_name, values_file_name};
 
 use super::Walk;
 use crate::repair::{Lost, LostRange, Salvager, Verdict};

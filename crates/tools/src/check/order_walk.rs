@@ -15,8 +15,9 @@ use std::sync::Arc;
 use base::{Error, KeyRange, Result, RunId, Seqno, StoreId};
 use manifest::{KeyspaceEntry, LivePiece, TableEntry};
 use media::Purpose;
-use table::{Bounds, PinnedRangeDeletes, Step, Table, TableCursor, file_name, reread};
-use tree::StoreDictionaries;
+use table::{
+    Bounds, PinnedRangeDeletes, Step, StoreDictionaries, Table, TableCursor, file_name, reread,
+};
 
 use super::Walk;
 use super::table_walk::Owner;

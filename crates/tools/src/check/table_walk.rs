@@ -8,9 +8,9 @@ use base::{DictionaryId, Error, KeyForm, Problem, Result, Seqno, StoreId, TableI
 use manifest::{KeyspaceEntry, ManifestState, TableEntry, range_of};
 use media::Listing;
 use table::{
-    Damage, Dictionaries, Dictionary, Fact, Properties, Table, describe, file_name, parse_file_name,
+    Damage, Dictionaries, Dictionary, Fact, Properties, StoreDictionaries, Table, describe,
+    file_name, parse_file_name,
 };
-use tree::StoreDictionaries;
 
 use super::Walk;
 

@@ -29,8 +29,7 @@ use compact::Operators;
 use engine::{LogConfig, Resources, Settings, join_log, lost_records};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
-use table::{Dictionaries, Dictionary, file_name};
-use tree::StoreDictionaries;
+use table::{Dictionaries, Dictionary, StoreDictionaries, file_name};
 use wal::LogDevice;
 
 use crate::check::{is_ours, no_store};

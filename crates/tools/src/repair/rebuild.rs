@@ -20,9 +20,9 @@ use manifest::{
 };
 use media::{Listing, Medium};
 use table::{
-    Dictionaries, Dictionary, Fact, Properties, Table, Values, describe, file_name, parse_file_name,
+    Dictionaries, Dictionary, Fact, Properties, StoreDictionaries, Table, Values, describe,
+    file_name, parse_file_name,
 };
-use tree::StoreDictionaries;
 
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
 

@@ -188,7 +188,7 @@ impl Compactor {
     /// of its inputs had long entries at once, it is planned again with fewer runs.
     pub fn failed(&self, job: MergeJob, error: Error) {
         let tree = Arc::clone(job.tree());
-        self.runs_here_next(&tree, job.is_postponed());
+        self.runs_here_next(&tree, job.lacked_memory_here());
         if tree.is_dropped() || error.is_retryable() && job.is_curtailed() {
             return self.cancelled(job);
         }

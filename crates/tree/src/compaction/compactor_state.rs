@@ -22,7 +22,7 @@ pub(super) struct CompactorState {
     pub(super) next_id: u64,
     /// Jobs that were returned and have not ended.
     pub(super) running: usize,
-    /// Merges that got no memory because others had it.
+    /// Merges that got no memory because others had it, or that wait for a worker.
     pub(super) refused: u64,
     /// Jobs, moves and drops that ended.
     pub(super) ended: u64,

@@ -39,7 +39,7 @@ use crate::events::Event;
 use crate::{Change, Piece, Rectangle, Tree, TreeContext, ValueFile, Version, VersionEditGuard};
 pub(crate) use estimate::{memory_for, writer_bytes};
 use inputs::{below, inputs_of, open_inputs};
-use offloaded::reserve_ids;
+use offloaded::{Postponed, reserve_ids};
 
 /// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
@@ -77,8 +77,8 @@ pub struct MergeJob {
     local_bytes: u64,
     /// Its shape, and where it was placed.
     placed: (JobShape, Placement),
-    /// Whether the job had too little memory to go on in this process.
-    is_postponed: bool,
+    /// Why the job did not begin in this process after workers failed.
+    postponed: Option<Postponed>,
     stage: Stage,
     /// Declared last: it is returned after the stage, which charges it, is dropped.
     memory: CompactionMemory,
@@ -166,7 +166,7 @@ impl MergeJob {
             attempts: 0,
             local_bytes,
             placed,
-            is_postponed: false,
+            postponed: None,
             stage: Stage::Planned(run),
             memory,
         }))
@@ -283,7 +283,7 @@ impl MergeJob {
             Stage::Remote(mut remote) => {
                 self.stage = match remote.poll() {
                     Ok(None) => Stage::Remote(remote),
-                    Ok(Some(outcome)) => match self.verification(env, &outcome) {
+                    Ok(Some(outcome)) => match self.verification(env, &outcome, true) {
                         Ok(started) => Stage::Verifying(Box::new(started), outcome, Some(remote)),
                         Err(error) => self.give_up(env, remote, error)?,
                     },
@@ -297,7 +297,7 @@ impl MergeJob {
                 self.stage = match stepped {
                     None => Stage::Running(run),
                     Some(outcome) => {
-                        let started = self.verification(env, &outcome);
+                        let started = self.verification(env, &outcome, false);
                         let started = started.inspect_err(|_| self.discard(env))?;
                         Stage::Verifying(Box::new(started), outcome, None)
                     }
@@ -455,7 +455,7 @@ impl MergeJob {
     /// Whether the memory of all merges was reduced since the job got its grant: it may succeed with less if
     /// it begins again.
     pub(super) fn is_curtailed(&self) -> bool {
-        self.is_postponed || self.memory.is_curtailed()
+        self.postponed.is_some() || self.memory.is_curtailed()
     }
 
     /// Whether an input is damaged. Later jobs leave it out.
@@ -474,8 +474,8 @@ impl MergeJob {
     }
 
     /// Whether it had too little memory to go on in this process after workers failed.
-    pub(super) const fn is_postponed(&self) -> bool {
-        self.is_postponed
+    pub(super) const fn lacked_memory_here(&self) -> bool {
+        matches!(self.postponed, Some(Postponed::ForMemory))
     }
 
     /// The runs and keys of the merge, for error messages.

@@ -169,7 +169,7 @@ mod tests {
             Vec::new()
         }
 
-        fn offer(&self, _: &Job, _: &Env, _: TableId) -> Option<Box<dyn RemoteRun>> {
+        fn offer(&self, _: &Job, _: &JobShape, _: &Env, _: TableId) -> Option<Box<dyn RemoteRun>> {
             None
         }
 

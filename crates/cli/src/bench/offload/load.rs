@@ -1,8 +1,9 @@
 //! The load of one configuration of `bench offload`.
 //!
-//! Writes come in rounds: puts of random keys while the merges of the round before run, then, once these have
-//! ended, a flush. So the same merges follow from the same puts, whatever the speed of the machine, and the
-//! memo of an emulated engine knows them. The rate of puts is that of the slower of the two, writes and
+//! Writes come in rounds: puts of random keys while the merges of the round before run, then, once nothing is
+//! left to merge, a flush. One merge runs at a time. So the same merges follow from the same puts, whatever the
+//! speed of the machine, and the memo of an emulated engine knows them: a store that is not settled merges
+//! further after some seconds without writes, which slow configurations have and fast ones have not. The rate of puts is that of the slower of the two, writes and
 //! merges, as in a store that is written for long.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +39,8 @@ pub(super) struct Load {
 impl Load {
     pub(super) const QUICK: Self = Self { puts: 1500, rounds: 6, read_rounds: 2 };
     pub(super) const DEFAULT: Self = Self { puts: 15_000, rounds: 16, read_rounds: 6 };
-    pub(super) const FULL: Self = Self { puts: 30_000, rounds: 24, read_rounds: 12 };
+    // A round fits a memtable.
+    pub(super) const FULL: Self = Self { puts: 24_000, rounds: 30, read_rounds: 15 };
 
     const fn keys(self) -> u64 {
         4 * self.puts
@@ -103,6 +105,7 @@ fn open(configuration: &Configuration, merges: &Arc<Merges>) -> Result<Db> {
         .codec(codec)
         .zstd_level(1)
         .durability(Durability::None)
+        .background_threads(1)
         // Gets read blocks, not cached rows.
         .without_rows()
         .listener(Arc::clone(merges) as _);
@@ -129,16 +132,6 @@ struct Run {
 }
 
 impl Run {
-    /// Waits until no merge runs and none is due.
-    fn wait_for_merges(&self) {
-        let mut quiet = 0;
-        while quiet < 4 {
-            std::thread::sleep(Duration::from_millis(5));
-            let is_quiet = self.merges.running.load(Ordering::Relaxed) == 0;
-            quiet = if is_quiet { quiet + 1 } else { 0 };
-        }
-    }
-
     /// One round; `rate` puts per second at most.
     fn round(&mut self, rate: Option<f64>) -> Result<()> {
         let began = Instant::now();
@@ -151,7 +144,7 @@ impl Run {
             value(&mut self.rng, &mut bytes);
             self.keyspace.put(key(self.rng.below(self.load.keys())), &bytes)?;
         }
-        self.wait_for_merges();
+        self.db.wait_until_settled()?;
         self.db.flush()
     }
 }
@@ -208,8 +201,7 @@ pub(super) fn measure(configuration: &Configuration) -> Result<Measured> {
     let began = Instant::now();
     let (mut latencies, _) = beside_reads(&mut run, true, |run| {
         (0..load.rounds).try_for_each(|_| run.round(None))?;
-        run.wait_for_merges();
-        Ok(())
+        run.db.wait_until_settled()
     })?;
     let puts_per_second = (load.puts * load.rounds) as f64 / began.elapsed().as_secs_f64();
     let (bytes, took) = *run.merges.ended.lock().unwrap_or_else(PoisonError::into_inner);

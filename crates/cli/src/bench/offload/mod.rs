@@ -1,8 +1,8 @@
 //! `terrace bench offload`: the gain from moving compaction, or its compression, to a worker.
 //!
 //! Each configuration is a host process of its own, held to one core, with a worker process on another core
-//! that is slowed to a quota. DEFLATE has the emulated engine of a DPU at the worker; its memo is filled by a
-//! first run that is not reported. [`run`] starts the processes and prints a line for each configuration; the
+//! that is slowed to a quota. DEFLATE has the emulated engine of a DPU at the worker; its memo is filled by
+//! first runs that are not reported. [`run`] starts the processes and prints a line for each configuration; the
 //! measurement is in [`load`].
 
 mod load;
@@ -191,8 +191,11 @@ fn of_codec(
                 BLUEFIELD_2.compress_rate / 1e6,
                 BLUEFIELD_2.latency.as_micros()
             ));
-            // Fills the memo: the measured runs do the same work.
-            run_child(&configuration(Mode::NearCompute, Some(&worker), write_rate))?;
+            // Fills the memo: the measured runs do the same work. Those of the dispatcher also read tables that
+            // the host merged, whose blocks end elsewhere.
+            for mode in [Mode::NearCompute, Mode::Dispatcher] {
+                run_child(&configuration(mode, Some(&worker), write_rate))?;
+            }
         }
         for mode in Mode::REMOTE {
             let before = worker.engine();

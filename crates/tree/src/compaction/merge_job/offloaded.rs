@@ -3,7 +3,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use base::{Error, Result, TableId};
+use base::{Error, Result, StoreId, TableId};
 use compact::offload::{RemoteRun, Verify};
 use compact::{Outcome, Run, Verification};
 
@@ -16,24 +16,34 @@ use crate::events::Event;
 /// Ids of a job that are no outputs of tables: a value file, and the proof of a shared directory.
 const OTHER_IDS: u64 = 2;
 
+/// Why a merge that workers failed was put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Postponed {
+    /// There is too little memory to run it in this process.
+    ForMemory,
+    /// It may not run in this process.
+    ForWorker,
+}
+
 impl MergeJob {
     /// Offers the job to a worker, or begins to run it here.
     pub(super) fn offer(&mut self) -> Result<Stage> {
         // Behind the ids of the outputs.
         let proof = self.job.values.ids.end;
         let offered = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
-        let offered = offered.and_then(|it| it.workers.offer(&self.job, &self.compact, proof));
+        let offered = offered
+            .and_then(|it| it.workers.offer(&self.job, &self.placed.0, &self.compact, proof));
         if let Some(remote) = offered {
             return Ok(Stage::Remote(remote));
         }
         if self.offloading.as_ref().is_some_and(|it| !it.workers.falls_back()) {
-            self.is_postponed = true;
+            self.postponed = Some(Postponed::ForWorker);
             return Err(
                 Error::retry("merge that no worker took").expected("a worker, as configured")
             );
         }
         if !self.memory.change_to(self.local_bytes) {
-            self.is_postponed = true;
+            self.postponed = Some(Postponed::ForMemory);
             return Err(Error::retry("memory of a merge that no worker took"));
         }
         let mut run = Run::new(self.job.clone(), &self.compact)?;
@@ -76,11 +86,13 @@ impl MergeJob {
         matches!(self.stage, Stage::Remote(_))
     }
 
-    /// Prepares to verify `outcome`.
+    /// Prepares to verify `outcome`: of the outputs of a worker as many pages as configured, of those of this
+    /// process all.
     pub(super) fn verification(
         &self,
         env: &TreeContext,
         outcome: &Outcome,
+        is_remote: bool,
     ) -> Result<Verification> {
         outcome.expect(&self.job)?;
         outcome.expect_read(self.versions()?)?;
@@ -90,18 +102,11 @@ impl MergeJob {
             Some((_, piece)) => verification.keys_are(piece.table()?.properties().key_form()),
             None => verification,
         };
-        let is_sampled = matches!(self.stage_verify(), Verify::Sampled);
-        Ok(if is_sampled {
-            verification.sampling(base::StoreId::random()?.0 as u64)
-        } else {
-            verification
-        })
-    }
-
-    /// How much of the outputs is read: all of those of this process.
-    fn stage_verify(&self) -> Verify {
-        let remote = self.offloading.as_ref().filter(|_| self.attempts < ATTEMPTS_MAX);
-        remote.map_or(Verify::Full, |it| it.workers.verifies())
+        let remote = self.offloading.as_ref().filter(|_| is_remote);
+        match remote.map(|it| it.workers.verifies()) {
+            Some(Verify::Sampled) => Ok(verification.sampling(StoreId::random()?.0 as u64)),
+            Some(Verify::Full) | None => Ok(verification),
+        }
     }
 
     /// The number of versions in the inputs: the least and the most, because a table that is read in part

@@ -1,4 +1,5 @@
-//! The compression dictionaries of a store: each is read once and shared by all readers and writers.
+//! The compression dictionaries of a store: each is read once and shared by all readers and writers, because
+//! every block that was compressed with one asks for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 use base::{Account, DictionaryId, Error, Reclaim, Result, StoreId, invariant};
 use media::{Medium, Purpose};
 use parking_lot::Mutex;
-use table::{Dictionaries, Dictionary};
+
+use crate::{Dictionaries, Dictionary};
 
 /// Finds dictionaries by id, in memory or on the device.
 ///
