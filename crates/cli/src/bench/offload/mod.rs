@@ -2,8 +2,8 @@
 //!
 //! Each configuration is a host process of its own, held to one core, with a worker process on another core
 //! that is slowed to a quota. DEFLATE has the emulated engine of a DPU at the worker; its memo is filled by
-//! first runs that are not reported. [`run`] starts the processes and prints a line for each configuration; the
-//! measurement is in [`load`].
+//! first runs that are not reported. [`run`] starts the processes and prints a line for each configuration;
+//! the measurement is in [`load`].
 
 mod load;
 mod processes;
