@@ -42,9 +42,9 @@ pub trait Offload: Send + Sync + fmt::Debug {
     /// The last placements, newest last.
     fn decisions(&self) -> Vec<Decision>;
 
-    /// Offers `job`, of shape `shape`; `None` if no worker can take it now. `env` has the store's files. `proof` is the id of
-    /// no file: a value file of that name may be made and removed, to prove that both sides see the same
-    /// directory. Does not block.
+    /// Offers `job`, of shape `shape`; `None` if no worker can take it now. `env` has the store's files.
+    /// `proof` is the id of no file: a value file of that name may be made and removed, to prove that both
+    /// sides see the same directory. Does not block.
     fn offer(
         &self,
         job: &Job,

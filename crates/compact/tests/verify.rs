@@ -151,8 +151,8 @@ fn an_outcome_that_does_not_match_the_job_is_refused() {
     });
 }
 
-/// A sample of the reads: it costs a fraction, it finds nothing wrong with good outputs, it always finds damage
-/// in a file's first read, and other damage only if it happens to read it. All reads find all.
+/// A sample of the reads: it costs a fraction, it finds nothing wrong with good outputs, it always finds
+/// damage in a file's first read, and other damage only if it happens to read it. All reads find all.
 #[test]
 fn a_sample_reads_a_fraction_and_finds_the_damage_that_it_reads() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

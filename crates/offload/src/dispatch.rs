@@ -24,8 +24,8 @@ const LOCAL_FIRST: u32 = 2;
 /// Most share of all time that measuring slower places may cost.
 const LOOK_SHARE: f64 = 0.01;
 
-/// A place that was measured n times is measured again after two to the power of n jobs elsewhere, but at most
-/// after two to this power.
+/// A place that was measured n times is measured again after two to the power of n jobs elsewhere, but at
+/// most after two to this power.
 const LOOK_POWER_MAX: u32 = 5;
 
 /// What is left of the weight of earlier jobs after another.

@@ -331,8 +331,8 @@ mod tests {
 
     use super::*;
 
-    /// What the decisions say is what happens: the dispatcher's worker gets the job. Without a dispatcher, jobs
-    /// are shared out.
+    /// What the decisions say is what happens: the dispatcher's worker gets the job. Without a dispatcher,
+    /// jobs are shared out.
     #[test]
     fn the_worker_that_the_dispatcher_chose_takes_the_job() {
         let job = JobShape { bytes: 1 << 20, codec: Codec::Lz4, is_urgent: false };

@@ -48,8 +48,8 @@ struct Simulated {
     moves: usize,
 }
 
-/// Jobs come one after the other, as merges of one keyspace do: each begins when it arrived and the one before
-/// has ended. With the same seed all policies see the same noise.
+/// Jobs come one after the other, as merges of one keyspace do: each begins when it arrived and the one
+/// before has ended. With the same seed all policies see the same noise.
 fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> Simulated {
     let mut rng = Rng::new(seed);
     let dispatcher = Dispatcher::new(PlacementMode::Auto);

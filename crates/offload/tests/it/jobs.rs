@@ -228,8 +228,8 @@ fn a_dictionary_crosses_the_link_once() {
     dictionary.write(&*medium, STORE, Purpose::Flush).unwrap();
     let dictionaries = Arc::new(StoreDictionaries::new(Arc::clone(&medium), STORE, account));
     let with = Env { dictionaries, ..env(&medium) };
-    // The outputs of a first merge are the inputs of a second one, which has another codec, so that it copies no
-    // block unread.
+    // The outputs of a first merge are the inputs of a second one, which has another codec, so that it
+    // copies no block unread.
     (job.output.codec, job.output.level, job.output.dictionary) = (Codec::Zstd, 1, Some(id));
     job.output.table_bytes_max = 1 << 20;
     let first = compact::run(job.clone(), &with).unwrap();

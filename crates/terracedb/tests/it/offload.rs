@@ -213,8 +213,8 @@ fn without_fallback_merges_wait_for_a_worker() {
     assert_eq!(content(&db), model);
 }
 
-/// `Verify::Sampled` is for outputs of workers: those of this process are read whole. So damage that its device
-/// does to them while the worker is away does not get into the store.
+/// `Verify::Sampled` is for outputs of workers: those of this process are read whole. So damage that its
+/// device does to them while the worker is away does not get into the store.
 #[test]
 fn sampling_leaves_out_nothing_that_this_process_wrote() {
     let dir = tempfile::tempdir().unwrap();

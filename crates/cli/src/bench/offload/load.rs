@@ -1,10 +1,10 @@
 //! The load of one configuration of `bench offload`.
 //!
 //! Writes come in rounds: puts of random keys while the merges of the round before run, then, once nothing is
-//! left to merge, a flush. One merge runs at a time. So the same merges follow from the same puts at any speed,
-//! and the memo of an emulated engine knows them: a store that is not settled merges further after some seconds
-//! without writes, which slow configurations have and fast ones have not. The rate of puts is that of the
-//! slower of the two, writes and merges, as in a store that is written for long.
+//! left to merge, a flush. One merge runs at a time. So the same merges follow from the same puts at any
+//! speed, and the memo of an emulated engine knows them: a store that is not settled merges further after
+//! some seconds without writes, which slow configurations have and fast ones have not. The rate of puts is
+//! that of the slower of the two, writes and merges, as in a store that is written for long.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -191,8 +191,8 @@ fn of_codec(
                 BLUEFIELD_2.compress_rate / 1e6,
                 BLUEFIELD_2.latency.as_micros()
             ));
-            // Fills the memo: the measured runs do the same work. Those of the dispatcher also read tables that
-            // the host merged, whose blocks end elsewhere.
+            // Fills the memo: the measured runs do the same work. Those of the dispatcher also read tables
+            // that the host merged, whose blocks end elsewhere.
             for mode in [Mode::NearCompute, Mode::Dispatcher] {
                 run_child(&configuration(mode, Some(&worker), write_rate))?;
             }
