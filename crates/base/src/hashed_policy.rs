@@ -43,7 +43,7 @@ impl fmt::Display for HashedPolicy {
                 match discard {
                     Discard::Fifo => Ok(()),
                     Discard::Clock => f.write_str(",clock"),
-                    Discard::Priority(name) => write!(f, ",priority:{}", name.escape_debug()),
+                    Discard::Priority(name) => write!(f, ",priority={}", name.escape_debug()),
                 }
             }
         }
@@ -51,14 +51,14 @@ impl fmt::Display for HashedPolicy {
 }
 
 /// Parses the form that is displayed: `keep`, `window=8GiB`, `window=8GiB,clock`,
-/// `window=8GiB,priority:NAME`; `priority=NAME` means the same.
+/// `window=8GiB,priority=NAME`; `priority:NAME` means the same.
 impl FromStr for HashedPolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let refused = || {
             Error::invalid("policy of a hashed keyspace")
-                .expected("keep, window=SIZE, window=SIZE,clock or window=SIZE,priority:NAME")
+                .expected("keep, window=SIZE, window=SIZE,clock or window=SIZE,priority=NAME")
                 .got(format_args!("`{}`", text.escape_debug()))
         };
         if text == "keep" {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn policies_parse_as_they_are_displayed() {
         for text in
-            ["keep", "window=8.0 GiB", "window=8.0 GiB,clock", "window=1.0 MiB,priority:score"]
+            ["keep", "window=8.0 GiB", "window=8.0 GiB,clock", "window=1.0 MiB,priority=score"]
         {
             assert_eq!(text.parse::<HashedPolicy>().unwrap().to_string(), text);
         }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!("window=8GiB,fifo".parse::<HashedPolicy>().unwrap(), fifo);
         let named =
             HashedPolicy::Window { bytes: 1 << 20, discard: Discard::Priority("score".to_owned()) };
-        assert_eq!("window=1MiB,priority=score".parse::<HashedPolicy>().unwrap(), named);
+        assert_eq!("window=1MiB,priority:score".parse::<HashedPolicy>().unwrap(), named);
         for text in
             ["", "Keep", "window", "window=", "window=8GiB,", "window=8GiB,priority:", "8GiB"]
         {

@@ -228,7 +228,7 @@ fn hashed_keyspaces_keep_their_hash_key_and_policy() {
     assert_eq!(again, state);
     assert_eq!(state.keyspaces[&KeyspaceId(1)].kind.to_string(), "hashed keep");
     let window = state.keyspaces[&KeyspaceId(300)].kind.to_string();
-    assert_eq!(window, "hashed window=8.0 GiB,priority:score");
+    assert_eq!(window, "hashed window=8.0 GiB,priority=score");
 }
 
 /// The filter bits of a base are stored only where there are some, and only version 3 has them.

@@ -89,7 +89,7 @@ fn a_window_that_retains_entries_is_created_measured_checked_and_copied() {
     }
     let listed = terrace(&["keyspace", "list", &store]).good();
     assert!(listed.contains(", hashed window=1.0 MiB,clock"), "{listed}");
-    assert!(listed.contains(",priority:terrace.first-byte.1"), "{listed}");
+    assert!(listed.contains(",priority=terrace.first-byte.1"), "{listed}");
     let stats = json_lines(&terrace(&["stats", &store, "--json"]).good());
     assert_eq!(stats[0]["keyspaces"][0]["retained_bytes"], 0);
     terrace(&["check", &store]).good();
