@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use base::{EntryKind, KEY_HASH_BYTES, Result, expiry};
+use base::{EntryKind, KEY_HASH_BYTES, Result, expiry, invariant};
 use table::Pointer;
 
 use crate::RetainedVersion;
@@ -114,6 +114,10 @@ impl Selection {
             return Ok(false);
         }
         self.kept_bytes = kept_bytes;
+        invariant!(
+            self.kept_bytes <= self.bytes_max,
+            "the entries that stay take no more than their part of the window"
+        );
         Ok(true)
     }
 
@@ -143,6 +147,10 @@ impl Selection {
             }
             (self.above, self.threshold) = (wider, self.threshold - 1);
         }
+        debug_assert!(
+            self.above == self.seen.iter().skip(self.threshold).sum::<u64>(),
+            "the bytes from the threshold up are those of its priorities"
+        );
     }
 }
 

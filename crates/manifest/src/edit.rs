@@ -230,6 +230,7 @@ impl Edit {
                 put_varint(out, reached.last.get());
             }
             Self::LogPlaced { place } => {
+                debug_assert!(place.check().is_ok(), "a place that is written can be read back");
                 put_varint(out, u64::from(place.lanes_each));
                 put_varint(out, place.devices.len() as u64);
                 for device in &place.devices {

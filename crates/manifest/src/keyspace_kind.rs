@@ -79,6 +79,10 @@ impl KeyspaceKind {
         let mut out = Vec::new();
         if let Some(HashedPolicy::Window { bytes, discard }) = self.policy() {
             encode_window(*bytes, discard, &mut out);
+            debug_assert!(
+                Self::of_tables(self.key_form(), &out).policy() == self.policy(),
+                "a policy that a table states reads back"
+            );
         }
         out
     }

@@ -153,7 +153,12 @@ impl Manifest {
         if is_known {
             return Ok(());
         }
-        self.append_locked(&mut inner, vec![Edit::LogReached { reached }])
+        self.append_locked(&mut inner, vec![Edit::LogReached { reached }])?;
+        base::invariant!(
+            inner.state.log_reaches(&reached),
+            "the manifest states the end of the log that was recorded"
+        );
+        Ok(())
     }
 
     fn append_locked(&self, inner: &mut Inner, edits: Vec<Edit>) -> Result<()> {

@@ -235,6 +235,10 @@ impl ManifestState {
         if !self.log_reaches(&reached) {
             self.log_reached = Some(reached);
         }
+        base::invariant!(
+            self.log_reaches(&reached),
+            "the state keeps the farthest point that the log reached"
+        );
         Ok(())
     }
 
