@@ -39,7 +39,7 @@ impl Failure {
     fn pass(&self, segment: &str) -> Result<()> {
         let mut state = self.state.lock();
         // A flush holds all lanes, the first one first: if it waits for that one, it holds no other.
-        if !(segment.starts_with("log-0-") && std::mem::take(&mut state.is_armed)) {
+        if !(segment.starts_with("log-1-") && std::mem::take(&mut state.is_armed)) {
             state.is_behind |= state.waiting.as_ref().is_some_and(|it| it != segment);
             self.changed.notify_all();
             return Ok(());
