@@ -124,6 +124,7 @@ fn main() -> Result<()> {
         read_bytes: 8 << 20,
         value_bytes_max: base::limits::VALUE_BYTES_MAX,
         engine: None,
+        sums_entries: false,
     };
     for _ in 0..5 {
         let start = now();

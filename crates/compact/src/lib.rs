@@ -9,6 +9,7 @@
 //! ([`Outcome`]).
 
 mod builtin;
+mod entry_sums;
 mod heat;
 mod horizon;
 pub mod job;
@@ -32,6 +33,7 @@ mod window_priority;
 
 pub use base::KeyRange;
 pub use builtin::{Append, I64Add, U64Max, U64Min};
+pub use entry_sums::EntrySums;
 pub use heat::{HOT_BYTES_MAX, RunHeat, hot_ranges};
 pub use horizon::Horizon;
 pub use job::Job;

@@ -6,12 +6,12 @@ use base::{Cursor, Error, Result, TableId, invariant, put_bytes, put_u32, put_u6
 use table::{Properties, Summary, ValuesSummary};
 
 use crate::message::{MESSAGE_BYTES_MAX, MessageKind, list};
-use crate::{Job, VersionCounts};
+use crate::{EntrySums, Job, VersionCounts};
 
 /// Most output tables of one job.
 const TABLES_MAX: usize = 1 << 16;
 
-const KIND: MessageKind = MessageKind { name: "outcome", magic: *b"TERRDONE", version: 3 };
+const KIND: MessageKind = MessageKind { name: "outcome", magic: *b"TERRDONE", version: 4 };
 
 /// The files that a job wrote. They and their names are durable, but no manifest names them yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Outcome {
     pub values: Option<ValuesSummary>,
     /// Number of versions read, kept and dropped, by reason.
     pub counts: VersionCounts,
+    /// The sums of entries read, dropped and made, if the job was to count them.
+    pub sums: Option<EntrySums>,
     /// Bytes read from the inputs.
     pub bytes_read: u64,
     /// Data pages that were copied without decoding (block passthrough).
@@ -44,9 +46,14 @@ impl Outcome {
     /// Encodes the outcome (docs/format/job.md).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // Without hot pages the outcome is encoded as version 2, without a value file as version 1.
-        let has_hot = self.tables.iter().any(|table| !table.hot.is_empty());
-        let version = if has_hot { 3 } else { 1 + u32::from(self.values.is_some()) };
+        // Without sums the outcome is encoded as version 3, without hot pages as version 2, without a value
+        // file as version 1.
+        let has_hot = self.sums.is_some() || self.tables.iter().any(|it| !it.hot.is_empty());
+        let version = match self.sums {
+            Some(_) => 4,
+            None if has_hot => 3,
+            None => 1 + u32::from(self.values.is_some()),
+        };
         invariant!(self.tables.len() <= TABLES_MAX, "a job writes a bounded number of tables");
         let mut out = KIND.start(version);
         put_u64(&mut out, self.job);
@@ -78,6 +85,9 @@ impl Outcome {
         }
         if has_hot {
             self.tables.iter().for_each(|table| put_hot(&mut out, &table.hot));
+        }
+        if let Some(EntrySums { read, dropped, made }) = self.sums {
+            [read, dropped, made].into_iter().for_each(|sum| put_u64(&mut out, sum));
         }
         MessageKind::seal(out)
     }
@@ -116,8 +126,14 @@ impl Outcome {
                 table.hot = hot(&mut cursor, table.pages)?;
             }
         }
+        let sums = match version {
+            4.. => {
+                Some(EntrySums { read: cursor.u64()?, dropped: cursor.u64()?, made: cursor.u64()? })
+            }
+            _ => None,
+        };
         cursor.finish()?;
-        Ok(Self { job, epoch, part, tables, values, counts, bytes_read, pages_passed })
+        Ok(Self { job, epoch, part, tables, values, counts, sums, bytes_read, pages_passed })
     }
 
     /// Checks that this is the outcome of `job` and of its current attempt.

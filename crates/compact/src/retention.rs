@@ -26,7 +26,7 @@ use base::{
 use table::Pointer;
 
 use crate::operands::Operands;
-use crate::{Horizon, MergeOperator, OlderRanges, RetainedVersion, VersionCounts};
+use crate::{EntrySums, Horizon, MergeOperator, OlderRanges, RetainedVersion, VersionCounts};
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +65,8 @@ pub struct Retention {
     tombstones: Vec<PendingTombstone>,
     operands: Operands,
     counts: VersionCounts,
+    /// The sums of entries so far, if they are counted. Complete only between keys.
+    sums: Option<EntrySums>,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,19 @@ impl Retention {
             tombstones: Vec::new(),
             operands: Operands::new(account, value_bytes_max)?,
             counts: VersionCounts::default(),
+            sums: None,
         })
+    }
+
+    /// Counts the sums of entries from now on.
+    pub(crate) fn sum_entries(&mut self) {
+        invariant!(self.counts.read == 0, "the sums of entries are counted from the first one on");
+        self.sums = Some(EntrySums::default());
+    }
+
+    /// The sums of entries so far, to be complete between keys; `None` if they are not counted.
+    pub(crate) const fn sums(&mut self) -> Option<&mut EntrySums> {
+        self.sums.as_mut()
     }
 
     /// Versions so far, by result. Balanced only between keys, because held versions are not counted yet.
@@ -132,6 +146,9 @@ impl Retention {
             self.begin_key(key, covering);
         }
         self.counts.read += 1;
+        if let Some(sums) = &mut self.sums {
+            sums.read(key, trailer, value);
+        }
         let seqno = trailer.seqno();
         if seqno > self.last {
             return Err(Error::corrupt("order of versions")
@@ -150,6 +167,9 @@ impl Retention {
                 false => &mut self.counts.superseded,
             };
             *reason += 1;
+            if let Some(sums) = &mut self.sums {
+                sums.dropped(key, trailer, value);
+            }
             return Ok(());
         }
         match trailer.kind()? {
@@ -220,6 +240,9 @@ impl Retention {
                 emit(RetainedVersion { key: &self.key, trailer, value: &[], superseded_by })?;
                 continue;
             }
+            if let Some(sums) = &mut self.sums {
+                sums.dropped(&self.key, delete.trailer, &[]);
+            }
             let reason = match delete.expired {
                 true => &mut self.counts.expired,
                 false => &mut self.counts.deleted,
@@ -242,10 +265,18 @@ impl Retention {
 
     /// Counts `versions` versions that block passthrough kept without showing them here. The key before them
     /// must be ended. Each is a put and the newest version of its key; the last one is `key` at `seqno`.
-    pub(crate) fn note_passed_block(&mut self, versions: u64, key: &[u8], seqno: Seqno) {
+    pub(crate) fn note_passed_block(
+        &mut self,
+        (versions, entry_sum): (u64, u64),
+        key: &[u8],
+        seqno: Seqno,
+    ) {
         invariant!(versions > 0 && !self.has_key, "the key before a passed block is ended");
         self.counts.read += versions;
         self.counts.kept += versions;
+        if let Some(sums) = &mut self.sums {
+            sums.passed(entry_sum);
+        }
         self.begin_key(key, &[]);
         self.last = seqno;
         (self.superseder, self.superseder_is_range) = (Some(seqno), false);
@@ -287,6 +318,9 @@ impl Retention {
             && self.emit_operands(self.base_if_shared(trailer.seqno(), base), emit)?
         {
             self.counts.merged += 1;
+            if let Some(sums) = &mut self.sums {
+                sums.dropped(&self.key, trailer, stored);
+            }
             return Ok(());
         }
         self.emit_tombstones(emit)?;
@@ -306,7 +340,14 @@ impl Retention {
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         match expiry <= self.rules.now_ms {
-            true => self.delete(trailer, true, emit),
+            true => {
+                if let Some(sums) = &mut self.sums {
+                    sums.dropped(&self.key, trailer, stored);
+                    let tombstone = Trailer::new(trailer.seqno(), EntryKind::Delete);
+                    sums.made(&self.key, tombstone, &[]);
+                }
+                self.delete(trailer, true, emit)
+            }
             false => self.put(trailer, stored, OperandBase::Unknown, emit),
         }
     }
@@ -320,6 +361,10 @@ impl Retention {
                 .emit_operands(self.base_if_shared(trailer.seqno(), OperandBase::Nothing), emit)?
         {
             self.counts.merged += 1;
+            if let Some(sums) = &mut self.sums {
+                let tombstone = Trailer::new(trailer.seqno(), EntryKind::Delete);
+                sums.dropped(&self.key, tombstone, &[]);
+            }
             return Ok(());
         }
         let trailer = Trailer::new(trailer.seqno(), EntryKind::Delete);
@@ -376,11 +421,17 @@ impl Retention {
             }
         };
         let (key, superseded_by) = (&*self.key, self.superseder);
+        if let Some(sums) = &mut self.sums {
+            self.operands.iter().for_each(|(trailer, operand)| sums.dropped(key, trailer, operand));
+        }
         match made {
             Some((kind, value)) => {
                 self.counts.merged += self.operands.count() as u64 - 1;
                 self.counts.kept += 1;
                 let trailer = Trailer::new(newest.seqno(), kind);
+                if let Some(sums) = &mut self.sums {
+                    sums.made(key, trailer, &value);
+                }
                 self.operands.clear(value.len());
                 emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
             }
@@ -388,6 +439,9 @@ impl Retention {
                 for (trailer, value, count) in self.operands.combined_parts(operator, key) {
                     self.counts.merged += count as u64 - 1;
                     self.counts.kept += 1;
+                    if let Some(sums) = &mut self.sums {
+                        sums.made(key, trailer, &value);
+                    }
                     emit(RetainedVersion { key, trailer, value: &value, superseded_by })?;
                 }
             }

@@ -106,8 +106,12 @@ impl Run {
             common_prefix_bytes: 0,
         };
         let hot = std::mem::take(&mut job.hot);
+        let mut retention = Retention::new(rules, &env.account)?;
+        if env.sums_entries {
+            retention.sum_entries();
+        }
         let mut run = Self {
-            retention: Retention::new(rules, &env.account)?,
+            retention,
             reads: ReadQueue::new(&*env.medium, runs),
             reading,
             stage: Stage::CheckInputs(Box::new(InputCheck::new(&job))),
@@ -312,7 +316,14 @@ impl Run {
         let covering = covering.map_or(&[][..], |fragment| fragment.seqnos);
         // The base value was fetched, so the pointer is merged like a put.
         let (trailer, value) = match &base {
-            Some(value) => (Trailer::new(trailer.seqno(), EntryKind::Put), &**value),
+            Some(fetched) => {
+                let put = Trailer::new(trailer.seqno(), EntryKind::Put);
+                if let Some(sums) = self.retention.sums() {
+                    // Retention counts the put as read.
+                    sums.fetched(key, (trailer, value), (put, fetched));
+                }
+                (put, &**fetched)
+            }
             None => (trailer, value),
         };
         let bytes = value.len();
@@ -360,11 +371,11 @@ impl Run {
         if !outputs.add_block(block, self.passthrough.may_pad())? {
             return Ok(None);
         }
-        let (entries, bytes) = (block.entries(), block.raw_bytes());
+        let (entries, bytes) = ((block.entries(), block.entry_sum()), block.raw_bytes());
         self.pages_passed += run_pages(block.payload().len()) as u64;
         let (last, trailer) = block.last();
         self.retention.note_passed_block(entries, last, trailer.seqno());
-        let moved = source.pass_block(entries, &self.reading, &mut self.reads);
+        let moved = source.pass_block(entries.0, &self.reading, &mut self.reads);
         moved.inspect_err(|error| self.blame = source.blame(error))?;
         let head = source.head();
         loser_tree.replay(head, &|a, b| order(sources, a, b));
@@ -382,6 +393,12 @@ impl Run {
         counts.kept = counts.kept.saturating_sub(counts.evicted);
         invariant!(counts.is_balanced(), "every version read is either kept or dropped");
         let (tables, values) = self.outputs.finish()?;
+        let mut sums = self.retention.sums().copied();
+        if let Some(sums) = &mut sums {
+            self.outputs.add_moved(sums);
+        }
+        // A partial discard leaves entries out that are not summed; no worker runs one.
+        let sums = sums.filter(|_| self.selection.is_none());
         let entries = tables.iter().map(|table| table.properties.entries).sum::<u64>();
         invariant!(entries == counts.kept, "every version kept is written");
         invariant!(
@@ -397,6 +414,7 @@ impl Run {
             tables,
             values,
             counts,
+            sums,
             bytes_read: self.bytes_read(),
             pages_passed: self.pages_passed,
         })

@@ -7,7 +7,8 @@
 //! - tables ascend, do not overlap and lie within the job's bounds,
 //! - tables have the job's layout, and the keyspace's form of keys if it is known: a table with another hash
 //!   key would hide its keys,
-//! - every version read was kept or dropped.
+//! - every version read was kept or dropped, and none was lost, doubled or changed, if entries were summed
+//!   ([`EntrySums`](crate::EntrySums)).
 //!
 //! Of a worker's outputs a random sample may be read in place of all ([`Verification::sampling`]): near the
 //! storage, reading all would move half of the bytes that the worker saves. Everything else is checked.
@@ -121,6 +122,7 @@ impl Verification {
         if entries != counts.kept {
             return wrong("versions written", counts.kept, entries);
         }
+        outcome.expect_written()?;
         let distinct: BTreeSet<_> = outcome.tables.iter().map(|table| table.table).collect();
         if distinct.len() != outcome.tables.len() {
             return wrong("distinct tables", distinct.len() as u64, outcome.tables.len() as u64);

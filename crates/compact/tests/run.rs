@@ -13,11 +13,11 @@ mod support;
 
 use std::sync::Arc;
 
-use base::{Account, Budget, ErrorKind, Rng, Seqno, TableId};
+use base::{Account, Budget, EntryKind, ErrorKind, Rng, Seqno, TableId, Trailer};
 use media::{Medium, MemoryMedium};
 use support::*;
 use table::{Bounds, RangeDelete, RangeDeletes};
-use terrace_compact::job::Job;
+use terrace_compact::job::{Job, ValueRules};
 use terrace_compact::{
     KeyRange, OlderRanges, Outcome, RetainedVersion, Retention, RetentionRules, Run, run,
 };
@@ -364,5 +364,75 @@ fn a_cancelled_run_leaves_no_files() {
         }
         assert_eq!(files(&medium), before, "after {steps} steps");
         assert_eq!(env.account.used(), 0);
+    }
+}
+
+/// Whatever a merge drops, merges, turns into tombstones, moves to a value file or copies as whole blocks: no
+/// entry is lost, doubled or changed, and the sums say so.
+#[test]
+fn sums_of_entries_balance() {
+    let (mut rng, seed) = Rng::from_env();
+    let (mut made, mut passed, mut moved) = (0, 0, 0);
+    for round in 0..16u64 {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let is_disjoint = round % 4 == 1;
+        let spec = ContentSpec {
+            runs: 1 + round % 4,
+            keys: if is_disjoint { 200_000 } else { 200 << (round % 5) },
+            entries: if is_disjoint { 6000 } else { 1500 },
+            tables: 2,
+            value_bytes: 200,
+            puts_only: round % 2 == 1,
+            disjoint: is_disjoint,
+        };
+        let content = Content::random(&mut rng, &medium, &spec);
+        let mut job = content.job(&[rng.below(3000)]);
+        if round % 3 == 0 {
+            job.values = ValueRules {
+                bytes_min: 16 << 10,
+                ids: TableId(OUTPUTS + 3000)..TableId(OUTPUTS + 3001),
+                collect: Vec::new(),
+            };
+        }
+        if rng.one_in(3) {
+            job.operator = None;
+        }
+        let outcome = run(job.clone(), &env(&medium)).unwrap();
+        outcome.expect_conserved(Some(input_sum(&job, &medium))).unwrap();
+        outcome.expect_conserved(None).unwrap();
+        for summary in &outcome.tables {
+            let account = Account::unlimited("check");
+            let report = open(&medium, summary.table).check(&account, &mut |_, _| {}).unwrap();
+            assert!(report.is_clean(), "seed {seed}, {report:?}");
+        }
+        let sums = outcome.sums.unwrap();
+        made += u64::from(sums.made != 0);
+        passed += outcome.pages_passed;
+        moved += u64::from(outcome.values.is_some());
+        // Without sums nothing is written of them.
+        job.discard_outputs(&*medium).unwrap();
+        let plain = terrace_compact::Env { sums_entries: false, ..env(&medium) };
+        let outcome = run(job.clone(), &plain).unwrap();
+        assert_eq!(outcome.sums, None);
+        assert!(outcome.tables.iter().all(|table| table.properties.entry_sum == 0));
+        outcome.expect_conserved(None).unwrap_err();
+    }
+    assert!(made > 0 && passed > 0 && moved > 0, "seed {seed}: {made} {passed} {moved}");
+}
+
+/// Any single change of an entry changes the sum.
+#[test]
+fn every_change_of_an_entry_changes_its_hash() {
+    let trailer = |seqno, kind| Trailer::new(Seqno::new(seqno), kind);
+    let hash = table::entry_hash(b"key", trailer(7, EntryKind::Put), b"value");
+    for (key, trailer, value) in [
+        (&b"kez"[..], trailer(7, EntryKind::Put), &b"value"[..]),
+        (b"keyv", trailer(7, EntryKind::Put), b"alue"),
+        (b"key", trailer(8, EntryKind::Put), b"value"),
+        (b"key", trailer(7, EntryKind::Merge), b"value"),
+        (b"key", trailer(7, EntryKind::Put), b"valuf"),
+        (b"key", trailer(7, EntryKind::Put), b""),
+    ] {
+        assert_ne!(table::entry_hash(key, trailer, value), hash);
     }
 }

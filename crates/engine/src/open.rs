@@ -270,6 +270,7 @@ fn replay_context(
         events: Arc::clone(events),
         quarantine: Arc::new(Quarantine::new(Arc::clone(manifest), Arc::clone(events))),
         timekeeper: Arc::new(timekeeper),
+        sums_entries: resources.offload().is_some(),
         options: Arc::clone(settings) as _,
     }
 }

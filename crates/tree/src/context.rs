@@ -53,6 +53,9 @@ pub struct TreeContext {
     pub events: Arc<Events>,
     /// Damaged tables.
     pub quarantine: Arc<Quarantine>,
+    /// Whether the tables that are written sum the hashes of their entries, so that merges of workers can be
+    /// checked.
+    pub sums_entries: bool,
     /// The options of flushes and merges.
     pub options: Arc<dyn OptionSource>,
 }

@@ -348,6 +348,7 @@ impl Output {
         let mut table = Writer::create(&env.medium, spec, account)?;
         table.keys_are(self.tree.key_form());
         table.window_is(&self.tree.kind().window_bytes());
+        let table = if env.sums_entries { table.summing_entries() } else { table };
         // The flush's own memory does not grow with the memtable. Metadata of the table is charged as it
         // would be for the open table.
         Ok((table.growing_on(&env.output_accounts().pinned), separator))

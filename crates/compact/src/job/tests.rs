@@ -4,7 +4,7 @@ use base::{ErrorKind, Rng, hash64};
 use table::{Properties, Summary, ValuesSummary};
 
 use super::*;
-use crate::{Outcome, VersionCounts};
+use crate::{EntrySums, Outcome, VersionCounts};
 
 /// The bytes of a golden file: hexadecimal words and `#` comments.
 fn golden(text: &str) -> Vec<u8> {
@@ -81,6 +81,7 @@ fn outcome() -> Outcome {
             evicted: 0,
         },
         values: None,
+        sums: None,
         bytes_read: 24576,
         pages_passed: 1,
     }
@@ -176,6 +177,22 @@ fn outcome_of_version_3_has_its_golden_bytes() {
     }
 }
 
+/// An outcome with sums of entries, which is encoded as version 4.
+fn outcome_4() -> Outcome {
+    let sums = EntrySums { read: 0x4444, dropped: 0x55, made: u64::MAX };
+    Outcome { sums: Some(sums), ..outcome_3() }
+}
+
+/// As [`job_and_outcome_have_their_golden_bytes`], outcome version 4 with and without hot pages.
+#[test]
+fn outcome_of_version_4_has_its_golden_bytes() {
+    let bytes = outcome_4().encode();
+    assert_eq!(hex(&bytes), hex(&golden(include_str!("../../golden/outcome-4.hex"))));
+    assert_eq!(Outcome::decode(&bytes).unwrap(), outcome_4());
+    let plain = Outcome { sums: outcome_4().sums, ..outcome() };
+    assert_eq!(Outcome::decode(&plain.encode()).unwrap(), plain);
+}
+
 /// `message` with a corrected checksum, so that its body is decoded.
 fn sealed(mut message: Vec<u8>) -> Vec<u8> {
     let body = message.len().saturating_sub(8);
@@ -188,7 +205,8 @@ fn sealed(mut message: Vec<u8>) -> Vec<u8> {
 #[test]
 fn damaged_messages_are_refused_without_a_panic() {
     let (mut rng, seed) = Rng::from_env();
-    let outcomes = [outcome(), outcome_2(), outcome_3()].map(|outcome| outcome.encode());
+    let outcomes =
+        [outcome(), outcome_2(), outcome_3(), outcome_4()].map(|outcome| outcome.encode());
     for message in [job().encode(), job_2().encode(), job_3().encode()].into_iter().chain(outcomes)
     {
         let read = |bytes: &[u8]| match message[5] {
@@ -224,7 +242,7 @@ fn damaged_messages_are_refused_without_a_panic() {
 
 #[test]
 fn unknown_versions_and_other_messages_are_refused() {
-    for (mut message, what) in [(job_3().encode(), "job"), (outcome_3().encode(), "outcome")] {
+    for (mut message, what) in [(job_3().encode(), "job"), (outcome_4().encode(), "outcome")] {
         message[8] += 1;
         let decode = |bytes: &[u8]| match what {
             "job" => Job::decode(bytes).map(drop),

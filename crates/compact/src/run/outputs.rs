@@ -14,7 +14,7 @@ use table::{
 };
 
 use super::env::Env;
-use crate::{RetainedVersion, ValueSeparator};
+use crate::{EntrySums, RetainedVersion, ValueSeparator};
 
 /// The finished tables and the table being written.
 pub(super) struct Outputs {
@@ -41,6 +41,9 @@ pub(super) struct Outputs {
     /// The surviving range deletes, and how many of their fragments lie wholly in finished tables.
     range_deletes: RangeDeletes,
     fragments_done: usize,
+    /// The sums of entries whose values moved to a value file: of the entries as they were, and as pointers.
+    /// `None` if entries are not summed.
+    moved: Option<EntrySums>,
     /// First key of the current table; fragments are cut there. `None` in the first table.
     begins_at: Option<Bytes>,
 }
@@ -70,6 +73,7 @@ impl Outputs {
             hot: Arc::default(),
             range_deletes: RangeDeletes::default(),
             fragments_done: 0,
+            moved: env.sums_entries.then(EntrySums::default),
             begins_at: None,
         }
     }
@@ -106,6 +110,10 @@ impl Outputs {
         // left.
         self.writer(kept.key)?;
         let placed = self.separator.separate(kept.key, kept.trailer, kept.value)?;
+        if let (Some(moved), Some((trailer, pointer))) = (&mut self.moved, &placed) {
+            moved.dropped(kept.key, kept.trailer, kept.value);
+            moved.made(kept.key, *trailer, pointer.encode().as_slice());
+        }
         kept.add_to(self.writer(kept.key)?, placed)?;
         self.note_if_full(kept.key);
         Ok(())
@@ -197,6 +205,13 @@ impl Outputs {
         Ok(())
     }
 
+    /// Adds the sums of entries whose values moved.
+    pub(super) fn add_moved(&self, sums: &mut EntrySums) {
+        let moved = self.moved.unwrap_or_default();
+        sums.dropped = sums.dropped.wrapping_add(moved.dropped);
+        sums.made = sums.made.wrapping_add(moved.made);
+    }
+
     /// Finishes the last table and syncs the names of all files (I3). The caller owns the files from then on.
     pub(super) fn finish(&mut self) -> Result<(Vec<Summary>, Option<ValuesSummary>)> {
         if self.writer.is_none() && self.fragments_done < self.range_deletes.len() {
@@ -232,6 +247,7 @@ impl Outputs {
         let mut writer = Writer::create(&self.medium, spec, &self.account)?;
         writer.keys_are(&self.key_form);
         writer.window_is(&self.window);
+        let writer = if self.moved.is_some() { writer.summing_entries() } else { writer };
         Ok(match &self.engine {
             Some(engine) => writer.compressing_with(&**engine, &self.account),
             None => writer,

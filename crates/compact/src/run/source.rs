@@ -123,6 +123,8 @@ struct OpenTable {
     entries_read: u64,
     entries_expected: Option<u64>,
     keeps_stored: bool,
+    /// Whether blocks that are retained as stored sum the hashes of their entries.
+    sums_entries: bool,
     /// Decompresses blocks that are not kept as stored.
     engine: Option<Arc<dyn BlockEngine>>,
     /// Entries of the current block that the next advance skips; 0: it moves to the next entry.
@@ -203,6 +205,9 @@ impl Source {
         {
             table.keeps_stored = keep;
             table.cursor.keep_stored(keep);
+            if table.sums_entries {
+                table.cursor.sum_entries();
+            }
         }
     }
 
@@ -275,6 +280,7 @@ impl OpenTable {
             entries_read: 0,
             entries_expected: expected,
             keeps_stored: false,
+            sums_entries: reading.env.sums_entries,
             engine: reading.env.engine.clone(),
             skip_entries: 0,
         })

@@ -63,6 +63,7 @@ pub fn env_charging(medium: &Arc<dyn Medium>, account: Account) -> Env {
         read_bytes: 8 << 20,
         value_bytes_max: base::limits::VALUE_BYTES_MAX,
         engine: None,
+        sums_entries: true,
     }
 }
 
@@ -207,7 +208,8 @@ pub fn write(
         layout: Layout::Sorted,
         purpose: Purpose::Flush,
     };
-    let mut writer = Writer::create(medium, spec, &Account::unlimited("test")).unwrap();
+    let writer = Writer::create(medium, spec, &Account::unlimited("test")).unwrap();
+    let mut writer = writer.summing_entries();
     for (key, trailer, value) in versions {
         writer.add(key, *trailer, value).unwrap();
     }
@@ -256,6 +258,12 @@ pub fn read(table: &Arc<Table>) -> Vec<Version> {
             }
         }
     }
+}
+
+/// The sum of the entries of all inputs of `job`, which are read whole.
+pub fn input_sum(job: &Job, medium: &Arc<dyn Medium>) -> u64 {
+    let sums = job.pieces().map(|piece| open(medium, piece.id).properties().entry_sum);
+    sums.fold(0, u64::wrapping_add)
 }
 
 /// Names and contents of all files.

@@ -261,6 +261,7 @@ fn run(
         read_bytes: read_bytes(shared) as usize / PAGE_BYTES * PAGE_BYTES,
         value_bytes_max: usize::try_from(offer.value_bytes_max).unwrap_or(usize::MAX),
         engine: shared.options.engine.clone(),
+        sums_entries: true,
     };
     let mut run = Run::new(job, &env)?;
     let beats = Beats::default();

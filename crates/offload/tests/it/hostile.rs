@@ -4,13 +4,17 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Rng, put_bytes, put_u32, put_u64, put_varint};
+use base::{
+    Account, EntryKind, Rng, Seqno, TableId, Trailer, put_bytes, put_u32, put_u64, put_varint,
+};
+use compact::job::InputRun;
 use compact::offload::Offload;
 use compact::{Job, Outcome};
-use media::{Medium, MemoryMedium};
+use media::{Access, Buf, Medium, MemoryMedium, Purpose};
+use table::RangeDeletes;
 use terrace_offload::{Address, Frame, FrameKind, Link, StreamLink, Timing};
 
-use crate::support::env;
+use crate::support::{Content, Version, env, key, write};
 use crate::workplace::{PATIENT, attempt, content, local, outputs, workers};
 
 const WAIT: Duration = Duration::from_secs(300);
@@ -230,6 +234,108 @@ fn outcomes_that_lie_are_refused() {
         ended.unwrap_err();
     }
     assert!(outputs(&medium).is_empty());
+}
+
+/// Fault 6: a worker whose memory is bad, or that forgets an entry and balances its counts: one entry is
+/// dropped, doubled under another key, or changed. Pages, digests, order and counts are right; the sums of
+/// entries are not.
+#[test]
+fn an_entry_that_is_dropped_doubled_or_changed_is_found() {
+    type Change = fn(&mut Vec<Version>);
+    let changes: [(&str, Change); 5] = [
+        ("dropped", |versions| drop(versions.remove(40))),
+        ("doubled", |versions| {
+            let (mut key, trailer, value) = versions[40].clone();
+            key.push(0);
+            versions.insert(41, (key, trailer, value));
+        }),
+        ("value", |versions| versions[40].2[3] ^= 0x10),
+        ("key", |versions| *versions[40].0.last_mut().unwrap() ^= 0x40),
+        ("seqno", |versions| {
+            let trailer = versions[40].1;
+            let seqno = Seqno::new(trailer.seqno().get() + 1);
+            versions[40].1 = Trailer::new(seqno, trailer.kind().unwrap());
+        }),
+    ];
+    for (what, change) in changes {
+        for is_after_decoding in [false, true] {
+            let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+            let mut content = Content::default();
+            let versions: Vec<Version> = (0..200)
+                .map(|number| {
+                    let trailer = Trailer::new(Seqno::new(number * 3 + 5), EntryKind::Put);
+                    (key(number * 10), trailer, vec![number as u8; 30])
+                })
+                .collect();
+            let table = write(&medium, TableId(1), &versions, &RangeDeletes::default()).unwrap();
+            content.runs.push(InputRun { tables: vec![table] });
+            content.versions = versions.clone();
+            let job = content.job(&[]);
+            let honest = local(&job, &medium);
+            // The outputs of the same job with other entries, in the place of the right ones.
+            let mut wrong = versions;
+            change(&mut wrong);
+            let elsewhere: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+            let table = write(&elsewhere, TableId(1), &wrong, &RangeDeletes::default()).unwrap();
+            let mut other = job.clone();
+            other.inputs = vec![InputRun { tables: vec![table] }];
+            let mut outcome = compact::run(other, &env(&elsewhere)).unwrap();
+            for table in &outcome.tables {
+                copy(&elsewhere, &medium, &table::file_name(table.table));
+            }
+            outcome.counts = honest.counts;
+            outcome.counts.kept = outcome.tables.iter().map(|it| it.properties.entries).sum();
+            let missing = honest.counts.kept.saturating_sub(outcome.counts.kept);
+            outcome.counts.superseded += missing;
+            outcome.counts.read = outcome.counts.kept + outcome.counts.dropped();
+            let is_balanced = outcome.counts.read == honest.counts.read;
+            if is_after_decoding {
+                outcome.sums = honest.sums;
+            }
+            // Everything else is in order: without sums, nothing but a doubled entry would be found.
+            let plain = Outcome { sums: None, ..outcome.clone() };
+            let account = Account::unlimited("tables");
+            assert_eq!(is_balanced, what != "doubled");
+            compact::verify(&job, plain, &env(&medium), &account).unwrap();
+            let body = done(&outcome);
+            let ended = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
+                accept(&mut hostile);
+                hostile.send(FrameKind::Done, body);
+                let _ = hostile.link.receive(WAIT, MAX);
+            });
+            let (reason, error) = ended.expect_err(what);
+            assert_eq!(reason, "outcome refused", "{error}");
+            let expected = match (what, is_after_decoding) {
+                ("doubled", _) => "versions that a job read",
+                (_, true) => "entries that a job wrote",
+                (_, false) => "entries that a job read",
+            };
+            assert!(error.contains(expected), "{what}: {error}");
+        }
+    }
+}
+
+/// A worker that states no sums is refused.
+#[test]
+fn an_outcome_without_sums_is_refused() {
+    let (medium, job) = store();
+    let outcome = Outcome { sums: None, ..compact::run(job.clone(), &env(&medium)).unwrap() };
+    let body = done(&outcome);
+    let ended = attempt_at(&medium, &job, PATIENT, move |mut hostile| {
+        accept(&mut hostile);
+        hostile.send(FrameKind::Done, body);
+        let _ = hostile.link.receive(WAIT, MAX);
+    });
+    assert!(ended.unwrap_err().1.contains("sums"));
+}
+
+fn copy(from: &Arc<dyn Medium>, to: &Arc<dyn Medium>, name: &str) {
+    let file = from.open(name, Access::Direct).unwrap();
+    let pages = (file.size().unwrap() as usize).div_ceil(4096);
+    let (buf, result) = file.read(0, Buf::pages(pages), Purpose::Meta);
+    result.unwrap();
+    let copy = to.create(name, Access::Direct, 0).unwrap();
+    copy.write(0, buf, Purpose::Meta).1.unwrap();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use compact::{Env, Job, Operators, Outcome};
 use media::Medium;
 use terrace_offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
 
-use crate::support::{Add, Content, ContentSpec, OUTPUTS, env, ids};
+use crate::support::{Add, Content, ContentSpec, OUTPUTS, env, ids, input_sum};
 
 /// The id of the proof of a shared directory.
 pub(crate) const PROOF: TableId = TableId(OUTPUTS + 5000);
@@ -136,6 +136,7 @@ pub(crate) fn attempt(workers: &Workers, job: &Job, env: &Env) -> Result<Outcome
         // The engine knows it from the inputs' properties.
         let read = local(job, &env.medium).counts.read;
         outcome.expect_read(read..=read)?;
+        outcome.expect_conserved(Some(input_sum(job, &env.medium)))?;
         let tables = compact::verify(job, outcome.clone(), env, &env.tables)?;
         drop(tables);
         Ok(outcome)

@@ -96,7 +96,13 @@ impl Table {
             walk: PageWalk::new(file, self.seed(), pages, Purpose::Scrub, buffer),
             position: BlockPosition::new(),
             order: VersionOrder::default(),
-            counts: Counts::default(),
+            counts: Counts {
+                versions: Tally {
+                    sums_entries: self.properties().entry_sum != 0,
+                    ..Tally::default()
+                },
+                ..Counts::default()
+            },
             digest: 0,
             report: Report { table: self.id(), pages, entries: 0, damages: 0, listed: Vec::new() },
         };

@@ -54,6 +54,7 @@ pub use read::{CHARGED_BYTES_MIN, decode_with};
 pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
 pub use step::{Pages, Span, Step};
 pub use table::Table;
+pub use tally::entry_hash;
 pub use top::Partition;
 pub use writer::{Spec, Summary, Writer};
 

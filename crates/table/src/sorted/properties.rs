@@ -164,6 +164,9 @@ fields! {
     38 straddled_blocks: u64,
     /// In a window, its policy as the manifest stores it; empty in other keyspaces.
     39 window: Vec<u8>,
+    /// The sum (modulo 2^64) of the hashes of all entries, [`entry_hash`](crate::entry_hash); 0 if it was not
+    /// counted.
+    40 entry_sum: u64,
 }
 
 impl Properties {
@@ -447,6 +450,15 @@ mod tests {
         let encoded = Properties { window: window.clone(), ..Properties::default() }.encode();
         assert!(encoded.ends_with(&[39, 4, 0x80, 0x80, 0x28, 2]), "{encoded:02x?}");
         assert_eq!(Properties::decode(&[39, 4, 0x80, 0x80, 0x28, 2]).unwrap().window, window);
+    }
+
+    /// Property 40 of docs/format/table.md: a varint, and nothing in a table without it.
+    #[test]
+    fn the_sum_of_entries_has_exactly_these_bytes() {
+        let plain = Properties::default().encode();
+        let encoded = Properties { entry_sum: 300, ..Properties::default() }.encode();
+        assert_eq!(encoded, [&*plain, &[40, 2, 0xac, 2]].concat());
+        assert_eq!(Properties::decode(&encoded).unwrap().entry_sum, 300);
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl RawBlock {
     /// Summarises the entries of `block`, the decompressed form of the kept block.
     pub(crate) fn summarise(&mut self, block: Block<'_>) -> Result<()> {
         self.hashes.clear();
-        self.tally = Tally::default();
+        let sums_entries = self.tally.sums_entries;
+        self.tally = Tally { sums_entries, ..Tally::default() };
         self.last_trailer = None;
         self.position.first(block)?;
         while let Some(entry) = self.position.entry() {
@@ -109,6 +110,11 @@ impl RawBlock {
             "a summary counts every entry and key of its block"
         );
         Ok(())
+    }
+
+    /// Has the following summaries sum the hashes of entries.
+    pub(crate) const fn sum_entries(&mut self) {
+        self.tally.sums_entries = true;
     }
 
     /// The payload, as stored on its pages.
@@ -154,6 +160,12 @@ impl RawBlock {
     #[must_use]
     pub const fn entries(&self) -> u64 {
         self.tally.entries
+    }
+
+    /// The sum of the hashes of all entries ([`entry_hash`](crate::entry_hash)); 0 if it is not counted.
+    #[must_use]
+    pub const fn entry_sum(&self) -> u64 {
+        self.tally.entry_sum
     }
 
     /// Number of distinct keys: equal to the number of versions if no version shadows another.

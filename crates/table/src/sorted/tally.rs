@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{EntryKind, Error, Result, Seqno, TableId, Trailer, invariant};
+use base::{EntryKind, Error, Result, Seqno, TableId, Trailer, hash64, invariant};
 
 use super::properties::{Properties, VALUE_FILES_MAX};
 use crate::pointer::Pointer;
@@ -33,6 +33,13 @@ pub(super) fn expiry_of(kind: EntryKind, value: &[u8]) -> Result<Option<u64>> {
     }
 }
 
+/// The hash of an entry. Sums of them (wrapping) show whether a merge lost, doubled or changed one: see
+/// [`Properties::entry_sum`].
+#[must_use]
+pub fn entry_hash(key: &[u8], trailer: Trailer, value: &[u8]) -> u64 {
+    hash64(hash64(trailer.word(), key), value)
+}
+
 /// Counts of versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -48,6 +55,10 @@ pub(super) struct Tally {
     pub(super) expiries: Option<(u64, u64)>,
     /// Bytes of values, by value file.
     pub(super) values: BTreeMap<TableId, u64>,
+    /// Whether `entry_sum` is counted.
+    pub(super) sums_entries: bool,
+    /// The sum of the hashes of all entries, if it is counted.
+    pub(super) entry_sum: u64,
 }
 
 impl Tally {
@@ -80,6 +91,9 @@ impl Tally {
         self.entries += 1;
         self.keys += u64::from(new_key);
         self.raw_bytes += (key.len() + value.len()) as u64;
+        if self.sums_entries {
+            self.entry_sum = self.entry_sum.wrapping_add(entry_hash(key, trailer, value));
+        }
         self.add_seqnos(trailer.seqno(), trailer.seqno());
     }
 
@@ -109,6 +123,8 @@ impl Tally {
         invariant!(other.keys >= u64::from(shares_key), "a key that is shared was counted");
         self.keys += other.keys - u64::from(shares_key);
         self.raw_bytes += other.raw_bytes;
+        self.sums_entries &= other.sums_entries;
+        self.entry_sum = self.entry_sum.wrapping_add(other.entry_sum);
         self.seqnos = other.seqnos.map(|seqnos| join(self.seqnos, seqnos)).or(self.seqnos);
         self.expiries = other.expiries.map(|it| join(self.expiries, it)).or(self.expiries);
         Ok(())
@@ -140,6 +156,7 @@ impl Tally {
         properties.earliest_expiry = earliest;
         properties.latest_expiry = if never { 0 } else { latest };
         properties.values = self.values.into_iter().collect();
+        properties.entry_sum = if self.sums_entries { self.entry_sum } else { 0 };
     }
 }
 

@@ -197,6 +197,16 @@ impl Writer {
         self
     }
 
+    /// Sums the hashes of all entries in the table's properties, so that a merge of it can be checked for
+    /// lost, doubled and changed entries. Must be called before anything is added. Cost: about 15 ns an entry
+    /// of 100 bytes.
+    #[must_use]
+    pub fn summing_entries(mut self) -> Self {
+        invariant!(self.is_empty(), "a writer sums all entries or none");
+        self.partitions.tally.sums_entries = true;
+        self
+    }
+
     /// Lets `engine` compress the blocks; `account` is charged with the blocks in flight. Tables with bins or
     /// a dictionary, with other codecs than zstd and DEFLATE, and those for which memory is short are
     /// compressed here. Must be called before anything is added.

@@ -98,6 +98,7 @@ impl Compactor {
             read_bytes: read_bytes.min(READ_BYTES_MAX),
             value_bytes_max: self.host.value_bytes_max(),
             engine: None,
+            sums_entries: self.env.sums_entries,
         }
     }
 

@@ -13,6 +13,12 @@ impl TableCursor {
         self.raw = keep.then(Box::default);
     }
 
+    /// Has the summaries of blocks that are kept sum the hashes of their entries. Call it after
+    /// [`TableCursor::keep_stored`].
+    pub fn sum_entries(&mut self) {
+        self.raw.iter_mut().for_each(|raw| raw.sum_entries());
+    }
+
     /// Whether the cursor is on the first entry of a block.
     #[must_use]
     pub const fn is_at_block_start(&self) -> bool {

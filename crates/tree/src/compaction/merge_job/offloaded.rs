@@ -96,6 +96,9 @@ impl MergeJob {
     ) -> Result<Verification> {
         outcome.expect(&self.job)?;
         outcome.expect_read(self.versions()?)?;
+        if is_remote {
+            outcome.expect_conserved(self.entry_sum()?)?;
+        }
         let (job, compact) = (&self.job, &self.compact);
         let verification = Verification::new(job, outcome.clone(), compact, env.output_accounts())?;
         let verification = match self.inputs.first() {
@@ -107,6 +110,21 @@ impl MergeJob {
             Some(Verify::Sampled) => Ok(verification.sampling(StoreId::random()?.0 as u64)),
             Some(Verify::Full) | None => Ok(verification),
         }
+    }
+
+    /// The sum of the hashes of the inputs' entries; `None` if one is read in part or at another seqno, or was
+    /// written without sums.
+    fn entry_sum(&self) -> Result<Option<u64>> {
+        let mut all = Some(0u64);
+        for (_, piece) in &self.inputs {
+            let table = piece.table()?;
+            let properties = table.properties();
+            let range = piece.range().intersection(&self.rectangle.range);
+            let is_whole = range.covers(&piece.entry().range) && table.seqno().is_none();
+            let is_known = is_whole && (properties.entry_sum != 0 || properties.entries == 0);
+            all = all.filter(|_| is_known).map(|sum| sum.wrapping_add(properties.entry_sum));
+        }
+        Ok(all)
     }
 
     /// The number of versions in the inputs: the least and the most, because a table that is read in part
