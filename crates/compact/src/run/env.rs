@@ -28,8 +28,8 @@ pub struct Env {
     pub value_bytes_max: usize,
     /// Compresses the blocks of outputs, and decompresses those of inputs; `None`: the run does.
     pub engine: Option<Arc<dyn BlockEngine>>,
-    /// Whether outputs sum the hashes of their entries, and the outcome says which sums were read, dropped and
-    /// made ([`EntrySums`](crate::EntrySums)).
+    /// Whether outputs sum the hashes of their entries, and the outcome says which sums were read, dropped
+    /// and made ([`EntrySums`](crate::EntrySums)).
     pub sums_entries: bool,
 }
 
