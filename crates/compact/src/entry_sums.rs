@@ -2,10 +2,10 @@
 //!
 //! Each entry has a hash ([`table::entry_hash`]), and sums of hashes do not depend on the order. A merge
 //! reads, drops, makes (merged operands, expired values that become tombstones, values that move) and writes
-//! entries, so `read - dropped + made = written`, modulo 2^64. Each of the four is counted at another place: entries
-//! read as they are decoded or, by the process that checks, from the inputs' properties; entries written as
-//! they are encoded, in the outputs' properties. So damage of memory between decoding and encoding, which no
-//! checksum of a page covers, is found, and so is a merge that forgets an entry.
+//! entries, so `read - dropped + made = written`, modulo 2^64. Each of the four is counted at another place:
+//! entries read as they are decoded or, by the process that checks, from the inputs' properties; entries
+//! written as they are encoded, in the outputs' properties. So damage of memory between decoding and
+//! encoding, which no checksum of a page covers, is found, and so is a merge that forgets an entry.
 //!
 //! Range deletes are not counted: a merge cuts and joins them.
 

@@ -112,8 +112,8 @@ impl MergeJob {
         }
     }
 
-    /// The sum of the hashes of the inputs' entries; `None` if one is read in part or at another seqno, or was
-    /// written without sums.
+    /// The sum of the hashes of the inputs' entries; `None` if one is read in part or at another seqno, or
+    /// was written without sums.
     fn entry_sum(&self) -> Result<Option<u64>> {
         let mut all = Some(0u64);
         for (_, piece) in &self.inputs {
