@@ -109,7 +109,7 @@ impl NodeRef {
     #[inline]
     pub(crate) fn get(self, region: &Region) -> Node<'_> {
         // SAFETY: `Node::make` stored a node here before it returned this reference, and the region keeps it.
-        // It is changed only through atomics.
+        // The node is changed only through atomics.
         let fields = unsafe { region.address(self.0).cast::<Fields>().as_ref() };
         Node { at: self, region, fields }
     }

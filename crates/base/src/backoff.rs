@@ -11,7 +11,7 @@ use std::hint::spin_loop;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// Checks before the first yield; they take a microsecond or two.
+/// Checks before the first yield, all of which together take a microsecond or two.
 const SPINS: u32 = 50;
 /// A yield that takes longer than this gave the core to another thread.
 const SLOW_YIELD: Duration = Duration::from_micros(5);

@@ -177,8 +177,8 @@ impl Budget {
         account
     }
 
-    /// Registers `reclaimer`: the budget asks it for memory before it refuses a charge of a needed account,
-    /// until it is dropped.
+    /// Registers `reclaimer`. Before the budget refuses a charge of a needed account, it asks all reclaimers
+    /// for memory. A dropped reclaimer is not asked any more.
     pub fn add_reclaimer(&self, order: ReclaimOrder, reclaimer: Weak<dyn Reclaim>) {
         let mut reclaimers = self.0.reclaimers.lock();
         let living = reclaimers.iter().filter(|(_, entry)| entry.strong_count() > 0).cloned();

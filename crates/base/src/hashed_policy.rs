@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::limits::OPERATOR_NAME_BYTES_MAX;
 use crate::{Error, Result, parse_bytes};
 
-/// The merge policy of a hashed keyspace.
+/// Which entries a hashed keyspace keeps, and so how it merges.
 ///
 /// `Keep` follows SILT (Lim et al., SOSP 2011), `Window` follows BufferHash (Anand et al., NSDI 2010).
 #[derive(Clone, Debug, PartialEq, Eq)]

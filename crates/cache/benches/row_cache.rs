@@ -39,9 +39,9 @@ fn main() -> Result<()> {
             let mut rng = Rng::new(5);
             let start = processor_seconds();
             for _ in 0..gets() {
-                cache.forget(owner.hash(rng.next_u64()));
+                cache.invalidate(owner.hash(rng.next_u64()));
             }
-            report("forget another key", mib, start, gets());
+            report("invalidate another key", mib, start, gets());
         }
         if wanted("fills") {
             let start = processor_seconds();

@@ -132,9 +132,9 @@ impl Printer {
 
 /// Whether the unreadable record of lane sequence `next` in segment `name` is damage.
 ///
-/// It is damage if later segments of the lane state that it was durable, and none of them begins at or below
-/// its lane sequence. A torn tail after a crash is no damage: it never was durable, or the log continued with
-/// its lane sequence in a later segment. A preallocated segment states nothing.
+/// The record is damage if later segments of the lane state that it was durable, and none of them begins at
+/// or below its lane sequence. A torn tail after a crash is no damage: it never was durable, or the log
+/// continued with its lane sequence in a later segment. A preallocated segment states nothing.
 fn was_durable(medium: &dyn Medium, name: &str, next: u64) -> Result<bool> {
     let Some((lane, segment)) = wal::parse_segment_name(name) else { return Ok(false) };
     let (mut limit, mut durable_below) = (u64::MAX, 0);

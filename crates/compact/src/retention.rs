@@ -402,7 +402,7 @@ impl Retention {
         F: FnMut(RetainedVersion<'_>) -> Result<()>,
     {
         let Some(newest) = self.operands.newest() else { return Ok(false) };
-        // They are newer than the operands.
+        // The tombstones are newer than the operands, and entries leave newest first.
         self.emit_tombstones(emit)?;
         let Some(operator) = self.rules.operator.as_deref() else {
             return Err(broken_invariant!("operands are held only if there is an operator"));

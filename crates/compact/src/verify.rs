@@ -30,7 +30,7 @@ use table::{
 
 use crate::{Env, Job, Outcome};
 
-/// Of so many reads, a sample does one.
+/// A sampled verification does one of this many reads.
 const SAMPLE: u64 = 64;
 
 /// An output file that is being read.

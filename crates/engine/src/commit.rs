@@ -1,8 +1,8 @@
 //! The commit of writes: admit, log, apply, publish, and sync if asked.
 //!
 //! I1: a batch is in the log before it is in a memtable, and in the memtable before it is visible. (An
-//! unlogged batch only takes its seqnos from the log.) Cached
-//! rows of its keys are invalidated in between. I2: the [`PublishRing`] makes a batch visible as a whole
+//! unlogged batch only takes its seqnos from the log.) Cached rows of its keys are invalidated after the
+//! memtable has them and before they are visible. I2: the [`PublishRing`] makes a batch visible as a whole
 //! and in seqno order. A write becomes visible before its sync returns, so that writers that ask for no
 //! sync never wait for one; it is acknowledged after the sync (I11).
 //!
@@ -217,7 +217,7 @@ impl Committer {
         for part in batch.parts() {
             part.tree.writes().user_bytes.add(part.size.user_bytes() as u64);
         }
-        // Also if it was not applied as a whole: every later writer waits for these seqnos.
+        // A batch that was not applied as a whole is published too: every later writer waits for its seqnos.
         let published = self.publish(first, u64::from(ops), bytes, durability);
         applied.and(published).map(|()| first)
     }
@@ -261,7 +261,7 @@ impl Committer {
             EntryKind::DeleteRange => tree.rows().raise_floor(seqno),
             _ => {
                 let hash = tree.rows().hash(key_hash(key));
-                self.rows.forget(hash);
+                self.rows.invalidate(hash);
                 // The flush of a put renews its row, so the miss-ratio curve keeps the key.
                 if !matches!(kind, EntryKind::Put | EntryKind::PutExpiring) {
                     self.curves.invalidate_row(hash);

@@ -82,8 +82,8 @@ impl KeyspaceOptions {
 
     /// Gives the base of a hashed keyspace that keeps everything filters of `bits` bits a key, at most 10; 0,
     /// the default, gives it none. The base holds nearly all keys, and a read of a key that exists reads it
-    /// anyway. So filters serve only reads of missing keys: they avoid all but 1 in 2^`bits` of these device
-    /// reads, for 0.13 bytes of memory a key and bit. It cannot be changed later.
+    /// anyway. So filters serve only reads of missing keys: of 2^`bits` such reads, one reads the device.
+    /// Each bit takes 0.13 bytes of memory per key. It cannot be changed later.
     #[must_use]
     pub const fn base_filter_bits(mut self, bits: u8) -> Self {
         self.base_filter_bits = Some(bits);

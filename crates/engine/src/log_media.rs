@@ -97,7 +97,7 @@ impl OpenLog {
     /// Those of the first medium.
     pub fn attach(self, joined: &Joined) -> Result<Vec<Box<dyn Any + Send + Sync>>> {
         joined.attach(self.media)?;
-        // One that stays is not seen.
+        // A file that cannot be removed stays hidden, so that its only cost is space.
         joined.hidden()?.iter().for_each(|name| drop(joined.remove_hidden(name)));
         Ok(self.guards)
     }

@@ -261,7 +261,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the log's sync, of the manifest and of a flush of unlogged writes, of a poisoned store its
-    /// first error. The store is closed for writes all the same.
+    /// first error. The store is closed for writes even then.
     pub fn close(&self) -> Result<()> {
         self.owner.check()?;
         // A clean end loses no unlogged write that was acknowledged before it.

@@ -144,7 +144,7 @@ pub(crate) fn salvage_records(bytes: &[u8], seed: u32, start: usize) -> Vec<&[u8
     while let Some((_, sequence, body, end)) = find_frame(bytes, seed, at) {
         if sequence >= next {
             bodies.push(body);
-            // No record has a number above the largest.
+            // The record with the largest number is the last one.
             let Some(after) = sequence.checked_add(1) else { break };
             next = after;
         }

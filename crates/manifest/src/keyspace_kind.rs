@@ -32,7 +32,7 @@ const HASHED: u8 = 2;
 
 const KEEP: u8 = 1;
 const WINDOW: u8 = 2;
-/// `KEEP` with the filter bits of the base.
+/// `KEEP`, followed by the filter bits per entry of the base, the oldest run.
 const KEEP_FILTERED: u8 = 3;
 
 const FIFO: u8 = 1;

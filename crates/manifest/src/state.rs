@@ -81,7 +81,7 @@ impl ManifestState {
             Edit::LogReached { reached } => self.reach_log(reached),
             Edit::LogPlaced { place } => {
                 self.log_place = place;
-                // It was a point of the log that is given up.
+                // The recorded point was one of the log that is given up.
                 self.log_reached = None;
                 Ok(())
             }
@@ -286,8 +286,8 @@ impl ManifestState {
         self.highest(|kind| !kind.is_window())
     }
 
-    /// The highest sequence number that was flushed, and that the tables of the keyspaces of the kinds
-    /// `counts` have.
+    /// The highest sequence number of flushed writes of any keyspace, and of table entries of the keyspaces
+    /// whose kind `counts` accepts.
     fn highest(&self, counts: impl Fn(&KeyspaceKind) -> bool) -> Seqno {
         let highest = self.keyspaces.values().flat_map(|entry| {
             let tables = entry.tables.values().filter(|_| counts(&entry.kind));

@@ -26,7 +26,7 @@ pub struct Joined {
     route: Route,
 }
 
-/// One of the media.
+/// One of the joined media.
 #[derive(Debug)]
 struct Member {
     medium: Arc<dyn Medium>,

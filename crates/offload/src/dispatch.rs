@@ -60,10 +60,10 @@ impl Rate {
     }
 }
 
-/// What is known of the jobs of one codec in this process.
+/// Measurements of this process's jobs with one codec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host {
-    /// Its rate alone, and with a worker that compresses.
+    /// The rate of a job that runs here alone, and of one whose blocks a worker compresses.
     local: Rate,
     compress: Rate,
     /// Usual bytes of a job.

@@ -218,7 +218,8 @@ impl BlockEngine for EmulatedEngine {
         let raw = raw.ok()?;
         let mut state = inner.state.lock();
         if known.is_none() {
-            // A block that software compressed: it comes again when the work is repeated.
+            // Remembers the block: a repeated run decompresses it again, and then without the processor's
+            // time.
             let (raw, payload) = (Arc::new(raw.clone()), Arc::new(payload.to_vec()));
             state.learn_payload(Known { raw, payload, level: 0 }, inner.memo_bytes_max);
         }

@@ -23,7 +23,7 @@ pub enum FrameKind {
     Offer = 2,
     /// Worker: it takes the job.
     Accept = 3,
-    /// Worker: it does not take the job, and why.
+    /// Worker: it refuses the job, with the reason.
     Refuse = 4,
     /// Both: still there; the worker adds its progress.
     Beat = 5,

@@ -56,7 +56,7 @@ impl Curves {
     #[inline]
     pub fn invalidate_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
-            rows.forget(hash);
+            rows.invalidate(hash);
         }
     }
 

@@ -164,7 +164,7 @@ impl Stream {
         match reader.verify(file, span, page) {
             Ok(()) if self.streak <= SHORT_STREAK_MAX => Ok(Some(reader.frame_of_scan(span, page))),
             Ok(()) => Ok(Some(reader.uncached(page))),
-            // The caller reads the metadata page by itself, and rebuilds it if it is damaged.
+            // The caller reads the metadata page again alone, and rebuilds it if it is damaged on the device.
             Err(_) if span.meta => Ok(None),
             Err(error) => Err(error),
         }

@@ -13,7 +13,7 @@ pub(crate) fn option(arg: &[u8]) -> String {
 /// An integer, as `string2ll` of Redis: no sign `+`, no leading zeros, no spaces.
 ///
 /// # Errors
-/// That the value is not an integer.
+/// If the value is not an integer.
 pub(crate) fn integer(arg: &[u8]) -> Result<i64, Fail> {
     let text = std::str::from_utf8(arg).map_err(|_| Fail::not_integer())?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -27,7 +27,7 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Fail> {
 /// An integer from `least` to `most`.
 ///
 /// # Errors
-/// That the value is not an integer, or outside.
+/// If the value is not an integer, or outside.
 pub(crate) fn range(arg: &[u8], least: i64, most: i64) -> Result<i64, Fail> {
     let value = integer(arg)?;
     match (least..=most).contains(&value) {
@@ -41,7 +41,7 @@ pub(crate) fn range(arg: &[u8], least: i64, most: i64) -> Result<i64, Fail> {
 /// An integer of at least 0.
 ///
 /// # Errors
-/// That the value is not one.
+/// If the value is not one.
 pub(crate) fn positive(arg: &[u8]) -> Result<usize, Fail> {
     integer(arg)?;
     positive_or(arg, "ERR value is out of range, must be positive")
@@ -59,7 +59,7 @@ pub(crate) fn positive_or(arg: &[u8], text: &str) -> Result<usize, Fail> {
 /// The number of keys that follow, at least 1.
 ///
 /// # Errors
-/// That the value is not one.
+/// If the value is not one.
 pub(crate) fn number_of_keys(arg: &[u8]) -> Result<usize, Fail> {
     let refused = "ERR numkeys should be greater than 0";
     match positive_or(arg, refused)? {
@@ -71,7 +71,7 @@ pub(crate) fn number_of_keys(arg: &[u8]) -> Result<usize, Fail> {
 /// The number of a database.
 ///
 /// # Errors
-/// That it is no number, or out of range.
+/// If it is no number, or out of range.
 pub(crate) fn database(arg: &[u8], not_a_number: &str) -> Result<u8, Fail> {
     let number = integer(arg).map_err(|_| Fail::new(not_a_number))?;
     let number = u8::try_from(number).ok().filter(|number| *number < DATABASES);
@@ -91,7 +91,7 @@ pub(crate) fn ranks(length: usize, start: i64, end: i64) -> Range<usize> {
 pub(crate) struct Unit {
     /// Milliseconds of one.
     pub(crate) ms: i64,
-    /// It is a time and not a duration.
+    /// Whether the argument is a time since 1970, and not a duration.
     pub(crate) is_absolute: bool,
 }
 
@@ -115,7 +115,7 @@ impl Unit {
     /// The expiry that `value` asks for at `now`, Unix milliseconds; may lie in the past.
     ///
     /// # Errors
-    /// That the time of `command` is invalid: it overflows.
+    /// If the time of `command` is invalid: it overflows.
     pub(crate) fn expiry(self, value: i64, now: u64, command: &str) -> Result<i64, Fail> {
         let invalid = || Fail::new(format!("ERR invalid expire time in '{command}' command"));
         let since = if self.is_absolute { 0 } else { i64::try_from(now).unwrap_or(i64::MAX) };

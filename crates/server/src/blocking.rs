@@ -24,13 +24,13 @@ use crate::value::Kind;
 pub(crate) enum Serve {
     /// Replies with key and element.
     Pop(Side),
-    /// Replies with key and at most so many elements.
+    /// Replies with key and elements, at most this many.
     PopMany(Side, usize),
     /// Replies with the element, which goes to a side of another list.
     Move { from: Side, to: Vec<u8>, side: Side },
     /// Replies with key, member and score.
     PopScore { is_max: bool },
-    /// Replies with key and at most so many pairs of member and score.
+    /// Replies with key and pairs of member and score, at most `count` of them.
     PopScores { is_max: bool, count: usize },
 }
 
@@ -55,7 +55,7 @@ impl Serve {
     /// Pops from the stored key `key` and writes the reply; `false`: the key does not exist.
     ///
     /// # Errors
-    /// That the value has another type; those of the store.
+    /// If the value has another type; those of the store.
     pub(crate) fn serve(
         &self,
         unit: &mut Unit,
@@ -169,7 +169,7 @@ pub(crate) fn pop_scores(
         taken.keep(unit);
     }
     if !found.is_empty() && found.len() == set.len() {
-        // All of a large set: one range delete.
+        // A pop of all members is one range delete, because the set may be large.
         Members::empty(key, Kind::SortedSet).replace(unit)?;
     } else {
         for (member, _) in &found {
@@ -188,7 +188,7 @@ pub(crate) enum State {
     Serving,
     /// Its reply.
     Served(Vec<u8>),
-    /// It waits no more.
+    /// The client waits no more.
     Ended,
 }
 

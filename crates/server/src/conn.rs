@@ -53,7 +53,7 @@ enum End {
 
 impl From<io::Error> for End {
     fn from(_: io::Error) -> Self {
-        // The client is gone; there is nobody to tell.
+        // The client is gone, so the error is dropped.
         Self::Socket
     }
 }
@@ -161,7 +161,8 @@ async fn read_some<S: AsyncRead + Unpin>(socket: &mut S, piece: &mut Vec<u8>) ->
 fn parse(parser: &mut Parser, is_trusted: bool) -> (Vec<Request>, Option<Fail>) {
     let mut requests = Vec::new();
     parser.trust(is_trusted);
-    // The limits of the request behind an AUTH depend on its outcome.
+    // Before a client has authenticated, requests are parsed one at a time: the size limits of the next
+    // one depend on whether this one is an AUTH that succeeds.
     let most = if is_trusted { BATCH } else { 1 };
     while requests.len() < most {
         match parser.next() {
@@ -261,7 +262,7 @@ async fn wait<S: AsyncRead + AsyncWrite + Unpin>(
             }
         };
         tokio::select! {
-            // It has its reply, or was being served when its deadline passed and got nothing.
+            // The client has its reply, or was being served when its deadline passed and got none.
             () = waiter.done.notified() => {
                 if session.end_wait(is_late) {
                     return Ok(());
@@ -271,7 +272,7 @@ async fn wait<S: AsyncRead + AsyncWrite + Unpin>(
                 if session.end_wait(true) {
                     return Ok(());
                 }
-                // It is being served now.
+                // Another command is serving the client now.
                 is_late = true;
             }
             () = client.has_message.notified() => {

@@ -26,7 +26,7 @@ pub(crate) enum Extended {
 /// The float of an argument.
 ///
 /// # Errors
-/// That it is none.
+/// If it is none.
 pub(crate) fn argument(arg: &[u8]) -> Result<Extended, Fail> {
     parse(arg).ok_or_else(|| Fail::new("ERR value is not a valid float"))
 }

@@ -178,7 +178,7 @@ fn bind_unix(path: &std::path::Path) -> io::Result<StdUnixListener> {
     if std::fs::symlink_metadata(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    // It gets its mode where nobody else can reach it.
+    // The socket is made in a private directory, so that no other user connects before it has its mode.
     let hidden = path.with_file_name(format!(".s{}", std::process::id()));
     std::fs::DirBuilder::new().mode(0o700).create(&hidden)?;
     let bound = hidden.join("s");

@@ -147,7 +147,7 @@ impl Reply {
     /// Checks that the reply to one request is not longer than a client may get.
     ///
     /// # Errors
-    /// That it is.
+    /// If it is.
     pub(crate) fn check_length(&self) -> Done {
         // Replies before this one are at most as long as the output buffer.
         match self.bytes.len() <= REPLY_BYTES_MAX + (256 << 10) {

@@ -272,7 +272,7 @@ impl Session {
         let shared = Arc::clone(&self.shared);
         let mut keys = spec.locked_keys(request, self.database);
         if !spec.has("write") {
-            // A read sees one state without a lock: one row, or a snapshot.
+            // A read takes no lock: a command that reads one row needs none, and others read a snapshot.
             let mut unit = Unit::reading(&shared.keys, keys.len() > 1);
             return self.run_in(&mut unit, spec, request, &mut None);
         }

@@ -113,7 +113,8 @@ impl Shared {
     /// Deletes keys that have expired, a bounded number. Returns whether more may be due.
     ///
     /// # Errors
-    /// That of the last key that could not be deleted: a damaged one must not keep the others.
+    /// The error of the last key that could not be deleted. The sweep goes on after it, so that one damaged
+    /// key does not keep the others alive.
     pub(crate) fn sweep(&self) -> Result<bool, Fail> {
         const MOST: usize = 200;
         let due = self.keys.due(now_ms(), MOST)?;
@@ -136,8 +137,8 @@ impl Shared {
     }
 }
 
-/// The cursors of SCAN: a number stands for the stored key to go on from. A cursor that is not known any more
-/// restarts its scan, which keeps SCAN's promise to return every key at least once.
+/// The cursors of SCAN: each is a number for the stored key at which the scan continues. A cursor that was
+/// dropped restarts its scan, which keeps SCAN's promise to return every key at least once.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     starts: HashMap<u64, Vec<u8>>,

@@ -42,7 +42,7 @@ impl Take {
     /// For elements that become a collection of the type `kind`, at least `least` of them.
     ///
     /// # Errors
-    /// That one command cannot change so many rows.
+    /// `ERR the change is too large` if one command cannot change that many rows.
     pub(crate) fn to_store(unit: &Unit, kind: Kind, least: usize) -> Result<Self, Fail> {
         let each = kind.rows();
         check_rows((least as u64).saturating_mul(each))?;
@@ -53,7 +53,7 @@ impl Take {
     /// Charges an element of `bytes`.
     ///
     /// # Errors
-    /// That there is no memory; that the elements are more than one command can store.
+    /// If there is no memory; that the elements are more than one command can store.
     pub(crate) fn add(&mut self, bytes: usize) -> Done {
         let bytes = bytes as u64 + BESIDE;
         if let Some(change) = &mut self.change {
@@ -70,7 +70,7 @@ impl Take {
     /// Charges `bytes` beside those of elements.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// If there is no memory.
     pub(crate) fn charge(&mut self, bytes: u64) -> Done {
         self.bytes += bytes;
         let missing = self.bytes.saturating_sub(self.charge.bytes());
@@ -88,10 +88,10 @@ impl Take {
     }
 }
 
-/// Checks that one command can change so many rows of large collections.
+/// Checks that one command can change this many rows of large collections.
 ///
 /// # Errors
-/// That it cannot.
+/// `ERR the change is too large` if it cannot.
 pub(crate) fn check_rows(rows: u64) -> Done {
     match rows <= ROWS_MAX {
         true => Ok(()),

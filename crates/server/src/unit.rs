@@ -101,7 +101,7 @@ impl Unit {
     /// Charges `bytes` to the memory limit until the unit ends.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// If there is no memory.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Fail> {
         match self.charge.try_grow(bytes as u64) {
             true => Ok(()),
@@ -212,7 +212,7 @@ impl Unit {
         }
     }
 
-    /// Deletes the value of a key that has expired, so that it is missing for everybody.
+    /// Stages the delete of an expired key, which then is missing for commands with an earlier time too.
     ///
     /// # Errors
     /// Those of the store.
@@ -260,7 +260,7 @@ impl Unit {
     /// Stages a row of a large collection, or its delete.
     ///
     /// # Errors
-    /// That there is no memory, or that one command cannot change so many rows.
+    /// Too little memory, or more rows than one command can change.
     pub(crate) fn set_part(&mut self, row: Vec<u8>, value: Option<Bytes>) -> Result<(), Fail> {
         check_rows(self.parts.len() as u64 + 1)?;
         self.take(row.len() + value.as_ref().map_or(0, Bytes::len) + ROW_BYTES)?;

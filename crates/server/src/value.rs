@@ -75,7 +75,8 @@ pub(crate) struct Value {
     pub(crate) expiry: u64,
     /// The elements are rows of their own, and the body is a [`Head`].
     pub(crate) is_large: bool,
-    /// OBJECT ENCODING has named the encoding of long collections once, and goes on to.
+    /// Whether the collection was long once: OBJECT ENCODING names the encoding of long collections from then
+    /// on.
     pub(crate) is_wide: bool,
     /// The body.
     pub(crate) bytes: Bytes,
@@ -113,7 +114,7 @@ impl Value {
     /// The value with the stored form `stored`.
     ///
     /// # Errors
-    /// That a newer version wrote it.
+    /// If a newer version wrote it.
     pub(crate) fn decode(stored: &Bytes) -> Result<Self, Fail> {
         let (head, rest) = stored.split_first_chunk::<2>().ok_or_else(unknown)?;
         let [kind, flags] = *head;

@@ -63,7 +63,9 @@ pub(crate) struct World {
     pub(crate) repository: Arc<Faulty>,
     /// Whether the device fails or is full.
     pub(crate) broken: bool,
-    /// If set, unsynced writes may be lost once more than this many faults have struck.
+    /// Faults that had struck when a sync fault was injected, or at the last open since. If more have struck,
+    /// the end of the process may lose unsynced writes, as a power cut may. `None`: no sync fault was
+    /// injected.
     pub(crate) lossy_after: Option<u64>,
     /// The pending power cut or process death, which happens during a step.
     pub(crate) cut: Option<ProcessEnd>,
@@ -137,7 +139,7 @@ impl World {
         self.db.as_ref().unwrap()
     }
 
-    /// The time that a read of the store uses now.
+    /// The time by which a read of the store decides now whether an entry has expired.
     pub(crate) fn now(&mut self) -> u64 {
         self.now = self.now.max(self.clock.unix_millis());
         self.now

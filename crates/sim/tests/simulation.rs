@@ -184,7 +184,7 @@ fn scripts_exercise_every_event_of_a_tier() {
     assert!(all.iter().all(|sum| *sum > 0), "{sums:?}");
 }
 
-/// Processes that share a tier's storage share its write budget.
+/// The process that reopens a tier's storage continues with the write budget that the previous one left.
 #[test]
 fn a_tiers_write_budget_holds_over_restarts() {
     let mut sums = TierSums::default();

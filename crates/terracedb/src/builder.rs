@@ -250,7 +250,7 @@ impl Builder {
         self
     }
 
-    /// The number of lanes of each device of a new log on storage-class memory, 1 to 16: so many threads
+    /// The number of lanes of each device of a new log on storage-class memory, 1 to 16: as many threads
     /// write to a device at once. By default as many as the device's calibration says, or 2 to 8.
     #[must_use]
     pub fn log_lanes(mut self, lanes: u16) -> Self {

@@ -180,7 +180,7 @@ impl Db {
     /// runtime. Returns [`TryWrite::Done`], or [`TryWrite::Wait`] with the time after which to try again, if
     /// flushes or merges are behind and [`Db::write`] would wait for them. Nothing was written then.
     ///
-    /// It still encodes the batch into the log and the memtables, and makes the system calls of an append:
+    /// The call encodes the batch into the log and the memtables, and makes the system calls of an append:
     /// now and then the preparation of a log segment. It does not sync: with
     /// [`Durability::Interval`](crate::Durability::Interval), the background does. A program that must know
     /// that its writes are durable calls [`Db::sync`] on a thread that may wait, once for all writes before

@@ -57,7 +57,7 @@ impl Keyspace {
         self.tree.name()
     }
 
-    /// The merge policy of a hashed keyspace; `None` for an ordered one.
+    /// Which entries a hashed keyspace keeps; `None` for an ordered keyspace.
     #[must_use]
     pub fn hashed_policy(&self) -> Option<&HashedPolicy> {
         self.tree.kind().policy()

@@ -33,7 +33,7 @@ pub struct Statistics {
     pub cache: CacheStatistics,
     /// The row cache, which all stores with the same resources share.
     pub rows: RowStatistics,
-    /// Gets and multi-gets by the place that held their value.
+    /// Gets and multi-gets by the tier that held their value.
     pub hits: Hits,
     /// Miss curves: the estimated misses of this store's reads as a function of the memory for rows, and
     /// of that for pages (DRAM and SCM together), since the store was opened. They have no points if

@@ -6,9 +6,8 @@
 //! segments, and each is merged about log *n* times.
 //!
 //! A segment returns only the newest delete of a key. So no segment may span a reader: deletes before a
-//! snapshot's seqno, or before the newest visible seqno, are not merged with later ones. A reader whose seqno
-//! is within a segment all the same, because it was taken while the segment was built, checks the segment's
-//! deletes one by one.
+//! snapshot's seqno, or before the newest visible seqno, are not merged with later ones. The exception is
+//! a reader whose seqno was taken while the segment was built: it checks the segment's deletes one by one.
 //!
 //! I1: a delete is added before its batch is published, so a reader finds every delete that it must see.
 //! Cost: a lookup without range deletes is one relaxed load. Adding holds a mutex.

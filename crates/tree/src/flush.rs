@@ -46,9 +46,10 @@ pub struct FlushJob {
     output: Output,
 }
 
-/// The memtables after the flushed one. Their writes may hide its versions.
+/// The memtables newer than the flushed one. Their writes may supersede its versions.
 struct NewerMemtables {
-    /// Those without unlogged writes: a crash would lose these and not the flush.
+    /// Only memtables without unlogged writes. A crash loses unlogged writes but keeps the flushed table, so
+    /// they must not drop its versions.
     memtables: Vec<Arc<Memtable>>,
     /// The newest visible seqno. Readers may not see later writes.
     at: Seqno,
@@ -267,8 +268,8 @@ impl FlushJob {
             Ok(table)
         });
         let table = table.inspect_err(|_| {
-            // A failed manifest may name the files all the same (I3). Otherwise they are orphans; one that
-            // cannot be removed now is removed at the next open.
+            // The record may be on the device although the append failed (I3). Otherwise the files are orphans;
+            // one that cannot be removed now is removed at the next open.
             if env.manifest.poisoned().is_none() {
                 for name in &names {
                     let _ = env.medium.remove(name);
@@ -385,7 +386,7 @@ impl Output {
         let adopted = env.dictionaries.add(next, &candidate)?;
         let added = Edit::DictionaryAdded { keyspace, dictionary: next };
         env.manifest.append(vec![added]).inspect_err(|_| {
-            // As for a table: a failed manifest may name the dictionary all the same (I3).
+            // As for a table: the record may be on the device although the append failed (I3).
             if env.manifest.poisoned().is_none() {
                 env.dictionaries.withdraw(next);
             }

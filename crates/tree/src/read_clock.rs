@@ -131,8 +131,8 @@ impl Counters {
         0..1 << self.log_counters
     }
 
-    /// Decrements the counters that a discard considered. Those that stand for several of which only some
-    /// were considered stay.
+    /// Decrements the counters that a discard considered. If the numbers of counters differ, a counter stays
+    /// if only some of its counterparts were considered.
     fn age(&self, considered: &Self) {
         if self.log_counters == considered.log_counters {
             return self.age_words(considered);
@@ -145,7 +145,7 @@ impl Counters {
             // The counter is in the word with others, which reads set meanwhile.
             let aged =
                 |old: u64| (old >> shift & COUNTER_MAX > 0).then(|| old.wrapping_sub(1 << shift));
-            // It fails if the counter is 0.
+            // The update fails if the counter is 0 already.
             let _ = word.fetch_update(Relaxed, Relaxed, aged);
         }
     }
@@ -160,7 +160,7 @@ impl Counters {
                 (ones > 0).then(|| old - ones)
             };
             if considered > 0 {
-                // It fails if all of them are 0.
+                // The update fails if all considered counters are 0 already.
                 let _ = word.fetch_update(Relaxed, Relaxed, aged);
             }
         }
@@ -224,7 +224,7 @@ impl ReadClock {
         }
     }
 
-    /// Adapts to `version`: which entries are old, and how many.
+    /// Adapts the boundary of the oldest quarter, and the number of counters, to `version`.
     pub(crate) fn adapt(&self, version: &Version) {
         let (old_up_to, entries) = self.old_part(version);
         self.old_up_to.store(old_up_to.get(), Relaxed);

@@ -24,7 +24,7 @@ use crate::source::Source;
 /// Distance in lane sequences that a lane skips after damage: more than a lane ever has.
 const DAMAGE_SKIP: u64 = 1 << 48;
 
-/// The lane sequence at which a lane goes on after damage that follows the records up to `sequence`. It
+/// The lane sequence at which a lane continues after damage that follows the records up to `sequence`. It
 /// lies above the lane sequences of all unreadable records, so that these records count again if a later
 /// recovery can read them.
 const fn sequence_after_damage(sequence: u64) -> u64 {
@@ -72,7 +72,7 @@ pub(crate) struct Chain {
     pub(crate) losses: Losses,
     /// Seqnos from this one up to that of the record read last may be lost.
     lost_from: Option<u64>,
-    /// One of several lanes is lost as a whole: any seqno may have been in it.
+    /// A lane of several is lost as a whole: any seqno may have been in it.
     is_lost: bool,
     pub(crate) end: Option<End>,
 }
@@ -237,7 +237,7 @@ impl Chain {
         self.live.get(..=self.at).unwrap_or(&self.live)
     }
 
-    /// The next record; enters the next segment at the current one's limit.
+    /// The next record; at the limit of the current segment, that of the next segment.
     fn read(&mut self) -> Result<Option<LocatedRecord>> {
         loop {
             if !self.open_segment()? {

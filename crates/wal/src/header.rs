@@ -24,7 +24,7 @@ pub(crate) const VERSION_GAPS: u32 = 2;
 pub(crate) const VERSION_FENCED: u32 = 3;
 
 /// Groups of a fenced lane begin at multiples of this, so that no group shares a write unit with another.
-/// That of Optane modules, bytes; a medium with a smaller unit only loses space.
+/// The value is the unit of Optane modules, bytes; on a medium with a smaller unit it wastes some space.
 pub(crate) const UNIT_BYTES: u64 = 256;
 
 /// Offset of the header's checksum in every version. It covers the bytes before it.

@@ -415,8 +415,8 @@ impl Log {
         lane.shared.set_durable_sequence(point.sequence);
         self.shared.numbers.set_durable(point.last);
         let begin = lane.combiner.with(|writer| {
-            // The callers' records are durable. If the Mark fails, it poisons the log, and the next append
-            // reports that.
+            // The callers' records are durable whether or not the Mark is written. A Mark that fails poisons
+            // the log, and the next append reports that.
             let _ = writer.mark();
             writer.begin()
         });

@@ -31,7 +31,7 @@ pub struct Options {
     pub leave_bytes: u64,
     /// The start of the log, as it was last recorded ([`crate::Log::free`]).
     pub start: Start,
-    /// The store has keyspaces, or had some: the log has begun, and reaches `logged`.
+    /// Whether the store has or had keyspaces. Then the log exists, and must reach `logged`.
     pub has_keyspaces: bool,
     /// As [`Known::logged`].
     pub logged: Seqno,

@@ -33,7 +33,7 @@ pub struct Device {
 pub struct Operations {
     /// The number of operations.
     pub count: u64,
-    /// These operations per second of wall time.
+    /// The operations per second of wall time.
     pub ops_per_sec: f64,
     /// Latency, microseconds.
     pub latency_us: LatencySummary,

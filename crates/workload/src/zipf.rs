@@ -80,8 +80,8 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    /// The share of draws that are the first of their rank, and the share that goes to the most frequent
-    /// ranks. The cases of the comparison rely on both to fill caches.
+    /// The share of draws that draw their rank for the first time, and the share of draws of the most
+    /// frequent ranks. The benchmark cases rely on both shares for their caches to be full.
     #[test]
     fn shares_of_first_draws_and_of_the_most_frequent_ranks() {
         let (n, few) = (20_000_000, 976_000);

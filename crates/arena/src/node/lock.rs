@@ -42,7 +42,8 @@ impl NodeLock<'_> {
         self.node.count() == SLOTS
     }
 
-    /// Inserts `entry`, and the child that starts there, at slot `at`. The node is not full.
+    /// Inserts `entry` at slot `at`; in an inner node with `child`, whose first entry it is. The node is not
+    /// full.
     #[inline]
     pub(crate) fn insert(&self, at: usize, entry: EntryRef, child: Option<NodeRef>) {
         let skip = self.node.fields.skip.load(Relaxed) as usize;

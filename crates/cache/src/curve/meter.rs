@@ -76,15 +76,15 @@ impl Meter {
 
     /// Invalidates the cached entry of a key, because the key was written.
     #[inline]
-    pub fn forget(&self, hash: u64) {
+    pub fn invalidate(&self, hash: u64) {
         if is_sampled(hash, self.threshold.load(Relaxed)) {
-            self.forget_sampled(hash);
+            self.invalidate_sampled(hash);
         }
     }
 
     #[cold]
-    fn forget_sampled(&self, hash: u64) {
-        self.simulations.lock().forget(hash);
+    fn invalidate_sampled(&self, hash: u64) {
+        self.simulations.lock().invalidate(hash);
     }
 
     /// The curve so far, given the number of all lookups.

@@ -176,7 +176,7 @@ impl Simulations {
     }
 
     /// Invalidates a key in every cache, because it was written.
-    pub fn forget(&mut self, hash: u64) {
+    pub fn invalidate(&mut self, hash: u64) {
         if is_sampled(hash, self.threshold)
             && let Some(number) = self.residents.find(hash)
         {

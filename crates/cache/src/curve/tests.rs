@@ -114,8 +114,8 @@ fn a_written_row_misses_once_and_metadata_outlives_data() {
     let mut rows = Simulations::new(Subject::Rows, &[1 << 20], 1.0, 1 << 20);
     let missed = |rows: &mut Simulations| rows.ask(7, 200, PageKind::Data).unwrap().missed;
     assert_eq!([missed(&mut rows), missed(&mut rows)], [1, 0]);
-    rows.forget(7);
-    rows.forget(8);
+    rows.invalidate(7);
+    rows.invalidate(8);
     assert_eq!([missed(&mut rows), missed(&mut rows)], [1, 0]);
     assert_eq!(rows.curve(4).miss_ratio(f64::from(1 << 20)), 0.5);
     let mut pages = Simulations::new(Subject::Pages, &in_bytes(&[64]), 1.0, 1 << 20);
@@ -146,7 +146,7 @@ fn concurrent_accesses_give_a_curve() {
                 for _ in 0..100_000 {
                     let hash = draw(&mut rng, 50_000, 0.7);
                     if rng.below(10) == 0 {
-                        meter.forget(hash);
+                        meter.invalidate(hash);
                     } else {
                         meter.ask(hash, 200, PageKind::Data);
                     }

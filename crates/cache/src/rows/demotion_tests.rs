@@ -124,7 +124,7 @@ fn a_demoted_row_is_not_found_after_a_write_or_range_delete() {
     let [key, other] = [in_scm[0], in_scm[1]];
     // A reader at a seqno before the version does not see the row.
     assert!(it.get_from_scm(key, 0).is_none());
-    it.rows.cache.forget(it.rows.hash(key));
+    it.rows.cache.invalidate(it.rows.hash(key));
     assert!(it.get_from_scm(key, 9).is_none() && it.get_from_scm(other, 9).is_some());
     it.rows.owner.raise_floor(Seqno::new(6));
     assert!(in_scm.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
@@ -136,7 +136,7 @@ fn a_row_written_while_it_waits_is_not_demoted() {
     (0..9_000).for_each(|key| _ = it.rows.fill(key, 1, 5, 300));
     let evicted: Vec<u64> = (0..9_000).filter(|key| it.rows.get(*key, 9).is_none()).collect();
     assert!(evicted.len() > 100);
-    evicted.iter().for_each(|key| it.rows.cache.forget(it.rows.hash(*key)));
+    evicted.iter().for_each(|key| it.rows.cache.invalidate(it.rows.hash(*key)));
     it.work();
     let counts = it.counts();
     assert!(evicted.iter().all(|key| it.get_from_scm(*key, 9).is_none()));
@@ -242,7 +242,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
                 // A few keys are written again and again; readers read all keys alike.
                 let key = if rng.one_in(4) { rng.below(KEYS) } else { rng.below(200) };
                 applied[key as usize].store(seqno, SeqCst);
-                it.rows.cache.forget(it.rows.hash(key));
+                it.rows.cache.invalidate(it.rows.hash(key));
             }
             visible.store(seqno, SeqCst);
             // Lets readers read something before the next write.

@@ -45,12 +45,12 @@ const PROBES: u64 = 16;
 /// What happens to the oldest entry of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is evicted.
+    /// The entry is evicted.
     Evict {
         /// Whether it enters the ghost list.
         remember: bool,
     },
-    /// It goes to the end of the main queue, with this heat.
+    /// The entry goes to the end of the main queue, with this heat.
     Keep(Heat),
 }
 

@@ -1,18 +1,18 @@
 //! The row cache: an index that readers use without a lock, over a log of rows behind one mutex.
 //!
-//! A row is the result of a get from tables. It answers reads of its key until the key is written. Why no row
-//! is ever stale (I1):
+//! A row is the result of a get from tables. It answers reads of its key until the key is written. Why no
+//! reader gets a stale row (I1):
 //!
 //! - A reader first takes the key's bucket and the owner's floor ([`RowCache::vacancy`]), then a read view,
 //!   then its read sequence number. Its fill is refused if the bucket or the floor changed since. The reader
 //!   must not fill if the memtables of its view have a version of the key, or a range delete that covers it,
 //!   newer than its read sequence number.
-//! - A writer inserts a version into a memtable, then forgets the key ([`RowCache::forget`]), then publishes
-//!   the version. The fill of a reader that took the bucket before the key was forgotten is refused. A reader
+//! - A writer inserts a version into a memtable, then makes the key's row stale ([`RowCache::invalidate`]),
+//!   then publishes the version. The fill of a reader that took the bucket before that is refused. A reader
 //!   that took it later finds the version: its view is at least as new as the bucket, so it has the memtable;
 //!   or the version was flushed, so it was visible, and the reader's sequence number covers it.
-//! - A flush renews ([`RowCache::renew`]) rows that were forgotten, and rows that readers expect because they
-//!   found the key in memtables ([`RowCache::expect`]): otherwise the next get would read the new table from
+//! - A flush renews ([`RowCache::renew`]) stale rows, and makes rows for miss notes: keys that readers found
+//!   in memtables ([`RowCache::note_miss`]): otherwise the next get would read the new table from
 //!   the device. Like a reader it takes the key's bucket, then a view, then the visible sequence number. It
 //!   renews nothing if the memtables of its view have a newer version of the key or a newer range delete that
 //!   covers it, visible or not, or if the floor passed the seqno of the version.
@@ -21,11 +21,11 @@
 //!   its sequence number covers it, if a memtable was sealed between the two; but then the floor was raised
 //!   after the reader took it, and its fill is refused.
 //! - An evicted row is written to the lower tier, under the lock of its group there, only if its bucket here
-//!   is still what it was at the eviction. A writer forgets the key here first and then there. Either the
+//!   is still what it was at the eviction. A writer invalidates the row here first and then there. Either the
 //!   writer is first, and its change of the bucket is seen under that lock; or the writer comes later, and
 //!   finds the row there. A row found in the lower tier is filled here like one found in tables.
 //! - A reader uses a row only if the row's version is not newer than the read sequence number. The writer of
-//!   a newer version that the reader should see has forgotten the key before.
+//!   a newer version that the reader should see has made the row stale before.
 //!
 //! Concurrency: any thread may call. [`RowCache::get`] takes no lock and allocates only what the caller's
 //! buffer needs. Fills and reclaim take the log's mutex; under it only the cache's own spare account is
@@ -144,7 +144,7 @@ impl RowCache {
         waited > 0
     }
 
-    /// Prefetches what [`RowCache::get`] and [`RowCache::forget`] read first: the bucket.
+    /// Prefetches what [`RowCache::get`] and [`RowCache::invalidate`] read first: the bucket.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
@@ -240,7 +240,7 @@ impl RowCache {
     /// Records that a reader found a key with this hash in a memtable, and that its row would have
     /// `row_bytes` bytes: the flush of the memtable then makes the row. Returns whether this is new.
     #[inline]
-    pub fn expect(&self, hash: u64, row_bytes: usize) -> bool {
+    pub fn note_miss(&self, hash: u64, row_bytes: usize) -> bool {
         row_bytes <= ROW_BYTES_MAX && self.index.note_miss(hash)
     }
 
@@ -257,8 +257,8 @@ impl RowCache {
         self.index.stale_len() > 0
     }
 
-    /// The bucket of a hash of which a row was forgotten or is expected. The flush takes it before its read
-    /// view.
+    /// The bucket of a hash that has a stale entry: an invalidated row or a miss note. The flush takes it
+    /// before its read view.
     #[must_use]
     pub fn awaited(&self, hash: u64) -> Option<(Bucket, Awaited)> {
         self.index.awaited(hash)
@@ -305,15 +305,15 @@ impl RowCache {
         self.is_tight.load(Relaxed)
     }
 
-    /// Forgets the rows with this hash, because a key with this hash is written: they answer no more reads,
-    /// and values read meanwhile are not filled. The caller has the new version in a memtable, and has not
-    /// published it.
+    /// Makes the rows with this hash stale, because a key with this hash is written: they answer no more
+    /// reads, and values read meanwhile are not filled. The caller has the new version in a memtable, and has
+    /// not published it.
     #[inline]
-    pub fn forget(&self, hash: u64) {
+    pub fn invalidate(&self, hash: u64) {
         self.index.invalidate(hash);
         // The lower tier after DRAM: a put there checks the bucket here under the lock there.
         if let Some(lower) = self.lower_tier() {
-            lower.forget_row(hash);
+            lower.invalidate_row(hash);
         }
     }
 

@@ -96,7 +96,7 @@ fn a_row_answers_until_its_key_or_a_range_is_written() {
     let (key, mut out) = (1u64.to_be_bytes(), Vec::new());
     let seqno = Seqno::new(10);
     assert!(rows.cache.get(&other, &key, rows.hash(1), seqno, &mut out).is_none());
-    rows.cache.forget(rows.hash(1));
+    rows.cache.invalidate(rows.hash(1));
     assert!(rows.get(1, 10).is_none());
     assert!(rows.fill(1, 7, 10, 100));
     rows.owner.raise_floor(Seqno::new(11));
@@ -140,13 +140,13 @@ fn a_flush_renews_the_row_of_a_written_key() {
     let rows = Rows::unlimited(8 * MIB);
     assert!(rows.fill(1, 7, 10, 100) && rows.renew(1, 7, 10, 100).is_none());
     assert!(!rows.cache.awaits_any());
-    rows.cache.forget(rows.hash(1));
+    rows.cache.invalidate(rows.hash(1));
     assert!(rows.cache.awaits_any() && rows.get(1, 11).is_none());
     assert_eq!(rows.renew(1, 11, 12, 300), Some(Ok(())));
     assert_eq!(rows.get(1, 12), Some((value(1, 11, 300), 11)));
     assert!(rows.renew(1, 11, 12, 300).is_none() && rows.renew(2, 11, 12, 100).is_none());
     // A write to many keys came later, and may have changed this key.
-    rows.cache.forget(rows.hash(1));
+    rows.cache.invalidate(rows.hash(1));
     rows.owner.raise_floor(Seqno::new(14));
     assert_eq!(rows.renew(1, 13, 15, 100), Some(Err(Refusal::Written)));
     assert_eq!(rows.renew(1, 16, 17, ROW_BYTES_MAX), Some(Err(Refusal::Large)));
@@ -159,12 +159,12 @@ fn a_flush_renews_the_row_of_a_written_key() {
 #[test]
 fn a_flush_makes_the_row_of_a_key_read_from_memtables() {
     let rows = Rows::unlimited(8 * MIB);
-    assert!(!rows.cache.expect(rows.hash(1), ROW_BYTES_MAX + 8) && !rows.cache.awaits_any());
-    assert!(rows.cache.expect(rows.hash(1), 400) && !rows.cache.expect(rows.hash(1), 400));
+    assert!(!rows.cache.note_miss(rows.hash(1), ROW_BYTES_MAX + 8) && !rows.cache.awaits_any());
+    assert!(rows.cache.note_miss(rows.hash(1), 400) && !rows.cache.note_miss(rows.hash(1), 400));
     assert!(rows.get(1, 10).is_none());
     assert_eq!(rows.renew(1, 7, 10, 100), Some(Ok(())));
     assert_eq!(rows.get(1, 10), Some((value(1, 7, 100), 7)));
-    assert!(rows.cache.expect(rows.hash(2), 400));
+    assert!(rows.cache.note_miss(rows.hash(2), 400));
     rows.cache.give_up(rows.hash(2));
     assert!(rows.renew(2, 7, 10, 100).is_none());
 }
@@ -175,7 +175,7 @@ fn stale_rows_are_evicted_into_the_ghost_list() {
     for key in 0..1000 {
         assert!(rows.fill(key, 1, 1, 400) && rows.get(key, 1).is_some());
     }
-    (0..1000).for_each(|key| rows.cache.forget(rows.hash(key)));
+    (0..1000).for_each(|key| rows.cache.invalidate(rows.hash(key)));
     for key in (10_000..60_000).take_while(|_| rows.cache.awaits_any()) {
         rows.read(key, 400);
     }
@@ -189,7 +189,7 @@ fn stale_rows_are_evicted_into_the_ghost_list() {
 fn a_fill_is_refused_after_a_write_and_above_the_size_limit() {
     let rows = Rows::unlimited(8 * MIB);
     let vacancy = rows.vacancy(1).unwrap();
-    rows.cache.forget(rows.hash(1));
+    rows.cache.invalidate(rows.hash(1));
     assert!(!rows.fill_in(vacancy, 1, 7, 10, 100));
     assert!(!rows.fill(1, 7, 10, ROW_BYTES_MAX));
     let statistics = rows.cache.statistics();
@@ -354,7 +354,7 @@ fn no_reader_gets_anything_but_the_newest_version() {
             } else {
                 let key = rng.below(KEYS);
                 applied[key as usize].store(seqno, SeqCst);
-                rows.cache.forget(rows.hash(key));
+                rows.cache.invalidate(rows.hash(key));
             }
             visible.store(seqno, SeqCst);
             if rng.one_in(5_000) {

@@ -48,7 +48,7 @@ pub struct RowRefusals {
     pub large: u64,
     /// The key, or another one of its bucket, was written while the value was read.
     pub written: u64,
-    /// Used once, while hardly any row is used again.
+    /// The row was used once, and hardly any row of late was used again.
     pub seldom: u64,
     /// No memory.
     pub memory: u64,
@@ -59,11 +59,11 @@ pub struct RowRefusals {
 /// Why a row is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is larger than a row may be.
+    /// The row is longer than the cache accepts.
     Large,
     /// The key was written while the value was read.
     Written,
-    /// It was used once, and hardly any row is used again.
+    /// The row was used once, and hardly any row of late was used again.
     Seldom,
     /// There is no memory.
     Memory,

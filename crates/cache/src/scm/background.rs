@@ -45,7 +45,7 @@ const COSTS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What became of a staged page.
 enum Placed {
-    /// It is being written to this slot, which is claimed: no reader finds it before it is published.
+    /// The page is being written to this slot, which is claimed: no reader finds it before it is published.
     InSlot(usize),
     /// The tier held the page already.
     Present,

@@ -36,7 +36,7 @@ impl Pins {
     }
 }
 
-/// A reader's pin: nobody writes the slot while it exists.
+/// A reader's pin: while it exists, the slot is not written.
 pub(crate) struct ReadPin {
     pins: Arc<Pins>,
     slot: usize,
@@ -60,7 +60,7 @@ impl fmt::Debug for ReadPin {
     }
 }
 
-/// The writer's pin: nobody else uses the slot while it exists.
+/// The writer's pin: while it exists, no other thread uses the slot.
 pub(crate) struct WritePin {
     pins: Arc<Pins>,
     slot: usize,

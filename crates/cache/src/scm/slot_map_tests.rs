@@ -113,7 +113,7 @@ fn a_used_page_outlives_pages_that_were_only_restored() {
     map.entries(0, &mut entries);
     let again = SlotMap::new(1);
     assert_eq!(again.restore(0, &entries), WAYS);
-    // It is no warmer than the others, and the hand passes it as often.
+    // A restored page is no hotter than the others, and is evicted as soon.
     let asked = again.find(hash(3)).unwrap();
     again.record_use(asked);
     for number in 100..100 + WAYS as u64 - 1 {

@@ -338,8 +338,8 @@ fn pages_of_a_removed_file_are_purged() {
     assert_eq!(tier.statistics().resident, resident(0, 1500) as u64);
 }
 
-/// Pages wait to be written whether DRAM evicted them before or after their file became obsolete; neither is
-/// written.
+/// A page that waits to be demoted is not written if its file is obsolete, whether DRAM evicted the page
+/// before or after the file became obsolete.
 #[test]
 fn pages_of_obsolete_files_are_not_written() {
     let tier = tier(memory(8 * MIB), options(Placement::ScmFirst));

@@ -35,7 +35,7 @@ pub(crate) struct ScmWriterState {
     pub(super) scratch: Scratch,
 }
 
-/// Which pages of the stored map changed since they were written. Dirty pages are written in turns.
+/// Which pages of the stored map changed since they were written. Dirty pages are written in rotation.
 pub(super) struct DirtyMap {
     dirty: Vec<bool>,
     dirty_count: usize,

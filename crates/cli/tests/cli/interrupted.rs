@@ -221,7 +221,8 @@ fn an_interrupted_compaction_leaves_a_whole_store() {
         &[0],
         || drop(terrace(&put).good()),
         |_, what| {
-            // An open removes files of merges that a killed process left; an ended one leaves none.
+            // The outputs of unfinished merges: an interrupted process removes them, and an open removes
+            // those of a killed process.
             assert_whole(&store, what);
             let count = terrace(&[&["scan", &store, "--count"][..], &MEMORY].concat()).good();
             assert_eq!(count, "2002\n", "{what}");
@@ -373,7 +374,7 @@ fn the_workers_of_an_interrupted_measurement_end_with_it() {
     assert!(processes_with(&socket).iter().any(|it| it.contains("--listen")));
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    // They end as soon as they run.
+    // The workers end as soon as the scheduler runs them.
     for _ in 0..60_000 {
         if processes_with(&socket).is_empty() {
             return;

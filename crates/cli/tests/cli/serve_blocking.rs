@@ -143,7 +143,7 @@ fn transactions_timeouts_and_moves() {
         other.say(command);
     }
     assert_eq!(other.say("EXEC"), Reply::Array(vec![Reply::Null, Reply::Null, Reply::Null]));
-    // A list that is gone at the end of a transaction serves nobody.
+    // A list that a transaction creates and deletes again serves no waiting client.
     let mut client = blocked(&server, &mut other, 1, "BLPOP k 0");
     for command in ["MULTI", "RPUSH k a", "DEL k", "EXEC"] {
         other.say(command);

@@ -52,7 +52,7 @@ fn a_watched_key_that_expires_has_changed() {
     }
     client.say("MULTI");
     assert_eq!(client.say("EXEC"), Reply::Null);
-    // One that was expired before is missing before and after.
+    // A watched key that had expired before the WATCH is missing at WATCH and at EXEC.
     client.say("SET k 1 PX 1");
     while client.say("EXISTS k") == Reply::Int(1) {
         std::thread::yield_now();

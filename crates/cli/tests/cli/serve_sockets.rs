@@ -46,7 +46,7 @@ fn the_unix_socket_is_its_owners_only_and_goes_with_the_server() {
     assert_eq!(ping(&path), "+PONG\r\n");
     assert_eq!(server.stop(), Some(0));
     assert!(fs::symlink_metadata(&path).is_err());
-    // One that nobody serves is replaced, another file is not.
+    // A socket that no process serves is replaced; a file of another type is not.
     drop(UnixListener::bind(&path).unwrap());
     let mut server = Server::start(&scratch.path("data"), &["--unix-socket", &text]);
     assert_eq!(ping(&path), "+PONG\r\n");
@@ -121,7 +121,7 @@ fn many_requests_on_the_admin_port_are_answered_at_once() {
     let server = Server::start(&scratch.path("data"), &options);
     let mut client = server.client();
     assert_eq!(client.say("SET a 1"), ok());
-    // Some that send nothing, or half a request, keep nobody waiting.
+    // Connections that send nothing, or half a request, do not delay the others.
     let mut silent: Vec<_> = (0..10).map(|_| TcpStream::connect(port).unwrap()).collect();
     for socket in silent.iter_mut().take(5) {
         socket.write_all(b"GET /met").unwrap();

@@ -127,8 +127,8 @@ fn columns_in_slice(columns: &[Column<'_>], runs: Runs, most: u64) -> usize {
 }
 
 /// `runs` and the older runs that are small compared with them: including these saves a run at little cost.
-/// The oldest run is included up to about the same length, as far as it is superseded: otherwise the output
-/// would become a run beside it and soon be merged with it for space.
+/// The oldest run is included if it is about as long, and as far as it is superseded: otherwise the output
+/// would become a run beside it, and space would soon require to merge the two.
 fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], runs: Runs) -> Runs {
     let bytes = |runs: Runs| -> u64 {
         columns.iter().flat_map(|column| column.within(runs)).map(|cell| cell.bytes).sum()
@@ -151,9 +151,9 @@ fn include_small_older_runs(layout: &TreeLayout<'_>, columns: &[Column<'_>], run
     }
 }
 
-/// Widens the columns `from..end` to include the adjacent columns that its tables of pointers reach. Such a
-/// table is short, so a cut cannot be placed well; and the piece that a cut leaves keeps all values alive
-/// that the table points at. Rewriting it whole costs little.
+/// Widens `slice` to adjacent columns until it cuts no table of pointers to values, as far as `most`
+/// bytes and other merges permit. The piece that a cut leaves would keep all values alive that the table
+/// points at. Such a table is short, so rewriting the whole of it costs little.
 fn include_whole_pointer_tables(
     columns: &[Column<'_>],
     runs: Runs,

@@ -41,7 +41,7 @@ impl Turnover {
         let lost = (newer + oldest_bytes as f64 - out_bytes as f64).clamp(0.0, newer);
         self.newer_bytes += newer;
         self.superseding_bytes += lost;
-        // Both fade by the same factor; rounding may differ in the last bits.
+        // Both sums decay by the same factor; rounding may differ in the last bits.
         debug_assert!(self.superseding_bytes <= self.newer_bytes * 1.000_001, "{self:?}");
     }
 

@@ -5,8 +5,8 @@ use terrace_compact::plan::{Merge, Options, Piece, Plan, Reason, Summary};
 
 use crate::tree::{GRID, key};
 
-/// Level `n` is run `8 - n`; flushed tables are newer runs. The fullest level moves one table at a time to
-/// the next level, the one with the least overlap first.
+/// Plans as a leveled tree does, to compare with. Run `8 - n` is level `n`; higher runs are flushed tables.
+/// The fullest level merges one table at a time into the next level: the table with the least overlap.
 pub(crate) fn plan(summary: &Summary, options: &Options, ratio: f64) -> Option<Plan> {
     if !summary.busy.is_empty() {
         return None;

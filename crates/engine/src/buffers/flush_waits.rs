@@ -52,9 +52,9 @@ struct Outcomes {
 /// Why a thread waits for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// It writes, and the write buffers are full.
+    /// The thread writes, and the write buffers are full.
     Writer,
-    /// It asked for a flush, compaction or ingest.
+    /// The thread called a flush, a compaction or an ingest.
     Caller,
 }
 

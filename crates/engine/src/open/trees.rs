@@ -13,7 +13,7 @@ use crate::Resources;
 use crate::recovery::Recovery;
 use crate::resources::Components as _;
 
-/// Opens every table of the manifest's `state`. A damaged table becomes a part of its tree all the same;
+/// Opens every table of the manifest's `state`. A damaged table still becomes a part of its tree;
 /// reads of its range fail.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ use super::validate::{Span, validate};
 use crate::EncodedBatch;
 use crate::commit::Committer;
 
-/// How often a transaction validates again because writers outran it.
+/// Most validations of one commit. Another one is needed if writes came while the last one ran.
 const ROUNDS_MAX: usize = 16;
 
 /// Commits transactions, any number at once.
@@ -47,7 +47,7 @@ pub struct Transactions {
     recent: Arc<RecentWrites>,
     /// Charged for the read and write sets of transactions.
     pub account: Account,
-    /// Runs of `Db::transact` that ended in a conflict.
+    /// Attempts of `Db::transact` that ended in a conflict, and were repeated or given up.
     pub reruns: Counter,
     /// Commits that succeeded.
     pub committed: Counter,

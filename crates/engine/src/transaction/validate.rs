@@ -4,8 +4,8 @@
 //! written. Memtables are searched first, then the tables with a largest seqno above the transaction's
 //! snapshot: only those cost device reads, which happen outside every lock.
 //!
-//! A write may be superseded within the searched seqnos and dropped; the version that superseded it is found
-//! instead. A tombstone that hides nothing any more is kept while a snapshot below it exists
+//! A merge may drop a write that was superseded within the searched seqnos: the version that superseded it is
+//! found instead. A tombstone that hides nothing any more is kept while a snapshot below it exists
 //! (`compact::Retention`), because the version that it hid may have expired meanwhile.
 
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) fn validate(
         // After the view: an evicted table that the view lacks is counted.
         let evicted = tree.evicted_up_to();
         if evicted > span.since && read.iter().next().is_some() {
-            // It may have had a write of the span.
+            // The evicted table may have had a write of the span.
             return Err(Error::conflict("transaction")
                 .at(format_args!("keyspace `{}`", tree.name()))
                 .expected("no eviction of writes after its snapshot")
@@ -80,7 +80,8 @@ pub(super) fn validate(
     Ok(())
 }
 
-/// The error of a transaction that read `key`, or a range from `key` on, before the write at `seqno`.
+/// The error of a transaction that read `key`, or a range that begins with `key`, if the write at `seqno`
+/// changed it after the snapshot.
 pub(super) fn conflict(tree: &Tree, key: &[u8], seqno: Seqno) -> Error {
     let key = key.get(..40).unwrap_or(key).escape_ascii();
     Error::conflict("transaction")

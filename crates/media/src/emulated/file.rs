@@ -70,7 +70,8 @@ impl File for EmulatedFile {
         result
     }
 
-    /// Itself: [`EmulatedQueue`](super::queue::EmulatedQueue) needs the emulated file, not the one below.
+    /// Returns the emulated file, although it decorates another one:
+    /// [`EmulatedQueue`](super::queue::EmulatedQueue) needs its latencies.
     fn undecorated(&self) -> &dyn Any {
         self
     }

@@ -32,9 +32,9 @@ pub(super) struct Device {
 
 /// The outcome that the rules give an operation.
 pub(super) enum Verdict {
-    /// It is performed as requested.
+    /// The operation is performed as requested.
     Proceed,
-    /// It gets this fault.
+    /// The operation suffers this fault.
     Fault(Fault),
 }
 

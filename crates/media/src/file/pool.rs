@@ -73,7 +73,7 @@ impl Mailbox {
     /// Makes the descriptor unreadable. Before the completions are taken, so that none is missed.
     fn clear_signal(&self) {
         if let Some(signal) = self.signal.get() {
-            // It fails if the descriptor is unreadable already.
+            // The read fails if the descriptor is unreadable already.
             let _unreadable = rustix::io::read(signal, &mut [0_u8; 8]);
         }
     }

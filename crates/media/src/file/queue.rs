@@ -173,8 +173,8 @@ impl<C: IoEngine> Queue for FileQueue<C> {
         }
     }
 
-    /// That of the engine. A read never waits for a permit, and a refused operation is returned by the call
-    /// that follows its submission, so the engine's completions are all that a reader waits for.
+    /// The descriptor of the engine. A read never waits for a permit, and a refused operation is returned by
+    /// the call that follows its submission, so the engine's completions are all that a reader waits for.
     fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         self.engine.descriptor()
     }

@@ -143,8 +143,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the names of the files that are about to be moved up, so that the next attempt knows them from
-    /// those of others if this one dies.
+    /// Writes the names of the files that are about to be moved up. If this attempt dies, the next one knows
+    /// by the list which files are the attempt's, and not another program's.
     fn note_moving(&self, names: &[String]) -> Result<()> {
         let directory = self.medium.directory();
         let at = directory.path().join(MOVING);

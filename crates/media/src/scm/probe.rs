@@ -256,7 +256,8 @@ fn dax(mapping: Mapping, guard: fs::File) -> Scm {
         backend: "dax",
         byte_addressable: true,
         persistence: Persistence::Power,
-        // That of Optane modules, the only such medium widely sold; a smaller unit only costs space.
+        // The unit of Optane modules, the only such medium widely sold. On a medium with a smaller unit it
+        // only wastes space.
         write_unit: 256,
         read_latency: Duration::from_nanos(300),
         numa_node: None,

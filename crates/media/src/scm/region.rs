@@ -19,7 +19,7 @@ use crate::emulated::{Device, Emulation, Stream};
 /// The way in which stored bytes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// They do not.
+    /// Stored bytes never become durable.
     Never,
     /// By flushing cache lines.
     Lines,

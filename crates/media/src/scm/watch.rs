@@ -62,7 +62,7 @@ impl Range {
     fn lose(&self, at: usize) -> Option<ops::Range<usize>> {
         let end = self.end.load(Acquire);
         let start = self.start.load(Acquire);
-        // Both of the same watch: `end` is zero in between.
+        // `start` and `end` belong to one watch if `end` is unchanged: it is zero while a watch is replaced.
         if !(start..end).contains(&at) || self.end.load(Acquire) != end {
             return None;
         }
@@ -214,8 +214,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         }
         _ => {
             act(&default_action());
-            // SAFETY: accesses no memory; the signal arrives after this handler returned, and ends the
-            // process.
+            // SAFETY: `raise` accesses no memory. The signal is blocked until this handler returns; then its
+            // default action ends the process.
             unsafe { libc::raise(signal) };
         }
     }

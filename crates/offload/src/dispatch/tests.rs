@@ -43,7 +43,7 @@ struct Simulated {
     /// The sum of the times from a job's start to its end, seconds.
     seconds: f64,
     jobs: usize,
-    /// Jobs that measured a place, and changes of place among the others.
+    /// Jobs that only measured a placement, and how often the placement of the other jobs changed.
     looks: usize,
     moves: usize,
 }

@@ -50,7 +50,7 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
         say(link, FrameKind::Refuse, ids, body)
     };
     let timing = shared.options.timing;
-    // Before the token is checked nobody may make the worker hold much memory.
+    // Before the token is checked, a stranger must not make the worker hold much memory.
     let hello = expect(&mut *link, timing.connect, HELLO_BYTES_MAX, FrameKind::Hello)?;
     let welcome = HostHello::decode(&hello.body).and_then(|hello| match &shared.options.token {
         Some(token) if !hello.has_token(token) => {

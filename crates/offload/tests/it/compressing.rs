@@ -31,8 +31,8 @@ fn a_worker_compresses_the_blocks_of_a_merge_of_its_host() {
     let (_, mut job) = content(&mut Rng::new(11), &medium, 3000);
     deflate(&mut job, 0);
     let expected = local(&job, &medium);
-    // It refuses whole jobs, and says so. A slot is free for each table, however late it sees the end of the
-    // one before.
+    // The worker refuses whole jobs, and says so. It has a slot for each table, however late it notices the
+    // end of the previous one.
     let options = WorkerOptions { merges: false, slots: 64, ..worker_options() };
     let worker = RunningWorker::start(options);
     let workers = workers(&worker.address, b"", PATIENT).placing(PlacementMode::Compress);
@@ -70,7 +70,7 @@ fn a_worker_that_dies_or_is_not_there_costs_a_merge_time_only() {
     assert_eq!(outcome.counts, local(&job, &medium).counts);
     let statistics = workers.statistics().remove(0);
     assert_eq!(statistics.failures[0].0, "compression");
-    // It is left alone for a while.
+    // The host sends the worker nothing for a while.
     assert_eq!(workers.place(&shape()), Placement::Local);
     assert!(workers.engine().is_none());
 }

@@ -344,7 +344,7 @@ fn garbled_frames_and_silence_end_the_attempt() {
     let silent = Timing { lease: Duration::from_millis(400), ..PATIENT };
     let (reason, _) = attempt_at(&medium, &job, silent, |mut hostile| {
         accept(&mut hostile);
-        // Neither a request nor a beat; the host's lease ends.
+        // The worker sends neither a request nor a beat, so the host gives up when the lease ends.
         while hostile.link.receive(WAIT, MAX).is_ok_and(|frame| frame.is_some()) {}
     })
     .unwrap_err();

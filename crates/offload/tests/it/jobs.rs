@@ -65,7 +65,7 @@ fn token_is_needed_and_must_be_right() {
         assert!(error.to_string().contains("token"), "{error}");
         let statistics = workers.statistics().remove(0);
         assert_eq!(statistics.failures, [("refused", 1)]);
-        // It is left alone for a while.
+        // The host offers the worker nothing for a while.
         let shape = JobShape { bytes: 1, codec: Codec::Lz4, is_urgent: false };
         assert_eq!(workers.place(&shape), Placement::Local);
     }

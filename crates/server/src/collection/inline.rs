@@ -50,7 +50,7 @@ fn base_invariant(is_whole: bool) {
 /// The members of a body.
 ///
 /// # Errors
-/// That the body is cut off or too long: a damaged or newer value.
+/// If the body is cut off or too long: a damaged or newer value.
 pub(crate) fn decode(kind: Kind, body: &Bytes) -> Result<Vec<Member>, Fail> {
     let (mut members, mut at) = (Vec::new(), 0);
     // A longer one would take much more memory than its bytes.

@@ -40,7 +40,7 @@ impl List {
     /// The list at the stored key `key`; an empty one if there is none.
     ///
     /// # Errors
-    /// That the value has another type; those of the store.
+    /// If the value has another type; those of the store.
     pub(crate) fn open(unit: &mut Unit, key: &[u8]) -> Result<Self, Fail> {
         let Some(value) = unit.get_kind(key, Kind::List)? else {
             let form = Form::Inline { elements: VecDeque::new(), bytes: 0 };
@@ -89,7 +89,7 @@ impl List {
     /// Adds an element at one end.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// If there is no memory.
     pub(crate) fn push(&mut self, unit: &mut Unit, side: Side, element: &[u8]) -> Result<(), Fail> {
         self.is_changed = true;
         let element = Bytes::copy_from_slice(element);
@@ -192,7 +192,7 @@ impl List {
     /// Replaces element `at`, which exists.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// If there is no memory.
     pub(crate) fn set(&mut self, unit: &mut Unit, at: usize, element: &[u8]) -> Result<(), Fail> {
         self.is_changed = true;
         let element = Bytes::copy_from_slice(element);
@@ -339,7 +339,7 @@ impl List {
     /// Removes `count` elements at one end.
     ///
     /// # Errors
-    /// That there is no memory.
+    /// If there is no memory.
     pub(crate) fn cut(&mut self, unit: &mut Unit, side: Side, count: usize) -> Result<(), Fail> {
         if count == 0 {
             return Ok(());

@@ -50,7 +50,7 @@ impl Members {
     /// The collection at the stored key `key`; an empty one if there is none.
     ///
     /// # Errors
-    /// That the value has another type; those of the store.
+    /// If the value has another type; those of the store.
     pub(crate) fn open(unit: &mut Unit, key: &[u8], kind: Kind) -> Result<Self, Fail> {
         match unit.get_kind(key, kind)? {
             Some(value) => Self::of(key, &value),
@@ -67,7 +67,7 @@ impl Members {
     /// The collection of `value`, which is none of a string or a list.
     ///
     /// # Errors
-    /// That the value is damaged.
+    /// If the value is damaged.
     pub(crate) fn of(key: &[u8], value: &Value) -> Result<Self, Fail> {
         let form = match value.head()? {
             Some(head) => Form::Large(head),

@@ -95,7 +95,7 @@ pub(crate) fn in_range(arg: &[u8]) -> Option<f64> {
 /// As [`in_range`].
 ///
 /// # Errors
-/// That the argument is no float.
+/// If the argument is no float.
 pub(crate) fn float(arg: &[u8]) -> Result<f64, Fail> {
     in_range(arg).ok_or_else(|| Fail::new("ERR value is not a valid float"))
 }

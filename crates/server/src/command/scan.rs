@@ -23,7 +23,7 @@ impl<'a> Options<'a> {
     /// The options of a request with its cursor in argument `at`.
     ///
     /// # Errors
-    /// That the cursor or an option is invalid.
+    /// If the cursor or an option is invalid.
     pub(crate) fn parse(args: &'a [Vec<u8>], at: usize) -> Result<Self, Fail> {
         let cursor = args.get(at).map(|arg| String::from_utf8_lossy(arg).parse::<u64>());
         let Some(Ok(cursor)) = cursor else { return Err(Fail::new("ERR invalid cursor")) };

@@ -365,7 +365,7 @@ pub(crate) fn kv_scan(session: &mut Session, args: &[Vec<u8>]) -> Done {
                 from = None;
                 break;
             }
-            // It may have got another type meanwhile.
+            // The key may have another type since it was listed.
             if let Some(value) = unit.get(&key)?.filter(|value| value.kind == Kind::String) {
                 bytes += key.len() + value.bytes.len();
                 found.push((key, value.bytes));

@@ -15,7 +15,7 @@ fn too_long() -> Fail {
 /// Charges the memory of a string of `bytes` before the command makes it.
 ///
 /// # Errors
-/// That it is too long for the store, or that there is no memory.
+/// If it is too long for the store, or there is no memory.
 pub(crate) fn charge_string(call: &mut Call<'_>, bytes: usize) -> Done {
     let most = call.unit.keys.db.resources().value_bytes_max();
     if bytes > STRING_BYTES_MAX || bytes as u64 > most {

@@ -127,7 +127,7 @@ fn execute(session: &mut Session, queued: &Queued) -> Done {
             }
         };
         if let Err(fail) = outcome {
-            // The commands before and behind it are executed all the same.
+            // The commands before and after the one that failed are executed.
             unit.roll_back();
             session.reply.bytes.truncate(session.reply_start + before);
             session.reply.error(&fail);

@@ -228,7 +228,7 @@ fn long_at(source: &[u8]) -> u64 {
     source.first_chunk().map_or(0, |long| u64::from_le_bytes(*long))
 }
 
-/// The number of bytes after a token's nibble that a length takes.
+/// The number of extension bytes of a length: those that follow the four bits in the token.
 const fn extension_bytes(length: usize) -> usize {
     if length < 15 { 0 } else { (length - 15) / 255 + 1 }
 }

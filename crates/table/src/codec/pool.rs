@@ -51,7 +51,7 @@ struct Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // A thread that panics leaves nobody waiting.
+        // If a thread panics, its callers stop waiting.
         let mut done = self.slot.done.lock();
         if done.is_none() && Arc::strong_count(&self.slot) > 1 {
             *done = Some(Err(Error::retry("compression of a block").got("no thread for it")));

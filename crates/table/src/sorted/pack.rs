@@ -275,7 +275,8 @@ impl Packer {
             match bins.is_one_with(entry.key) {
                 // A bin is on the pages of one block, however many it takes.
                 true => return Ok(self.append_to_bin(entry)),
-                // A block of several pages has one bin, so that a read of another reads one page.
+                // A block longer than a page holds one bin only, so that a read of any other bin reads one
+                // page.
                 false if self.size > PAYLOAD_BYTES => return Ok(false),
                 false => {}
             }

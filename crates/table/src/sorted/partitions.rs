@@ -1,5 +1,5 @@
-//! Partitions: writes blocks and each partition's metadata page after its data, then twice the range
-//! deletes, the top level and the properties, and two footers.
+//! The pages of a table in their order: each partition's data pages, then its metadata page. At the end the
+//! tail (range deletes, top level, properties), a copy of the tail, and two footers.
 //!
 //! Memory is charged (I10): only the top level and the range deletes grow with the table.
 
@@ -28,7 +28,7 @@ const STEP_BYTES: u64 = 64 << 10;
 /// Memory of one value file in the tally, bytes.
 const VALUE_FILE_BYTES: usize = 64;
 
-/// Groups blocks into partitions, and counts.
+/// Writes a table's blocks, grouped into partitions, and its tail. Counts the properties.
 pub(super) struct Partitions {
     store: StoreId,
     table: TableId,
@@ -86,12 +86,13 @@ impl Partitions {
         self.properties.hash_key.0.filter(|_| self.layout != Layout::Sorted)
     }
 
-    /// Charges `account` for growing memory.
+    /// Charges memory that grows from now on to `account`. To be called before anything was written.
     pub(super) fn grow_on(&mut self, account: &Account) {
         self.growth = account.empty_charge();
     }
 
-    /// Counts a version with a value that the tally already counted.
+    /// Counts a version whose value [`Tally::add_value`] counted already. `new_key` says whether its key
+    /// differs from that of the version before.
     pub(super) fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8], new_key: bool) {
         if self.tally.entries == 0 {
             self.properties.first_key = key.to_vec();
@@ -99,7 +100,8 @@ impl Partitions {
         self.tally.add(key, trailer, value, new_key);
     }
 
-    /// Counts and writes a block that is copied unchanged.
+    /// Counts and writes a block that is copied unchanged. `shares_key` says whether its first key is that of
+    /// the version before.
     pub(super) fn put_raw(&mut self, block: &RawBlock, shares_key: bool) -> Result<()> {
         if self.tally.entries == 0 {
             self.properties.first_key = block.first().0.to_vec();
@@ -237,7 +239,7 @@ impl Partitions {
         missing.map_or(Ok(()), |more| self.growth.grow(more.max(STEP_BYTES)))
     }
 
-    /// Writes the part after the blocks, all of it twice, so that every page of it has a copy.
+    /// Writes the tail and the footers, each of them twice, so that every page of them has a copy.
     pub(super) fn finish(&mut self) -> Result<Summary> {
         if !self.meta.is_empty() {
             self.end_partition()?;

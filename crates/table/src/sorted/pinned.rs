@@ -58,7 +58,7 @@ impl PinnedMeta {
         Ok((Self::new(payloads.into(), ends.into(), charge), damage))
     }
 
-    /// These pages, for which `charge` is charged.
+    /// Pins these pages, for which `charge` is charged.
     fn new(payloads: Box<[u8]>, ends: Box<[usize]>, charge: Charge) -> Self {
         let mut pinned = Self { payloads, ends, filter_bytes: 0, charge };
         let metas = (0..pinned.ends.len()).filter_map(|number| pinned.get(number));

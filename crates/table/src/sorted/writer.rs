@@ -37,8 +37,8 @@ use crate::pointer::Pointer;
 /// Memory of the packer, the current partition and the other parts of fixed size, bytes.
 const PARTS_BYTES: u64 = 512 << 10;
 
-/// As [`PARTS_BYTES`], in addition for a table with bins: a small index leaves room on a metadata page
-/// for the filter of many keys, and their hashes are collected.
+/// Memory that a table with bins needs in addition to [`PARTS_BYTES`]. Its index is small, so a metadata page
+/// has room for the filter of many keys, whose hashes are collected in memory.
 const BINS_PARTS_BYTES: u64 = 1 << 20;
 
 /// Specification of a table.

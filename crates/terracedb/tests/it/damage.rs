@@ -36,7 +36,7 @@ const LONG: usize = 20_000;
 #[derive(Debug)]
 enum Outcome {
     Refused(Error),
-    /// It opened; reads of these keys answer `Corrupt`.
+    /// The store opened; reads of these keys return `Corrupt`.
     Opened(Vec<(&'static str, Vec<u8>)>),
 }
 

@@ -176,7 +176,7 @@ fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
             for round in 0..3 {
                 let content = &files.0[name];
                 let at = match (kind, round) {
-                    // The header is all there is in an unused segment.
+                    // An unused segment holds nothing but its header.
                     ("log-" | "manifest-", 0) => 9,
                     _ => rng.below(used(content).max(1) as u64) as usize,
                 };
@@ -195,7 +195,8 @@ fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
             }
         }
     }
-    // A long operand begins or is a block of its own, so at most a neighbour is lost with it.
+    // A long operand begins a block or fills one alone, so damage to its block loses it and at most the entry
+    // beside it.
     let content = &files.0[&with_operands];
     let runs = content.chunks(4096).enumerate().filter(|(_, page)| {
         Header::parse(page)

@@ -204,7 +204,7 @@ fn a_power_cut_at_any_change_of_a_move_loses_nothing() {
             let (present, new) = (config(&devices, &[]), config(&devices, to));
             match move_log(&devices.device, &present, &new) {
                 Ok(_) => {}
-                // It had moved.
+                // The log had moved before the fault struck.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{why}: {error}"),
             }
             assert_has(&open_at(&devices, &[]).unwrap(), 0, 12, &why);

@@ -199,7 +199,7 @@ fn without_fallback_merges_wait_for_a_worker() {
     let model = write(&db, 4);
     std::thread::scope(|scope| {
         let compacting = scope.spawn(|| db.compact());
-        // Nobody listens. The attempts go on; a merge that ran here would be done by the third.
+        // No worker listens. The attempts are repeated; a merge that ran here would be done by the third one.
         let compaction = || db.statistics().compaction;
         while compaction().fallbacks < 3 && compaction().done == 0 {
             std::thread::sleep(Duration::from_millis(5));

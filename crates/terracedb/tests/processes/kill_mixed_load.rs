@@ -327,7 +327,7 @@ fn one_life(
     is_full: bool,
     promised: &mut Promises,
 ) -> Vec<(PathBuf, Promises)> {
-    // Some die while they open the store.
+    // One child in five writes nothing, so that some are killed while they open the store.
     let most = if std::env::var_os("TERRACE_LONG").is_some() { 4000 } else { 1500 };
     let lines = if rng.one_in(5) { 0 } else { 1 + rng.below(most) } as usize;
     let longer = Duration::from_millis(rng.below(60));

@@ -79,7 +79,7 @@ fn a_row_evicted_from_dram_is_answered_from_scm() {
     let (counts, statistics) = (rows(&db), db.statistics());
     let hits = counts.hits - before.hits;
     assert!(hits > 5_000, "{counts:?}");
-    // They count as hits of the SCM tier, as its pages do.
+    // Row hits count as hits of the SCM tier, as page hits do.
     assert!(statistics.hits.scm - scm >= hits);
     assert!(counts.rows > 1_000 && counts.slots <= counts.slots_max + 64, "{counts:?}");
     assert_eq!(counts.damaged, 0, "{counts:?}");

@@ -231,7 +231,8 @@ impl Repair<'_> {
         }
     }
 
-    /// Adds the keyspaces with log records that the manifest lacks: it is older than the log.
+    /// Adds the keyspaces that the manifest lacks and the log has records of: the manifest is older than the
+    /// log.
     fn completed(&mut self, mut found: FoundManifest) -> Result<FoundManifest> {
         let (below, state) = (found.state.keyspaces_below, &mut found.state);
         let added = rebuild::add_keyspaces_of_log(&**self.medium, found.store, below, state)?;
@@ -473,7 +474,8 @@ impl Repair<'_> {
         let started =
             Manifest::start(Arc::clone(self.medium), store, state.clone(), number).map(drop);
         started.or_else(|error| match manifest::recover(&**self.medium, false) {
-            // It failed after the new manifest existed, so the files that it names must stay.
+            // The call failed after it had made the new manifest, so the files that the manifest names must
+            // stay.
             Ok(Ok(found)) if found.state == state => Ok(()),
             _ => Err(error),
         })

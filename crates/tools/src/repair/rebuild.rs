@@ -95,7 +95,7 @@ pub(super) fn rebuild(
     Ok(FoundManifest { store, state, number })
 }
 
-/// The keyspaces with merge operands that only the log has, as far as it can be read.
+/// The keyspaces that have merge operands in the log, as far as the log can be read.
 pub(super) fn operands_of_log(
     medium: &Arc<dyn Medium>,
     store: StoreId,

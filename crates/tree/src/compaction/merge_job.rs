@@ -44,8 +44,8 @@ use offloaded::{Postponed, reserve_ids};
 /// Table ids beyond those that outputs of the planned length need.
 const SPARE_IDS: u64 = 4;
 
-/// The memory that a job has, and that it needs to run here; its workers, if it is offered to them; its shape
-/// and place.
+/// Of a job that was placed: the memory granted to it; the bytes that it needs to run in this process; the
+/// workers, if it is offered to them; its shape and placement.
 pub(super) type PlacedJob = (CompactionMemory, u64, Option<Arc<Offloading>>, (JobShape, Placement));
 
 /// A merge in progress. Its rectangle is reserved until it is dropped; dropping it removes unfinished
@@ -58,12 +58,12 @@ pub struct MergeJob {
     reason: Reason,
     /// The input pieces and their runs.
     inputs: Vec<(RunId, Arc<Piece>)>,
-    /// Bytes of the inputs above the oldest run, and of those in it, if no older data is below; see
-    /// [`Merged::turnover`].
+    /// Bytes of the inputs in newer runs, and in the oldest run. `None` if older tables lie below the inputs;
+    /// see [`Merged::turnover`].
     turnover: Option<(u64, u64)>,
     /// Set if the merge is a partial discard of a window.
     discarding: Option<Discarding>,
-    /// When the first step was due.
+    /// Time at which the first step was due.
     began: Duration,
     job: Job,
     compact: compact::Env,
@@ -75,7 +75,7 @@ pub struct MergeJob {
     attempts: u32,
     /// Memory that the job needs to run in this process, bytes.
     local_bytes: u64,
-    /// Its shape, and where it was placed.
+    /// The job's shape and placement.
     placed: (JobShape, Placement),
     /// Why the job did not begin in this process after workers failed.
     postponed: Option<Postponed>,
@@ -86,22 +86,22 @@ pub struct MergeJob {
 
 #[derive(Debug)]
 enum Stage {
-    /// The hot ranges are not surveyed yet: that is left to the first step, since the job is created under
-    /// the version edit guard. Without a run it is then offered to a worker.
+    /// The first step surveys the hot ranges, which takes too long under the version edit guard that creates
+    /// the job. Then the run begins here; without a run, the job is offered to a worker.
     Planned(Option<Box<Run>>),
     Running(Box<Run>),
-    /// A worker runs it.
+    /// A worker runs the job.
     Remote(Box<dyn RemoteRun>),
-    /// The outputs are being verified. The second field is the half of the outcome that verification does not
-    /// keep; the third is there if a worker wrote them.
+    /// The outputs are being verified. The third field is set if a worker wrote them.
     Verifying(Box<Verification>, Outcome, Option<Box<dyn RemoteRun>>),
     /// The outputs are installed, or may be named by a manifest that failed.
     Over,
 }
 
 impl MergeJob {
-    /// A job for `merge`, its rectangle reserved; `None` if another job works in a part of it. It is offered
-    /// to the workers of `offloading`; without, it runs here. Here it needs `local_bytes` of memory.
+    /// A job for `merge`, its rectangle reserved; `None` if another job works in a part of the rectangle. The
+    /// job is offered to the workers of `offloading`; without them it runs here, with `local_bytes` of
+    /// memory.
     ///
     /// # Errors
     /// `Retry` if memory is short, `Corrupt` if an input is damaged, or the manifest's error if it reserves
@@ -337,7 +337,7 @@ impl MergeJob {
     /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
     fn survey(&mut self, env: &TreeContext, run: Option<&mut Run>) {
         if self.warm_outputs.is_some() {
-            // An earlier attempt did it.
+            // An earlier attempt made the survey.
             return;
         }
         let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
@@ -391,7 +391,7 @@ impl MergeJob {
         }
         let guard = self.tree.version_edit();
         env.append(edits).inspect_err(|_| {
-            // A failed manifest may name the outputs all the same (I3).
+            // The record may be on the device although the append failed (I3).
             if env.manifest.poisoned().is_none() {
                 self.discard(env);
             }
@@ -463,17 +463,17 @@ impl MergeJob {
         self.inputs.iter().any(|(_, piece)| piece.file().is_damaged())
     }
 
-    /// Its shape, and where it was placed.
+    /// The job's shape and placement.
     pub(super) const fn placed(&self) -> (JobShape, Placement) {
         self.placed
     }
 
-    /// When its first step was due.
+    /// Time at which the first step was due.
     pub(super) const fn began(&self) -> Duration {
         self.began
     }
 
-    /// Whether it had too little memory to go on in this process after workers failed.
+    /// Whether the job had too little memory to run in this process after workers failed.
     pub(super) const fn lacked_memory_here(&self) -> bool {
         matches!(self.postponed, Some(Postponed::ForMemory))
     }

@@ -1,11 +1,12 @@
 //! Compaction of a store's trees: runs the jobs that the planner picks, verifies their outputs and installs
 //! them.
 //!
-//! Two background tasks ([`CompactTask`]) ask the [`Compactor`] for jobs. It makes a summary of a keyspace's
-//! tables, calls [`compact::plan`], reserves the planned rectangle and returns a [`MergeJob`]; trivial moves
-//! and drops it does itself, with one manifest record each. A job runs in bounded steps ([`compact::Run`]).
-//! Its outputs are verified. One manifest record then cuts the inputs and adds the outputs, and the new
-//! version is installed. Files that no version contains are removed with their cached pages.
+//! Background tasks ([`CompactTask`]) ask the [`Compactor`] for jobs. It makes a summary of a keyspace's
+//! tables, calls [`compact::plan`], reserves the planned rectangle and returns a [`MergeJob`]. It makes
+//! trivial moves and drops itself, with one manifest record each. A job runs in bounded steps
+//! ([`compact::Run`]). Its outputs are verified. One manifest record then cuts the inputs and adds the
+//! outputs, and the new version is installed. Files that no version contains are removed with their cached
+//! pages.
 //!
 //! A job that is lost at any point leaves files that no manifest names (I9): the job removes them when it is
 //! dropped, or else the next open does. Work is installed slice by slice, so an interrupted merge continues

@@ -296,7 +296,7 @@ impl Compactor {
         // A worker has neither the clock's counters nor the user's function.
         let (place, engine) = self.place(&shape, runs_here || discard.is_some());
         if place == Placement::Wait {
-            // As without memory: there is something to merge, so nobody may take the store for settled.
+            // As without memory: a merge is due, so the store must not report itself settled.
             self.state.lock().refused += 1;
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use base::{Progress, Task, thread_cpu_time};
 use super::counters::Merged;
 use super::{Compactor, MergeJob};
 
-/// How often an idle task plans if nothing wakes it: time alone can create work.
+/// How often an idle task plans if nothing wakes it: entries that expire create work without a write.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a task leaves its thread to a flush.

@@ -35,7 +35,7 @@ pub struct WarmOutputs {
     offered: Vec<(u64, u32, LiveFile)>,
 }
 
-/// The survey takes no more hot pages once their keys exceed this many bytes; the last one may exceed it.
+/// Bound of the survey, bytes of keys: it ends with the hot page whose keys reach the bound.
 pub const SURVEY_BYTES_MAX: usize = 4 * HOT_BYTES_MAX;
 
 impl WarmOutputs {

@@ -115,7 +115,7 @@ pub enum Event {
         /// The waiting thread, its cause and its duration, as far as they are known.
         what: String,
     },
-    /// Nobody waits any more, or the work moves again.
+    /// No caller waits any more, or the work makes progress again.
     BlockEnded {
         /// How long nothing moved.
         took: Duration,

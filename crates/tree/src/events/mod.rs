@@ -2,8 +2,8 @@
 //!
 //! A listener is called by the thread that caused the event, without any lock held. There is no queue, so
 //! nothing piles up and nothing is lost. A slow listener slows the background work that calls it, never a
-//! read or a write directly. A panic of a listener is caught and counted; the listener is called for the next
-//! event all the same.
+//! read or a write directly. A panic of a listener is caught and counted; the listener is still called for
+//! the next event.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -208,7 +208,7 @@ impl QueuePool {
     /// Runs `work` with an idle queue, or with a new one.
     ///
     /// # Errors
-    /// That of `work`, or the error of creating a queue.
+    /// The error of `work`, or of creating a queue.
     pub fn with<T>(
         &self,
         reader: &Arc<Reader>,

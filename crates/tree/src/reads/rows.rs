@@ -168,7 +168,7 @@ impl Rows {
         let Some(probe) = lookup.probe().filter(|_| self.is_enabled) else { return };
         let hash = lookup.view().read_context.rows().hash(probe.hash);
         let (key, stored) = (lookup.key(), value.bytes.len());
-        if self.cache.expect(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
+        if self.cache.note_miss(hash, row_bytes(key.len(), stored, value.expiry > 0)) {
             self.curves.row_flushed(hash, key, stored);
         }
     }

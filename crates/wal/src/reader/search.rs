@@ -95,8 +95,8 @@ impl SegmentReader {
         Ok(found)
     }
 
-    /// The record with the next lane sequence, if it stands at the end of the damaged record according
-    /// to that one's length.
+    /// The record with the next lane sequence, if it begins at the end of the damaged record, as given by the
+    /// damaged record's length.
     fn behind_damaged(&mut self, wanted: &Wanted) -> Result<Option<LocatedRecord>> {
         let next = Wanted { sequence: wanted.sequence.saturating_add(1), ..*wanted };
         let unit = self.unit;

@@ -229,7 +229,7 @@ fn lives(shape: Shape, seed: u64, at: impl Fn(u32, &mut Rng) -> Freeze) {
     let (_, recovery, replayed) =
         engine.open(&medium).unwrap_or_else(|error| panic!("{context}: {error}"));
     engine.compare(&recovery, &replayed, &context);
-    // The lanes of storage-class memory lose their ends apart; `fenced` has those tests.
+    // Lanes on storage-class memory lose their ends independently; the module `fenced` tests that.
     if matches!(shape, Shape::Flash) {
         lose_the_end(&device, &engine, &context);
     }

@@ -74,7 +74,8 @@ fn a_flipped_byte_is_reported_or_harmless() {
     assert!(harmless > 4096, "{harmless} harmless");
 }
 
-/// A file that was cut is reported. A log without its newest segments is a valid log.
+/// An open reports a file that was cut within its first page or its records. It cannot notice a cut that
+/// leaves less than a page, or the loss of the newest segments: the rest is a valid log.
 #[test]
 fn a_cut_file_is_reported() {
     let (files, expected) = written();

@@ -107,7 +107,7 @@ fn a_lost_group_fails_those_behind_it_and_none_before() {
     log.wait_until_stored(Seqno::new(2)).unwrap();
     assert_eq!(log.wait_until_stored(log.last()).unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(log.last().get(), 4, "no seqno is assigned twice");
-    // Neither a batch under a check nor an unlogged one waits for the lost records.
+    // Conditional appends, logged or not, fail at once instead of waiting for the lost records.
     let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: b"x" };
     for refused in [
         log.append_if(batch, &mut |_| panic!("no place for a batch")),

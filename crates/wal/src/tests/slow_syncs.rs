@@ -1,4 +1,4 @@
-//! A medium whose syncs take until a test lets them end. What else is asked of it goes on meanwhile, which
+//! A medium whose syncs last until a test lets them end. Other operations are served meanwhile, which
 //! [`media::Fault::Delay`] does not allow.
 
 use std::any::Any;

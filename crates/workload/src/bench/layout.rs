@@ -68,6 +68,9 @@ pub(super) enum Wanted {
 
 impl Wanted {
     /// Whether the keys of the run are scattered. `is_scattered` is the layout of the store, if known.
+    ///
+    /// # Errors
+    /// `Invalid` if the workload needs the other layout.
     pub(super) fn agree(self, is_scattered: Option<bool>) -> Result<bool> {
         let wanted = match self {
             Self::Any => return Ok(is_scattered.unwrap_or(false)),

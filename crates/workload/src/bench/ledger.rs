@@ -44,9 +44,9 @@ pub(super) struct Version {
 /// The effect of a run on the keys of its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It writes them.
+    /// The run writes the keys.
     Put(Version),
-    /// It deletes them.
+    /// The run deletes the keys.
     Delete,
 }
 

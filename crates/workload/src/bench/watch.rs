@@ -186,8 +186,8 @@ mod tests {
     use crate::{Direction, ScanVisitor};
     use base::Result;
 
-    /// A store that stalls for a millisecond in each operation of its one thread. The thread does one more
-    /// operation just after the counters were read for the second time.
+    /// A store whose one thread stalls for a millisecond in each operation. Just after the second reading of
+    /// the counters the thread does one more operation: the rates must not count it against that reading.
     struct Racing<'a> {
         thread: &'a Progress,
         asked: AtomicU64,

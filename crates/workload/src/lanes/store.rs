@@ -61,7 +61,7 @@ pub(super) enum Step {
     At(Nanos),
     /// With a turn that another thread gives.
     Parked,
-    /// It is durable and can be read, with this seqno.
+    /// The put is durable and visible, with this seqno.
     Done(u64),
 }
 

@@ -88,7 +88,7 @@ pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout)
                 pages_asked += u64::from(location.pages);
                 caches.read(key_hash(&access.key), *location);
             }
-            Op::Delete => caches.forget(key_hash(&access.key)),
+            Op::Delete => caches.invalidate(key_hash(&access.key)),
             // The flush after a put renews the row.
             Op::Put | Op::Scan(_) => {}
         }
@@ -199,8 +199,8 @@ impl Caches {
         }
     }
 
-    fn forget(&mut self, key: u64) {
-        self.rows.forget(key);
+    fn invalidate(&mut self, key: u64) {
+        self.rows.invalidate(key);
     }
 
     fn demand(self, operations: u64, pages_asked: f64) -> Demand {

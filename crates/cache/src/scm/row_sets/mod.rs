@@ -7,10 +7,10 @@
 //! ([`media::scm::SlotWords`]): many threads read it while one changes it. A reader then checks the group's
 //! version: if it changed, the read does not count.
 //!
-//! Coherence is that of the rows in DRAM ([`crate::RowCache`]): a writer forgets a key in DRAM first and then
-//! here, and a row is put here only if its bucket in DRAM did not change since the row was evicted
-//! ([`RowSets::put`]). Rows end with the process, because no medium records which of them were forgotten. So
-//! only a tier on memory that ends with the process holds rows; other tiers hold only pages, which are found
+//! Coherence is that of the rows in DRAM ([`crate::RowCache`]): a writer invalidates a row in DRAM first and
+//! then here, and a row is put here only if its bucket in DRAM did not change since the row was evicted
+//! ([`RowSets::put`]). Rows end with the process, because no medium records which of them are stale. So only
+//! a tier on memory that ends with the process holds rows; other tiers hold only pages, which are found
 //! again.
 //!
 //! I8: a row's check is verified at each use.
@@ -173,7 +173,7 @@ impl RowSets {
             }
             if !is_right {
                 drop(words);
-                self.forget(pages, hash);
+                self.invalidate(pages, hash);
                 count(&self.counters.damaged);
                 return None;
             }
@@ -184,9 +184,9 @@ impl RowSets {
         None
     }
 
-    /// Drops the row with this hash, whose key is being written, as [`crate::RowCache::forget`] after it did
-    /// so in DRAM.
-    pub(super) fn forget(&self, pages: &impl RowPages, hash: u64) {
+    /// Drops the row with this hash, whose key is being written, as [`crate::RowCache::invalidate`] after it
+    /// did so in DRAM.
+    pub(super) fn invalidate(&self, pages: &impl RowPages, hash: u64) {
         let Some(group) = self.group(hash) else { return };
         if let Some((version, width)) = group.begin_read() {
             let may_contain = width > 0 && {
@@ -259,8 +259,8 @@ impl RowSets {
         row.copy_value(&mut bytes);
         let check = check_of(hash, &row, &bytes);
         let locked = group.lock();
-        // A writer of the key forgets the row in DRAM first and then here. If it was here before this lock,
-        // `is_current` sees what it did in DRAM; if it comes after, it finds the row and drops it.
+        // A writer of the key invalidates the row in DRAM first and then here. If it was here before this
+        // lock, `is_current` sees what it did in DRAM; if it comes after, it finds the row and drops it.
         let (width, is_current) = (group.width(), is_current());
         let words = (width > 0).then(|| self.words(pages, self.slot_of(hash, width)));
         let put = words.as_ref().filter(|_| is_current).map(|words| {

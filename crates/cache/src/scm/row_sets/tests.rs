@@ -62,8 +62,8 @@ fn value(key: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// Puts, finds and forgets rows of various lengths in groups that grow and shrink. A row that is found is the
-/// last one put, a forgotten row is not found, and evictions are reported.
+/// Puts, finds and invalidates rows of various lengths in groups that grow and shrink. A row that is found is
+/// the last one put, an invalidated row is not found, and evictions are reported.
 #[test]
 fn a_row_is_the_last_put_or_absent() {
     const KEYS: u64 = 600;
@@ -119,7 +119,7 @@ fn a_row_is_the_last_put_or_absent() {
                 }
             }
             40..50 => {
-                rows.forget(&memory, owned.hash(key));
+                rows.invalidate(&memory, owned.hash(key));
                 model.remove(&key);
                 assert_eq!(owned.find(&rows, &memory, key), None, "seed {seed}");
             }
@@ -223,7 +223,7 @@ fn a_damaged_row_is_not_returned_and_is_dropped() {
     let mut damaged = 0;
     for at in 0..SLOT_WORDS {
         for bit in [0, 17, 40, 63] {
-            rows.forget(&memory, owned.hash(7));
+            rows.invalidate(&memory, owned.hash(7));
             let new = NewRow { hash: owned.hash(7), words: &words, may_evict: true };
             rows.put(&memory, new, || true, &mut scratch, |_| {});
             assert!(owned.find(&rows, &memory, 7).is_some());
@@ -236,7 +236,7 @@ fn a_damaged_row_is_not_returned_and_is_dropped() {
             assert!(now == damaged || owned.find(&rows, &memory, 7).is_none());
             damaged = now;
             page(at, 1 << bit);
-            rows.forget(&memory, owned.hash(7));
+            rows.invalidate(&memory, owned.hash(7));
         }
     }
     assert!(damaged > 100, "{damaged}");
@@ -275,6 +275,6 @@ fn any_bytes_in_a_page_are_tolerated() {
                 assert_eq!(found, value(key, found.len()), "seed {seed}");
             }
         }
-        rows.forget(&memory, hash64(seed, &[round as u8]));
+        rows.invalidate(&memory, hash64(seed, &[round as u8]));
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of the tier: lookups, invalidation, demotion of rows, and how slots move between rows and pages.
 //!
-//! Any thread may look up and forget rows; lookups take no lock, forgetting a row that is here locks its
-//! group. The demotion of rows and [`ScmTier::share_slots`] hold the writer's mutex.
+//! Any thread may look up and invalidate rows; lookups take no lock, invalidating a row that is here locks
+//! its group. The demotion of rows and [`ScmTier::share_slots`] hold the writer's mutex.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,10 +74,10 @@ impl ScmTier {
         self.rows_in_use()?.find(self, owner, row, at, value)
     }
 
-    /// Drops the row with this hash, as [`crate::RowCache::forget`], after DRAM forgot it.
-    pub(crate) fn forget_row(&self, hash: u64) {
+    /// Drops the row with this hash, as [`crate::RowCache::invalidate`], after the row in DRAM is stale.
+    pub(crate) fn invalidate_row(&self, hash: u64) {
         if let Some(rows) = &self.rows {
-            rows.forget(self, hash);
+            rows.invalidate(self, hash);
         }
     }
 

@@ -26,7 +26,7 @@ pub fn plan_keep(summary: &Summary, options: &Options) -> (Option<Plan>, Debt) {
     let keep_options = slices(options);
     let layout = TreeLayout::new(summary, options);
     let plan = match layout.plan() {
-        // It reads nothing.
+        // A drop reads nothing, so it comes before any merge.
         Some(Plan::Drop(pieces)) => Some(Plan::Drop(pieces)),
         ordered => keep::plan(summary, &keep_options)
             .or_else(|| garbage(ordered?, &keep_options).map(Plan::Merge)),

@@ -90,7 +90,8 @@ fn a_reader_of_zeros_sees_the_loss() {
             for thread in 0..4 {
                 let mapping = &mapping;
                 scope.spawn(move || {
-                    // The file is cut while they read: only a loss that nobody notes takes minutes.
+                    // The file is cut while the threads read. The loop ends soon unless the loss goes
+                    // unnoticed.
                     let end = Instant::now() + Duration::from_secs(300);
                     for step in (0..LEN).cycle() {
                         assert!(step > 0 || Instant::now() < end, "the loss was never seen");

@@ -119,7 +119,7 @@ fn the_decoder_for_long_matches_agrees_with_the_general_one() {
         let mut payload = Vec::new();
         compress(&raw, &mut payload).unwrap();
         long += u32::from(long::is_long(&payload));
-        // It decompresses any payload, not only those with long matches.
+        // The decoder for long matches decompresses any payload.
         assert!(long::decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
         assert!(decompress(&payload, raw.len()).unwrap() == raw, "seed {seed} round {round}");
         assert!(long::decompress(&payload, raw.len() - 1).is_err(), "seed {seed} round {round}");

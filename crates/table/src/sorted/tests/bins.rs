@@ -207,7 +207,7 @@ fn the_index_takes_the_bits_per_entry_that_the_model_predicts() {
         let top = table.footer().properties - table.footer().top;
         assert_eq!(top, 1, "the top level is short");
         let index = properties.meta_bytes as f64 * 8.0 / properties.entries as f64;
-        // Per byte of entries, because the sizes of entries are not exactly those of the model.
+        // Scaled to the entry size of the model, because the entries of this table differ a little from it.
         let index = index * mean as f64 / found;
         println!("{mean} {kind}: {index:.3} bits, {bits} predicted");
         assert!((index / bits - 1.0).abs() < 0.05, "{mean} {kind}: {index} bits, {bits} predicted");

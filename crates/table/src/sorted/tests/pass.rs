@@ -149,7 +149,7 @@ fn a_writer_refuses_blocks_out_of_order_or_with_another_codec() {
     let mut writer = Writer::create(&medium, next_table(Codec::Lz4), &account).unwrap();
     writer.add(b"00000000", put(1), b"").unwrap();
     let block = cursor.raw_block().unwrap().unwrap();
-    // It begins with an older version of the same key.
+    // The block begins with an older version of the writer's last key, which is in order.
     writer.add_block(block).unwrap();
     let again = writer.add_block(block).unwrap_err();
     assert_eq!(again.kind(), base::ErrorKind::Invalid, "{again}");

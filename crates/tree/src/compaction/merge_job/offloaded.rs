@@ -19,9 +19,9 @@ const OTHER_IDS: u64 = 2;
 /// Why a merge that workers failed was put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Postponed {
-    /// There is too little memory to run it in this process.
+    /// There is too little memory to run the merge in this process.
     ForMemory,
-    /// It may not run in this process.
+    /// The merge may run at workers only, and none takes it now.
     ForWorker,
 }
 

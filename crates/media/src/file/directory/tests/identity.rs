@@ -35,7 +35,7 @@ fn use_every_operation(medium: &FileMedium) {
     medium.sync_names(&[]).unwrap();
 }
 
-/// The working directory belongs to the process, so a child changes it.
+/// Runs in a child process, because it changes the working directory of its process.
 #[test]
 fn a_relative_path_means_one_directory_whatever_the_working_directory() {
     let name = "identity::a_relative_path_means_one_directory_whatever_the_working_directory";
