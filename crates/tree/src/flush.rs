@@ -268,8 +268,8 @@ impl FlushJob {
             Ok(table)
         });
         let table = table.inspect_err(|_| {
-            // The record may be on the device although the append failed (I3). Otherwise the files are orphans;
-            // one that cannot be removed now is removed at the next open.
+            // The record may be on the device although the append failed (I3). Otherwise the files are
+            // orphans; one that cannot be removed now is removed at the next open.
             if env.manifest.poisoned().is_none() {
                 for name in &names {
                     let _ = env.medium.remove(name);
