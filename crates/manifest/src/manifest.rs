@@ -139,8 +139,8 @@ impl Manifest {
         self.append_locked(&mut inner, edits)
     }
 
-    /// Records how far the log is durable, unless the state already says so of the segment; with `exactly`,
-    /// of the record. Records of flushes say so too.
+    /// Records how far the log is durable, if the state does not say it yet: with `exactly`, if it says less;
+    /// else only if it names an earlier segment. A flush records the same in its own record.
     ///
     /// # Errors
     /// As [`Manifest::append`].

@@ -108,7 +108,7 @@ pub(crate) struct Table {
     pub(crate) commands: &'static [Spec],
     /// The subcommands of the commands that have some.
     pub(crate) subcommands: &'static [(&'static str, &'static [&'static str])],
-    /// Commands of Redis that do not exist here, under the reason.
+    /// Commands of Redis that do not exist here, by the reason that the error states.
     pub(crate) absent: &'static [(&'static str, &'static [&'static str])],
 }
 

@@ -112,7 +112,7 @@ impl History {
         std::iter::once(&self.live).chain(&self.alternative)
     }
 
-    /// Every state that may be found after such an end, the likeliest first.
+    /// Every state that an open may find after the process ended by `left`, the likeliest first.
     pub(crate) fn candidates(&self, left: ProcessEnd) -> Vec<Contents> {
         let least = if left == ProcessEnd::Power { self.synced } else { self.acknowledged };
         let mut state = self.base.clone();

@@ -65,8 +65,8 @@ impl World {
         };
     }
 
-    /// A generator that depends on the step but does not advance its generator, so that the tier's faults
-    /// change nothing else.
+    /// A generator for the tier's faults of this step. It is derived from the step's generator without
+    /// advancing that one, so that these faults change no other random choice.
     pub(crate) fn tier_rng(&self) -> Rng {
         Rng::new(!self.rng.clone().next_u64())
     }

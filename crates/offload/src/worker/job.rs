@@ -219,8 +219,8 @@ fn read_bytes(shared: &Shared) -> u64 {
     (shared.options.memory / 4 / shared.options.slots.max(1) as u64).min(READ_BYTES_MAX)
 }
 
-/// The directory of the store, if one of the worker's roots is it: the content of the file that the host
-/// just made there proves it.
+/// The directory of the store, if it is one of the worker's roots. A root is the store's directory if it has
+/// the file that the host just made there, and the host confirms the file's content.
 fn shared_directory(
     offer: &Offer,
     shared: &Shared,

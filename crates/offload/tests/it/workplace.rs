@@ -133,7 +133,7 @@ pub(crate) fn attempt(workers: &Workers, job: &Job, env: &Env) -> Result<Outcome
         .ok_or_else(|| Error::retry("no worker is ready"))?;
     let ended = wait(&mut *remote);
     let verified = ended.and_then(|outcome| {
-        // The engine knows it from the inputs' properties.
+        // The engine knows the number of versions from the inputs' properties.
         let read = local(job, &env.medium).counts.read;
         outcome.expect_read(read..=read)?;
         outcome.expect_conserved(Some(input_sum(job, &env.medium)))?;

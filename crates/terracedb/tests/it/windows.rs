@@ -444,7 +444,8 @@ fn entries_are_written_once_and_misses_read_nothing() {
     }
     let lookups = statistics(&db, "seen").lookups;
     let useless = lookups.miss_false_reads as f64 / lookups.misses as f64;
-    // Reads of pages in memory do not count, so this is a bound of the mean with four deviations beside it.
+    // At most 1 % of misses may read a page in vain, plus four standard deviations. The true rate is lower,
+    // because reads of cached pages do not count.
     assert!(lookups.misses == 20_000 && useless <= 0.01 + 4.0 * (0.01f64 / 20_000.0).sqrt());
     assert_eq!(lookups.miss_reads, lookups.miss_false_reads, "no other read of a missing key");
 }

@@ -161,7 +161,8 @@ impl RunCursor {
             Seek::Last => (self.at, self.forward) = (tables.len().wrapping_sub(1), false),
             Seek::AtOrAfter(key, _) => (self.at, self.forward) = (self.run.at_or_after(key), true),
             Seek::Before(key, _) => {
-                // The first piece that reaches `key` may begin after it: then the piece before it follows.
+                // The first piece that ends after `key` may begin after it too. Then it has no entry before
+                // `key`, and the walk continues with the piece before it.
                 let at = self.run.at_or_after(key);
                 self.at = at.min(tables.len().wrapping_sub(1));
                 self.forward = false;

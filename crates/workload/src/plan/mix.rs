@@ -10,9 +10,9 @@ use super::prices::{Prices, Server, Tier};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The wait for a look at the row slots of SCM, as a fraction of the wait for a page there. The look reads
-/// the entries of a slot, once; the search of a page reads four times, by the sources of the prices. A row
-/// that is found takes one more read.
+/// Latency of a probe of the row slots of SCM, as a fraction of the latency of a page there. A probe reads
+/// the entries of one slot: one access; the search of a page takes four (by the sources of the prices). A row
+/// that is found takes one more access.
 const ROW_LOOK: f64 = 0.25;
 
 /// DRAM and SCM for caches, bytes.
