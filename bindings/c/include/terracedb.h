@@ -37,6 +37,10 @@ typedef enum {
   TDB_CODE_CLOSED = 8,
   // Another write came between: run the transaction again.
   TDB_CODE_CONFLICT = 9,
+  // Another open store has the directory: close that one.
+  TDB_CODE_LOCKED = 10,
+  // The system refuses access to a file or directory.
+  TDB_CODE_PERMISSION_DENIED = 11,
   // Another kind, of a newer version.
   TDB_CODE_OTHER = 99,
 } tdb_code;

@@ -33,6 +33,10 @@ pub enum tdb_code {
     Closed = 8,
     /// Another write came between: run the transaction again.
     Conflict = 9,
+    /// Another open store has the directory: close that one.
+    Locked = 10,
+    /// The system refuses access to a file or directory.
+    PermissionDenied = 11,
     /// Another kind, of a newer version.
     Other = 99,
 }
@@ -62,6 +66,8 @@ impl tdb_error {
             ErrorKind::Poisoned => tdb_code::Poisoned,
             ErrorKind::Closed => tdb_code::Closed,
             ErrorKind::Conflict => tdb_code::Conflict,
+            ErrorKind::Locked => tdb_code::Locked,
+            ErrorKind::PermissionDenied => tdb_code::PermissionDenied,
             _ => tdb_code::Other,
         };
         let retry = match error.when_to_retry() {

@@ -35,10 +35,11 @@ pub(crate) struct Database {
 /// `create`: create the store if the directory has none. `durability`: when a write returns, unless it says
 /// otherwise: ``'none'`` (a power cut may lose the last writes, a killed process none), ``'interval'`` or
 /// ``'sync'``. `codec`: ``'none'``, ``'lz4'``, ``'zstd'`` or ``'deflate'``. `recover_damaged_log`: open
-/// although the log is damaged, without the writes behind the damage.
+/// although the log is damaged, without the writes behind the damage. `read_only`: read the store as it is
+/// now, without a lock: another process may have it open and write to it; `refresh` shows later writes.
 #[pyfunction]
 #[pyo3(signature = (path, *, memory=None, create=true, durability=None, codec=None,
-    background_threads=None, recover_damaged_log=false))]
+    background_threads=None, recover_damaged_log=false, read_only=false))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments")]
 pub(crate) fn open(
     py: Python<'_>,
@@ -49,6 +50,7 @@ pub(crate) fn open(
     codec: Option<&str>,
     background_threads: Option<usize>,
     recover_damaged_log: bool,
+    read_only: bool,
 ) -> PyResult<Py<Database>> {
     let mut builder = Db::builder(&path).create_if_missing(create);
     if let Some(memory) = memory {
@@ -63,10 +65,19 @@ pub(crate) fn open(
     if let Some(threads) = background_threads {
         builder = builder.background_threads(threads);
     }
-    builder = builder.recover_damaged_log(recover_damaged_log);
+    builder = builder.recover_damaged_log(recover_damaged_log).read_only(read_only);
+    let db = detached(py, || builder.open())?;
+    database(py, db, path)
+}
+
+/// The object of an open store.
+fn database(py: Python<'_>, db: Db, path: PathBuf) -> PyResult<Py<Database>> {
     let (handle, slot) = detached(py, || {
-        let handle = Handle::new(builder.open()?);
-        let slot = handle.slot(|db| db.open_or_create_keyspace(DEFAULT))?;
+        let handle = Handle::new(db);
+        let slot = handle.slot(|db| match db.is_read_only() {
+            true => db.keyspace(DEFAULT),
+            false => db.open_or_create_keyspace(DEFAULT),
+        })?;
         Ok((handle, slot))
     })?;
     let keyspace = Keyspace::new(Arc::clone(&handle), slot, DEFAULT.to_owned());
@@ -82,6 +93,13 @@ impl Database {
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
+    }
+
+    /// A new object with the present state of a store that is open with ``read_only=True``. This one goes on
+    /// with the state that it has.
+    fn refresh(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        let db = detached(py, || self.handle.with(Db::refresh))?;
+        database(py, db, self.path.clone())
     }
 
     /// True once the store is closed.

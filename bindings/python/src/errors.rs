@@ -16,6 +16,8 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Invalid => "InvalidError",
         ErrorKind::NotFound => "NotFoundError",
         ErrorKind::AlreadyExists => "AlreadyExistsError",
+        ErrorKind::Locked => "LockedError",
+        ErrorKind::PermissionDenied => "PermissionDeniedError",
         ErrorKind::Corrupt => "CorruptError",
         ErrorKind::NoSpace => "NoSpaceError",
         ErrorKind::Poisoned => "PoisonedError",

@@ -31,7 +31,7 @@ def test_a_close_unlocks_the_directory_although_objects_are_left(path):
     db = terracedb.open(path)
     db[b"k"] = b"v"
     left = db.iterator(), db.snapshot(), db.transaction(), db.write_batch(), db.keyspace("other")
-    with pytest.raises(terracedb.Error):
+    with pytest.raises(terracedb.LockedError):
         terracedb.open(path)
     db.close()
     with terracedb.open(path) as again:
@@ -40,6 +40,32 @@ def test_a_close_unlocks_the_directory_although_objects_are_left(path):
         next(left[0])
     with pytest.raises(terracedb.ClosedError):
         left[1].get(b"k")
+
+
+def test_other_processes_read_a_store_that_is_open(path):
+    script = """
+import sys, terracedb
+with terracedb.open(sys.argv[1], memory="64MiB", read_only=True) as db:
+    try:
+        db[b"k"] = b"w"
+    except terracedb.InvalidError:
+        print(db[b"k"].decode())
+"""
+    with terracedb.open(path, memory="64MiB") as db:
+        db[b"k"] = b"v"
+        readers = [
+            subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+            for _ in range(3)
+        ]
+        assert [reader.communicate()[0] for reader in readers] == [b"v\n"] * 3
+        with terracedb.open(path, memory="64MiB", read_only=True) as reader:
+            db[b"k"] = b"w"
+            assert reader[b"k"] == b"v"
+            with reader.refresh() as later:
+                assert later[b"k"] == b"w"
+            assert reader[b"k"] == b"v"
+            with pytest.raises(terracedb.InvalidError):
+                db.refresh()
 
 
 def test_a_store_that_is_missing_is_not_found(path):

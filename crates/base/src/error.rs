@@ -21,6 +21,12 @@ pub enum ErrorKind {
     NotFound,
     /// The request creates something that exists already: open it, or choose another name.
     AlreadyExists,
+    /// Another process, or another open store of this process, has the directory: close that one, or open
+    /// the store for reading only.
+    Locked,
+    /// The operating system refuses access: change the permissions of the path that the error names, or open
+    /// the store for reading only.
+    PermissionDenied,
     /// Stored bytes are damaged or unreadable: run `terrace check` and restore the files that it names.
     Corrupt,
     /// The device is full: free space, then write again.
@@ -57,6 +63,8 @@ impl fmt::Display for ErrorKind {
             Self::Invalid => "invalid",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",
+            Self::Locked => "locked",
+            Self::PermissionDenied => "permission denied",
             Self::Corrupt => "corrupt",
             Self::NoSpace => "no space",
             Self::Poisoned => "poisoned",
@@ -132,6 +140,12 @@ impl Error {
         Self::new(ErrorKind::Corrupt, subject)
     }
 
+    /// An error of kind [`ErrorKind::Locked`] about `subject`.
+    #[must_use]
+    pub fn locked(subject: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Locked, subject)
+    }
+
     /// An error of kind [`ErrorKind::NoSpace`] about `subject`.
     #[must_use]
     pub fn no_space(subject: impl Into<Cow<'static, str>>) -> Self {
@@ -159,8 +173,9 @@ impl Error {
     /// An error of the operating system about `subject` at `place`.
     ///
     /// A full device or quota is `NoSpace`; an unreadable sector or a short file is `Corrupt`; an
-    /// interruption or a lack of memory or file descriptors is `Retry`; anything else, such as missing
-    /// permissions or paths, is `Invalid`.
+    /// interruption or a lack of memory or file descriptors is `Retry`; missing permissions and a device
+    /// that is mounted for reading only are `PermissionDenied`; anything else, such as missing paths, is
+    /// `Invalid`.
     #[must_use]
     pub fn io(
         subject: impl Into<Cow<'static, str>>,
@@ -171,6 +186,7 @@ impl Error {
         const EIO: i32 = 5;
         const EAGAIN: i32 = 11;
         const ENOMEM: i32 = 12;
+        const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
@@ -178,11 +194,14 @@ impl Error {
         let kind = match error.raw_os_error() {
             Some(ENOSPC | EDQUOT) => ErrorKind::NoSpace,
             Some(EIO) => ErrorKind::Corrupt,
-            Some(EAGAIN | ENOMEM | EMFILE) => ErrorKind::Retry,
+            Some(EAGAIN | ENOMEM | ENFILE | EMFILE) => ErrorKind::Retry,
             _ => match error.kind() {
                 std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
                 std::io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,
                 std::io::ErrorKind::Interrupted => ErrorKind::Retry,
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    ErrorKind::PermissionDenied
+                }
                 _ => ErrorKind::Invalid,
             },
         };
@@ -280,11 +299,12 @@ impl Error {
     #[must_use]
     pub fn when_to_retry(&self) -> Retry {
         self.0.retry.unwrap_or(match self.0.kind {
-            ErrorKind::Retry => Retry::Later,
+            ErrorKind::Retry | ErrorKind::Locked => Retry::Later,
             ErrorKind::Conflict | ErrorKind::Cancelled => Retry::Now,
             ErrorKind::Invalid
             | ErrorKind::NotFound
             | ErrorKind::AlreadyExists
+            | ErrorKind::PermissionDenied
             | ErrorKind::Corrupt
             | ErrorKind::NoSpace
             | ErrorKind::Poisoned
@@ -407,7 +427,9 @@ mod tests {
             |code| Error::io("write", "f", std::io::Error::from_raw_os_error(code)).kind();
         assert_eq!(kind_of(28), ErrorKind::NoSpace);
         assert_eq!(kind_of(5), ErrorKind::Corrupt);
-        assert_eq!(kind_of(13), ErrorKind::Invalid);
+        assert_eq!(kind_of(13), ErrorKind::PermissionDenied);
+        assert_eq!(kind_of(30), ErrorKind::PermissionDenied);
+        assert_eq!(kind_of(20), ErrorKind::Invalid);
         assert_eq!(kind_of(11), ErrorKind::Retry);
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Compact(compact::Args),
     /// Show the contents of a table, log segment or manifest file
     Inspect(inspect::Args),
-    /// Verify every checksum and invariant of a store that is not open
+    /// Verify every checksum and invariant of a store
     Check(check::Args),
     /// Read every table of a store and verify each page; an open store does so in the background
     Scrub(scrub::Args),

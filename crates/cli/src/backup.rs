@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
 use crate::parsers::size;
 use crate::progress::Progress;
-use crate::shared_args::{OutputArgs, StoreArgs};
+use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
 use crate::{check, time};
 
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,8 @@ pub(crate) struct CheckpointArgs {
     /// Flush first, so that there is little log to copy
     #[arg(long)]
     flush: bool,
+    #[command(flatten)]
+    access: ReadOnlyArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -92,6 +94,8 @@ pub(crate) struct CreateArgs {
     label: String,
     #[command(flatten)]
     rate: ReadRateArgs,
+    #[command(flatten)]
+    access: ReadOnlyArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -180,7 +184,7 @@ fn open(dir: &Path, access: Access, rate: Option<u64>, command: &str) -> Result<
 
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
     let _section = Section::begin();
-    let db = args.store.open()?;
+    let db = args.store.open_to_read(&args.access)?;
     let options = CheckpointOptions::default().flush(args.flush).cancel(interrupt::cancel());
     let report = db.checkpoint_opt(&args.place, &options)?;
     let json = json!({
@@ -240,7 +244,7 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
 
 fn create(args: &CreateArgs) -> Result<Outcome> {
     let _section = Section::begin();
-    let db = args.store.open()?;
+    let db = args.store.open_to_read(&args.access)?;
     let directory = NewDirectory::before(&args.repository);
     let create = || {
         let backups = open(&args.repository, Access::Create, args.rate.rate, "backup")?;

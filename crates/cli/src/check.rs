@@ -1,4 +1,4 @@
-//! `terrace check`: verifies a store that is not open, and prints the findings.
+//! `terrace check`: verifies a store, also one that another process has open, and prints the findings.
 
 use std::sync::Arc;
 
@@ -7,18 +7,20 @@ use media::{FileMedium, FileOptions, Medium};
 use serde_json::{Value, json};
 use terracedb::Result;
 use terracedb::recovery::Problem;
-use terracedb::tools::CheckReport;
+use terracedb::tools::{CheckReport, check_with};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::repair::{lost_range_to_json, lost_records_to_json};
-use crate::shared_args::{OfflineStoreArgs, OutputArgs};
+use crate::shared_args::{OfflineStoreArgs, OutputArgs, ReadOnlyArgs, is_unwritable};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     store: OfflineStoreArgs,
+    #[command(flatten)]
+    access: ReadOnlyArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -28,9 +30,18 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(&dir, options)?);
     let progress = Progress::of_bytes("check");
-    let report = terracedb::tools::check_with(&medium, &log, &mut |done, total| {
-        progress.show(done, Some(total))
-    })?;
+    let mut show = |done, total| progress.show(done, Some(total));
+    let check_now = |show: &mut dyn FnMut(u64, u64)| {
+        let (files, log) = terracedb::tools::read_only_files(&medium, &log)?;
+        check_with(&files, &log, show)
+    };
+    let report = match args.access.read_only {
+        true => check_now(&mut show)?,
+        false => match check_with(&medium, &log, &mut show) {
+            Err(error) if is_unwritable(&error) => check_now(&mut show)?,
+            checked => checked?,
+        },
+    };
     drop(progress);
     print_report(&report, args.output.json)
 }

@@ -12,7 +12,9 @@ use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::{Output, report_to_stderr};
 use crate::parsers::seconds;
-use crate::shared_args::{KeyRangeArgs, KeyspaceArgs, OutputArgs, decode_optional_key};
+use crate::shared_args::{
+    KeyRangeArgs, KeyspaceArgs, OutputArgs, ReadOnlyArgs, decode_optional_key,
+};
 
 /// Most errors of keys that a scan prints; the others are counted.
 const ERRORS_SHOWN_MAX: u64 = 100;
@@ -27,6 +29,8 @@ pub(crate) struct GetArgs {
     /// Print exactly the bytes of the value, without a newline after them
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
+    #[command(flatten)]
+    access: ReadOnlyArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,12 +80,14 @@ pub(crate) struct ScanArgs {
     #[arg(long, conflicts_with = "json")]
     count: bool,
     #[command(flatten)]
+    access: ReadOnlyArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn get(args: &GetArgs) -> Result<Outcome> {
     let key = args.keyspace.key(&args.key)?;
-    let db = args.keyspace.store.open()?;
+    let db = args.keyspace.store.open_to_read(&args.access)?;
     let Some(value) = args.keyspace.existing(&db)?.get(key)? else {
         return Ok(Outcome::Negative);
     };
@@ -135,7 +141,7 @@ pub(crate) fn delete(args: &DeleteArgs) -> Result<Outcome> {
 
 pub(crate) fn scan(args: &ScanArgs) -> Result<Outcome> {
     let ScanArgs { keyspace: keyspace_args, range, .. } = args;
-    let db = keyspace_args.store.open()?;
+    let db = keyspace_args.store.open_to_read(&args.access)?;
     let keyspace = keyspace_args.existing(&db)?;
     let from = decode_optional_key(range.from.as_ref(), keyspace_args.hex)?;
     let to = decode_optional_key(range.to.as_ref(), keyspace_args.hex)?;

@@ -74,8 +74,11 @@ fn main() -> ExitCode {
             if let Some(advice) = advice(&error, opens_store) {
                 report_to_stderr(advice);
             }
-            use ErrorKind::{AlreadyExists, Invalid, NotFound};
-            let is_usage = matches!(error.kind(), Invalid | NotFound | AlreadyExists);
+            use ErrorKind::{AlreadyExists, Invalid, Locked, NotFound, PermissionDenied};
+            let is_usage = matches!(
+                error.kind(),
+                Invalid | NotFound | AlreadyExists | Locked | PermissionDenied
+            );
             ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
@@ -118,6 +121,9 @@ fn advice(error: &Error, opens_store: bool) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::Corrupt if opens_store => {
             Some("`terrace check DIR` names every damaged file, page and key range")
+        }
+        ErrorKind::Locked => {
+            Some("get, scan, stats, check, checkpoint and backup read a store that is in use")
         }
         ErrorKind::NoSpace => Some("free space on the device; no acknowledged write is lost"),
         ErrorKind::Poisoned => Some("open the store again; every synced write is in it"),

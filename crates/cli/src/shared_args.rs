@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use terracedb::tools::LogConfig;
-use terracedb::{Db, Error, Keyspace, Result};
+use terracedb::{Db, Error, ErrorKind, Keyspace, Result};
 
 use crate::config::{Config, Flags, store_files};
 use crate::{directory, escape, hex, new_store};
@@ -34,6 +34,22 @@ impl StoreArgs {
         Config::of_store(&self.store, &self.flags)?.open(false)
     }
 
+    /// Opens an existing store to read it: for reading only if `access` says so, if another process has the
+    /// store open, or if this user may not write to it.
+    ///
+    /// # Errors
+    /// As [`StoreArgs::open`].
+    pub(crate) fn open_to_read(&self, access: &ReadOnlyArgs) -> Result<Db> {
+        let config = Config::of_store(&self.store, &self.flags)?;
+        if access.read_only {
+            return config.open_read_only();
+        }
+        match config.open(false) {
+            Err(error) if is_unwritable(&error) => config.open_read_only(),
+            opened => opened,
+        }
+    }
+
     /// Opens the store, or creates it if it is missing, and runs `work` on it; as [`new_store::with_store`].
     ///
     /// # Errors
@@ -41,6 +57,21 @@ impl StoreArgs {
     pub(crate) fn with_store<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         new_store::with_store(&Config::of_store(&self.store, &self.flags)?, work)
     }
+}
+
+/// Whether the store can at most be read: another process has it open, or this user may not write to it.
+pub(crate) fn is_unwritable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Locked | ErrorKind::PermissionDenied)
+}
+
+/// `--read-only`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReadOnlyArgs {
+    /// Read the store as it is now, and change nothing: no lock is taken, and another process may have the
+    /// store open.
+    /// Without it, that is done if another process has the store open or this user may not write to it
+    #[arg(long)]
+    pub(crate) read_only: bool,
 }
 
 /// A store. The command reads or repairs its files without opening it.

@@ -19,7 +19,7 @@ use terracedb::{Db, Error, Result};
 
 use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::shared_args::{OutputArgs, StoreArgs};
+use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
 
 pub(crate) use keyspace::keyspace_to_json;
 
@@ -28,11 +28,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    access: ReadOnlyArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let db = args.store.open()?;
+    let db = args.store.open_to_read(&args.access)?;
     let statistics = db.statistics();
     let mut out = Output::new();
     if args.output.json {

@@ -35,6 +35,12 @@ pub struct Background {
 }
 
 impl Background {
+    /// No tasks, for a store that is open for reading only.
+    pub(crate) fn none() -> Self {
+        let (stop, tasks, counters) = Default::default();
+        Self { stop, tasks, counters }
+    }
+
     /// Adds a task, which must end when `stop` is set.
     pub fn add(&self, task: TaskHandle) {
         self.tasks.lock().push(task);

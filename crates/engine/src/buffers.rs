@@ -51,6 +51,8 @@ pub struct Buffers {
     pace: Arc<Pace>,
     /// The store was closed: no write is admitted.
     is_closed: AtomicBool,
+    /// The store is open for reading only: no write is ever admitted. Set before anybody uses the store.
+    is_read_only: AtomicBool,
 }
 
 /// Bytes that a memtable is prefaulted ahead of writers: at 130 MB/s of writes, 60 ms of page faults.
@@ -102,6 +104,7 @@ impl Buffers {
             is_flush_held_up: AtomicBool::new(false),
             pace,
             is_closed: AtomicBool::new(false),
+            is_read_only: AtomicBool::new(false),
         }
     }
 
@@ -400,9 +403,19 @@ impl Buffers {
         self.waits.close();
     }
 
-    /// `Closed` once the store was closed. A write that is already admitted then is still committed; the last
-    /// sync of the store comes after it (`Store::drop`).
+    /// Refuses every write from the beginning.
+    pub(crate) fn make_read_only(&self) {
+        self.is_read_only.store(true, Ordering::Relaxed);
+    }
+
+    /// `Invalid` if the store is open for reading only, `Closed` once it was closed. A write that is already
+    /// admitted then is still committed; the last sync of the store comes after it (`Store::drop`).
     pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_read_only.load(Ordering::Relaxed) {
+            return Err(Error::invalid("write")
+                .expected("a store that is open for writing")
+                .got("one that is open for reading only"));
+        }
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Error::closed("store"));
         }

@@ -92,7 +92,13 @@ pub fn open(
         log: &log,
     };
     let components = recovered.components(settings.compaction, compression)?;
-    let background = recovered.start_tasks(&components, &live_settings, &events);
+    let background = match settings.read_only {
+        true => {
+            components.buffers.make_read_only();
+            Background::none()
+        }
+        false => recovered.start_tasks(&components, &live_settings, &events),
+    };
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     let Components { pace, buffers, committer, transactions, reader, compactor, watchdog } =
         components;

@@ -36,6 +36,9 @@ pub struct Settings {
     /// Open even if the log is damaged, and give up the records that cannot be read in order;
     /// `terracedb::recovery::Recovery` lists the loss. Cannot be changed while the store is open.
     pub recover_damaged_log: bool,
+    /// The store is open for reading only: writes fail, and nothing is flushed or merged. Cannot be changed
+    /// while the store is open.
+    pub read_only: bool,
     /// The shape that merges give the tree. Cannot be changed while the store is open.
     #[cfg(feature = "testing")]
     pub compaction: compact::plan::Options,
@@ -57,6 +60,7 @@ impl Default for Settings {
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             memory: 0,
             recover_damaged_log: false,
+            read_only: false,
             compaction: compact::plan::Options::default(),
         }
     }
@@ -151,6 +155,11 @@ impl LiveSettings {
             return Err(Error::invalid("setting recover_damaged_log")
                 .expected("the value that the store was opened with")
                 .got(new.recover_damaged_log));
+        }
+        if new.read_only != old.read_only {
+            return Err(Error::invalid("setting read_only")
+                .expected("the value that the store was opened with")
+                .got(new.read_only));
         }
         if new.compaction != old.compaction {
             return Err(Error::invalid("setting compaction")

@@ -210,6 +210,7 @@ impl Store {
     /// The error of a flush or merge that fails.
     pub fn wait_until_settled(&self) -> Result<()> {
         self.owner.check()?;
+        self.buffers.check_open()?;
         let trees = self.trees.all();
         for tree in trees.iter().filter(|tree| tree.has_waiting_range_deletes()) {
             self.buffers.seal(tree)?;
@@ -264,6 +265,12 @@ impl Store {
     /// first error. The store is closed for writes even then.
     pub fn close(&self) -> Result<()> {
         self.owner.check()?;
+        if self.settings.load().read_only {
+            self.buffers.close();
+            self.compactor.close();
+            self.background.stop(self.resources.executor());
+            return Ok(());
+        }
         // A clean end loses no unlogged write that was acknowledged before it.
         let flushed = match self.buffers.refuse_writes() {
             true => self.flush_unlogged(),

@@ -335,7 +335,7 @@ fn ends_of_files(medium: &dyn Medium) {
 
 fn locking(medium: &dyn Medium) {
     let guard = medium.lock().unwrap();
-    assert_eq!(medium.lock().unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(medium.lock().unwrap_err().kind(), ErrorKind::Locked);
     drop(guard);
     drop(medium.lock().unwrap());
     assert!(medium.list().unwrap().is_empty(), "the lock is no file");

@@ -22,6 +22,7 @@ mod medium;
 mod memory;
 mod metered;
 mod naming;
+mod overlay;
 mod pace;
 mod pending;
 mod preallocate;
@@ -49,6 +50,7 @@ pub use medium::{
 pub use memory::MemoryMedium;
 pub use metered::Metered;
 pub use naming::Naming;
+pub use overlay::Overlay;
 pub use pace::Pace;
 pub use pending::Pending;
 pub use purpose::{Class, Purpose};

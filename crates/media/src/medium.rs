@@ -121,7 +121,7 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// Locks the device for this process until the guard is dropped or the process dies.
     ///
     /// # Errors
-    /// `Invalid` if another process, or another open store of this process, holds the lock.
+    /// `Locked` if another process, or another open store of this process, holds the lock.
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>>;
 
     /// A queue for one thread, with at most `depth` operations in flight.

@@ -165,7 +165,7 @@ impl Guard {
     pub(crate) fn take(flag: &Arc<AtomicBool>) -> Result<Self> {
         // Acquire pairs with the release in `drop`: the next owner sees all writes of the last one.
         if flag.swap(true, Ordering::Acquire) {
-            return Err(Error::invalid("device is in use by another open store"));
+            return Err(Error::locked("device is in use by another open store"));
         }
         Ok(Self(Arc::clone(flag)))
     }

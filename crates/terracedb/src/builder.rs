@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
-use compact::{MergeOperator, Operators, WindowPriority};
-use engine::{LogConfig, Settings, open};
+use compact::{MergeOperator, WindowPriority};
+use engine::{LogConfig, Settings};
 use media::{FileMedium, FileOptions, Medium};
-use tree::events::{Events, Listener};
+use tree::events::Listener;
 
+use crate::opening::Opening;
 use crate::{Db, Resources, ResourcesBuilder};
 
 /// Options for opening a [`Db`]; [`Builder::open`] opens it.
@@ -275,6 +276,37 @@ impl Builder {
         self
     }
 
+    /// Opens the store for reading only, as it is now; false by default. Another process may have it open and
+    /// write to it: no lock is taken, nothing is written, and no right to write is needed. So several
+    /// processes read one store, or a checkpoint of it.
+    ///
+    /// The store shows every write that was acknowledged before the opening, and none that follows:
+    /// [`Db::refresh`] shows later ones. Files that the writer removes meanwhile stay readable. The part of
+    /// the log that is not in tables is kept in memory, so this store needs about as much memory for it as
+    /// the writer's write buffers have. There is no background work; writes, flushes and compactions answer
+    /// `Invalid`.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use terracedb::Db;
+    /// let writer = Db::builder(dir.path()).open()?;
+    /// let fruit = writer.create_keyspace("fruit")?;
+    /// fruit.put("apple", "red")?;
+    ///
+    /// let reader = Db::builder(dir.path()).read_only(true).open()?; // in any process
+    /// fruit.put("apple", "green")?;
+    /// assert_eq!(reader.keyspace("fruit")?.get("apple")?.as_deref(), Some(&b"red"[..]));
+    /// let reader = reader.refresh()?;
+    /// assert_eq!(reader.keyspace("fruit")?.get("apple")?.as_deref(), Some(&b"green"[..]));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.settings.read_only = read_only;
+        self
+    }
+
     /// Registers `operator` by its name, for the keyspaces that use it
     /// ([`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions::merge_operator)). A store also opens
     /// without an operator that it used before: then reads of keys with its operands fail.
@@ -297,34 +329,38 @@ impl Builder {
     ///
     /// # Errors
     /// `Invalid` if a setting is out of range, two merge operators or priorities have the same name, the
-    /// priority of a window is not registered, another process has the store open, a newer version of the
-    /// format wrote it, or it does not exist and [`Builder::create_if_missing`] is false. `Corrupt` if the
-    /// manifest or a log record that must exist is damaged.
+    /// priority of a window is not registered, a newer version of the format wrote it, or it does not exist
+    /// and [`Builder::create_if_missing`] is false. `Locked` if another process has the store open, unless
+    /// this opening is [`Builder::read_only`]. `PermissionDenied` without the right to write, or to read.
+    /// `Corrupt` if the manifest or a log record that must exist is damaged. `Retry` for a memory limit that
+    /// is too low, and for a store that is read while its manifest changes all the time.
     pub fn open(self) -> Result<Db> {
         self.settings.validate()?;
+        let read_only = self.settings.read_only;
         let resources = self.resources.map_or_else(|| self.own.build(), Ok)?;
         let medium: Arc<dyn Medium> = match self.location {
             StoreLocation::Path(path) => {
-                let options = FileOptions { create: self.create, ..FileOptions::default() };
+                let create = self.create && !read_only;
+                let options = FileOptions { create, read_only, ..FileOptions::default() };
                 Arc::new(FileMedium::open(&path, options)?)
             }
             StoreLocation::Medium(medium) => medium,
         };
-        let mut operators = Operators::builtin();
-        for operator in self.merge_operators {
-            operators.add(operator)?;
-        }
-        for priority in self.window_priorities {
-            operators.add_priority(priority)?;
-        }
-        let events = Arc::new(Events::new(self.listeners));
         let create = match (self.create, self.identity) {
             (false, _) => None,
             (true, Some(id)) => Some(id),
             (true, None) => Some(StoreId::random()?),
         };
-        let (log, settings) = (&self.log, self.settings);
-        let store = open(medium, log, resources, settings, operators, events, create)?;
-        Ok(Db::new(Arc::new(store)))
+        let opening = Opening {
+            medium,
+            resources,
+            settings: self.settings,
+            log: self.log,
+            merge_operators: self.merge_operators,
+            window_priorities: self.window_priorities,
+            listeners: self.listeners,
+        };
+        let store = Arc::new(opening.open(create)?);
+        Ok(Db::new(store, read_only.then(|| Arc::new(opening))))
     }
 }

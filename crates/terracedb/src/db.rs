@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{KeyRange, Result};
+use base::{Error, KeyRange, Result};
 use engine::{Recovery, Settings, Store};
 use media::Medium;
 #[cfg(feature = "tools")]
@@ -13,6 +13,7 @@ use tree::compaction::Compaction;
 use tree::reads::{ReadQueue, open_queue};
 
 use crate::builder::{Builder, StoreLocation};
+use crate::opening::Opening;
 use crate::polling::TryWrite;
 use crate::statistics::Statistics;
 use crate::transaction::transact;
@@ -47,15 +48,18 @@ pub struct Db {
     #[cfg(feature = "tools")]
     scrubber: Arc<Scrubber>,
     store: Arc<Store>,
+    /// For [`Db::refresh`]: set if the store is open for reading only.
+    opening: Option<Arc<Opening>>,
 }
 
 impl Db {
     /// The handle of an opened store. Its background scrub begins now.
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, opening: Option<Arc<Opening>>) -> Self {
         Self {
             #[cfg(feature = "tools")]
             scrubber: Scrubber::start(&store),
             store,
+            opening,
         }
     }
 
@@ -321,6 +325,27 @@ impl Db {
     /// durable then may be lost.
     pub fn close(&self) -> Result<()> {
         self.store.close()
+    }
+
+    /// The present state of a store that is open for reading only, opened anew with the same resources and
+    /// caches. This handle and those from it go on with the state that they have.
+    ///
+    /// # Errors
+    /// `Invalid` if the store is not open for reading only, since it sees every write; as
+    /// [`Builder::open`].
+    pub fn refresh(&self) -> Result<Self> {
+        self.store.owner.check()?;
+        let Some(opening) = &self.opening else {
+            return Err(Error::invalid("refresh").expected("a store that is open for reading only"));
+        };
+        let store = Arc::new(opening.open(None)?);
+        Ok(Self::new(store, Some(Arc::clone(opening))))
+    }
+
+    /// Whether the store is open for reading only ([`Builder::read_only`]).
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.opening.is_some()
     }
 
     /// The settings in force.

@@ -49,6 +49,7 @@ mod db;
 mod entries;
 mod keyspace;
 mod multi_get;
+mod opening;
 mod read_options;
 mod snapshot;
 mod statistics;
@@ -191,5 +192,18 @@ pub mod tools {
     };
     pub use base::{Cancel, LineageId, StoreId};
     pub use engine::LogConfig;
+
+    /// The files of a store as they are now, for a check of a store that another process has open. `medium`
+    /// and the devices of `log` may be opened for reading only; no lock is taken. Files that the writer
+    /// removes later stay readable through the result.
+    ///
+    /// # Errors
+    /// As [`Builder::open`](crate::Builder::open) with [`read_only`](crate::Builder::read_only).
+    pub fn read_only_files(
+        medium: &std::sync::Arc<dyn crate::env::Medium>,
+        log: &LogConfig,
+    ) -> crate::Result<(std::sync::Arc<dyn crate::env::Medium>, LogConfig)> {
+        engine::read_only_files(medium, log, &base::Account::unlimited("read-only files"))
+    }
     pub use manifest::{ManifestRecord, inspect as inspect_manifest};
 }

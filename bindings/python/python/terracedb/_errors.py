@@ -38,6 +38,14 @@ class AlreadyExistsError(Error):
     """The request creates something that exists."""
 
 
+class LockedError(InvalidError):
+    """Another process has the store open: close it there, or open it here with `read_only=True`."""
+
+
+class PermissionDeniedError(Error, PermissionError):
+    """The system refuses access to a file or directory of the store."""
+
+
 class CorruptError(Error):
     """Stored bytes are damaged or unreadable: run `terrace check`."""
 

@@ -255,6 +255,16 @@ impl Config {
         Ok(db)
     }
 
+    /// Opens an existing store for reading only, without its SCM tier, which belongs to the process that
+    /// writes.
+    ///
+    /// # Errors
+    /// As [`Config::open`], without `Locked`.
+    pub(crate) fn open_read_only(&self) -> Result<Db> {
+        directory::must_hold_store(self.path()?)?;
+        self.builder_without_scm(self.path()?)?.read_only(true).open()
+    }
+
     /// The devices of the log.
     pub(crate) fn log(&self) -> LogConfig {
         let log = LogConfig::at(self.values.log_path.clone());
@@ -262,6 +272,16 @@ impl Config {
     }
 
     fn builder(&self, path: &Path) -> Result<Builder> {
+        let (values, builder) = (&self.values, self.builder_without_scm(path)?);
+        let Some(scm) = &values.scm_path else { return Ok(builder) };
+        let scm = Scm::new(scm, values.scm_size)?.placement(values.scm_placement);
+        Ok(builder.scm(match values.scm_write_budget {
+            0 => scm,
+            budget => scm.write_budget(budget),
+        }))
+    }
+
+    fn builder_without_scm(&self, path: &Path) -> Result<Builder> {
         let values = &self.values;
         let builder = Db::builder(path)
             .durability(values.durability)
@@ -298,12 +318,7 @@ impl Config {
                 .verifying(values.verify);
             builder.workers(Arc::new(workers))
         };
-        let Some(scm) = &values.scm_path else { return Ok(builder) };
-        let scm = Scm::new(scm, values.scm_size)?.placement(values.scm_placement);
-        Ok(builder.scm(match values.scm_write_budget {
-            0 => scm,
-            budget => scm.write_budget(budget),
-        }))
+        Ok(builder)
     }
 }
 

@@ -152,7 +152,7 @@ fn second_process_is_refused_with_the_pid_of_the_first() {
     let dir = scratch.arg("store");
     let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
     db.open_or_create_keyspace("default").unwrap().put("k", "v").unwrap();
-    for args in [&["get", "k"][..], &["put", "k", "w"], &["scan"]] {
+    for args in [&["delete", "k"][..], &["put", "k", "w"], &["delete-range", "--all"]] {
         let (name, rest) = args.split_first().unwrap();
         let error = on(&dir, name, rest).bad(2);
         assert!(error.contains("in use") && error.contains(&dir), "{error}");
@@ -160,6 +160,33 @@ fn second_process_is_refused_with_the_pid_of_the_first() {
     }
     drop(db);
     assert_eq!(on(&dir, "get", &["k"]).good(), "v\n");
+}
+
+#[test]
+fn a_store_that_another_process_has_open_is_read() {
+    let scratch = Scratch::new();
+    let (dir, copy, backups) = (scratch.arg("store"), scratch.arg("copy"), scratch.arg("backups"));
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.create_keyspace("default").unwrap();
+    for number in 0..3 {
+        keyspace.put(format!("k{number}"), "v").unwrap();
+        assert_eq!(on(&dir, "get", &[&format!("k{number}")]).good(), "v\n");
+        if number == 1 {
+            db.flush().unwrap();
+        }
+    }
+    assert_eq!(on(&dir, "scan", &["--count"]).good(), "3\n");
+    assert_eq!(on(&dir, "scan", &["--count", "--read-only"]).good(), "3\n");
+    assert!(on(&dir, "stats", &["--json"]).good().contains("default"));
+    terrace(&[&["checkpoint", &dir, &copy][..], &MEMORY].concat()).good();
+    terrace(&[&["backup", "create", &dir, &backups][..], &MEMORY].concat()).good();
+    // The copy is not locked: `--read-only` leaves it as it is.
+    let before = files(&copy);
+    assert_eq!(on(&copy, "get", &["k2", "--read-only"]).good(), "v\n");
+    assert!(on(&copy, "get", &["none", "--read-only"]).code == 1);
+    assert!(files(&copy) == before, "nothing was written");
+    keyspace.put("later", "v").unwrap();
+    assert_eq!(on(&dir, "scan", &["--count"]).good(), "4\n");
 }
 
 #[test]

@@ -41,6 +41,9 @@ impl Replay<'_> {
         for (keyspace, below) in flushed {
             log.flushed(keyspace, below);
         }
+        if self.settings.read_only {
+            return Ok(log);
+        }
         if recovery.log_damage.is_some() {
             // A device that reads nothing looks like a damaged log. The manifest's re-read tells them apart.
             manifest::recover(&*self.context.medium, false).map(drop)?;
@@ -78,7 +81,8 @@ impl Replay<'_> {
             replay: self,
             memtables: self.resources.account("memtables"),
             flushed: flushed_at_open.clone(),
-            is_device_full: false,
+            // A reader has no device to flush to.
+            is_device_full: self.settings.read_only,
             unknown: BTreeSet::new(),
         };
         let (log, found) = Log::open(
@@ -141,8 +145,13 @@ impl Replay<'_> {
         };
         let known = self.state.known_log();
         let is_fenced = self.state.log_place.is_on_devices();
+        let segment_bytes = match self.settings.read_only {
+            // In memory, and nothing is appended to it.
+            true => wal::SEGMENT_BYTES_MIN,
+            false => LogLimits::of(self.resources, known.lanes.len() as u64).segment_bytes,
+        };
         wal::Options {
-            segment_bytes: LogLimits::of(self.resources, known.lanes.len() as u64).segment_bytes,
+            segment_bytes,
             recover,
             floor: self.state.floor(),
             logged: known.logged,
@@ -238,7 +247,13 @@ impl Apply<'_> {
                 "a record is replayed into a memtable that begins before it"
             );
             let view = tree.view();
-            view.active.reserve(op.size())?;
+            let reserved = view.active.reserve(op.size());
+            reserved.map_err(|error| match self.replay.settings.read_only {
+                true => {
+                    error.at("the log, which a store that is open for reading only keeps in memory")
+                }
+                false => error,
+            })?;
             let trailer = Trailer::new(seqno, op.kind);
             // There is no reader yet, so no version must be kept for one.
             view.active.insert(op.key, trailer, op.value, Horizon::default);

@@ -86,7 +86,7 @@ fn in_use(directory: &DirectoryHandle, mut file: File) -> Error {
         Ok(1..) => format!(" (process {owner}, or a check)"),
         Ok(0) | Err(_) => String::new(),
     };
-    Error::invalid("directory is in use by another open store")
+    Error::locked("directory is in use by another open store")
         .at(directory.path().display())
         .expected("one open store at a time")
         .got(format_args!("the lock is held{owner}"))

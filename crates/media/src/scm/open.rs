@@ -25,8 +25,9 @@ impl Scm {
     /// `magic`, is empty, or holds zeros; a device is accepted with any content.
     ///
     /// # Errors
-    /// `Invalid` if there is no such location, if it is in use or too small, or if the file holds something
-    /// else; `NoSpace` if the device has too little space; otherwise errors of the device.
+    /// `Invalid` if there is no such location, if it is too small, or if the file holds something else;
+    /// `Locked` if it is in use; `NoSpace` if the device has too little space; otherwise errors of
+    /// the device.
     pub fn open(place: &ScmLocation, size: u64, magic: &[u8]) -> Result<Self> {
         let pages = size / PAGE_BYTES as u64;
         if pages == 0 || u32::try_from(pages).is_err() {

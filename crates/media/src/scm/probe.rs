@@ -331,7 +331,7 @@ fn lock(file: &fs::File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(fs::TryLockError::WouldBlock) => {
-            Err(Error::invalid("storage-class memory is in use by another open store")
+            Err(Error::locked("storage-class memory is in use by another open store")
                 .at(path.display()))
         }
         Err(fs::TryLockError::Error(error)) => Err(failed("lock", path, error)),

@@ -45,6 +45,7 @@ mod model;
 mod names;
 mod offload;
 mod range_deletes;
+mod read_only;
 mod read_path;
 mod reopening;
 mod repair;

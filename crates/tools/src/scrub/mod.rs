@@ -87,10 +87,14 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// Creates the scrubber of `store` and starts its background task.
+    /// Creates the scrubber of `store` and starts its background task, unless the store is open for reading
+    /// only: the writer scrubs its tables.
     #[must_use]
     pub fn start(store: &Store) -> Arc<Self> {
         let scrubber = Arc::new(Self::new(store));
+        if store.settings.load().read_only {
+            return scrubber;
+        }
         let task = ScrubTask::new(Arc::clone(&scrubber), Arc::clone(&store.background.stop));
         store.background.add(store.resources.executor().spawn("scrub", Box::new(task)));
         scrubber

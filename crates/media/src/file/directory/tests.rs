@@ -294,7 +294,7 @@ fn a_directory_open_for_reading_changes_nothing_and_shares_the_lock() {
     file.write(0, Buf::pages(1), Purpose::Flush).1.unwrap();
     {
         let _owner = medium.lock().unwrap();
-        assert_eq!(reading().lock().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(reading().lock().unwrap_err().kind(), ErrorKind::Locked);
     }
     let (one, other) = (reading(), reading());
     let _shared = (one.lock().unwrap(), other.lock().unwrap());
