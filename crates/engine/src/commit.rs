@@ -189,9 +189,7 @@ impl Committer {
     ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
-        for part in batch.parts() {
-            self.buffers.admit(&part.tree, part.size, batch.only_deletes())?;
-        }
+        self.buffers.admit_batch(batch)?;
         self.commit_admitted(batch, durability, append)
     }
 

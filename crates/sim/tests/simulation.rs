@@ -66,6 +66,13 @@ fn crowded_scripts_end_without_a_lasting_refusal() {
     }
 }
 
+/// Crowded scripts (seed and steps) that once failed. The bug: memory for a range delete was reserved in a
+/// memtable that a later part of the batch sealed.
+#[test] // I10
+fn crowded_scripts_that_failed_once_succeed() {
+    expect(&Script::crowded(8_076_959_478_329_817_746, 150));
+}
+
 /// Scripts (seed and steps) that once failed. The bugs: a compaction that waited for memory did not notice
 /// that it was free; a checkpoint showed values again that had expired before the clock was set back; an
 /// ingest whose manifest record was in doubt was not reported as `Poisoned`; a failed open cut the log's last

@@ -34,6 +34,8 @@ pub struct DeletedRanges {
     account: Account,
     charge: Mutex<Option<Charge>>,
     charged: AtomicU64,
+    /// The part of `charged` that the deletes take, bytes.
+    used: AtomicU64,
 }
 
 /// Deletes that are searched together.
@@ -95,6 +97,7 @@ impl DeletedRanges {
             account: account.clone(),
             charge: Mutex::new(None),
             charged: AtomicU64::new(0),
+            used: AtomicU64::new(0),
         }
     }
 
@@ -112,8 +115,20 @@ impl DeletedRanges {
         if more == 0 {
             return Ok(());
         }
+        self.charge_more(&mut self.charge.lock(), more)
+    }
+
+    /// Charges what is missing to `bytes` in all.
+    fn reserve_up_to(&self, bytes: u64) -> Result<()> {
         let mut charge = self.charge.lock();
-        match &mut *charge {
+        match bytes.saturating_sub(self.bytes()) {
+            0 => Ok(()),
+            more => self.charge_more(&mut charge, more),
+        }
+    }
+
+    fn charge_more(&self, charge: &mut Option<Charge>, more: u64) -> Result<()> {
+        match charge {
             Some(charge) => charge.grow(more)?,
             none => *none = Some(self.account.charge(more)?),
         }
@@ -133,7 +148,15 @@ impl DeletedRanges {
 
     /// Adds the delete of the keys from `start` on and before `end`; an empty `end` means no end. `readers`
     /// has the seqnos of all readers, and last the newest visible one.
+    ///
+    /// The memtable with the reservation may have been sealed before the delete got its seqno. The memory is
+    /// charged now then, if the limit allows it.
     pub fn add(&self, start: &[u8], end: &[u8], seqno: Seqno, readers: &Horizon) {
+        let bytes = Self::reserved_bytes(1, start.len() + end.len());
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > self.bytes() {
+            let _ = self.reserve_up_to(used);
+        }
         let delete = match end {
             [] => {
                 let end = Bytes::from_static(&base::AFTER_EVERY_KEY);
@@ -342,5 +365,23 @@ mod tests {
         assert_eq!(ranges.bytes(), 768_020);
         drop(ranges);
         assert_eq!(account.used(), 0);
+    }
+
+    #[test] // I10
+    fn a_delete_that_was_reserved_elsewhere_is_charged_when_it_is_added() {
+        let budget = base::Budget::new(1 << 20);
+        let account = budget.account("test");
+        let ranges = DeletedRanges::new(&account);
+        let add = |number| ranges.add(b"a", b"c", Seqno::new(number), &horizon(&[number]));
+        add(1);
+        assert_eq!((ranges.bytes(), account.used()), (514, 514));
+        ranges.reserve(2, 4).unwrap();
+        (2..=3).for_each(add);
+        assert_eq!(ranges.bytes(), 3 * 514, "a reserved delete is charged once");
+        // Without room it is added all the same: its batch is in the log.
+        let _rest = account.charge((1 << 20) - account.used()).unwrap();
+        add(4);
+        assert_eq!(ranges.bytes(), 3 * 514);
+        assert_eq!(ranges.newest_covering(b"b", Seqno::MAX), Some(Seqno::new(4)));
     }
 }

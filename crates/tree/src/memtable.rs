@@ -81,10 +81,6 @@ impl Memtable {
     ) {
         debug_assert!(trailer.seqno() >= self.first, "a write goes to the memtable of its seqno");
         if matches!(trailer.kind(), Ok(EntryKind::DeleteRange)) {
-            debug_assert!(
-                self.deleted.bytes() >= DeletedRanges::reserved_bytes(1, 0),
-                "a range delete is charged before it is added (I10)"
-            );
             return self.deleted.add(key, value, trailer.seqno(), &readers());
         }
         debug_assert!(!key.is_empty(), "an entry has a key");

@@ -93,12 +93,12 @@ fn an_interrupted_ingest_leaves_no_new_store_and_no_new_keyspace() {
     let store = scratch.arg("store");
     let args = [&["ingest", &store, "-", "--keyspace", "new"][..], &MEMORY].concat();
     let interrupted = |kind: Signal, is_waiting: bool| {
+        let path = scratch.path("store");
+        let (mut key, before) = (0u64, manifests(&path));
         let mut child = command(&args);
         let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = child.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        let path = scratch.path("store");
-        let (mut key, before) = (0u64, manifests(&path));
         let is_open = || {
             let now = manifests(&path);
             !now.is_empty() && now != before
@@ -111,7 +111,7 @@ fn an_interrupted_ingest_leaves_no_new_store_and_no_new_keyspace() {
         } else {
             // The command is busy, and has more in memory than it takes.
             while !is_open() || key < 200_000 {
-                let lines: String = (0..1000).map(|n| format!("{:08}\tv\n", key + n)).collect();
+                let lines: String = (0..1000).map(|n| format!("{:012}\tv\n", key + n)).collect();
                 key += 1000;
                 if input.write_all(lines.as_bytes()).is_err() {
                     break;

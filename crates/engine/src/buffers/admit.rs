@@ -3,6 +3,8 @@
 use base::{Error, ErrorKind, Result, WriteSize};
 use tree::{Memtable, Tree};
 
+use crate::batch::{BatchPart, EncodedBatch};
+
 use super::flush_waits::Waiter;
 use super::{Buffers, FLUSHES_AWAITED_MAX, READER_WAITS_MAX};
 
@@ -22,6 +24,29 @@ impl Buffers {
             }
             admitted => admitted,
         }
+    }
+
+    /// Reserves memory for every part of `batch`, as [`Buffers::admit`]. Admitting a part may seal the
+    /// memtables of others, and with them what was reserved there: those parts are admitted again.
+    ///
+    /// # Errors
+    /// As [`Buffers::admit`].
+    pub fn admit_batch(&self, batch: &EncodedBatch) -> Result<()> {
+        let reserved_in = |part: &BatchPart| part.tree.view().active.first();
+        let mut lacking: Vec<_> = batch.parts().iter().collect();
+        for _ in 0..FLUSHES_AWAITED_MAX {
+            let mut reserved = Vec::with_capacity(lacking.len());
+            for part in lacking {
+                self.admit(&part.tree, part.size, batch.only_deletes())?;
+                reserved.push((part, reserved_in(part)));
+            }
+            reserved.retain(|(part, first)| reserved_in(part) != *first);
+            if reserved.is_empty() {
+                break;
+            }
+            lacking = reserved.into_iter().map(|(part, _)| part).collect();
+        }
+        Ok(())
     }
 
     fn admit_within_quota(&self, tree: &Tree, size: WriteSize) -> Result<()> {

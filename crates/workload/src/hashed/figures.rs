@@ -131,8 +131,9 @@ impl<'a> HashedMeter<'a> {
         let end = self.sample();
         let Self { before, samples, .. } = self;
         let (now, was) = (&end.keyspace, &before.keyspace);
-        // A window has evicted some of them.
-        let entries = entries.min(now.entries());
+        // A window has evicted some of them. Of other kinds, the memtable may hold the rest.
+        let is_window = now.kind.starts_with("hashed window");
+        let entries = if is_window { entries.min(now.entries()) } else { entries };
         let lookups = now.lookups.since(&was.lookups);
         let per_hit = |count: u64| ratio(count as f64, lookups.hits as f64);
         let per_miss = |count: u64| ratio(count as f64, lookups.misses as f64);
