@@ -14,7 +14,8 @@ pub struct Problem {
     pub pages: Option<(u32, u32)>,
     /// The keyspace of the keys that it concerns.
     pub keyspace: Option<String>,
-    /// The keys it concerns: from the first up to the second.
+    /// The keys it concerns: from the first to the second. The second is excluded, unless both are equal or it
+    /// is the last key of the file.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// The error.
     pub error: Error,
@@ -28,21 +29,21 @@ impl Problem {
         Self { file: file.to_owned(), pages: None, keyspace: None, keys: None, error }
     }
 
-    /// The same problem, on these pages: the first and how many.
+    /// Adds the pages that the problem concerns: the first and how many.
     #[must_use]
     pub fn on_pages(mut self, pages: Option<(u32, u32)>) -> Self {
         self.pages = pages;
         self
     }
 
-    /// The same problem, of keys of this keyspace.
+    /// Adds the keyspace of the keys that the problem concerns.
     #[must_use]
     pub fn in_keyspace(mut self, name: impl Into<String>) -> Self {
         self.keyspace = Some(name.into());
         self
     }
 
-    /// The same problem, of keys from the first up to the second.
+    /// Adds the keys that the problem concerns, as in [`Problem::keys`].
     #[must_use]
     pub fn of_keys(mut self, keys: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         self.keys = keys;

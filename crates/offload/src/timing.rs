@@ -13,7 +13,7 @@ pub struct Timing {
     pub beat: Duration,
     /// The longest time to connect and to agree on a job.
     pub connect: Duration,
-    /// The longest time in which a worker reads nothing and writes nothing, although it beats.
+    /// The longest time in which a worker may read nothing and write nothing although its beats arrive.
     pub stall: Duration,
 }
 

@@ -38,7 +38,7 @@ pub struct Completed {
 
 /// A read operation that a [`Queue`] can run.
 pub trait QueuedRead: ReadOp {
-    /// What every read of a queue needs at its end. The queue holds it once.
+    /// The state that each read of a queue needs when it ends. The queue holds one for all of them.
     type Shared;
 
     /// Ends the read, which needed pages from tiers as far as `depth`. Returns the value, if there is one.

@@ -48,8 +48,8 @@ impl Limits {
         usize::try_from(value).unwrap_or(0)
     }
 
-    /// Whether a collection of `count` elements that is given an element of `member` and `payload` is a
-    /// long one from now on.
+    /// Whether a collection counts as long once it has `count` elements, the newest of them with the bytes
+    /// `member` and a payload of `payload` bytes.
     pub(crate) fn is_wide(&self, kind: Kind, count: usize, member: &[u8], payload: usize) -> bool {
         match kind {
             Kind::Hash => {

@@ -330,7 +330,7 @@ impl SegmentReader {
 enum Refusal {
     /// Free space: no record begins with these bytes.
     Nothing,
-    /// A sound record of another lane sequence; the low half of that.
+    /// A sound record with another lane sequence: its low half.
     Other(u32),
     Damaged(Error),
 }

@@ -48,7 +48,7 @@ const CHUNKS_MAX: u64 = 5;
 pub(super) struct DiskFile {
     name: String,
     file: Descriptor,
-    /// In its directory; none for a file that was opened by itself.
+    /// The file's entry among the open files of its directory; `None` for a file that was opened without one.
     open: Option<OpenFile>,
     access: Access,
     is_direct: bool,

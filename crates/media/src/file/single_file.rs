@@ -23,8 +23,8 @@ pub(crate) struct SingleFile {
 }
 
 impl SingleFile {
-    /// The content of `file`, opened from `path`, with direct I/O if possible. Other handles of the same
-    /// opening use direct I/O then too.
+    /// The content of `file`, opened from `path`, with direct I/O if possible. Duplicates of
+    /// `file` then use direct I/O too, because they share its flags.
     pub(crate) fn direct(path: &Path, file: fs::File, queue_depth: usize) -> Self {
         let is_direct =
             fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT)).is_ok();

@@ -62,7 +62,8 @@ impl Target {
         }
     }
 
-    /// The digest, by which its pages are cached; `None` if it cannot be opened.
+    /// The digest of the file, which is the key of its pages in the cache; `None` if the file cannot be
+    /// opened.
     pub(super) fn digest(&self) -> Option<u64> {
         match self {
             Self::Table(file) => file.table().ok().map(|table| table.footer().digest),
