@@ -1,8 +1,8 @@
 //! The dispatcher: decides where a job runs, from measured rates.
 //!
 //! [`choose`] is a pure function of the job, the host and the workers. A rate is measured from jobs that
-//! ended, in bytes of inputs per second from start to end, so it contains what else the processors and the
-//! link do. Rules:
+//! ended, in bytes of inputs per second from start to end, so it contains the other
+//! work of the processors and the link. Rules:
 //! - Jobs have a usual place. It moves away only if that is expected to be an eighth faster, and comes back
 //!   once it is slower: noise moves it rarely, and only between places that are about equally fast.
 //! - A place that is unknown, or was not used for long, gets a single job of usual length to measure it. That
@@ -28,7 +28,7 @@ const LOOK_SHARE: f64 = 0.01;
 /// most after two to this power.
 const LOOK_POWER_MAX: u32 = 5;
 
-/// What is left of the weight of earlier jobs after another.
+/// Factor by which the weight of earlier jobs decays with each new one.
 const KEPT: f64 = 0.9;
 
 /// Shorter jobs say nothing about a rate, bytes.

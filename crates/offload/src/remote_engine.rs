@@ -211,7 +211,8 @@ impl BlockStream for RemoteStream {
         let taken = self.done.pop_front().zip(self.raw.pop_front());
         let (payload, raw) =
             taken.ok_or_else(|| Error::invalid("block to take").expected("one submitted"))?;
-        // What a worker says is from outside. Decompressing costs a tenth of compressing.
+        // Bytes of a worker are input from outside, so they are checked. Decompressing costs a tenth of
+        // compressing.
         let checked = match payload.is_empty() {
             true => Ok(()),
             false => table::decompress_block(self.codec, &payload, raw.len()).and_then(|found| {

@@ -194,7 +194,7 @@ impl Workers {
 }
 
 impl Workers {
-    /// What the placement of a job with `codec` goes by.
+    /// The workers that a job with `codec` may be placed at, with their rates and load.
     fn candidates(&self, codec: Codec) -> Vec<Candidate> {
         let now = self.clock.monotonic();
         let candidate = |worker: &Arc<RemoteWorker>| {
@@ -331,8 +331,8 @@ mod tests {
 
     use super::*;
 
-    /// What the decisions say is what happens: the dispatcher's worker gets the job. Without a dispatcher,
-    /// jobs are shared out.
+    /// A job goes to the worker that the dispatcher's decision names. Without a dispatcher, jobs are shared
+    /// out.
     #[test]
     fn the_worker_that_the_dispatcher_chose_takes_the_job() {
         let job = JobShape { bytes: 1 << 20, codec: Codec::Lz4, is_urgent: false };
