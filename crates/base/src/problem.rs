@@ -14,8 +14,8 @@ pub struct Problem {
     pub pages: Option<(u32, u32)>,
     /// The keyspace of the keys that it concerns.
     pub keyspace: Option<String>,
-    /// The keys it concerns: from the first to the second. The second is excluded, unless both are equal or it
-    /// is the last key of the file.
+    /// The keys it concerns: from the first to the second. The second is excluded, unless both are equal or
+    /// it is the last key of the file.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// The error.
     pub error: Error,
