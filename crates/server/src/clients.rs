@@ -46,6 +46,7 @@ pub(crate) struct Info {
     pub(crate) name: Vec<u8>,
     pub(crate) database: u8,
     pub(crate) last: String,
+    pub(crate) user: String,
     pub(crate) is_resp3: bool,
     pub(crate) library: (String, String),
     pub(crate) channels: usize,
@@ -91,7 +92,7 @@ impl Client {
 
     /// The name of its user.
     pub(crate) fn user(&self) -> String {
-        "default".to_owned()
+        self.info.lock().user.clone()
     }
 
     /// A line of CLIENT LIST.
@@ -101,7 +102,7 @@ impl Client {
             "id={} addr={} laddr={} fd=0 name={} age={} idle=0 flags=N db={} sub={} psub={} ssub=0 multi=-1 \
              qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
              tot-mem=0 events=r cmd={} \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+             user={} redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.address,
             self.local,
@@ -111,6 +112,7 @@ impl Client {
             info.channels,
             info.patterns,
             if info.last.is_empty() { "NULL" } else { &info.last },
+            info.user,
             if info.is_resp3 { 3 } else { 2 },
             info.library.0,
             info.library.1,
@@ -186,6 +188,17 @@ impl Clients {
     pub(crate) fn channels(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
         let channels = self.channels.lock();
         channels.keys().filter(|channel| glob::matches(pattern, channel)).cloned().collect()
+    }
+
+    /// Whether `client` has a topic that `may` does not permit. It is called with the topic, and whether that
+    /// is a pattern.
+    pub(crate) fn has_topic_beyond(&self, client: u64, may: impl Fn(&[u8], bool) -> bool) -> bool {
+        let has = |topics: &Mutex<Topics>, is_pattern| {
+            let topics = topics.lock();
+            let own = |clients: &BTreeMap<u64, Arc<Client>>| clients.contains_key(&client);
+            topics.iter().any(|(topic, clients)| own(clients) && !may(topic, is_pattern))
+        };
+        has(&self.channels, false) || has(&self.patterns, true)
     }
 
     pub(crate) fn subscribers(&self, channel: &[u8]) -> usize {

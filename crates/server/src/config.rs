@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::space::DatabaseKind;
+
 /// When a write is durable, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendFsync {
@@ -26,6 +28,17 @@ impl AppendFsync {
     }
 }
 
+/// The files of encrypted connections, in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// The server's certificate, and those between it and its authority.
+    pub certificates: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+    /// Clients must present a certificate of one of these authorities.
+    pub authorities: Option<PathBuf>,
+}
+
 /// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -37,6 +50,12 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// The password of AUTH.
     pub password: Option<String>,
+    /// The file of the users, read at the start and by ACL LOAD, and written by ACL SAVE.
+    pub acl_file: Option<PathBuf>,
+    /// Connections to `listen` are encrypted.
+    pub tls: Option<TlsConfig>,
+    /// Databases that are not ordered, by number.
+    pub databases: Vec<(u8, DatabaseKind)>,
     /// When a write is durable.
     pub append_fsync: AppendFsync,
     /// The most clients at once.
@@ -58,6 +77,9 @@ impl Config {
             unix_socket: None,
             admin: None,
             password: None,
+            acl_file: None,
+            tls: None,
+            databases: Vec::new(),
             append_fsync: AppendFsync::EverySecond,
             clients_max: 10_000,
             threads: std::thread::available_parallelism().map_or(1, usize::from),

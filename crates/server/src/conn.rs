@@ -333,7 +333,13 @@ async fn write<S: AsyncWrite + Unpin>(
             }
         }
     }
-    Ok(())
+    // An encrypted socket may hold the end of the bytes back.
+    tokio::select! {
+        flushed = tokio::time::timeout(WRITE_TIMEOUT, socket.flush()) => {
+            flushed.map_err(|_| End::Socket)?.map_err(End::from)
+        }
+        () = killed(client) => Err(End::Socket),
+    }
 }
 
 /// Ends once the client is killed.

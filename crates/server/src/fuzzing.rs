@@ -62,7 +62,7 @@ impl StoredBytes {
         let requests = REQUESTS.split(';').map(str::trim).map(|request| {
             request.split(' ').map(|argument| argument.as_bytes().to_vec()).collect()
         });
-        Ok(Self { keys: Arc::new(Keys::open(db)?), requests: requests.collect() })
+        Ok(Self { keys: Arc::new(Keys::open(db, &[])?), requests: requests.collect() })
     }
 
     /// Runs every request over a key with the stored bytes `value` and over the rows of collection 7.

@@ -1,6 +1,7 @@
 //! [`Keys`]: the store's keys as Redis sees them: databases, types, expiry, exact counts.
 //!
-//! Four keyspaces hold them. `redis.keys`: database (one byte) and key -> [`Value`]. `redis.parts`: database,
+//! Four keyspaces hold them. `redis.keys`: database (one byte) and key -> [`Value`]; a hashed database `N`
+//! has `redis.keys.N` instead ([`crate::space`]). `redis.parts`: database,
 //! number of a large collection and element -> its value. `redis.expiry`: expiry (Unix milliseconds,
 //! big-endian), database and key -> nothing, an index for the sweeper. `redis.counts`: database and one of 64
 //! shards -> the number of keys, a sum of `I64Add` operands, so that counts are exact after a crash. A
@@ -18,10 +19,11 @@ use terracedb::{Db, Error, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use crate::encoding::Limits;
 use crate::reply::Fail;
+use crate::space::{self, DatabaseKind, Space};
 use crate::value::{Kind, NUMBER_MAX, Value};
 
 /// The databases that SELECT chooses from.
-pub(crate) const DATABASES: u8 = 16;
+pub const DATABASES: u8 = 16;
 /// Shards of a count: a merge reads the operands of one shard only.
 pub(crate) const SHARDS: u8 = 64;
 /// Unix milliseconds.
@@ -42,7 +44,7 @@ type Page = (Vec<Vec<u8>>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) db: Db,
-    pub(crate) keys: Keyspace,
+    spaces: Vec<Space>,
     pub(crate) parts: Keyspace,
     pub(crate) expiry: Keyspace,
     pub(crate) counts: Keyspace,
@@ -57,12 +59,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Opens the keyspaces, and sums up the counts.
+    /// Opens the keyspaces, and sums up the counts. `kinds`: those of databases that are not ordered.
     ///
     /// # Errors
-    /// Those of the store.
-    pub(crate) fn open(db: Db) -> terracedb::Result<Self> {
-        let keys = db.open_or_create_keyspace("redis.keys")?;
+    /// Those of the store; `Invalid` if a database has another kind already.
+    pub(crate) fn open(db: Db, kinds: &[(u8, DatabaseKind)]) -> terracedb::Result<Self> {
+        let spaces = space::open(&db, kinds)?;
         let parts = db.open_or_create_keyspace("redis.parts")?;
         let expiry = db.open_or_create_keyspace("redis.expiry")?;
         let summed = KeyspaceOptions::new().merge_operator(I64Add::NAME);
@@ -79,7 +81,7 @@ impl Keys {
         let next_id = AtomicU64::new(next_id(&parts)?);
         let (expired, limits) = Default::default();
         let account = terracedb::memory::account(db.resources(), "network");
-        Ok(Self { db, keys, parts, expiry, counts, account, limits, count, next_id, expired })
+        Ok(Self { db, spaces, parts, expiry, counts, account, limits, count, next_id, expired })
     }
 
     /// A number for a new large collection.
@@ -87,8 +89,31 @@ impl Keys {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number of keys of `database`.
+    /// The keyspace of the values of a database.
+    pub(crate) fn space(&self, database: u8) -> Result<&Space, Fail> {
+        self.spaces
+            .get(usize::from(database))
+            .ok_or_else(|| Fail::new("ERR DB index is out of range"))
+    }
+
+    /// The keyspace of the value of a stored key.
+    pub(crate) fn space_of(&self, key: &[u8]) -> Result<&Space, Fail> {
+        self.space(key.first().copied().unwrap_or(0))
+    }
+
+    /// The keyspaces of the databases, in order.
+    pub(crate) fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// The number of keys of `database`. Evictions are not told, so the entries of a window are counted,
+    /// those of a long one by its tables.
     pub(crate) fn count(&self, database: u8) -> i64 {
+        if let Some(space) =
+            self.spaces.get(usize::from(database)).filter(|space| space.is_window())
+        {
+            return space.entries(&self.db);
+        }
         self.count.get(usize::from(database)).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
@@ -106,7 +131,9 @@ impl Keys {
         let database = start.first().copied().unwrap_or(0);
         let end = [database.saturating_add(1)];
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for (seen, entry) in self.keys.range(start..&end[..])?.enumerate() {
+        let space = self.space(database)?;
+        space.check_order(database)?;
+        for (seen, entry) in space.keyspace.range(start..&end[..])?.enumerate() {
             let (key, stored) = entry?;
             if seen == most || bytes > PAGE_BYTES {
                 return Ok((found, Some(key.to_vec())));
@@ -138,7 +165,11 @@ impl Keys {
         let mut batch = WriteBatch::new();
         for &database in databases {
             let (start, end) = ([database], [database + 1]);
-            batch.delete_range(&self.keys, &start[..]..&end[..])?;
+            let space = self.space(database)?;
+            match space.is_ordered() {
+                true => batch.delete_range(&space.keyspace, &start[..]..&end[..])?,
+                false => batch.delete_range::<&[u8]>(&space.keyspace, ..)?,
+            }
             batch.delete_range(&self.parts, &start[..]..&end[..])?;
             batch.delete_range(&self.counts, &start[..]..&end[..])?;
         }

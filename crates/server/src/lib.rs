@@ -5,6 +5,7 @@
 //! device or for flushes (`session`). `keys` maps Redis's keys to the store; `command` has the
 //! commands. docs/server.md is the page for users.
 
+mod acl;
 mod admin;
 mod args;
 mod blocking;
@@ -21,18 +22,23 @@ mod glob;
 mod keys;
 mod listen;
 mod locks;
+mod permission;
 mod reply;
 mod resp;
 mod session;
 mod shared;
+mod space;
 mod spec;
 mod take;
+mod tls;
 mod unit;
 mod value;
 mod watch;
 
-pub use config::{AppendFsync, Config};
+pub use config::{AppendFsync, Config, TlsConfig};
+pub use keys::DATABASES;
 pub use listen::serve;
+pub use space::DatabaseKind;
 
 /// The parser of requests, for the fuzz target: parses `input` in pieces, and returns the number of requests.
 #[cfg(feature = "fuzzing")]

@@ -4,7 +4,7 @@
 //! server: no connection is accepted any more, commands in progress end, and the store is closed.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
+use crate::acl::Users;
 use crate::admin;
 use crate::clients::Client;
 use crate::command;
@@ -28,6 +29,7 @@ use crate::conn::Connection;
 use crate::keys::Keys;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::tls::Tls;
 
 /// Threads of one runtime that may wait for the store at once for commands.
 const WORKERS: usize = 32;
@@ -49,7 +51,9 @@ fn failed(object: &'static str, error: io::Error) -> Error {
 /// `Io` if a socket cannot be opened; `Invalid` if it would be open to other machines without a password;
 /// those of the store.
 pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<()> {
-    check(&config)?;
+    let users = users(&config)?;
+    check(&config, &users)?;
+    let tls = config.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listener =
         StdListener::bind(config.listen).map_err(|error| failed("client socket", error))?;
     listener.set_nonblocking(true).map_err(|error| failed("client socket", error))?;
@@ -62,9 +66,9 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     let clients_max = clients_within_file_limit(config.clients_max);
     let config = Config { listen: address, clients_max, ..config };
     let threads = config.threads.max(1);
-    let keys = Keys::open(db)?;
+    let keys = Keys::open(db, &config.databases)?;
     let account = keys.account.clone();
-    let shared = Arc::new(Shared::new(config, keys));
+    let shared = Arc::new(Shared::new(config, keys, users));
     let served = std::thread::scope(|scope| {
         let mut joined = Vec::new();
         let mut start = |number: usize| {
@@ -86,6 +90,7 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
                     None
                 },
                 account: account.clone(),
+                tls: tls.clone(),
                 is_first: number == 0,
             };
             let runtime = Builder::new_current_thread()
@@ -128,10 +133,22 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     served.and(closed)
 }
 
-/// Protected mode: without a password only this machine can connect.
-fn check(config: &Config) -> Result<()> {
-    let is_local = |address: IpAddr| address.is_loopback();
-    if config.password.is_none() && !is_local(config.listen.ip()) {
+/// The users at the start.
+fn users(config: &Config) -> Result<Users> {
+    let users = Users::new(config.password.as_deref());
+    if let Some(path) = &config.acl_file {
+        users.load_file(path).map_err(|error| Error::invalid("--aclfile").got(error))?;
+    }
+    Ok(users)
+}
+
+/// Protected mode: only this machine can connect, unless clients must prove something: a password, or a
+/// certificate.
+fn check(config: &Config, users: &Users) -> Result<()> {
+    let default = users.default().rules();
+    let is_open = default.is_on && default.has_no_password;
+    let asks_for_certificate = config.tls.as_ref().is_some_and(|tls| tls.authorities.is_some());
+    if is_open && !asks_for_certificate && !config.listen.ip().is_loopback() {
         return Err(Error::invalid("--listen")
             .expected("a loopback address, or a password")
             .got(config.listen));
@@ -211,6 +228,7 @@ struct Part {
     unix: Option<StdUnixListener>,
     admin: Option<StdListener>,
     account: Account,
+    tls: Option<Arc<Tls>>,
     is_first: bool,
 }
 
@@ -218,7 +236,7 @@ impl Part {
     fn run(self, runtime: &Runtime) -> io::Result<()> {
         let tasks = LocalSet::new();
         tasks.block_on(runtime, async {
-            let Self { shared, listener, unix, admin, account, is_first } = self;
+            let Self { shared, listener, unix, admin, account, tls, is_first } = self;
             let listener = TcpListener::from_std(listener)?;
             let unix = unix.map(UnixListener::from_std).transpose()?;
             if let Some(admin) = admin {
@@ -240,8 +258,17 @@ impl Part {
                     }
                     shared.stop();
                 });
+                if let Some(tls) = tls.clone() {
+                    let mut hangup = signal(SignalKind::hangup())?;
+                    tokio::task::spawn_local(async move {
+                        while hangup.recv().await.is_some() {
+                            tls.reload();
+                        }
+                    });
+                }
             }
-            let server = Server { shared, account, workers: Arc::new(Semaphore::new(WORKERS)) };
+            let server =
+                Server { shared, account, tls, workers: Arc::new(Semaphore::new(WORKERS)) };
             server.accept(&listener, unix.as_ref()).await;
             server.finish().await;
             Ok(())
@@ -253,6 +280,7 @@ impl Part {
 struct Server {
     shared: Arc<Shared>,
     account: Account,
+    tls: Option<Arc<Tls>>,
     workers: Arc<Semaphore>,
 }
 
@@ -268,12 +296,12 @@ impl Server {
                     // Replies are written whole, so waiting for more bytes only delays them.
                     drop(socket.set_nodelay(true));
                     let local = socket.local_addr().map(|at| at.to_string()).unwrap_or_default();
-                    self.welcome(socket, from.to_string(), local);
+                    self.welcome(socket, from.to_string(), local, self.tls.clone());
                 }),
                 accepted = from_unix() => accepted.map(|socket| {
                     let path = self.shared.config.unix_socket.as_ref();
                     let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-                    self.welcome(socket, format!("{path}:0"), format!("{path}:0"));
+                    self.welcome(socket, format!("{path}:0"), format!("{path}:0"), None);
                 }),
                 // Every thread looks, also one that missed the notification.
                 () = tokio::time::sleep(SWEEP) => Ok(()),
@@ -291,6 +319,7 @@ impl Server {
         mut socket: S,
         address: String,
         local: String,
+        tls: Option<Arc<Tls>>,
     ) {
         let shared = &self.shared;
         shared.counts.connections.fetch_add(1, Ordering::Relaxed);
@@ -299,7 +328,10 @@ impl Server {
             address,
             local,
             since: Instant::now(),
-            info: Default::default(),
+            info: parking_lot::Mutex::new(crate::clients::Info {
+                user: crate::acl::DEFAULT.to_owned(),
+                ..Default::default()
+            }),
             messages: parking_lot::Mutex::new(crate::clients::Messages::new(&self.account)),
             has_message: Default::default(),
             is_killed: Default::default(),
@@ -309,6 +341,9 @@ impl Server {
             let mut connected = shared.clients.connected.lock();
             if connected.len() >= shared.config.clients_max {
                 shared.counts.rejected.fetch_add(1, Ordering::Relaxed);
+                if tls.is_some() {
+                    return;
+                }
                 tokio::task::spawn_local(async move {
                     let told = socket.write_all(b"-ERR max number of clients reached\r\n");
                     drop(tokio::time::timeout(Duration::from_secs(1), told).await);
@@ -322,9 +357,15 @@ impl Server {
         let workers = Arc::clone(&self.workers);
         let shared = Arc::clone(shared);
         let id = client.id;
-        let connection = Connection { socket, client, session, account, workers };
         tokio::task::spawn_local(async move {
-            connection.serve().await;
+            match tls {
+                None => Connection { socket, client, session, account, workers }.serve().await,
+                Some(tls) => {
+                    if let Some((socket, _charge)) = tls.greet(socket, &client, &account).await {
+                        Connection { socket, client, session, account, workers }.serve().await;
+                    }
+                }
+            }
             shared.clients.connected.lock().remove(&id);
         });
     }

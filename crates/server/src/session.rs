@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use terracedb::memory::{Account, Charge};
 
+use crate::acl::User;
 use crate::blocking::{Block, State, Waiter};
 use crate::clients::Client;
 use crate::keys::now_ms;
+use crate::permission::permission_error;
 use crate::reply::{Done, Fail, Reply};
 use crate::resp::{Request, request_bytes};
 use crate::shared::{Shared, Slow};
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) reply: Reply,
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
+    /// The user that the client is, once it is authenticated.
+    pub(crate) user: Arc<User>,
     pub(crate) queued: Option<Queued>,
     pub(crate) watched: BTreeSet<Vec<u8>>,
     pub(crate) mark: Mark,
@@ -103,13 +107,16 @@ pub(crate) struct Blocked {
 
 impl Session {
     pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>, table: &'static Table) -> Self {
+        let user = Arc::clone(shared.users.default());
+        let rules = user.rules();
         Self {
             shared: Arc::clone(shared),
             client: Arc::clone(client),
             table,
             reply: Reply::default(),
             database: 0,
-            is_authenticated: shared.config.password.is_none(),
+            is_authenticated: rules.is_on && rules.has_no_password,
+            user,
             queued: None,
             watched: BTreeSet::new(),
             mark: Arc::new(AtomicBool::new(false)),
@@ -252,6 +259,7 @@ impl Session {
         if !self.is_authenticated && !spec.has("no_auth") {
             return Err(Fail::new("NOAUTH Authentication required."));
         }
+        self.check_permission(spec, request).map_err(|denied| permission_error(&denied))?;
         if self.queued.is_some() && spec.has("no_multi") {
             return Err(Fail::new("ERR Command not allowed inside a transaction"));
         }
@@ -437,6 +445,8 @@ fn redact(args: &mut [Vec<u8>]) {
     let name = args.first().map_or_else(String::new, |name| crate::args::option(name));
     let from = match name.as_str() {
         "AUTH" => 1,
+        // The rules name passwords and keys.
+        "ACL" if args.get(1).is_some_and(|sub| crate::args::option(sub) == "SETUSER") => 2,
         "HELLO" => args
             .iter()
             .position(|arg| arg.eq_ignore_ascii_case(b"auth"))

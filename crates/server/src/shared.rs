@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use terracedb::{Durability, WriteOptions};
 use tokio::sync::Notify;
 
+use crate::acl::Users;
 use crate::blocking::Waiters;
 use crate::clients::Clients;
 use crate::config::{AppendFsync, Config};
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) waiters: Waiters,
     pub(crate) clients: Clients,
+    pub(crate) users: Users,
     pub(crate) cursors: Mutex<Cursors>,
     pub(crate) slow: Mutex<SlowLog>,
     /// Commands that take this long are slow, microseconds; -1: none is.
@@ -53,7 +55,7 @@ pub(crate) struct Counts {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, keys: Keys) -> Self {
+    pub(crate) fn new(config: Config, keys: Keys, users: Users) -> Self {
         let (watches, waiters, clients, cursors, slow, counts) = Default::default();
         Self {
             config,
@@ -62,6 +64,7 @@ impl Shared {
             watches,
             waiters,
             clients,
+            users,
             cursors,
             slow,
             slow_threshold_us: AtomicI64::new(10_000),
@@ -75,13 +78,18 @@ impl Shared {
         }
     }
 
-    /// The options of a commit. With `always`, the session syncs before it sends replies, once for all of
-    /// them.
-    pub(crate) fn write_options(&self) -> WriteOptions {
-        WriteOptions::new().durability(match self.config.append_fsync {
+    /// The options of a commit, and those of one to windows alone, which needs no log with `no`. With
+    /// `always`, the session syncs before it sends replies, once for all of them.
+    pub(crate) fn write_options(&self) -> [WriteOptions; 2] {
+        let logged = WriteOptions::new().durability(match self.config.append_fsync {
             AppendFsync::Always | AppendFsync::No => Durability::None,
             AppendFsync::EverySecond => Durability::Interval,
-        })
+        });
+        let unlogged = match self.config.append_fsync {
+            AppendFsync::No => WriteOptions::new().durability(Durability::Unlogged),
+            _ => logged,
+        };
+        [logged, unlogged]
     }
 
     /// Locks the stored keys `keys` for a write. Clients that wait for one of them may move its element to

@@ -79,6 +79,16 @@ impl Spec {
 }
 
 impl Spec {
+    /// The keys of a request that the rules of its user must permit. Commands without locks on keys may name
+    /// some, too.
+    pub(crate) fn checked_keys<'a>(&self, args: &'a [Vec<u8>]) -> Vec<&'a Vec<u8>> {
+        match self.name {
+            "watch" => args.iter().skip(1).collect(),
+            "memory" => args.iter().skip(2).take(1).collect(),
+            _ => self.keys_of(args),
+        }
+    }
+
     /// The stored keys that a request of a client of `database` needs locks of.
     pub(crate) fn locked_keys(&self, args: &[Vec<u8>], database: u8) -> Vec<Vec<u8>> {
         let other = other_database(self.name, args);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use terracedb::hashed::HashedPolicy;
 use terracedb::memory::Charge;
 use terracedb::{Keyspace, Snapshot, WriteBatch, WriteOptions};
 
@@ -124,7 +125,9 @@ impl Unit {
     }
 
     fn row(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Bytes>, Fail> {
-        Ok(match &self.snapshot {
+        // A window has no snapshots: of several keys of one, each is read by itself.
+        let is_kept = !matches!(keyspace.hashed_policy(), Some(HashedPolicy::Window { .. }));
+        Ok(match self.snapshot.as_ref().filter(|_| is_kept) {
             Some(snapshot) => snapshot.get(keyspace, key)?,
             None => keyspace.get(key)?,
         })
@@ -156,12 +159,13 @@ impl Unit {
 
     fn stored(&mut self, key: &[u8]) -> Result<Option<Value>, Fail> {
         // A second read of a key finds the same: the caller holds the locks of the keys that it changes.
-        let mut value = self.row(&self.keys.keys, key)?.as_ref().map(Value::decode).transpose()?;
+        let keyspace = &self.keys.space_of(key)?.keyspace;
+        let mut value = self.row(keyspace, key)?.as_ref().map(Value::decode).transpose()?;
         let is_torn = |value: &Value| value.is_large && !self.is_locked && self.snapshot.is_none();
         if value.as_ref().is_some_and(is_torn) {
             // The value and its rows must be of one state.
             self.snapshot = Some(self.keys.db.snapshot());
-            value = self.row(&self.keys.keys, key)?.as_ref().map(Value::decode).transpose()?;
+            value = self.row(keyspace, key)?.as_ref().map(Value::decode).transpose()?;
         }
         let old = value.as_ref().map(|value| {
             let id = value.head()?.map(|head| head.id);
@@ -184,6 +188,13 @@ impl Unit {
             (None, None) => self.get(key)?.is_none(),
         };
         let value = value.filter(|value| !value.is_expired(now));
+        if value.as_ref().is_some_and(|value| value.is_large)
+            && self.keys.space_of(key)?.is_window()
+        {
+            return Err(Fail::new(
+                "ERR a collection in a window database has at most 128 elements and 4 KiB",
+            ));
+        }
         self.take(key.len() + value.as_ref().map_or(0, |value| value.bytes.len()) + ROW_BYTES)?;
         if is_missing && value.is_some() {
             self.created.push(key.to_vec());
@@ -352,17 +363,21 @@ impl Unit {
         Ok(own + bytes.saturating_mul(count) / rows.max(1))
     }
 
-    /// Commits the staged writes, and returns the stored keys that changed.
+    /// Commits the staged writes, and returns the stored keys that changed. Writes to windows alone have the
+    /// options `unlogged`.
     ///
     /// # Errors
     /// Those of the store: nothing was written.
-    pub(crate) fn commit(&mut self, options: &WriteOptions) -> Result<Written, Fail> {
+    pub(crate) fn commit(
+        &mut self,
+        [options, unlogged]: &[WriteOptions; 2],
+    ) -> Result<Written, Fail> {
         if self.staged.is_empty() && self.stale.is_empty() {
             return Ok(Written::default());
         }
         let keys = Arc::clone(&self.keys);
         let (mut batch, mut changes) = (WriteBatch::new(), [0_i64; DATABASES as usize]);
-        let mut written = Vec::new();
+        let (mut written, mut is_logged) = (Vec::new(), !self.stale.is_empty());
         let row = |expiry: u64, key: &[u8]| [&expiry.to_be_bytes(), key].concat();
         // Rows belong to a value by their number; a rename moves the number to another key.
         let (mut old_ids, mut new_ids) = (BTreeSet::new(), BTreeSet::new());
@@ -373,9 +388,11 @@ impl Unit {
             if let Some(Head { id, .. }) = value.as_ref().map(Value::head).transpose()?.flatten() {
                 new_ids.insert((database, id));
             }
+            let space = keys.space(database)?;
+            is_logged |= !space.is_window();
             let old_expiry = old.map_or(0, |old| old.expiry);
             let expiry = value.as_ref().map_or(0, |value| value.expiry);
-            if old_expiry != expiry {
+            if old_expiry != expiry && !space.is_window() {
                 if old_expiry > 0 {
                     batch.delete(&keys.expiry, row(old_expiry, key))?;
                 }
@@ -387,7 +404,7 @@ impl Unit {
                 written.push(key.clone());
             }
             let change = i64::from(value.is_some()) - i64::from(old.is_some());
-            if change != 0 {
+            if change != 0 && !space.is_window() {
                 let shard =
                     key.iter().fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(*byte))
                         % SHARDS;
@@ -397,8 +414,8 @@ impl Unit {
                 }
             }
             match value {
-                Some(value) => batch.put(&keys.keys, key, value.encode())?,
-                None if old.is_some() => batch.delete(&keys.keys, key)?,
+                Some(value) => batch.put(&space.keyspace, key, value.encode())?,
+                None if old.is_some() => batch.delete(&space.keyspace, key)?,
                 None => {}
             }
         }
@@ -418,7 +435,7 @@ impl Unit {
         for row in &self.stale {
             batch.delete(&keys.expiry, row)?;
         }
-        keys.db.write_opt(&batch, options)?;
+        keys.db.write_opt(&batch, if is_logged { options } else { unlogged })?;
         for (count, change) in keys.count.iter().zip(changes) {
             count.fetch_add(change, Ordering::Relaxed);
         }

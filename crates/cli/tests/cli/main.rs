@@ -39,17 +39,23 @@ mod scrub;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod serve_acl;
+#[cfg(test)]
 mod serve_blocking;
 #[cfg(test)]
 mod serve_client;
 #[cfg(test)]
 mod serve_collections;
 #[cfg(test)]
+mod serve_kinds;
+#[cfg(test)]
 mod serve_limits;
 #[cfg(test)]
 mod serve_oracle;
 #[cfg(test)]
 mod serve_sockets;
+#[cfg(test)]
+mod serve_tls;
 #[cfg(test)]
 mod serve_transactions;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Commands on the connection: PING, AUTH, HELLO, SELECT, CLIENT, RESET, QUIT.
 
-use subtle::ConstantTimeEq;
+use std::sync::Arc;
 
 use super::server::unknown;
 use crate::args;
@@ -41,7 +41,10 @@ pub(crate) fn reset(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     session.replies = Replies::On;
     session.database = 0;
     session.reply.is_resp3 = false;
-    session.is_authenticated = session.shared.config.password.is_none();
+    let default = Arc::clone(session.shared.users.default());
+    let rules = default.rules();
+    session.log_in(default);
+    session.is_authenticated = rules.is_on && rules.has_no_password;
     let mut info = session.client.info.lock();
     (info.database, info.is_resp3) = (0, false);
     info.name.clear();
@@ -58,21 +61,20 @@ pub(crate) fn select(session: &mut Session, args: &[Vec<u8>]) -> Done {
     Ok(())
 }
 
+/// Makes the client `user`, if its password is right.
 fn check_password(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
-    let wanted = session.shared.config.password.as_ref();
-    // Without a password any is right for the user "default", as in Redis.
-    // The time of the comparison tells nothing about the password.
-    let is_right = |wanted: &String| bool::from(password.ct_eq(wanted.as_bytes()));
-    if user == b"default" && wanted.is_none_or(is_right) {
-        session.is_authenticated = true;
+    if let Some(user) = session.shared.users.authenticate(user, password) {
+        session.log_in(user);
         return Ok(());
     }
+    let name = String::from_utf8_lossy(user.get(..128).unwrap_or(user)).into_owned();
+    session.note_refusal("auth", name.clone().into_bytes(), name);
     Err(Fail::new("WRONGPASS invalid username-password pair or user is disabled."))
 }
 
 pub(crate) fn auth(session: &mut Session, args: &[Vec<u8>]) -> Done {
     match args {
-        [_, password] if session.shared.config.password.is_some() => {
+        [_, password] if !session.shared.users.default().rules().has_no_password => {
             check_password(session, b"default", password)?;
         }
         [_, _] => {
@@ -282,7 +284,7 @@ fn kind_filter(kind: &[u8]) -> Result<Listed, Fail> {
 }
 
 /// Ends the chosen connections. Its own ends after the reply.
-fn kill(
+pub(super) fn kill(
     session: &mut Session,
     is_chosen: impl Fn(&crate::clients::Client) -> bool,
     skips_own: bool,

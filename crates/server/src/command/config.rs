@@ -13,14 +13,19 @@ use crate::session::Session;
 fn settings(session: &Session) -> Vec<(&'static str, String)> {
     let (config, db) = (&session.shared.config, &session.shared.keys.db);
     let (bind, port) = (config.listen.ip().to_string(), config.listen.port().to_string());
+    // Of the database that the client has selected.
+    let policy = session.shared.keys.space(session.database);
+    let policy = policy.map_or("noeviction", |space| space.kind.policy());
+    let acl_file = config.acl_file.as_ref().map(|path| path.display().to_string());
     let mut all = vec![
+        ("aclfile", acl_file.unwrap_or_default()),
         ("appendfsync", config.append_fsync.name().to_owned()),
         ("appendonly", "yes".to_owned()),
         ("bind", bind),
         ("databases", DATABASES.to_string()),
         ("maxclients", config.clients_max.to_string()),
         ("maxmemory", db.settings().memory.to_string()),
-        ("maxmemory-policy", "noeviction".to_owned()),
+        ("maxmemory-policy", policy.to_owned()),
         ("port", port),
         ("proto-max-bulk-len", crate::value::STRING_BYTES_MAX.to_string()),
         ("save", String::new()),

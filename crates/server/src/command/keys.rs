@@ -266,6 +266,10 @@ pub(crate) fn object(call: &mut Call<'_>) -> Done {
 const PAGE: usize = 1000;
 pub(crate) fn keys(session: &mut Session, args: &[Vec<u8>]) -> Done {
     let pattern = args.get(1).ok_or_else(Fail::syntax)?;
+    let space = session.shared.keys.space(session.database)?;
+    if !space.is_ordered() {
+        return hashed_keys(session, pattern);
+    }
     let mut start = Some(vec![session.database]);
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(from) = start {
@@ -283,6 +287,25 @@ pub(crate) fn keys(session: &mut Session, args: &[Vec<u8>]) -> Done {
             ));
         }
         start = next;
+    }
+    session.reply.bulks(&found);
+    Ok(())
+}
+
+/// KEYS of a database whose keys have no order: one walk of all its entries.
+fn hashed_keys(session: &mut Session, pattern: &[u8]) -> Done {
+    let (mut found, mut bytes, now) = (Vec::new(), 0, now_ms());
+    for entry in session.shared.keys.space(session.database)?.keyspace.entries()? {
+        let (key, stored) = entry?;
+        let key = key.get(1..).unwrap_or_default();
+        if !glob::matches(pattern, key) || Value::decode(&stored)?.is_expired(now) {
+            continue;
+        }
+        bytes += key.len() + 32;
+        if bytes > session.shared.config.output_bytes_max {
+            return Err(Fail::new("ERR the reply is longer than the output buffer of a client"));
+        }
+        found.push(key.to_vec());
     }
     session.reply.bulks(&found);
     Ok(())
@@ -318,7 +341,12 @@ pub(crate) fn randomkey(session: &mut Session, _args: &[Vec<u8>]) -> Done {
     if all.1.is_some() {
         // Between the first and the last key.
         let end = [database + 1];
-        let last = keys.keys.range(&[database][..]..&end[..])?.next_back().transpose()?;
+        let last = keys
+            .space(database)?
+            .keyspace
+            .range(&[database][..]..&end[..])?
+            .next_back()
+            .transpose()?;
         let last = last.map(|(key, _)| key.to_vec());
         let place = between(&first, &last.unwrap_or_default(), random);
         found = keys.page(&place, PAGE, now_ms(), None)?.0.into_iter().next().or(found);
@@ -360,7 +388,8 @@ fn flush(session: &mut Session, args: &[Vec<u8>], databases: &[u8]) -> Done {
             watched.push(key);
         }
     }
-    session.shared.keys.flush(databases, &session.shared.write_options())?;
+    let [options, _] = session.shared.write_options();
+    session.shared.keys.flush(databases, &options)?;
     session.shared.watches.written(&watched);
     session.has_written = true;
     session.reply.ok();

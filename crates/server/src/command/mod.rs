@@ -1,6 +1,7 @@
 //! The commands, and the table of them: name, arity, flags, keys, function. COMMAND, the arity checks and the
 //! locks follow from it.
 
+pub(crate) mod acl;
 pub(crate) mod bits;
 pub(crate) mod client;
 pub(crate) mod config;

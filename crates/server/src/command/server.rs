@@ -64,6 +64,7 @@ pub(crate) fn info(session: &mut Session, args: &[Vec<u8>]) -> Done {
         ("Stats", stats_info),
         ("Replication", |_| "role:master\r\nconnected_slaves:0\r\n".to_owned()),
         ("Tiering", tiering_info),
+        ("Databases", databases_info),
         ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
         ("Keyspace", keyspace_info),
     ] {
@@ -104,11 +105,16 @@ fn memory_info(session: &Session) -> String {
     let memory = session.shared.keys.db.statistics().memory;
     let mut text = format!(
         "used_memory:{}\r\nused_memory_human:{}\r\nmaxmemory:{}\r\nmaxmemory_human:{}\r\n\
-         maxmemory_policy:noeviction\r\n",
+         maxmemory_policy:{}\r\n",
         memory.used,
         terracedb::stats::format_bytes(memory.used),
         memory.limit,
         terracedb::stats::format_bytes(memory.limit),
+        session
+            .shared
+            .keys
+            .space(session.database)
+            .map_or("noeviction", |space| space.kind.policy()),
     );
     for component in &memory.components {
         let name = component.name.replace(' ', "_");
@@ -132,12 +138,16 @@ fn persistence_info(session: &Session) -> String {
 
 fn stats_info(session: &Session) -> String {
     let (counts, keys) = (&session.shared.counts, &session.shared.keys);
-    let hits = keys.db.statistics().hits;
+    let statistics = keys.db.statistics();
+    let evicted = statistics.keyspaces.iter().map(|own| own.evicted_entries).sum::<u64>();
+    let hits = statistics.hits;
     let found = hits.memtable + hits.row + hits.page + hits.scm + hits.flash;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     format!(
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
-         total_net_output_bytes:{}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\nkeyspace_hits:{found}\r\n\
+         total_net_output_bytes:{}\r\nrejected_connections:{}\r\nexpired_keys:{}\r\n\
+         evicted_keys:{evicted}\r\n\
+         keyspace_hits:{found}\r\n\
          keyspace_misses:{}\r\ntotal_error_replies:{}\r\nclient_output_buffer_limit_disconnections:{}\r\n\
          pubsub_patterns:{}\r\n",
         load(&counts.connections),
@@ -151,6 +161,26 @@ fn stats_info(session: &Session) -> String {
         load(&counts.cut_off),
         session.shared.clients.patterns(),
     )
+}
+
+/// The databases that are not ordered: their kinds and evictions.
+fn databases_info(session: &Session) -> String {
+    let mut text = String::new();
+    let statistics = session.shared.keys.db.statistics();
+    for (number, space) in session.shared.keys.spaces().iter().enumerate() {
+        if space.is_ordered() {
+            continue;
+        }
+        let own = statistics.keyspaces.iter().find(|own| own.name == space.keyspace.name());
+        let (entries, bytes) = own.map_or((0, 0), |own| (own.evicted_entries, own.evicted_bytes));
+        let kind = space.kind.to_string().replace(' ', "");
+        let _written = write!(
+            text,
+            "database{number}:kind={kind},policy={},evicted_keys={entries},evicted_bytes={bytes}\r\n",
+            space.kind.policy(),
+        );
+    }
+    text
 }
 
 fn tiering_info(session: &Session) -> String {

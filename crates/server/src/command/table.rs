@@ -3,7 +3,8 @@
 //! the locks of all keys; `whole_database`, sees all earlier commands of its EXEC through the store.
 
 use super::{
-    bits, client, config, hashes, keys, lists, pubsub, server, sets, sorted, strings, transaction,
+    acl, bits, client, config, hashes, keys, lists, pubsub, server, sets, sorted, strings,
+    transaction,
 };
 use crate::spec::{Run, Spec, Table};
 
@@ -61,6 +62,7 @@ const fn other(
 
 /// Sorted by name.
 static COMMANDS: &[Spec] = &[
+    other("acl", -2, ADMIN, acl::acl),
     on_keys("append", 3, WRITE, ONE, strings::append),
     other("auth", -2, &["fast", "no_auth", "noscript", "loading"], client::auth),
     other("bgsave", -1, ADMIN, server::bgsave),
@@ -305,14 +307,18 @@ static ABSENT: &[(&str, &[&str])] = &[
             "sunsubscribe",
         ],
     ),
-    (
-        "the command is not supported",
-        &["monitor", "module", "debug", "bgrewriteaof", "latency", "acl"],
-    ),
+    ("the command is not supported", &["monitor", "module", "debug", "bgrewriteaof", "latency"]),
 ];
 
 /// The subcommands of the commands that have some.
 static SUBCOMMANDS: &[(&str, &[&str])] = &[
+    (
+        "acl",
+        &[
+            "CAT", "DELUSER", "DRYRUN", "GENPASS", "GETUSER", "HELP", "LIST", "LOAD", "LOG",
+            "SAVE", "SETUSER", "USERS", "WHOAMI",
+        ],
+    ),
     (
         "client",
         &[
@@ -344,6 +350,23 @@ mod tests {
             assert_eq!(found, Some(spec.name), "the table is sorted");
         }
         assert!(TABLE.find(b"nosuch").is_none());
+    }
+
+    /// Rules of users name commands and subcommands of the catalog; one that is missing there could be
+    /// permitted to nobody.
+    #[test]
+    fn every_command_and_subcommand_can_be_named_in_rules() {
+        let is_known =
+            |name: &str| crate::acl::catalog::COMMANDS.iter().any(|(known, _, _)| *known == name);
+        for spec in TABLE.commands {
+            assert!(is_known(spec.name), "{}", spec.name);
+        }
+        for (command, names) in TABLE.subcommands {
+            for name in *names {
+                let name = format!("{command}|{}", name.to_ascii_lowercase());
+                assert!(is_known(&name), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::keys::stored;
+use crate::acl::Denied;
 use crate::args;
 use crate::reply::{Done, Fail};
 use crate::session::{Queued, Session, held_bytes};
@@ -117,7 +118,22 @@ fn execute(session: &mut Session, queued: &Queued) -> Done {
     for (spec, request) in &queued.requests {
         let before = session.reply.bytes.len() - session.reply_start;
         unit.begin();
+        // The rules of the user may have changed since the command was queued.
+        let is_permitted = session.check_permission(spec, request).map_err(|denied| {
+            let reason = match denied {
+                Denied::Command(_) => "no permission to execute the command or subcommand",
+                Denied::Key(_) => "no permission to touch the specified keys",
+                Denied::Channel(_) => {
+                    "no permission to access one of the channels used as arguments"
+                }
+            };
+            Fail::new(format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                 EXEC call. This command is no longer allowed for the following reason: {reason}"
+            ))
+        });
         let outcome = match spec.run {
+            _ if is_permitted.is_err() => is_permitted,
             Run::Keys(_) => session.run_in(&mut unit, spec, request, &mut None),
             Run::Session(run) => {
                 if spec.has("whole_database") {

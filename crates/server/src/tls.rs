@@ -1,0 +1,115 @@
+//! [`Tls`]: encrypted connections of clients, with rustls: TLS 1.2 and 1.3.
+//!
+//! The certificate is read again after SIGHUP; connections that stand keep theirs. Any thread.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use terracedb::memory::{Account, Charge};
+use terracedb::{Error, Result};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::clients::Client;
+use crate::config::TlsConfig;
+
+/// A client that has not shown itself after this time is cut off.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Memory of one connection in rustls: a record of 16 KiB and its ciphertext, each way.
+const CONNECTION_BYTES: u64 = 72 << 10;
+/// Plaintext that waits for the socket, bytes.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// The server's side of encrypted connections.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    files: TlsConfig,
+    server: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// That a file cannot be read, or that its certificates or key cannot be used.
+    pub(crate) fn open(files: TlsConfig) -> Result<Self> {
+        let server = ArcSwap::from_pointee(configure(&files)?);
+        Ok(Self { files, server })
+    }
+
+    /// Reads the files again. If that fails, the old certificate stays, and the operator is told.
+    pub(crate) fn reload(&self) {
+        match configure(&self.files) {
+            Ok(server) => self.server.store(Arc::new(server)),
+            Err(error) => eprintln!("warning: the certificate was not reloaded: {error}"),
+        }
+    }
+
+    /// The handshake with a new client; `None` if it fails, takes too long, or if there is no memory for it.
+    pub(crate) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        socket: S,
+        client: &Client,
+        account: &Account,
+    ) -> Option<(TlsStream<S>, Charge)> {
+        let mut charge = account.empty_charge();
+        if !charge.try_grow(CONNECTION_BYTES) {
+            return None;
+        }
+        let acceptor = TlsAcceptor::from(self.server.load_full());
+        let shaken = acceptor.accept_with(socket, |connection| {
+            connection.set_buffer_limit(Some(BUFFER_BYTES));
+        });
+        tokio::select! {
+            shaken = tokio::time::timeout(HANDSHAKE, shaken) => Some((shaken.ok()?.ok()?, charge)),
+            // The server ends, or the client was killed: nothing else is sent to one without a session.
+            () = client.has_message.notified() => None,
+        }
+    }
+}
+
+fn unusable(name: &'static str, path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::invalid(name).expected("a usable file in PEM").got(format!("{}: {why}", path.display()))
+}
+
+fn certificates(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    let read = read.map_err(|error| unusable(name, path, error))?;
+    if read.is_empty() {
+        return Err(unusable(name, path, "it has no certificate"));
+    }
+    Ok(read)
+}
+
+fn configure(files: &TlsConfig) -> Result<ServerConfig> {
+    let chain = certificates("--tls-cert", &files.certificates)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = key.map_err(|error| unusable("--tls-key", &files.key, error))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable("--tls-cert", &files.certificates, error))?;
+    let builder = match &files.authorities {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let refused = |error: &dyn std::fmt::Display| unusable("--tls-ca", path, error);
+            let mut roots = RootCertStore::empty();
+            for authority in certificates("--tls-ca", path)? {
+                roots.add(authority).map_err(|error| refused(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+        }
+    };
+    // Also says whether the key is that of the certificate.
+    builder.with_single_cert(chain, key).map_err(|error| unusable("--tls-key", &files.key, error))
+}
