@@ -46,6 +46,7 @@ pub(crate) fn is_store_file(name: &str) -> bool {
         || table::parse_file_name(name).is_some()
         || table::parse_values_file_name(name).is_some()
         || wal::parse_segment_name(name).is_some()
+        || KeyspaceFile::parse_file_name(name).is_some()
 }
 
 /// Refuses a directory that has other files and no store, so that no store is created at a mistyped path.

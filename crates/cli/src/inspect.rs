@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::Account;
 use clap::ValueEnum;
+use manifest::KeyspaceFile;
 use media::Medium;
 use serde_json::{Value, json};
 use table::Fact;
@@ -37,6 +38,7 @@ enum FileKind {
     Table,
     Log,
     Manifest,
+    Keyspace,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -53,6 +55,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         FileKind::Table => printer.table(&*medium, name, args.pages),
         FileKind::Log => printer.log(&*medium, name),
         FileKind::Manifest => printer.manifest(&*medium, name),
+        FileKind::Keyspace => printer.keyspace(&*medium, name).map_err(|error| {
+            let is_name = KeyspaceFile::parse_file_name(name).is_some();
+            if is_name { error } else { refused() }
+        }),
     };
     // Facts that were read before an error are printed too.
     printer.out.flush()?;
@@ -126,6 +132,30 @@ impl Printer {
                 self.out.line(format_args!("record {number:>5}  {edit}"))?;
             }
         }
+        Ok(Outcome::Done)
+    }
+}
+
+impl Printer {
+    fn keyspace(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {
+        let found = match KeyspaceFile::parse_file_name(name) {
+            Some(keyspace) => KeyspaceFile::find(medium, keyspace)?,
+            None => None,
+        };
+        let missing = || Error::not_found("file of a keyspace").got(format_args!("`{name}`"));
+        let KeyspaceFile { store, keyspace, kind, name } = found.ok_or_else(missing)?;
+        self.line(
+            format_args!("keyspace {keyspace} `{}` of store {store}: {kind}", name.escape_debug()),
+            || {
+                json!({
+                    "fact": "keyspace",
+                    "store": store.to_string(),
+                    "keyspace": keyspace.0,
+                    "name": name,
+                    "kind": kind.to_string(),
+                })
+            },
+        )?;
         Ok(Outcome::Done)
     }
 }

@@ -62,6 +62,13 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
         out.line(format_args!("manifest rebuilt from the tables: {error}"))?;
     }
     for table in &report.repaired {
+        if table.new_file.as_deref() == Some(table.file.as_str()) {
+            out.line(format_args!(
+                "{}: written anew from the manifest: {}",
+                table.file, table.error
+            ))?;
+            continue;
+        }
         let new_file = match (&table.new_file, report.dry_run) {
             (Some(file), _) => format!(", now in {file}"),
             (None, true) => String::new(),

@@ -12,6 +12,7 @@ mod edit;
 mod frame;
 mod header;
 mod keyspace;
+mod keyspace_file;
 mod keyspace_kind;
 mod manifest;
 mod name;
@@ -28,6 +29,7 @@ mod values_entry;
 
 pub use edit::{Edit, ScrubPosition};
 pub use keyspace::{KeyspaceEntry, LivePiece, LiveTable, LiveValues};
+pub use keyspace_file::KeyspaceFile;
 pub use keyspace_kind::{BASE_FILTER_BITS_MAX, KeyspaceKind};
 pub use manifest::{Manifest, encode};
 pub use name::{file_name, is_file_name, parse_file_name};

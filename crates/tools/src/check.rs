@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use base::{Account, Error, Problem, Result};
 use engine::{LogConfig, join_log};
-use manifest::ManifestState;
+use manifest::{KeyspaceFile, KeyspaceKind, ManifestState};
 use media::{Listing, Medium};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
@@ -66,6 +66,7 @@ pub fn check_with(
     for (device, error) in joined.missing.iter() {
         walk.report.note(Problem::of(&device.place, error.clone()));
     }
+    walk.keyspace_files(state.as_ref())?;
     walk.tables(state.as_ref())?;
     walk.values(state.as_ref())?;
     walk.log(state.as_ref())?;
@@ -114,6 +115,31 @@ impl Walk<'_> {
         })
     }
 
+    /// Reads the files of keyspaces, and compares them with the manifest. A missing one is no damage: an open
+    /// writes it, as after an update or a restore.
+    fn keyspace_files(&mut self, state: Option<&ManifestState>) -> Result<()> {
+        for Listing { name, len } in self.files.clone() {
+            let Some(keyspace) = KeyspaceFile::parse_file_name(&name) else { continue };
+            let read = match (state, self.report.store) {
+                (Some(state), Some(store)) => {
+                    let entry = state.keyspaces.get(&keyspace);
+                    let file = entry.and_then(|it| KeyspaceFile::of_entry(store, keyspace, it));
+                    // Without a keyspace it is listed as unowned.
+                    file.map_or(Ok(()), |file| file.check(&**self.medium))
+                }
+                _ => KeyspaceFile::find(&**self.medium, keyspace).map(drop),
+            };
+            self.report.files += 1;
+            self.walked(len);
+            match read {
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => self.report.note(Problem::of(&name, error)),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Lists files that nothing names.
     fn unowned(&mut self, state: Option<&ManifestState>) {
         // Only the newest readable manifest is in force. If none is readable, all count as owned.
@@ -131,6 +157,9 @@ impl Walk<'_> {
                 state.is_none_or(|state| state.has_dictionary(dictionary))
             } else if let Some((lane, segment)) = wal::parse_segment_name(name) {
                 state.is_none_or(|state| segment >= state.log_start.of(lane))
+            } else if let Some(keyspace) = KeyspaceFile::parse_file_name(name) {
+                let entry = state.map(|state| state.keyspaces.get(&keyspace));
+                entry.is_none_or(|it| it.is_some_and(|it| it.kind != KeyspaceKind::Ordered))
             } else {
                 false
             };
@@ -160,6 +189,7 @@ pub fn is_ours(file: &Listing) -> bool {
         || parse_values_file_name(name).is_some()
         || Dictionary::parse_file_name(name).is_some()
         || wal::parse_segment_name(name).is_some()
+        || KeyspaceFile::parse_file_name(name).is_some()
 }
 
 pub(crate) fn no_store() -> Error {

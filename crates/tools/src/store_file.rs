@@ -1,6 +1,7 @@
 //! Kinds of a store's files, by their names.
 
 use base::{DictionaryId, TableId};
+use manifest::KeyspaceFile;
 use table::Dictionary;
 
 /// A file of a store.
@@ -16,6 +17,8 @@ pub(crate) enum StoreFile {
     Values(TableId),
     /// A dictionary: immutable.
     Dictionary(DictionaryId),
+    /// The file of a keyspace, which an open writes: no copy has it.
+    Keyspace,
 }
 
 impl StoreFile {
@@ -29,6 +32,8 @@ impl StoreFile {
             Some(Self::Dictionary(dictionary))
         } else if wal::parse_segment_name(name).is_some() {
             Some(Self::Segment)
+        } else if KeyspaceFile::parse_file_name(name).is_some() {
+            Some(Self::Keyspace)
         } else {
             manifest::parse_file_name(name).map(|_| Self::Manifest)
         }

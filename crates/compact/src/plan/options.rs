@@ -23,6 +23,8 @@ pub struct Options {
     pub runs_max: usize,
     /// Filter bits of the base of a hashed keyspace; 0: none.
     pub base_filter_bits: u8,
+    /// Bytes of a flushed table; `None`: half of a full memtable. For tests with small data.
+    pub unit_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -37,6 +39,7 @@ impl Default for Options {
             slice_bytes: 64 << 20,
             runs_max: 64,
             base_filter_bits: 0,
+            unit_bytes: None,
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The files of a store at open: the directory lock, the manifest, and the removal of orphans.
+//! The files of a store at open: the directory lock, the manifest, the files of keyspaces, and the removal of
+//! orphans.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result, StoreId};
-use manifest::{Edit, Manifest, ManifestState};
+use manifest::{Edit, KeyspaceFile, Manifest, ManifestState};
 use media::{Holding, Joined, Medium, Metered, Naming};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
@@ -60,6 +61,8 @@ impl StoreFiles {
         };
         let state = manifest.state();
         remove_orphans(&*medium, &state, recovery)?;
+        let keyspaces = state.keyspaces.iter().map(|(id, entry)| (*id, &**entry));
+        KeyspaceFile::install_all(&*medium, id, keyspaces)?;
         Ok(Self { id, manifest, state, medium, holding, metered, lock })
     }
 }
@@ -78,6 +81,7 @@ fn open_manifest(
         parse_file_name(&file.name).is_some()
             || parse_values_file_name(&file.name).is_some()
             || wal::parse_segment_name(&file.name).is_some()
+            || KeyspaceFile::parse_file_name(&file.name).is_some()
     });
     let (id, state, number, found) = match manifest::recover(&**medium, others.is_none())? {
         Ok(found) => {

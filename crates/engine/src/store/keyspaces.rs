@@ -6,7 +6,7 @@ use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{
     Discard, Error, ErrorKind, HashKey, HashedPolicy, KeyspaceId, Result, Seqno, invariant,
 };
-use manifest::{Edit, KeyspaceKind};
+use manifest::{Edit, KeyspaceFile, KeyspaceKind};
 use tree::{Memtable, Tree, Version};
 
 use super::Store;
@@ -170,6 +170,11 @@ impl Store {
             // Before there is one: versions without unlogged writes refuse the log from here on.
             self.log.allow_gaps()?;
         }
+        let file = KeyspaceFile::of(self.id, keyspace, &kind, name);
+        if let Some(file) = &file {
+            // Before the manifest has the keyspace: whatever names it later, its kind is known.
+            file.install(&*self.medium)?;
+        }
         let created = Edit::KeyspaceCreated { keyspace, kind: kind.clone(), name: name.to_owned() };
         let mut edits = vec![created];
         if let Some(operator) = &options.merge_operator {
@@ -178,10 +183,20 @@ impl Store {
         }
         let version = Version::default();
         let (name, first) = (name.to_owned(), Seqno::ZERO);
-        let tree = Tree::new(keyspace, kind, name, version, read_context, account, first)?;
-        self.manifest.append(edits)?;
+        let tree = Tree::new(keyspace, kind, name, version, read_context, account, first);
+        let added = tree.and_then(|tree| self.manifest.append(edits).map(|()| tree));
+        let tree = added.inspect_err(|_| {
+            if file.is_some() {
+                self.remove_keyspace_file(keyspace);
+            }
+        })?;
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)
+    }
+
+    /// Removes the file of a keyspace that does not exist. A file that stays is removed by the next open.
+    fn remove_keyspace_file(&self, keyspace: KeyspaceId) {
+        let _ = self.medium.remove(&KeyspaceFile::file_name(keyspace));
     }
 
     /// Drops the keyspace called `name` with all its data. Returns false if there is none.
@@ -205,6 +220,9 @@ impl Store {
             let is_in_doubt = error.kind() != ErrorKind::Poisoned;
             tree.mark_dropped(is_in_doubt && self.manifest.poisoned().is_some());
             return Err(error);
+        }
+        if *tree.kind() != KeyspaceKind::Ordered {
+            self.remove_keyspace_file(tree.id());
         }
         tree.discard(Memtable::new(self.buffers.account(), Seqno::ZERO).ok());
         self.trees.remove(tree.id());

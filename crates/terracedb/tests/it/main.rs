@@ -34,6 +34,8 @@ mod faults;
 mod faults_anywhere;
 mod golden_store;
 mod hashed;
+mod keep_counters;
+mod keyspace_files;
 mod log_device_failures;
 mod log_devices;
 mod log_files;

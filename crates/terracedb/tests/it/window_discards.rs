@@ -388,10 +388,13 @@ fn a_crash_of_a_window_that_retains_entries_brings_back_no_old_value() {
     assert!(evicted > 0 && found_any > 100, "{evicted} {found_any}");
 }
 
-/// The manifests are lost. Tables state the policy of their window, and seqnos that no log had are no loss.
+/// The manifests are lost, and the file of the keyspace or not. Tables state the policy of their window too,
+/// and seqnos that no log had are no loss.
 #[test]
 fn a_window_is_rebuilt_as_a_window() {
-    for discard in [Discard::Fifo, Discard::Clock, Discard::Priority(FirstByte::NAME.to_owned())] {
+    let discards = [Discard::Fifo, Discard::Clock, Discard::Priority(FirstByte::NAME.to_owned())];
+    for (number, discard) in discards.into_iter().cycle().take(6).enumerate() {
+        let (lost, name) = if number < 3 { ("keyspace-", "recovered-2") } else { ("none", "seen") };
         let device = Arc::new(MemoryMedium::new());
         let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
         let db = stepped(&medium, 1).open().unwrap();
@@ -409,7 +412,7 @@ fn a_window_is_rebuilt_as_a_window() {
         let count = seen.entries().unwrap().count();
         drop((db, ordered, seen));
         for file in medium.list().unwrap() {
-            if file.name.starts_with("manifest-") {
+            if file.name.starts_with("manifest-") || file.name.starts_with(lost) {
                 medium.remove(&file.name).unwrap();
             }
         }
@@ -419,8 +422,8 @@ fn a_window_is_rebuilt_as_a_window() {
         assert!(!format!("{report:?}").contains("end of the log"), "{report:?}");
         assert!(check(&medium, &mut |_, _| ()).unwrap().is_clean());
         let db = stepped(&medium, 1).open().unwrap();
-        let seen = db.keyspace("recovered-2").unwrap();
-        let found = db.statistics().keyspaces.into_iter().find(|it| it.name == "recovered-2");
+        let seen = db.keyspace(name).unwrap();
+        let found = db.statistics().keyspaces.into_iter().find(|it| it.name == name);
         assert_eq!(found.unwrap().kind, kind);
         assert_eq!(seen.entries().unwrap().count(), count);
         assert_eq!(text(seen.get("unlogged").unwrap()), "new");

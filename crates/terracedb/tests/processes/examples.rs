@@ -27,7 +27,7 @@ fn names() -> Vec<String> {
 fn every_example_succeeds_and_prints_a_result() {
     let _alone = alone();
     let names = names();
-    for story in ["backup", "batch", "embed", "scan", "snapshot", "ttl"] {
+    for story in ["backup", "batch", "dedup", "embed", "photos", "scan", "snapshot", "ttl"] {
         assert!(names.iter().any(|name| name == story), "no example of {story}");
     }
     for name in names {

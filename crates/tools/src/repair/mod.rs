@@ -16,6 +16,7 @@
 
 mod changes;
 mod ids;
+mod keyspaces;
 mod rebuild;
 mod report;
 mod tables;
@@ -37,6 +38,7 @@ use crate::log_move::replace_log;
 
 use changes::{Changes, undo_interrupted};
 use ids::{after_id, next_id};
+use keyspaces::Keyspaces;
 use rebuild::{rebuild, table_ids_end};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 pub(crate) use tables::{Salvager, Verdict};
@@ -194,6 +196,7 @@ impl Repair<'_> {
         damaged.extend(self.values(&mut walk)?);
         damaged.extend(self.dictionaries(&salvager, &mut found.state)?);
         rebuild::value_files(&**self.medium, found.store, &mut found.state, &self.account);
+        self.keyspace_files(&found, changes)?;
         let log = self.log(&found)?;
         if self.dry_run {
             return Ok(log);
@@ -235,7 +238,8 @@ impl Repair<'_> {
     /// log.
     fn completed(&mut self, mut found: FoundManifest) -> Result<FoundManifest> {
         let (below, state) = (found.state.keyspaces_below, &mut found.state);
-        let added = rebuild::add_keyspaces_of_log(&**self.medium, found.store, below, state)?;
+        let keyspaces = Keyspaces::read(&**self.medium, found.store)?;
+        let added = keyspaces.add_those_of_log(&**self.medium, below, state)?;
         if state.keyspaces_below > below {
             let error = Error::corrupt("manifest").expected("every keyspace of the log");
             self.report.manifest = Some(error.got(format_args!("only those below {below}")));

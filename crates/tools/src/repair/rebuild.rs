@@ -3,13 +3,11 @@
 //! Tables state their keyspace, their keys and their sequence numbers, and the sequence numbers give their
 //! order by age. They do not state which of their keys a merge has moved to other tables since: what the old
 //! manifest still states about that is used. Without it, deleted entries may reappear in a keyspace that was
-//! merged, and the report says so. Log records state their keyspaces, so one that was never flushed is found
-//! too. Keyspaces with a lost name are called `recovered-<id>`.
+//! merged, and the report says so. Kinds and names of lost keyspaces: `keyspaces`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::limits::KEYSPACES_MAX;
 use base::{
     Account, EntryKind, Error, ErrorKind, KeyRange, KeyspaceId, LineageId, Result, Seqno, StoreId,
     TableId, decode_ops,
@@ -24,6 +22,7 @@ use table::{
     file_name, parse_file_name,
 };
 
+use super::keyspaces::Keyspaces;
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
 
 /// Rebuilds the state of a store without its manifest. Damaged tables that no keyspace is known for are
@@ -37,6 +36,7 @@ pub(super) fn rebuild(
     let store = store_of(&**medium, &files, account)?;
     let Salvage { highest: number, state: old, operators } = salvage_state(&**medium, store)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
+    let keyspaces = Keyspaces::read(&**medium, store)?;
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
     state.tables_below = state.tables_below.max(old.tables_below);
     if state.lineage.is_none() {
@@ -57,7 +57,7 @@ pub(super) fn rebuild(
         if known.is_none() && (is_merged || is_of_unknown_age(&table.properties)) {
             merged.push(keyspace);
         }
-        let entry = keyspace_entry(&mut state, keyspace, kind_of(&table.properties));
+        let entry = keyspaces.entry(&mut state, keyspace, Some(kind_of(&table.properties)));
         let live = match known {
             Some(live) => LiveTable { damaged: false, ..LiveTable::clone(live) },
             None => whole(*id, table, seqno_of(&intact, *id, &table.properties)),
@@ -72,22 +72,21 @@ pub(super) fn rebuild(
         match owner.and_then(|(keyspace, entry)| Some((keyspace, entry.tables.get(&id)?))) {
             // The table is salvaged later, like any damaged table.
             Some((keyspace, live)) => {
-                let kind = state.keyspaces.get(keyspace).map(|entry| entry.kind.clone());
-                let kind = kind.unwrap_or(KeyspaceKind::Ordered);
-                place(keyspace_entry(&mut state, *keyspace, kind), (**live).clone())
+                place(keyspaces.entry(&mut state, *keyspace, None), (**live).clone())
             }
             None => report_unowned(id, error, report),
         }
     }
     bound_windows(medium, store, &mut state, account)?;
-    merged.extend(add_keyspaces_of_log(&**medium, store, old.keyspaces_below, &mut state)?);
+    merged.extend(keyspaces.add_those_of_log(&**medium, old.keyspaces_below, &mut state)?);
+    merged.extend(keyspaces.add_those_of_files(old.keyspaces_below, &mut state));
     // The lost part of the manifest would have stated which tables a merge had replaced, and the place of an
     // ingested table. So the keyspaces of such tables are reported as uncertain.
     merged.sort();
     merged.dedup();
     let name = |id: &KeyspaceId| state.keyspaces.get(id).map(|entry| entry.name.clone());
     report.uncertain = merged.iter().filter_map(name).collect();
-    dictionaries(&mut state, &intact, &files);
+    dictionaries(&keyspaces, &mut state, &intact, &files);
     let mut with_operands = operands_of_log(medium, store, &state, account);
     let merging = intact.values().map(|table| &table.properties).filter(|it| it.merges > 0);
     with_operands.extend(merging.map(|it| it.keyspace));
@@ -286,86 +285,6 @@ fn bound_windows(
     Ok(())
 }
 
-/// Returns the keyspace `id`, created with the kind `kind` and the name `recovered-<id>` if the manifest does
-/// not have it.
-fn keyspace_entry(
-    state: &mut ManifestState,
-    id: KeyspaceId,
-    kind: KeyspaceKind,
-) -> &mut KeyspaceEntry {
-    state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
-    let new = || {
-        Arc::new(KeyspaceEntry {
-            name: recovered_name(id),
-            kind,
-            flushed_below: Seqno::ZERO,
-            ingested: Seqno::ZERO,
-            tables: BTreeMap::new(),
-            values: BTreeMap::new(),
-            dictionaries: Vec::new(),
-            operator: None,
-        })
-    };
-    Arc::make_mut(state.keyspaces.entry(id).or_insert_with(new))
-}
-
-/// Adds the keyspaces with log records that the manifest never had, those with ids from `known_below` on:
-/// their writes would be lost, or be replayed into a keyspace that gets the id later. Returns the added ids.
-/// If one of them was dropped, its unflushed entries reappear.
-///
-/// # Errors
-/// The device's, when it lists the files.
-pub(super) fn add_keyspaces_of_log(
-    medium: &dyn Medium,
-    store: StoreId,
-    known_below: KeyspaceId,
-    state: &mut ManifestState,
-) -> Result<Vec<KeyspaceId>> {
-    let mut found = BTreeSet::new();
-    for file in medium.list()? {
-        if wal::parse_segment_name(&file.name).is_none() {
-            continue;
-        }
-        let mut is_own = false;
-        // The log's damage is reported with the log.
-        let _ = wal::inspect(medium, &file.name, &mut |entry| {
-            match entry {
-                wal::LogEntry::Header(header) => is_own = header.store == store,
-                wal::LogEntry::Batch { keyspaces, .. } if is_own => {
-                    found.extend(keyspaces.into_iter().filter(|id| *id >= known_below));
-                }
-                _ => {}
-            }
-            Ok(())
-        });
-    }
-    found.retain(|id| {
-        // No keyspace has the highest id.
-        *id != KeyspaceId::NONE && id.0 != u32::MAX && !state.keyspaces.contains_key(id)
-    });
-    Ok(found.into_iter().filter(|id| add_keyspace(state, *id)).collect())
-}
-
-/// Adds the keyspace `id`, if the manifest has room for it, and its name is free. Returns whether it did.
-/// An id with a taken name is used, so that no keyspace gets it later.
-fn add_keyspace(state: &mut ManifestState, id: KeyspaceId) -> bool {
-    if state.keyspaces.len() >= KEYSPACES_MAX {
-        return false;
-    }
-    state.keyspaces_below = state.keyspaces_below.max(KeyspaceId(id.0.saturating_add(1)));
-    let name = recovered_name(id);
-    let is_free = state.keyspaces.values().all(|entry| entry.name != name);
-    if is_free {
-        keyspace_entry(state, id, KeyspaceKind::Ordered);
-    }
-    is_free
-}
-
-/// The name given to a keyspace that lost its own.
-fn recovered_name(id: KeyspaceId) -> String {
-    format!("recovered-{id}")
-}
-
 /// Reports a table that cannot be opened and that no keyspace is known for.
 fn report_unowned(id: TableId, error: Error, report: &mut RepairReport) {
     let (file, keyspace) = (file_name(id), None);
@@ -390,12 +309,18 @@ pub(super) fn table_ids_end(files: &[Listing]) -> TableId {
 }
 
 /// Adds each dictionary to the keyspace with tables that name it.
-fn dictionaries(state: &mut ManifestState, intact: &BTreeMap<TableId, Intact>, files: &[Listing]) {
+fn dictionaries(
+    keyspaces: &Keyspaces,
+    state: &mut ManifestState,
+    intact: &BTreeMap<TableId, Intact>,
+    files: &[Listing],
+) {
     for Intact { properties, .. } in intact.values() {
         for id in &properties.dictionaries {
             if !state.has_dictionary(*id) {
                 let kind = kind_of(properties);
-                keyspace_entry(state, properties.keyspace, kind).dictionaries.push(*id);
+                let entry = keyspaces.entry(state, properties.keyspace, Some(kind));
+                entry.dictionaries.push(*id);
             }
         }
     }

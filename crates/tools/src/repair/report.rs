@@ -28,7 +28,7 @@ pub struct RepairReport {
     /// Keyspaces of a rebuilt manifest that have merge operands, and lost their merge operator, its name
     /// too: reads of these keys fail until the keyspace is opened with the operator that it had.
     pub operators: Vec<String>,
-    /// Tables and value files that were damaged.
+    /// Tables, value files and files of keyspaces that were damaged.
     pub repaired: Vec<RepairedFile>,
     /// Dictionaries that cannot be read.
     pub dictionaries: Vec<String>,
@@ -52,7 +52,7 @@ impl RepairReport {
     }
 }
 
-/// A table or a value file that was damaged.
+/// A table, a value file or the file of a keyspace that was damaged.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepairedFile {
@@ -62,7 +62,8 @@ pub struct RepairedFile {
     pub keyspace: Option<String>,
     /// The first damage.
     pub error: Error,
-    /// The file with everything that could be read; `None` if that is nothing.
+    /// The file with everything that could be read; `None` if that is nothing. The file of a keyspace is
+    /// written anew under its name.
     pub new_file: Option<String>,
     /// Number of entries, or values, that could be read.
     pub versions: u64,

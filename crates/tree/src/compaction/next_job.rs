@@ -403,7 +403,7 @@ impl Compactor {
             readers,
             quiet,
             manual,
-            unit_bytes: self.host.memtable_bytes() / 2,
+            unit_bytes: self.options.unit_bytes.unwrap_or(self.host.memtable_bytes() / 2),
             superseding,
             demand,
             range_deletes_pressing: self.host.are_range_deletes_pressing(),

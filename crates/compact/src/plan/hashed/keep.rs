@@ -10,10 +10,12 @@
 //!
 //! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
 //! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves,
-//! and the peak is hardly above the mean. A slice with more runs than a job has memory for, before it is
-//! due, has its runs merged with one another, which writes only them and not the base. Slices that cannot be
+//! and the peak is hardly above the mean. If a slice has more runs than a job has memory for, and those that a
+//! job takes are less than the base is due for, they are merged with one another, which does not write the base. Slices that cannot be
 //! merged, because a job works there or a table is damaged, do not count: others are not merged early in
 //! their place.
+
+use std::ops::Range;
 
 use base::{RunId, invariant};
 
@@ -73,7 +75,7 @@ const RUNS_MIN: u64 = 4;
 /// A slice with this many times its due share of runs is merged, however few all others have.
 const OVERDUE: f64 = 1.5;
 
-/// A slice with less than this part of its due share of runs has them folded, if they are too many for a job.
+/// Runs of less than this part of a slice's due share are folded, if all of them are too many for a job.
 const FOLDED: f64 = 0.8;
 
 /// The level of the base.
@@ -141,10 +143,23 @@ impl<'a> Tree<'a> {
         slice.runs >= self.options.runs_max || self.share(slice) > self.options.run_share * OVERDUE
     }
 
-    /// Whether the runs of `slice` are merged with one another and not with the base: one job cannot take
-    /// them and the base, and they are too short to rewrite the base for.
-    fn is_folded(&self, slice: &Slice) -> bool {
-        slice.runs >= self.options.runs_max && self.share(slice) < self.options.run_share * FOLDED
+    /// Whether the runs of `slice`, of the hashes `hashes`, are merged with one another and not with the base:
+    /// one job cannot take all of them and the base, and those that it can take, the oldest, are too short to
+    /// rewrite the base for. Runs pile up behind a burst of writes, so the bytes of all runs would not tell.
+    fn is_folded(&self, slice: &Slice, hashes: &Range<u128>) -> bool {
+        if slice.runs < self.options.runs_max {
+            return false;
+        }
+        let run_bytes = |run: &RunSummary| -> u64 {
+            let pieces = run.pieces.iter().filter(|piece| piece.level < BASE_LEVEL);
+            pieces
+                .filter(|it| meet(&hashes_of_piece(it), hashes))
+                .map(|it| bytes_in(it, hashes))
+                .sum()
+        };
+        let oldest = self.summary.runs.iter().rev().map(run_bytes).filter(|bytes| *bytes > 0);
+        let run_bytes = oldest.take(self.options.runs_max.max(2) - 1).sum();
+        self.share(&Slice { run_bytes, ..slice.clone() }) < self.options.run_share * FOLDED
     }
 
     /// The merge of the runs of slice `number` with one another, or of as many of the oldest as one job
@@ -199,7 +214,7 @@ impl<'a> Tree<'a> {
     fn merge(&self, number: usize, reason: Reason) -> Option<Merge> {
         let hashes = self.slices.hashes(number);
         let slice = self.all.get(number)?;
-        if slice.damaged.is_none() && reason == Reason::Runs && self.is_folded(slice) {
+        if slice.damaged.is_none() && reason == Reason::Runs && self.is_folded(slice, &hashes) {
             return self.fold(number);
         }
         // Nothing passes a damaged table: the runs above it are merged with one another.
