@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use manifest::KeyspaceFile;
 use media::{FileMedium, FileOptions, Medium};
 use terracedb::{Error, Result};
 

@@ -40,6 +40,50 @@ fn a_hashed_keyspace_serves_every_command_that_needs_no_order() {
     assert_eq!(in_photos(&["scan", &store, "--count"]).good(), "0\n");
 }
 
+/// Without a manifest, and with writes that no table has, `repair` makes the keyspaces what they were.
+#[test]
+fn keyspaces_survive_the_loss_of_the_manifest() {
+    let scratch = Scratch::new();
+    let store = scratch.arg("store");
+    for (name, kind) in [("photos", "keep"), ("seen", "window=8MiB,clock")] {
+        terrace(&["keyspace", "create", &store, name, "--hashed", kind]).good();
+        terrace(&["put", &store, "a", name, "--keyspace", name]).good();
+    }
+    let files = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    let (mut manifests, mut keyspaces) = (0, String::new());
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.starts_with("manifest-") {
+            std::fs::remove_file(&file).unwrap();
+            manifests += 1;
+        }
+        if name.starts_with("keyspace-") {
+            let args = ["inspect", "keyspace", file.to_str().unwrap()];
+            keyspaces.push_str(&terrace(&args).good());
+            let json = json_lines(&terrace(&[&args[..], &["--json"]].concat()).good());
+            assert_eq!(json[0]["fact"], "keyspace");
+        }
+    }
+    assert_eq!(manifests, 1);
+    assert!(
+        keyspaces.contains("`photos`") && keyspaces.contains("window=8.0 MiB,clock"),
+        "{keyspaces}"
+    );
+    assert_eq!(terrace(&["check", &store]).code, 1);
+    // Deleted entries might have reappeared, so it says no.
+    assert_eq!(terrace(&["repair", &store]).code, 1);
+    for name in ["photos", "seen"] {
+        let got = terrace(&["get", &store, "a", "--keyspace", name]).good();
+        assert_eq!(got, format!("{name}\n"));
+    }
+    let listed = terrace(&["keyspace", "list", &store]).good();
+    assert!(
+        listed.contains(", hashed keep") && listed.contains(", hashed window=8.0 MiB,clock"),
+        "{listed}"
+    );
+    terrace(&["check", &store]).good();
+}
+
 #[test]
 fn a_window_is_created_listed_measured_checked_and_copied() {
     let scratch = Scratch::new();
