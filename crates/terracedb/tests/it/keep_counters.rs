@@ -1,14 +1,13 @@
 //! The counters of a `keep` keyspace against the formulas of its schedule, over several rewrites of its base:
 //! with *d* the share of runs at which a slice is merged, each flushed byte is merged 1 / *d* times, and the
-//! runs hold *d* / 2 of the base. With little memory or on a full device merges are fewer or smaller, and no
-//! less frugal.
+//! runs hold *d* / 2 of the base.
 
 use std::sync::Arc;
 
-use base::{ErrorKind, Rng};
+use base::Rng;
 use compact::plan::Options;
 use compact::plan::hashed::keep;
-use media::{Faulty, Medium};
+use media::MemoryMedium;
 use terracedb::stats::KeyspaceStatistics;
 use terracedb::{Codec, Db, Keyspace, Result};
 
@@ -25,7 +24,6 @@ const VALUE_BYTES: usize = 236;
 /// A keyspace whose base has every key, and the version of each key's value.
 struct Keep {
     stepped: Stepped,
-    device: Arc<Faulty>,
     db: Db,
     keyspace: Keyspace,
     versions: Vec<u64>,
@@ -46,7 +44,7 @@ fn value_of(number: u64, version: u64) -> Vec<u8> {
 
 impl Keep {
     fn new(memory: u64) -> Self {
-        let (stepped, device) = (Stepped::with_memory(1, memory), Arc::new(Faulty::new(1)));
+        let (stepped, device) = (Stepped::with_memory(1, memory), Arc::new(MemoryMedium::new()));
         // Flushed tables of this length; slices may be as short as the data asks for.
         let unit_bytes = Some(FLUSH_KEYS * (KEY_BYTES + VALUE_BYTES) as u64);
         let options = Options { slice_bytes: 64 << 10, unit_bytes, ..Options::default() };
@@ -59,7 +57,7 @@ impl Keep {
             keyspace.put(key_of(number), value_of(number, 0)).unwrap();
         }
         db.compact().unwrap();
-        Self { stepped, device, db, keyspace, versions, rng }
+        Self { stepped, db, keyspace, versions, rng }
     }
 
     /// Overwrites keys, and flushes them.
@@ -137,14 +135,13 @@ fn the_counters_of_keep_are_those_of_its_formulas() {
     let found = run_bytes / flushes / level_bytes(&now, true);
     println!("share of runs: {found}");
     assert!((0.95..1.2).contains(&(found / (share / 2.0))), "share of runs: {found}");
-    assert!(now.lookups.hits == 0 && now.table_entries < KEYS * 6 / 5, "{}", now.table_entries);
     keep.check("at the end");
 }
 
-/// While merges run, the memory shrinks to that of a few runs, then the device becomes full, and has space
-/// again: every value is right, and the base is rewritten no more often than its runs are worth.
+/// While merges run, the memory shrinks to that of a few runs: every value is right, and the base is rewritten
+/// far less often than once for each five runs.
 #[test]
-fn little_memory_and_a_full_device_do_not_rewrite_the_base_more_often() {
+fn memory_that_shrinks_within_a_merge_costs_no_value_and_few_rewrites() {
     let share = keep::Options::default().run_share;
     let cycle = (share * KEYS as f64 / FLUSH_KEYS as f64) as u64;
     let mut keep = Keep::new(256 << 20);
@@ -166,39 +163,12 @@ fn little_memory_and_a_full_device_do_not_rewrite_the_base_more_often() {
         let folded =
             (now.merge_bytes - before.merge_bytes) as f64 / level_bytes(now, true) - cycles;
         println!("{name}: {flushed} flushed, {cycles} rewrites, {folded} folded");
-        // A folded table is three pages of entries and six others here, so slices seem due at a third of their
-        // share. Without folds each rewrite would take five runs of the 54 that are due.
+        // 2.5 times as many as with large data: tables of so few entries are mostly other pages, which count as
+        // runs. Without folds each rewrite would take five runs of the 54 that are due.
         let due = (flushed + share / 2.0) / share;
         assert!(cycles <= 3.5 * due, "{name}: {cycles} rewrites, {due} due");
         assert!(folded <= 5.0 * (flushed + share / 2.0), "{name}: {folded} folded");
     };
-    let shrunk = keep.statistics();
-    frugal("little memory", &before, &shrunk);
+    frugal("little memory", &before, &keep.statistics());
     keep.check("with little memory");
-
-    keep.overwrite().unwrap();
-    keep.stepped.work(3);
-    let used: u64 = keep.device.list().unwrap().iter().map(|file| file.len).sum();
-    keep.device.set_capacity(Some(used + (2 << 20)));
-    let mut refused = 0;
-    for _ in 0..cycle {
-        match keep.overwrite() {
-            Ok(()) => {}
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-                refused += 1;
-            }
-        }
-        keep.merge();
-    }
-    assert!(refused > 0, "the device is full");
-    keep.check("on a full device");
-    keep.device.set_capacity(None);
-    for _ in 0..cycle {
-        keep.stepped.pass(std::time::Duration::from_secs(60));
-        keep.overwrite().unwrap();
-        keep.merge();
-    }
-    frugal("a full device", &shrunk, &keep.statistics());
-    keep.check("with space again");
 }
