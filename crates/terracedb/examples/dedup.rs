@@ -1,10 +1,10 @@
-//! A de-duplicating store of files: each file is cut into chunks by its content, and a chunk that any file had
-//! before is stored once.
+//! A de-duplicating store of files: each file is cut into chunks by its content, and a chunk that any file
+//! had before is stored once.
 //!
-//! Fingerprints of chunks are in a hashed keyspace, a window: it keeps the newest of them, and evicts the oldest
-//! unread, so memory and space are bounded however much is stored. A chunk whose fingerprint was evicted is
-//! stored again, which costs space and loses nothing. Chunks and file lists are in ordered keyspaces, and one
-//! batch writes a chunk and its fingerprint.
+//! Fingerprints of chunks are in a hashed keyspace, a window: it keeps the newest of them, and evicts the
+//! oldest unread, so memory and space are bounded however much is stored. A chunk whose fingerprint was
+//! evicted is stored again, which costs space and loses nothing. Chunks and file lists are in ordered
+//! keyspaces, and one batch writes a chunk and its fingerprint.
 //!
 //! ```sh
 //! cargo run --example dedup                    # a made-up directory

@@ -1,9 +1,9 @@
-//! A photo index as of a service with billions of small objects: the id of a photo leads to its place in large
-//! files of photos, and its checksum.
+//! A photo index as of a service with billions of small objects: the id of a photo leads to its place in
+//! large files of photos, and its checksum.
 //!
 //! Such an index is asked for single ids and never scanned, so it is a hashed keyspace that keeps everything
-//! (`keep`): half a bit of memory for each photo beside the filters of its newest tables, and one device read for
-//! each lookup. An ordered keyspace has the albums, which are listed; one batch changes both.
+//! (`keep`): half a bit of memory for each photo beside the filters of its newest tables, and one device
+//! read for each lookup. An ordered keyspace has the albums, which are listed; one batch changes both.
 //!
 //! ```sh
 //! cargo run --example photos              # 20,000 photos
@@ -64,8 +64,8 @@ impl Place {
     }
 }
 
-/// The key of photo `number`: an id that nobody can guess from another one would be random; this one only looks
-/// so.
+/// The key of photo `number`: an id that nobody can guess from another one would be random; this one only
+/// looks so.
 fn id_of(number: u64) -> [u8; 16] {
     let half = |salt: u64| (number ^ salt).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
     let mut id = [0; 16];

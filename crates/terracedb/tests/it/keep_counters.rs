@@ -130,16 +130,16 @@ fn the_counters_of_keep_are_those_of_its_formulas() {
     let flush = (now.flush_bytes - before.flush_bytes) as f64;
     let amplification = flush / user * (1.0 + 1.0 / share);
     near((bytes(&now) - bytes(&before)) / user, amplification, "write amplification");
-    // A flushed table has only 33 pages of entries, so the pieces that merges left of it weigh more than their
-    // part of the file.
+    // A flushed table has only 33 pages of entries, so the pieces that merges left of it weigh more than
+    // their part of the file.
     let found = run_bytes / flushes / level_bytes(&now, true);
     println!("share of runs: {found}");
     assert!((0.95..1.2).contains(&(found / (share / 2.0))), "share of runs: {found}");
     keep.check("at the end");
 }
 
-/// While merges run, the memory shrinks to that of a few runs: every value is right, and the base is rewritten
-/// far less often than once for each five runs.
+/// While merges run, the memory shrinks to that of a few runs: every value is right, and the base is
+/// rewritten far less often than once for each five runs.
 #[test]
 fn memory_that_shrinks_within_a_merge_costs_no_value_and_few_rewrites() {
     let share = keep::Options::default().run_share;
@@ -163,8 +163,8 @@ fn memory_that_shrinks_within_a_merge_costs_no_value_and_few_rewrites() {
         let folded =
             (now.merge_bytes - before.merge_bytes) as f64 / level_bytes(now, true) - cycles;
         println!("{name}: {flushed} flushed, {cycles} rewrites, {folded} folded");
-        // 2.5 times as many as with large data: tables of so few entries are mostly other pages, which count as
-        // runs. Without folds each rewrite would take five runs of the 54 that are due.
+        // 2.5 times as many as with large data: tables of so few entries are mostly other pages, which count
+        // as runs. Without folds each rewrite would take five runs of the 54 that are due.
         let due = (flushed + share / 2.0) / share;
         assert!(cycles <= 3.5 * due, "{name}: {cycles} rewrites, {due} due");
         assert!(folded <= 5.0 * (flushed + share / 2.0), "{name}: {folded} folded");

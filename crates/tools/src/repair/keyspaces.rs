@@ -1,8 +1,8 @@
 //! Keyspaces that a manifest lost: their kinds and names, by their files, their tables and the log.
 //!
-//! The file of a keyspace states both (`manifest::KeyspaceFile`); ordered keyspaces have none. Without a file,
-//! the kind is that which tables state, and the name is `recovered-<id>`. Log records state their keyspaces, so
-//! one that was never flushed is found too.
+//! The file of a keyspace states both (`manifest::KeyspaceFile`); ordered keyspaces have none. Without a
+//! file, the kind is that which tables state, and the name is `recovered-<id>`. Log records state their
+//! keyspaces, so one that was never flushed is found too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl Keyspaces {
         Ok(Self { store, files })
     }
 
-    /// Returns the keyspace `id`. If `state` does not have it, it is created as its file says, or else with the
-    /// kind `stated` by a table.
+    /// Returns the keyspace `id`. If `state` does not have it, it is created as its file says, or else with
+    /// the kind `stated` by a table.
     pub(super) fn entry<'a>(
         &self,
         state: &'a mut ManifestState,
@@ -116,8 +116,8 @@ impl Keyspaces {
         ids.filter(|id| self.add(state, *id)).collect()
     }
 
-    /// Adds the keyspace `id`, unless the manifest has it or has no room for it, or its name is taken. Returns
-    /// whether it did. An id with a taken name is used, so that no keyspace gets it later.
+    /// Adds the keyspace `id`, unless the manifest has it or has no room for it, or its name is taken.
+    /// Returns whether it did. An id with a taken name is used, so that no keyspace gets it later.
     fn add(&self, state: &mut ManifestState, id: KeyspaceId) -> bool {
         // No keyspace has the highest id.
         let is_id = id != KeyspaceId::NONE && id.0 != u32::MAX;

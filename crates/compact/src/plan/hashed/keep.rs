@@ -10,8 +10,9 @@
 //!
 //! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
 //! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves,
-//! and the peak is hardly above the mean. If a slice has more runs than a job has memory for, and those that a
-//! job takes are less than the base is due for, they are merged with one another, which does not write the base. Slices that cannot be
+//! and the peak is hardly above the mean. If a slice has more runs than a job has memory for, and those that
+//! a job takes are less than the base is due for, they are merged with one another, which does not write the
+//! base. Slices that cannot be
 //! merged, because a job works there or a table is damaged, do not count: others are not merged early in
 //! their place.
 
@@ -143,7 +144,7 @@ impl<'a> Tree<'a> {
         slice.runs >= self.options.runs_max || self.share(slice) > self.options.run_share * OVERDUE
     }
 
-    /// Whether the runs of `slice`, of the hashes `hashes`, are merged with one another and not with the base:
+    /// Whether the runs of `slice`, of the hashes `hashes`, are merged with one another, not with the base:
     /// one job cannot take all of them and the base, and those that it can take, the oldest, are too short to
     /// rewrite the base for. Runs pile up behind a burst of writes, so the bytes of all runs would not tell.
     fn is_folded(&self, slice: &Slice, hashes: &Range<u128>) -> bool {
