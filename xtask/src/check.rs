@@ -12,6 +12,8 @@ pub(crate) fn run() -> Result {
     tidy::check()?;
     locks()?;
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    let program = ["clippy", "--package", "terrace", "--all-targets", "--features", "remote"];
+    command::run(cargo(program.into_iter().chain(["--", "--deny", "warnings"])))?;
     // The library as its users build it: without the features that the programs of the workspace turn on.
     for features in ["", "tools", "zstd", "tools,zstd"] {
         let library = ["clippy", "--package", "terracedb", "--lib", "--no-default-features"];

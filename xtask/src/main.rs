@@ -16,6 +16,7 @@ mod invariants;
 mod layering;
 mod long;
 mod metadata;
+mod object_store;
 mod peers;
 mod profile;
 mod redis_suite;
@@ -44,6 +45,7 @@ usage: cargo xtask TASK
   ci                        check, test, a minute of sim and bindings, with a fixed seed: must pass before a
                             merge. All run even if one fails; the last lines are those of test
   bindings                  C: header and example; Python: wheel, tests, documents and type stubs
+  object-store              backups in a real S3 server, moto of the Python package index
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
                             every test, the long ones too, optimised, with assertions on; then an hour of
                             sim, a minute of each fuzz target, and Miri; ends with one line for each step
@@ -72,6 +74,7 @@ fn ci() -> Result {
     if is_built {
         suite.add("sim", sim::run_briefly(SEED));
         suite.add("bindings", bindings::run());
+        suite.add("object store", object_store::run());
     }
     suite.finish("ci")
 }
@@ -82,6 +85,7 @@ fn run(arguments: &[&str]) -> Result {
         ["test", rest @ ..] => test::run(rest),
         ["ci"] => ci(),
         ["bindings"] => bindings::run(),
+        ["object-store"] => object_store::run(),
         ["long", rest @ ..] => long::run(rest),
         ["miri", rest @ ..] => test::run_miri(rest),
         ["bench", rest @ ..] => bench::run(rest),

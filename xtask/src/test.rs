@@ -9,6 +9,9 @@ use crate::suite::Suite;
 /// with the same word.
 const SHUTTLE: &str = "shuttle";
 
+/// The feature of the program that its default build lacks.
+const REMOTE: &str = "terrace/remote";
+
 /// Crates with unsafe code or atomic orderings, and the arguments that select their tests without system
 /// calls, which Miri cannot run.
 const MIRI_CRATES: [(&str, &[&str]); 3] = [
@@ -24,7 +27,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     if arguments.is_empty() {
         run_all(&mut suite, None)?;
     } else {
-        let words = ["test", "--workspace", "--no-fail-fast"];
+        let words = ["test", "--workspace", "--features", REMOTE, "--no-fail-fast"];
         suite.run("tests", cargo(words.iter().chain(arguments).copied()));
     }
     suite.finish("test")
@@ -46,7 +49,7 @@ fn run_all(suite: &mut Suite, seed: Option<&str>) -> Result<bool> {
     let mut run = |name: &str, suffix: &str, arguments: &[&str]| {
         suite.build_and_run(name, suffix, test(arguments), test(arguments))
     };
-    if !run("tests", "", &["--workspace"]) {
+    if !run("tests", "", &["--workspace", "--features", REMOTE]) {
         return Ok(false);
     }
     for package in packages()? {
@@ -88,7 +91,9 @@ pub(crate) fn run_long(arguments: &[&str]) -> Result {
         "profile.long.overflow-checks=true",
     ];
     let settings = profile.into_iter().flat_map(|setting| ["--config", setting]);
-    let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--profile", "long"]);
+    let words =
+        ["test", "--workspace", "--features", REMOTE, "--no-fail-fast", "--profile", "long"];
+    let mut command = cargo(words);
     command.args(settings).args(arguments);
     if !arguments.contains(&"--") {
         command.arg("--");

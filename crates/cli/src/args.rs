@@ -68,6 +68,8 @@ pub(crate) enum Command {
     },
     /// Restore a backup to a new directory
     Restore(backup::RestoreArgs),
+    /// Copy a store, or the backup of a repository, to a new directory
+    Clone(backup::CloneArgs),
     /// Measure a device: latency, bandwidth by threads and access size, write unit, read-write mixes
     Calibrate(calibrate::Args),
     /// Run merges of stores in this process, for hosts that name it in --compaction

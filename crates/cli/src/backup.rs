@@ -1,20 +1,19 @@
-//! `terrace checkpoint`, `backup` and `restore`.
+//! `terrace checkpoint`, `backup`, `restore` and `clone`.
 
 use std::path::{Path, PathBuf};
 
 use base::{format_bytes, format_count};
 use serde_json::json;
-use terracedb::tools::{Backup, BackupInfo, CheckpointOptions, DeleteReport, PruneOptions};
+use terracedb::tools::{BackupInfo, CheckpointOptions, DeleteReport, PruneOptions};
 use terracedb::{Error, Result};
 
 use crate::interrupt::{self, Section};
-use crate::new_store::NewDirectory;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
 use crate::parsers::size;
-use crate::progress::Progress;
+use crate::repository::{Access, Chosen, EndpointArgs, Place, RepositoryArgs};
 use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
-use crate::{check, time};
+use crate::{check, directory, time};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckpointArgs {
@@ -45,20 +44,13 @@ pub(crate) enum Command {
     Prune(PruneArgs),
 }
 
-/// The repository of a command.
-#[derive(Debug, clap::Args)]
-struct RepositoryArgs {
-    /// The directory of backups
-    repository: PathBuf,
-}
-
 /// A backup in its repository.
 #[derive(Debug, clap::Args)]
 struct BackupArgs {
     #[command(flatten)]
     repository: RepositoryArgs,
-    /// The backup's number
-    id: u64,
+    /// The backup's number, or `latest`
+    id: Chosen,
 }
 
 /// Whether a command that deletes backups only reports.
@@ -87,8 +79,8 @@ struct ReadRateArgs {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// The directory of backups, created if it is missing; it must be empty or have backups, and be no store
-    repository: PathBuf,
+    #[command(flatten)]
+    repository: RepositoryArgs,
     /// A label for the backup
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
@@ -145,6 +137,25 @@ pub(crate) struct PruneArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct CloneArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    access: ReadOnlyArgs,
+    /// The new store's directory, which must be missing or empty; it may be a mount point
+    place: PathBuf,
+    /// The backup's number, of a repository
+    #[arg(long, value_name = "N", default_value = "latest")]
+    id: Chosen,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
+    #[command(flatten)]
+    rate: ReadRateArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     backup: BackupArgs,
@@ -156,38 +167,22 @@ pub(crate) struct RestoreArgs {
     output: OutputArgs,
 }
 
-/// How a command uses the repository.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    /// Reads it without a lock.
-    Read,
-    /// Removes backups.
-    Remove,
-    /// Adds a backup, and creates the directory if it is missing.
-    Create,
-}
-
-/// Opens the repository in `dir`. The progress bar is called `command`; `rate` is in bytes per second.
-fn open(dir: &Path, access: Access, rate: Option<u64>, command: &str) -> Result<Backup> {
-    if access != Access::Create && !dir.is_dir() {
-        let error = Error::invalid("directory of backups").at(dir.display());
-        return Err(error.expected("one that exists").got("none"));
-    }
-    let bar = Progress::of_bytes(command);
-    let backups = match access {
-        Access::Read => Backup::open_read_only(dir)?,
-        Access::Remove | Access::Create => Backup::open(dir)?,
-    };
-    let backups = backups.rate(rate.unwrap_or(0)).cancel(interrupt::cancel());
-    Ok(backups.progress(move |done, total| bar.show(done, Some(total))))
-}
-
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
+    copied(&args.store, &args.access, &args.place, args.flush, args.output.json)
+}
+
+fn copied(
+    store: &StoreArgs,
+    access: &ReadOnlyArgs,
+    place: &Path,
+    flush: bool,
+    json: bool,
+) -> Result<Outcome> {
     let _section = Section::begin();
-    let db = args.store.open_to_read(&args.access)?;
-    let options = CheckpointOptions::default().flush(args.flush).cancel(interrupt::cancel());
-    let report = db.checkpoint_opt(&args.place, &options)?;
-    let json = json!({
+    let db = store.open_to_read(access)?;
+    let options = CheckpointOptions::default().flush(flush).cancel(interrupt::cancel());
+    let report = db.checkpoint_opt(place, &options)?;
+    let fields = json!({
         "files_linked": report.files_linked,
         "bytes_linked": report.bytes_linked,
         "files_copied": report.files_copied,
@@ -197,7 +192,7 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
     });
     let text = format_args!(
         "checkpoint at {}: {} of {} shared, {} of {} copied, {} of log, in {:.3} s",
-        args.place.display(),
+        place.display(),
         format_count(report.files_linked, "file"),
         format_bytes(report.bytes_linked),
         format_count(report.files_copied, "file"),
@@ -205,7 +200,7 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<Outcome> {
         format_bytes(report.log_bytes),
         report.elapsed.as_secs_f64()
     );
-    print_result(args.output.json, &json, text)?;
+    print_result(json, &fields, text)?;
     Ok(Outcome::Done)
 }
 
@@ -217,10 +212,11 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
         Command::Delete(args) => {
             let _section = Section::begin();
             let BackupArgs { repository, id } = &args.backup;
-            let backups = open(&repository.repository, args.dry_run.access(), None, "delete")?;
+            let backups = repository.open(args.dry_run.access(), None, "delete")?;
+            let id = id.number(&backups)?;
             let report = match args.dry_run.dry_run {
-                true => backups.would_delete(*id)?,
-                false => backups.delete(*id)?,
+                true => backups.would_delete(id)?,
+                false => backups.delete(id)?,
             };
             print_deleted(&report, args.dry_run.dry_run, args.output.json)
         }
@@ -236,7 +232,7 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
     }
     // A deletion is finished.
     let _section = Section::begin();
-    let backups = open(&args.repository.repository, args.dry_run.access(), None, "prune")?;
+    let backups = args.repository.open(args.dry_run.access(), None, "prune")?;
     let options = PruneOptions::keep(args.keep).delete_all(args.delete_all);
     let report = backups.prune_opt(&options.dry_run(args.dry_run.dry_run))?;
     print_deleted(&report, args.dry_run.dry_run, args.output.json)
@@ -245,12 +241,16 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
 fn create(args: &CreateArgs) -> Result<Outcome> {
     let _section = Section::begin();
     let db = args.store.open_to_read(&args.access)?;
-    let directory = NewDirectory::before(&args.repository);
+    let directory = args.repository.before()?;
     let create = || {
-        let backups = open(&args.repository, Access::Create, args.rate.rate, "backup")?;
+        let backups = args.repository.open(Access::Create, args.rate.rate, "backup")?;
         backups.create(&db, &args.label)
     };
-    let report = create().inspect_err(|_| directory.remove_if_unused())?;
+    let report = create().inspect_err(|_| {
+        if let Some(directory) = &directory {
+            directory.remove_if_unused();
+        }
+    })?;
     let json = json!({
         "id": report.id,
         "files": report.files,
@@ -274,7 +274,7 @@ fn create(args: &CreateArgs) -> Result<Outcome> {
 }
 
 fn list(args: &ListArgs) -> Result<Outcome> {
-    let list = open(&args.repository.repository, Access::Read, None, "list")?.list()?;
+    let list = args.repository.open(Access::Read, None, "list")?.list()?;
     let json = args.output.json;
     let mut out = Output::new();
     for backup in &list.backups {
@@ -325,8 +325,8 @@ fn print_backup(backup: &BackupInfo, json: bool, out: &mut Output) -> Result<()>
 
 fn verify(args: &VerifyArgs) -> Result<Outcome> {
     let BackupArgs { repository, id } = &args.backup;
-    let backups = open(&repository.repository, Access::Read, args.rate.rate, "verify")?;
-    let report = backups.verify(*id)?;
+    let backups = repository.open(Access::Read, args.rate.rate, "verify")?;
+    let report = backups.verify(id.number(&backups)?)?;
     drop(backups);
     check::print_report(&report, args.output.json)
 }
@@ -354,12 +354,23 @@ fn print_deleted(report: &DeleteReport, dry_run: bool, json: bool) -> Result<Out
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Outcome> {
-    let _section = Section::begin();
     let BackupArgs { repository, id } = &args.backup;
-    let backups = open(&repository.repository, Access::Read, args.rate.rate, "restore")?;
-    let report = backups.restore(*id, &args.place)?;
+    restored(repository, *id, &args.place, args.rate.rate, args.output.json)
+}
+
+fn restored(
+    repository: &RepositoryArgs,
+    id: Chosen,
+    place: &Path,
+    rate: Option<u64>,
+    json: bool,
+) -> Result<Outcome> {
+    let _section = Section::begin();
+    let backups = repository.open(Access::Read, rate, "restore")?;
+    let id = id.number(&backups)?;
+    let report = backups.restore(id, place)?;
     drop(backups);
-    let json = json!({
+    let fields = json!({
         "id": id,
         "files": report.files,
         "bytes": report.bytes,
@@ -367,11 +378,23 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<Outcome> {
     });
     let text = format_args!(
         "backup {id} restored to {}: {} of {}, in {:.3} s",
-        args.place.display(),
+        place.display(),
         format_count(report.files, "file"),
         format_bytes(report.bytes),
         report.elapsed.as_secs_f64()
     );
-    print_result(args.output.json, &json, text)?;
+    print_result(json, &fields, text)?;
     Ok(Outcome::Done)
+}
+
+/// Copies a store by a checkpoint, or a backup by restoring it.
+pub(crate) fn clone(args: &CloneArgs) -> Result<Outcome> {
+    let from = args.store.path().to_string_lossy().into_owned();
+    if let Place::Directory(path) = Place::of(&from)?
+        && !directory::holds_backups(&path)
+    {
+        return copied(&args.store, &args.access, &args.place, false, args.output.json);
+    }
+    let repository = RepositoryArgs::new(from, args.endpoint.clone());
+    restored(&repository, args.id, &args.place, args.rate.rate, args.output.json)
 }

@@ -40,6 +40,12 @@ pub(crate) fn manifests(dir: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with("manifest-")).collect()
 }
 
+/// Whether there is a backup in `dir`.
+pub(crate) fn holds_backups(dir: &Path) -> bool {
+    let listed = open_read_only(dir).and_then(|medium| medium.list()).unwrap_or_default();
+    listed.iter().any(|file| file.name.starts_with("backup-"))
+}
+
 /// Whether `name` is that of a file of a store.
 pub(crate) fn is_store_file(name: &str) -> bool {
     name.starts_with("manifest-")

@@ -34,6 +34,7 @@ mod progress;
 mod reference;
 mod repair;
 mod replay;
+mod repository;
 mod scrub;
 mod serve;
 mod shared_args;
@@ -107,6 +108,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Checkpoint(args) => backup::checkpoint(&args),
         Command::Backup { command } => backup::run(&command),
         Command::Restore(args) => backup::restore(&args),
+        Command::Clone(args) => backup::clone(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Worker(args) => worker::run(&args),
         Command::Config { command } => config::run(&command),

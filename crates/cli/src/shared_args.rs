@@ -1,6 +1,6 @@
 //! Command-line arguments that several commands share: a store, a keyspace, a key range, `--json`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use terracedb::tools::LogConfig;
 use terracedb::{Db, Error, ErrorKind, Keyspace, Result};
@@ -26,6 +26,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// The store as it was named.
+    pub(crate) fn path(&self) -> &Path {
+        &self.store
+    }
+
     /// Opens an existing store.
     ///
     /// # Errors

@@ -42,6 +42,44 @@ fn store_is_backed_up_verified_pruned_and_restored() {
 }
 
 #[test]
+fn urls_of_directories_the_latest_backup_and_clones() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let url = format!("file://{}", scratch.arg("backups"));
+    for number in 1..3 {
+        let out = terrace(&["backup", "create", &dir, &url, "--memory", "64MiB"]).good();
+        assert!(out.starts_with(&format!("backup {number}: ")), "{out}");
+    }
+    assert!(scratch.path("backups").join("backup-0000000002").exists());
+    let copy = |name: &str| scratch.arg(name);
+    let report = terrace(&["restore", &url, "latest", &copy("latest"), "--json"]).good();
+    assert_eq!(json_lines(&report)[0]["id"], 2);
+    let cloned = terrace(&["clone", &url, &copy("cloned"), "--id", "1"]).good();
+    assert!(cloned.starts_with("backup 1 restored"), "{cloned}");
+    let cloned = terrace(&["clone", &dir, &copy("checkpoint"), "--memory", "64MiB"]).good();
+    assert!(cloned.starts_with("checkpoint at"), "{cloned}");
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    for name in ["latest", "cloned", "checkpoint"] {
+        assert_eq!(all(&copy(name)), all(&dir), "{name}");
+    }
+    terrace(&["backup", "delete", &url, "latest"]).good();
+    let report = terrace(&["restore", &url, "latest", &copy("first"), "--json"]).good();
+    assert_eq!(json_lines(&report)[0]["id"], 1);
+    terrace(&["backup", "delete", &url, "1"]).good();
+    let refused = terrace(&["restore", &url, "latest", &copy("none")]).bad(2);
+    assert!(refused.contains("latest backup"), "{refused}");
+    let refused = terrace(&["backup", "list", "gs://shop/backups"]).bad(2);
+    assert!(refused.contains("s3://BUCKET/PREFIX"), "{refused}");
+}
+
+#[cfg(not(feature = "remote"))]
+#[test]
+fn object_stores_need_a_build_with_them() {
+    let refused = terrace(&["backup", "list", "s3://shop/backups"]).bad(2);
+    assert!(refused.contains("--features remote"), "{refused}");
+}
+
+#[test]
 fn pruning_keeps_the_newest_of_each_store() {
     let scratch = Scratch::new();
     let repository = scratch.arg("backups");

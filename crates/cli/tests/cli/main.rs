@@ -29,6 +29,9 @@ mod log;
 #[cfg(test)]
 mod lossless;
 #[cfg(test)]
+#[cfg(feature = "remote")]
+mod object_store;
+#[cfg(test)]
 mod plan;
 #[cfg(test)]
 mod repair;

@@ -1,0 +1,237 @@
+//! The medium: a repository of backups in an object store, as a flat set of files.
+//!
+//! A file is an object. It has a name once it is complete, and other processes see the name once the names
+//! are synced. Names are synced together, by one manifest ([`crate::history`]). The lock makes this process
+//! the writer, and the writer before it is refused at its next sync.
+//!
+//! Threads: any. Cost: opening a file and listing are free, because the manifest is in memory.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::limits::PAGE_BYTES;
+use base::{Account, Cancel, Error, Result};
+use media::{
+    Access, Capabilities, Completion, File, Listing, Medium, Op, Pace, Queue, Refused, Request,
+    Space,
+};
+use parking_lot::Mutex;
+
+use crate::client::Client;
+use crate::download::ObjectFile;
+use crate::manifest;
+use crate::session::Session;
+use crate::upload::UploadFile;
+use crate::{Credentials, Location};
+
+/// Shortest part of an upload that S3 takes, except for the last.
+const PART_BYTES: u64 = 8 << 20;
+/// Bytes after which names are published although the caller does not ask for it, so that a writer that
+/// dies leaves objects that the next one uses.
+const PUBLISHED_EVERY_BYTES: u64 = 128 << 20;
+
+/// How a bucket is reached.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The URL of the store; that of AWS by default.
+    pub endpoint: Option<String>,
+    /// The region of the bucket.
+    pub region: String,
+    /// The access key; that of the environment by default ([`Credentials::of_environment`]).
+    pub credentials: Option<Credentials>,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// Ends requests and their waits early.
+    pub cancel: Cancel,
+    /// The memory of parts and ranges.
+    pub account: Account,
+    /// Length of the parts of long files, bytes. S3 takes none below 5 MiB.
+    pub part_bytes: u64,
+    /// Bytes after which names are published early.
+    pub published_every_bytes: u64,
+    /// The longest time without progress of a connection.
+    pub stall: Duration,
+    /// Waits between tries.
+    pub pace: Pace,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            region: "us-east-1".to_owned(),
+            credentials: None,
+            read_only: false,
+            cancel: Cancel::new(),
+            account: Account::unlimited("object store"),
+            part_bytes: PART_BYTES,
+            published_every_bytes: PUBLISHED_EVERY_BYTES,
+            stall: Duration::from_secs(60),
+            pace: Pace::real(),
+        }
+    }
+}
+
+/// State that the medium shares with its files.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) account: Account,
+    pub(crate) part_bytes: u64,
+    /// Locked during the requests that publish.
+    pub(crate) session: Mutex<Session>,
+}
+
+/// A repository in an object store. See the module.
+pub struct ObjectMedium {
+    shared: Arc<Shared>,
+    read_only: bool,
+    published_every_bytes: u64,
+}
+
+impl ObjectMedium {
+    /// Reads the names of the repository at `location`; it has none if it does not exist.
+    ///
+    /// # Errors
+    /// `Invalid` if the store refuses, with its reason: the bucket does not exist, the credentials are wrong
+    /// or expired, the region is another one. `Retry` if the store does not answer. `Corrupt` if the newest
+    /// manifest is damaged.
+    pub fn open(location: &Location, options: &Options) -> Result<Self> {
+        let client = Client::new(location, options)?;
+        let session = Mutex::new(Session::read(&client)?);
+        let (account, part_bytes) = (options.account.clone(), options.part_bytes.max(1));
+        let shared = Arc::new(Shared { client, account, part_bytes, session });
+        let Options { read_only, published_every_bytes, .. } = *options;
+        Ok(Self { shared, read_only, published_every_bytes })
+    }
+}
+
+impl fmt::Debug for ObjectMedium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectMedium({})", self.shared.client.location())
+    }
+}
+
+impl Medium for ObjectMedium {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            block_bytes: PAGE_BYTES,
+            byte_addressable: false,
+            persistent: true,
+            queue_depth: 8,
+            backend: "object store",
+        }
+    }
+
+    fn create(&self, name: &str, _access: Access, reserve: u64) -> Result<Arc<dyn File>> {
+        if !manifest::is_name(name) {
+            let error = Error::invalid("file name").expected("letters, digits, '.', '-' and '_'");
+            return Err(error.got(format_args!("`{}`", name.escape_debug())));
+        }
+        let begun = self.shared.session.lock().create(name)?;
+        let file = UploadFile::new(&self.shared, name, begun, reserve);
+        let file = file.inspect_err(|_| self.shared.session.lock().give_up(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, name: &str, _access: Access) -> Result<Arc<dyn File>> {
+        let session = self.shared.session.lock();
+        let entry = session.files().get(name);
+        let entry = entry.ok_or_else(|| Error::invalid("no such file").at(name))?;
+        Ok(Arc::new(ObjectFile::new(&self.shared, name, entry)))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.shared.session.lock().remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let session = &mut *self.shared.session.lock();
+        session.rename(from, to)?;
+        if session.unpublished_bytes() < self.published_every_bytes {
+            return Ok(());
+        }
+        session.publish(&self.shared.client)
+    }
+
+    fn link(&self, _name: &str, _to: &dyn Medium) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn list(&self) -> Result<Vec<Listing>> {
+        let session = self.shared.session.lock();
+        let files = session.files().iter();
+        Ok(files.map(|(name, entry)| Listing { name: name.clone(), len: entry.len }).collect())
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn sync_names(&self, _names: &[&str]) -> Result<()> {
+        self.shared.session.lock().publish(&self.shared.client)
+    }
+
+    fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
+        let session = &mut *self.shared.session.lock();
+        if self.read_only {
+            *session = Session::read(&self.shared.client)?;
+            return Ok(Box::new(()));
+        }
+        session.begin(&self.shared.client)?;
+        Ok(Box::new(Writing(Arc::clone(&self.shared))))
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(Immediate { done: Vec::new(), depth: depth.max(1) }))
+    }
+
+    fn undecorated(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Ends writing when it is dropped.
+struct Writing(Arc<Shared>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.session.lock().end(&self.0.client);
+    }
+}
+
+/// Performs each operation as it is submitted.
+struct Immediate {
+    done: Vec<Completion>,
+    depth: usize,
+}
+
+impl Queue for Immediate {
+    fn submit(&mut self, request: Request) -> Result<(), Refused> {
+        if self.done.len() >= self.depth {
+            return Err(Refused(request));
+        }
+        let Request { file, op, purpose, token } = request;
+        let (buf, result) = match op {
+            Op::Read { at, buf } => file.read(at, buf, purpose),
+            Op::Write { at, buf } => file.write(at, buf, purpose),
+        };
+        self.done.push(Completion { token, buf, result });
+        Ok(())
+    }
+
+    fn complete(&mut self, _least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        out.append(&mut self.done);
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+}

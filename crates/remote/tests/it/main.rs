@@ -1,0 +1,16 @@
+//! Backups of whole stores in an object store: a server in the process, with and without faults.
+
+#[cfg(test)]
+mod backups;
+#[cfg(test)]
+mod crashes;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod real;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod uploads;
+#[cfg(test)]
+mod writers;
