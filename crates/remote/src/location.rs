@@ -77,8 +77,8 @@ impl FromStr for Location {
             && (prefix.is_empty() || prefix.split('/').all(is_part));
         if !is_prefix {
             return Err(refused(format!(
-                "a prefix of at most {PREFIX_BYTES_MAX} letters, digits, '.', '-', '_', '=', in parts between \
-                 single slashes"
+                "a prefix of at most {PREFIX_BYTES_MAX} letters, digits, '.', '-', '_', '=', in parts \
+                 between single slashes"
             )));
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };

@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn elements_are_found_with_and_without_a_namespace() {
-        let xml = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"http://s3\"><Upload><Key>a/b</Key>\
+        let xml = "<?xml version=\"1.0\"?><ListMultipartUploadsResult xmlns=\"http://s3\"><Upload>\
+                   <Key>a/b</Key>\
                    <UploadId>u1</UploadId><Initiator><ID>x</ID></Initiator></Upload><Upload><Key>c</Key>\
                    <UploadId>u2</UploadId></Upload></ListMultipartUploadsResult>";
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use remote::testing::{FakeS3, Fault};
+use remote::testing::FakeS3;
 
 use crate::support::*;
 
@@ -69,62 +69,4 @@ fn a_missing_and_a_wrong_key_are_named() {
     assert!(refused.contains("bucket at other: expected one that exists"), "{refused}");
     let refused = run(&server, &["backup", "list", "s3://shop/../x"]).bad(2);
     assert!(refused.contains("prefix"), "{refused}");
-}
-
-/// The program is killed while it sends the second part of a file. The first part is not sent again.
-#[test]
-fn a_killed_backup_goes_on_with_its_parts() {
-    let (scratch, server) = (Scratch::new(), FakeS3::new());
-    let dir = scratch.arg("store");
-    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
-    let keyspace = db.open_or_create_keyspace("default").unwrap();
-    // Values that do not compress, and stand in one file of more than one part.
-    let mut noise = 1u64;
-    for number in 0..200u64 {
-        let words = std::iter::repeat_with(|| {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            noise.to_le_bytes()
-        });
-        keyspace
-            .put(number.to_be_bytes(), words.take(8192).flatten().collect::<Vec<u8>>())
-            .unwrap();
-    }
-    drop(keyspace);
-    db.close().unwrap();
-    server.rule(|seen| match seen.query.get("partNumber").is_some_and(|number| number == "2") {
-        true => Fault::Stall,
-        false => Fault::None,
-    });
-    let args = ["backup", "create", &dir, "URL", "--memory", "64MiB"];
-    let mut child = on(&server, &args).spawn().unwrap();
-    let mut seen = Vec::new();
-    let is_second = |seen: &remote::testing::Seen| {
-        seen.query.get("partNumber").is_some_and(|number| number == "2")
-    };
-    while !seen.iter().any(is_second) {
-        assert!(child.try_wait().unwrap().is_none(), "ended without a second part: {seen:?}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        seen.extend(server.take_seen());
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    server.no_rule();
-    let listed = run(&server, &["backup", "list", "URL"]).good();
-    assert!(
-        listed.ends_with("in all\n") && !listed.contains("store "),
-        "nothing is visible: {listed}"
-    );
-    let begun = server.uploads();
-    assert_eq!(begun.iter().map(|(_, parts)| *parts).collect::<Vec<_>>(), [1]);
-    server.take_seen();
-    assert!(run(&server, &args).good().starts_with("backup 1: "));
-    let sent = server.take_seen();
-    let first = |seen: &&remote::testing::Seen| {
-        seen.key == begun[0].0 && seen.query.get("partNumber").is_some_and(|it| it == "1")
-    };
-    assert_eq!(sent.iter().filter(first).count(), 0, "the first part is there");
-    assert!(server.uploads().is_empty());
-    run(&server, &["restore", "URL", "latest", &scratch.arg("restored")]).good();
-    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
-    assert_eq!(all(&scratch.arg("restored")), all(&dir));
 }

@@ -171,7 +171,8 @@ impl Store {
         for (number, part) in parts.iter().take(LIST_MAX) {
             let (tag, len) = (hex(&part_hash(part)), part.len());
             xml += &format!(
-                "<Part><ETag>&quot;{tag}&quot;</ETag><PartNumber>{number}</PartNumber><Size>{len}</Size></Part>"
+                "<Part><ETag>&quot;{tag}&quot;</ETag><PartNumber>{number}</PartNumber>\
+                 <Size>{len}</Size></Part>"
             );
         }
         if is_cut {

@@ -31,21 +31,23 @@ fn dies_at(
     !is_over
 }
 
-/// Every other request has its effect before the process dies; in long runs each one has and has not.
-fn turns() -> std::ops::Range<u64> {
-    0..if std::env::var_os("TERRACE_LONG").is_some() { 2 } else { 1 }
+/// The process dies at every fifth request, after it had its effect or before. In long runs it dies at each
+/// request, once after and once before.
+fn turns() -> (std::ops::Range<u64>, u64) {
+    if std::env::var_os("TERRACE_LONG").is_some() { (0..2, 1) } else { (0..1, 5) }
 }
 
 #[test]
 fn a_backup_that_dies_at_any_request() {
-    for turn in turns() {
+    let (turns, step) = turns();
+    for turn in turns {
         let scene = Scene::new();
         scene.create("first").unwrap();
         scene.fill(2);
         let mut last = 0;
         let options = Options { published_every_bytes: 40 << 10, ..scene.options() };
         let create = |scene: &Scene| scene.open(&options)?.create(&scene.db, "died").map(drop);
-        while dies_at(&scene, last, last % 2 == turn, create) {
+        while dies_at(&scene, last, last / step % 2 == turn, create) {
             assert!(scene.readers().verify(1).unwrap().is_clean(), "request {last}");
             let list = scene.readers().list().unwrap();
             assert!(list.damaged.is_empty(), "request {last}: {list:?}");
@@ -57,7 +59,7 @@ fn a_backup_that_dies_at_any_request() {
             for id in ids.iter().filter(|id| **id > 1) {
                 scene.backups().delete(*id).unwrap();
             }
-            last += 1;
+            last += step;
         }
         assert!(last > 20, "{last} requests");
         scene.must_restore(1, 2);
@@ -69,7 +71,8 @@ fn a_backup_that_dies_at_any_request() {
 
 #[test]
 fn a_deletion_that_dies_at_any_request() {
-    for turn in turns() {
+    let (turns, step) = turns();
+    for turn in turns {
         let scene = Scene::new();
         let mut last = 0;
         loop {
@@ -80,13 +83,13 @@ fn a_deletion_that_dies_at_any_request() {
                 scene.backups().delete(id).unwrap();
             }
             let id = scene.create("kept").unwrap();
-            if !dies_at(&scene, last, last % 2 == turn, |scene| {
+            if !dies_at(&scene, last, last / step % 2 == turn, |scene| {
                 scene.open(&scene.options())?.delete(id - 1).map(drop)
             }) {
                 break;
             }
             assert!(scene.readers().verify(id).unwrap().is_clean(), "request {last}");
-            last += 1;
+            last += step;
         }
         assert!(last > 5, "{last} requests");
         scene.create("").unwrap();

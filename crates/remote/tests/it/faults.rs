@@ -65,7 +65,8 @@ fn every_creation_loses_its_first_answer() {
     let scene = Scene::new();
     let count = AtomicU64::new(0);
     scene.server.rule(move |seen| {
-        let is_first = seen.is_publication() && count.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+        let is_first =
+            seen.is_publication() && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         if is_first { Fault::LostAnswer } else { Fault::None }
     });
     assert_eq!(scene.create("").unwrap(), 1);
@@ -78,7 +79,8 @@ fn the_completion_of_an_upload_may_lose_its_answer() {
     let scene = Scene::new();
     let count = AtomicU64::new(0);
     scene.server.rule(move |seen| {
-        let is_first = seen.is("POST", "uploadId") && count.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+        let is_first =
+            seen.is("POST", "uploadId") && count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         if is_first { Fault::LostAnswer } else { Fault::None }
     });
     scene.create("").unwrap();
