@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as the body of an object store's manifest with a matching checksum. A manifest that is
-//! accepted is written as it was read.
+//! Reads arbitrary bytes as the body of an object store's manifest with a matching checksum. A manifest that
+//! is accepted is written as it was read.
 
 #![no_main]
 
