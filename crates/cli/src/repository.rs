@@ -14,10 +14,6 @@ use crate::progress::Progress;
 const FILE: &str = "file://";
 
 /// How an object store is reached.
-#[cfg_attr(
-    not(feature = "remote"),
-    expect(dead_code, reason = "only builds with object stores read it")
-)]
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArgs {
     /// The URL of the object store, for s3://; that of AWS without it [env: AWS_ENDPOINT_URL]
