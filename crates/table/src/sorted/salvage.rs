@@ -187,7 +187,11 @@ impl Salvage<'_> {
         });
         match read {
             // A newer version's file: this build might misread it.
-            Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::PermissionDenied) =>
+            {
+                Err(error)
+            }
             read => Ok(readable(read)?.ok().map(|(footer, _)| footer)),
         }
     }

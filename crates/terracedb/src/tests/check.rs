@@ -109,7 +109,7 @@ fn an_open_store_and_no_store_are_refused() {
     let medium = memory();
     assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Invalid);
     let _db = Db::on_medium(Arc::clone(&medium)).memory(64 << 20).open().unwrap();
-    assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(check(&medium, &mut |_, _| ()).unwrap_err().kind(), ErrorKind::Locked);
 }
 
 /// Any flipped byte of a table is reported for its file and for no other file.

@@ -188,8 +188,12 @@ fn open_all(
                 intact.insert(id, Intact { properties, file_bytes: file.len, digest });
             }
             Err(error) if error.is_retryable() => return Err(error),
-            // A newer version wrote the table.
-            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+            // A newer version wrote the table, or this user may not read it: no damage.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::PermissionDenied) =>
+            {
+                return Err(error);
+            }
             Err(error) => unreadable.push((id, error)),
         }
     }

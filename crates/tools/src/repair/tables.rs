@@ -74,11 +74,11 @@ pub(crate) struct Remains {
 }
 
 impl Salvager {
-    /// Whether `error`, from opening the file `name`, means that a newer version wrote the file, and is not
-    /// damage.
+    /// Whether `error`, from opening the file `name`, means that a newer version wrote the file or that this
+    /// user may not read it, and is not damage.
     pub(super) fn is_newer(&self, error: &Error, name: &str) -> Result<bool> {
         // Opening a missing file gives `Invalid` too.
-        Ok(error.kind() == ErrorKind::Invalid
+        Ok(matches!(error.kind(), ErrorKind::Invalid | ErrorKind::PermissionDenied)
             && self.medium.list()?.iter().any(|file| file.name == name))
     }
 

@@ -119,7 +119,7 @@ fn another_process_cannot_take_the_lock() {
     let medium = open(directory.path());
     eventually("the lock", || medium.open("taken", Access::Bytes).is_ok());
     let error = medium.lock().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(error.kind(), ErrorKind::Locked);
     assert!(error.to_string().contains(&format!("process {}", owner.id())), "{error}");
     // The lock dies with its owner.
     owner.kill().unwrap();

@@ -55,7 +55,7 @@ fn a_file_in_memory_is_mapped_and_keeps_its_content() {
     first.fill(0).unwrap().copy_from_slice(&beginning());
     first.fill(3).unwrap().fill(9);
     let in_use = open(&place, LEN).unwrap_err();
-    assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
+    assert_eq!(in_use.kind(), ErrorKind::Locked, "{in_use}");
     // A pin alone keeps the file locked.
     let pin = first.pin(3).unwrap();
     drop(first);
@@ -181,7 +181,7 @@ fn an_emulated_device_keeps_its_content_in_a_file() {
                 blocks.file().write(3 * 4096, buf, Purpose::Flush).1.unwrap();
                 blocks.file().sync(Purpose::Flush).unwrap();
                 let in_use = open().unwrap_err();
-                assert_eq!(in_use.kind(), ErrorKind::Invalid, "{in_use}");
+                assert_eq!(in_use.kind(), ErrorKind::Locked, "{in_use}");
             }
         }
         match open().unwrap() {
