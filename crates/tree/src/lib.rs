@@ -29,6 +29,7 @@ mod trees;
 mod trim_tables;
 mod value_file;
 mod version;
+mod write_through;
 
 pub use context::TreeContext;
 pub use deleted_ranges::DeletedRanges;

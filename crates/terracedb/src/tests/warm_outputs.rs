@@ -51,7 +51,7 @@ fn a_survey_of_long_keys_stops_within_one_of_its_bound() {
     // One key per page: the keys of either run exceed the bound.
     let (db, _keyspace, inputs) = warm(scm, 2 * SURVEY_BYTES_MAX / 80_000);
     let cache = &db.store().compactor.env().cache;
-    let (mut it, _) = WarmOutputs::survey(cache, &inputs, &KeyRange::all()).unwrap();
+    let (mut it, _) = WarmOutputs::survey(cache, &inputs, &KeyRange::all(), false).unwrap();
     let heat = it.heat(&inputs, &KeyRange::all());
     let bytes: Vec<usize> = heat.iter().map(RunHeat::key_bytes).collect();
     let (most, page) = (SURVEY_BYTES_MAX, 2 * KEY_BYTES_MAX);
@@ -81,6 +81,6 @@ fn hot_ranges_are_found_after_other_pages_evicted_them_from_dram() {
         let mut keys = (0..footer.pages).map(|page| PageKey { file: footer.digest, page });
         assert!(keys.all(|key| cache.peek(key).is_none()));
     }
-    let (it, hot) = WarmOutputs::survey(cache, &inputs, &KeyRange::all()).unwrap();
+    let (it, hot) = WarmOutputs::survey(cache, &inputs, &KeyRange::all(), false).unwrap();
     assert!(it.slots() > 40 && !hot.is_empty(), "{} {}", it.slots(), hot.len());
 }

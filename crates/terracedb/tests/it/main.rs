@@ -63,3 +63,4 @@ mod values;
 mod watchdog;
 mod window_discards;
 mod windows;
+mod write_through;

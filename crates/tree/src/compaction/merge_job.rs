@@ -25,7 +25,7 @@ use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, inv
 use compact::job::{InputRun, Output, ValueRules};
 use compact::offload::{JobShape, Placement, RemoteRun};
 use compact::plan::{Merge, Reason};
-use compact::{HotPage, Job, Outcome, Run, Verification};
+use compact::{Job, Outcome, OutputPage, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
@@ -67,7 +67,7 @@ pub struct MergeJob {
     began: Duration,
     job: Job,
     compact: compact::Env,
-    /// Which output pages to admit to SCM; `None` without an SCM tier.
+    /// Which output pages to cache, in DRAM and in SCM; `None` if none are.
     warm_outputs: Option<WarmOutputs>,
     /// The workers, if the job is offered to them.
     offloading: Option<Arc<Offloading>>,
@@ -306,7 +306,7 @@ impl MergeJob {
             }
             Stage::Verifying(mut verification, outcome, remote) => {
                 let warm_outputs = &mut self.warm_outputs;
-                let mut offer = |page: HotPage<'_>| {
+                let mut offer = |page: OutputPage<'_>| {
                     warm_outputs.iter_mut().for_each(|warm_outputs| warm_outputs.offer(page))
                 };
                 match (verification.step(&mut offer), remote) {
@@ -340,7 +340,9 @@ impl MergeJob {
             // An earlier attempt did it.
             return;
         }
-        let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
+        let write_through = env.options.tree_options().write_through;
+        let range = &self.rectangle.range;
+        let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, range, write_through);
         if let Some((warm_outputs, hot)) = surveyed
             && run.is_none_or(|run| run.set_hot(hot.clone()).is_ok())
         {
