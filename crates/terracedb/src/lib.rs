@@ -49,6 +49,7 @@ mod db;
 mod entries;
 mod keyspace;
 mod multi_get;
+mod pop;
 mod read_options;
 mod snapshot;
 mod statistics;
@@ -160,7 +161,7 @@ pub mod scm {
 /// Counters and sizes of an open store ([`Db::statistics`]), and sizes as text.
 pub mod stats {
     pub use crate::statistics::{
-        Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics,
+        Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics, WalkStatistics,
     };
     pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
     pub use cache::curve::{MissCurve, Point as MissPoint};

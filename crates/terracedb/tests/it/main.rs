@@ -44,6 +44,7 @@ mod merging;
 mod model;
 mod names;
 mod offload;
+mod pops;
 mod range_deletes;
 mod read_path;
 mod reopening;
