@@ -118,8 +118,8 @@ impl Setting {
                 "Bytes per second that all merges together may read and write; 0 means no limit"
             }
             Self::WriteThrough => {
-                "Whether flushes and merges put the pages that they write into the page cache while it is not \
-                 full"
+                "Whether flushes and merges put the pages that they write into the page cache while it is \
+                 not full"
             }
             Self::ScrubRate => {
                 "Bytes per second that the background scrub reads and verifies; 0 turns it off"

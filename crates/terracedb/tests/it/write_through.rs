@@ -58,35 +58,6 @@ fn data_that_fits_is_not_read_from_the_device_after_load_flush_and_compaction() 
     }
 }
 
-/// The inputs fill the cache, so that outputs find no free memory.
-#[test]
-fn outputs_of_a_merge_take_the_place_of_cached_inputs() {
-    for is_on in [true, false] {
-        let stepped = Stepped::new(1);
-        let (db, keyspace) = opened(&stepped, is_on, 64 << 20);
-        for round in 0..3 {
-            load(&keyspace, round);
-            db.flush().unwrap();
-        }
-        for _ in 0..2 {
-            reads_of_gets(&db, &keyspace);
-        }
-        let show = |when: &str| {
-            let statistics = db.statistics();
-            let k = &statistics.keyspaces[0];
-            eprintln!("{is_on} {when}: {:?}", statistics.cache);
-            eprintln!("  {} tables {} runs {:?} {:?}", k.tables, k.runs, k.levels, statistics.hits);
-            eprintln!("  {:?} {:?}", device_reads(&db), statistics.compaction);
-        };
-        show("before");
-        db.compact().unwrap();
-        show("compacted");
-        let reads = reads_of_gets(&db, &keyspace);
-        show("read");
-        eprintln!("{is_on} {reads}");
-    }
-}
-
 #[test]
 fn long_values_are_written_through() {
     let stepped = Stepped::new(1);

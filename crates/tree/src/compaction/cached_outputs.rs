@@ -191,7 +191,8 @@ mod tests {
     const OTHER: u64 = 2;
     const OUTPUT: u64 = 3;
 
-    /// A full cache, half of it pages of an input, and a merge of it, of whose pages `cached` of 16 are cached.
+    /// A full cache, half of it pages of an input, and a merge of that input, of whose pages `cached` of 16
+    /// are cached.
     fn merge(cached: u64) -> (Arc<PageCache>, CachedOutputs, u32) {
         let cache = Arc::new(PageCache::new(&Account::unlimited("test"), 4 << 20).unwrap());
         let half = cache.statistics().capacity_pages as u32 / 2;

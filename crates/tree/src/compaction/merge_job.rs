@@ -334,7 +334,7 @@ impl MergeJob {
         }
     }
 
-    /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
+    /// Finds the hot ranges of the inputs. If memory is short, no output counts as hot.
     fn survey(&mut self, env: &TreeContext, run: Option<&mut Run>) {
         if self.warm_outputs.is_some() {
             // An earlier attempt did it.
@@ -343,12 +343,11 @@ impl MergeJob {
         let write_through = env.options.tree_options().write_through;
         let range = &self.rectangle.range;
         let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, range, write_through);
-        if let Some((warm_outputs, hot)) = surveyed
-            && run.is_none_or(|run| run.set_hot(hot.clone()).is_ok())
-        {
+        let Some((warm_outputs, hot)) = surveyed else { return };
+        if run.is_none_or(|run| run.set_hot(hot.clone()).is_ok()) {
             self.job.hot = hot;
-            self.warm_outputs = Some(warm_outputs);
         }
+        self.warm_outputs = Some(warm_outputs);
     }
 
     /// Puts the input in which damage was found into quarantine.

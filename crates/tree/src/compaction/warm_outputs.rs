@@ -1,6 +1,7 @@
-//! Warm outputs: keeps the caches warm across a merge, the SCM tier here and DRAM in [`CachedOutputs`]. Before the merge it surveys the cached pages of the
-//! inputs to find the hot key ranges. While the outputs are verified, their pages that cover such ranges are
-//! offered to the tier, as stored. After the installation the inputs' pages are removed from the tier.
+//! Warm outputs: keeps the caches warm across a merge, the SCM tier here and DRAM in [`CachedOutputs`].
+//! Before the merge it surveys the cached pages of the inputs to find the hot key ranges. While the outputs
+//! are verified, their pages that cover such ranges are offered to the tier, as stored. After the
+//! installation the inputs' pages are removed from the tier.
 //!
 //! The job contains the hot ranges by value, and the process that runs the merge reports which pages cover
 //! them (`compact::hot_ranges`, `table::Writer::set_hot`): it may be another process. The tier decides which
@@ -50,8 +51,8 @@ impl WarmOutputs {
     }
 
     /// Surveys `inputs`, of which the keys of `range` are merged, and returns the hot ranges among them;
-    /// `None` without an SCM tier if no page is to be written through to DRAM. Reads at most one page per partition: its metadata page, if data pages are
-    /// hot and the metadata page is not cached.
+    /// `None` without an SCM tier if no page is to be written through to DRAM. Reads at most one page per
+    /// partition: its metadata page, if data pages are hot and the metadata page is not cached.
     pub fn survey(
         cache: &Arc<PageCache>,
         inputs: &[(RunId, Arc<Piece>)],

@@ -111,8 +111,8 @@ impl MergingIter {
         }
     }
 
-    /// The walk stepped over the dead key in `skip` (forward) or `spare` (backward), whose newest tombstone is
-    /// at `newest`. Returns whether the walk jumps.
+    /// The walk stepped over the dead key in `skip` (forward) or `spare` (backward), whose newest tombstone
+    /// is at `newest`. Returns whether the walk jumps.
     pub(super) fn step_over(&mut self, newest: Seqno) -> bool {
         let key = match self.forward {
             true => self.skip.as_deref().unwrap_or_default(),
