@@ -27,7 +27,8 @@ fn warm(scm: Scm, keys: usize) -> (Db, Keyspace, Vec<(RunId, Arc<Piece>)>) {
     let resources = Resources::builder().memory(64 << 20).scm(scm).executor(executor);
     let resources = resources.build().unwrap();
     let db = Db::on_medium(Arc::new(MemoryMedium::new())).resources(&resources);
-    let db = db.codec(Codec::Lz4).open().unwrap();
+    // Pages that were written through would not be read from the device, nor come to SCM.
+    let db = db.codec(Codec::Lz4).write_through(false).open().unwrap();
     let keyspace = db.open_or_create_keyspace("k").unwrap();
     for _ in 0..2 {
         (0..keys).for_each(|number| keyspace.put(key(number), [7; 3000]).unwrap());
