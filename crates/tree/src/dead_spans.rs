@@ -12,9 +12,9 @@
 //!   newest version of each key that was visible to it is a tombstone or expired. Versions that are not yet
 //!   visible to it must be tombstones too. The span's seqno is that of the newest tombstone.
 //! - A writer that puts a key inserts it into the active memtable, then looks for a span with the key and
-//!   cuts it, then makes the put visible ([`DeadSpans::written`]). A walk announces the span, then searches the
-//!   active memtable once more, then confirms the span. Between the two steps of either is a fence. So the
-//!   writer sees the span, or the walk sees the put.
+//!   cuts it, then makes the put visible ([`DeadSpans::written`]). A walk announces the span, then searches
+//!   the active memtable once more, then confirms the span. Between the two steps of either is a fence. So
+//!   the writer sees the span, or the walk sees the put.
 //! - If the active memtable was sealed or tables were ingested since the walk took its view, the span is not
 //!   noted. Both are announced before the new view is there ([`DeadSpans::sealed`], [`DeadSpans::ingested`]).
 //!
