@@ -19,6 +19,7 @@ pub mod rows;
 pub mod scm;
 mod shard;
 mod statistics;
+mod written_pages;
 
 pub use balance::Balance;
 pub use key::{PageKey, PageKind};
@@ -31,3 +32,4 @@ pub use scm::{
 };
 
 pub use statistics::{CacheStatistics, KindStatistics};
+pub use written_pages::WrittenPages;

@@ -29,7 +29,7 @@ use crate::reuse::KindReuse;
 use crate::rows::Ghost;
 use crate::scm::{EvictedPage, ScmTier};
 use crate::shard::{
-    BLOCK_HEAT, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, touch,
+    BLOCK_HEAT, PageEntry, SLOT_BYTES, SLOTS_MAX, Shard, Shared, UNUSED_SLOT_BYTES, reserve, touch,
 };
 use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
@@ -329,6 +329,45 @@ impl PageCache {
         self.insert_as(key, kind, page, true)
     }
 
+    /// Caches a copy of `page`, which a flush or a merge just wrote, while the cache may still take more
+    /// memory: nothing is evicted for it. Returns whether the page is cached.
+    ///
+    /// Frames that became free in a cache that was full are left to pages that are read.
+    pub fn insert_written(&self, key: PageKey, kind: PageKind, page: &Page) -> bool {
+        self.grows() && self.insert_free(key, kind, page)
+    }
+
+    /// As [`PageCache::insert_written`], but also takes a frame that became free in a cache that was full:
+    /// for a page that takes the place of another one.
+    pub fn insert_free(&self, key: PageKey, kind: PageKind, page: &Page) -> bool {
+        let hash = key.hash();
+        let entry = PageEntry { key, hash, kind, is_warm: false };
+        let reserve = reserve(&self.pool, self.lower_tier().is_some());
+        let shard = self.shard(hash);
+        shard.is_some_and(|it| it.lock().insert_written(entry, page, self.shared(), reserve))
+    }
+
+    /// Whether the cache may take more memory now.
+    pub(crate) fn grows(&self) -> bool {
+        self.pool.frames_grown() < self.pool.frames_max() && self.has_room()
+    }
+
+    /// Charges `bytes` to the cache, if there is room.
+    pub(crate) fn try_charge(&self, bytes: u64) -> Option<Charge> {
+        self.account.try_charge(bytes)
+    }
+
+    /// Removes one page. Returns whether it was cached.
+    pub fn remove_page(&self, key: PageKey) -> bool {
+        let hash = key.hash();
+        // Most pages that are removed are not cached.
+        let is_cached = self.find_frame(key, hash).is_some();
+        if let Some(shard) = self.shard(hash).filter(|_| is_cached) {
+            shard.lock().remove(key, hash, self.shared());
+        }
+        is_cached
+    }
+
     /// A frame with a copy of `page`, outside the cache, charged to the cache's account.
     #[must_use]
     pub fn uncached(&self, page: &Page) -> Frame {
@@ -361,13 +400,7 @@ impl PageCache {
             return;
         }
         for page in 0..pages {
-            let key = PageKey { file, page };
-            let hash = key.hash();
-            // Most pages of an obsolete file are not cached.
-            let is_cached = self.find_frame(key, hash).is_some();
-            if let Some(shard) = self.shard(hash).filter(|_| is_cached) {
-                shard.lock().remove(key, hash, self.shared());
-            }
+            self.remove_page(PageKey { file, page });
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Shard {
     /// Pages evicted and moved to give chunks back.
     pub(crate) given_back: u64,
     pub(crate) moved: u64,
+    /// Pages cached as they were written.
+    written: u64,
     /// Blocks attached to pages of this shard.
     blocks: usize,
 }
@@ -79,6 +81,11 @@ pub(crate) struct PageEntry {
 const RESERVE_MAX: usize = 64;
 const RESERVE_PART: usize = 16;
 
+/// Frames that stay free or wait to be written.
+pub(crate) fn reserve(pool: &FramePool, has_lower: bool) -> usize {
+    if has_lower { RESERVE_MAX.min(pool.frames_max() / RESERVE_PART) } else { 0 }
+}
+
 impl Shard {
     /// An empty shard of at most `slots` pages, whose shadow ghost list has `shadow` entries. Memory for
     /// pages is taken as they come.
@@ -100,6 +107,7 @@ impl Shard {
             reuse: KindReuse::default(),
             given_back: 0,
             moved: 0,
+            written: 0,
             blocks: 0,
         }
     }
@@ -209,7 +217,7 @@ impl Shard {
         shared: Shared<'_>,
         lower: Option<&ScmTier>,
     ) -> Option<Frame> {
-        let PageEntry { key, hash, kind, is_warm } = entry;
+        let PageEntry { key, hash, is_warm, .. } = entry;
         if let Some(frame) = self.find(key, hash, shared) {
             return Some(frame);
         }
@@ -221,6 +229,44 @@ impl Shard {
             return None;
         };
         frame.copy_from_slice(page);
+        Some(self.place(entry, number, frame, shared))
+    }
+
+    /// Caches a copy of `page`, which was written just now, if a slot and a frame are free: evicts nothing
+    /// and leaves `reserve` frames free. Returns whether the page is cached.
+    pub(crate) fn insert_written(
+        &mut self,
+        entry: PageEntry,
+        page: &Page,
+        shared: Shared<'_>,
+        reserve: usize,
+    ) -> bool {
+        if self.find(entry.key, entry.hash, shared).is_some() {
+            return true;
+        }
+        let Some(number) = self.free_slot() else { return false };
+        let Some(mut frame) = shared.pool.alloc_above(reserve) else {
+            self.free.push(number);
+            return false;
+        };
+        frame.copy_from_slice(page);
+        let refused = self.refused;
+        drop(self.place(entry, number, frame, shared));
+        let is_cached = self.refused == refused;
+        self.written += u64::from(is_cached);
+        is_cached
+    }
+
+    /// Puts the page that was copied to `frame` into the free slot `number`. Without a place in the index it
+    /// is not cached, and its frame is free once the result is dropped.
+    fn place(
+        &mut self,
+        entry: PageEntry,
+        number: u32,
+        mut frame: FrameMut,
+        shared: Shared<'_>,
+    ) -> Frame {
+        let PageEntry { key, hash, kind, is_warm } = entry;
         frame.set_name(key.into());
         let frame = frame.freeze();
         frame.set_tag(self.tag(number));
@@ -229,7 +275,7 @@ impl Shard {
         if !is_in {
             self.free.push(number);
             self.refused += 1;
-            return Some(frame);
+            return frame;
         }
         let queue = match kind {
             PageKind::Data if !self.ghost.recall(hash) && !is_warm => Queue::New,
@@ -245,7 +291,7 @@ impl Shard {
         counts.inserted += 1;
         counts.resident += 1;
         self.check_counts();
-        Some(frame)
+        frame
     }
 
     /// A free slot and a frame for a new page: unused ones, else those of evicted blocks, else those of an
@@ -256,7 +302,7 @@ impl Shard {
         lower: Option<&ScmTier>,
     ) -> Option<(u32, FrameMut)> {
         let pool = shared.pool;
-        let reserve = lower.map_or(0, |_| RESERVE_MAX.min(pool.frames_max() / RESERVE_PART));
+        let reserve = reserve(pool, lower.is_some());
         if let Some(number) = self.free_slot() {
             match pool.alloc_above(reserve).or_else(|| self.alloc_after_detach(shared)) {
                 Some(frame) => return Some((number, frame)),
@@ -337,6 +383,7 @@ impl Shard {
         statistics.missed_below += self.missed_below;
         statistics.given_back += self.given_back;
         statistics.moved += self.moved;
+        statistics.written += self.written;
     }
 }
 

@@ -7,6 +7,8 @@ pub struct CacheStatistics {
     pub data: KindStatistics,
     /// Metadata pages.
     pub meta: KindStatistics,
+    /// Pages that were cached as a flush or a merge wrote them.
+    pub written: u64,
     /// Pages that were not cached, because every frame they could take was pinned.
     pub refused: u64,
     /// Pages read from flash that the shadow ghost list had: a little more memory would have kept them.

@@ -257,6 +257,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
             json!({ "total": space.total, "free": space.free })
         }),
         "hits": hits_to_json(statistics),
+        "written_through_pages": statistics.cache.written,
         "rows": rows_to_json(statistics),
         "curves": curves_to_json(statistics),
         "scm": statistics.scm.as_ref().map(scm_to_json),

@@ -47,6 +47,6 @@ pub use run::{Env, OpenInput, Run, run};
 pub use saturating_add::I64AddSaturating;
 pub use selection::{PriorityFn, Selection};
 pub use value_separator::ValueSeparator;
-pub use verify::{HotPage, Verification, verify};
+pub use verify::{OutputPage, Verification, verify};
 pub use version_counts::VersionCounts;
 pub use window_priority::{FirstByte, WindowPriority};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base::{Account, EntryKind, ErrorKind, Result, TableId, Trailer, expiry, invariant};
 use bytes::Bytes;
 use media::Medium;
-use table::{Pointer, Values, ValuesSpec, ValuesSummary, ValuesWriter};
+use table::{PageSink, Pointer, Values, ValuesSpec, ValuesSummary, ValuesWriter};
 
 /// Moves values to one new value file. Dropped before [`finish`](Self::finish), it removes that file.
 pub struct ValueSeparator {
@@ -29,6 +29,8 @@ pub struct ValueSeparator {
     /// Value files opened so far; `None` for a file that cannot be read.
     open: BTreeMap<TableId, Option<Arc<Values>>>,
     writer: Option<ValuesWriter>,
+    /// Is shown the pages of the new value file.
+    sink: Option<Box<dyn PageSink>>,
 }
 
 impl ValueSeparator {
@@ -48,7 +50,15 @@ impl ValueSeparator {
             "the value file being written is not collected"
         );
         let (medium, account) = (Arc::clone(medium), account.clone());
-        Self { medium, account, spec, bytes_min, collect, open: BTreeMap::new(), writer: None }
+        let (open, writer, sink) = (BTreeMap::new(), None, None);
+        Self { medium, account, spec, bytes_min, collect, open, writer, sink }
+    }
+
+    /// Shows the pages of the new value file to `sink`.
+    #[must_use]
+    pub fn showing_to(mut self, sink: Option<Box<dyn PageSink>>) -> Self {
+        self.sink = sink;
+        self
     }
 
     /// Whether an entry of `bytes` bytes, or one with a pointer into one of `files`, may be one to separate.
@@ -133,7 +143,9 @@ impl ValueSeparator {
     fn writer(&mut self) -> Result<Option<&mut ValuesWriter>> {
         if self.writer.is_none() {
             let Some(spec) = &self.spec else { return Ok(None) };
-            self.writer = Some(ValuesWriter::create(&self.medium, spec.clone(), &self.account)?);
+            let mut writer = ValuesWriter::create(&self.medium, spec.clone(), &self.account)?;
+            self.sink.take().into_iter().for_each(|sink| writer.show_to(sink));
+            self.writer = Some(writer);
         }
         Ok(self.writer.as_mut())
     }

@@ -45,15 +45,17 @@ struct OpenOutput {
     table: Option<Arc<Table>>,
 }
 
-/// A verified output page with hot keys.
+/// A verified page of an output.
 #[derive(Clone, Copy, Debug)]
-pub struct HotPage<'a> {
+pub struct OutputPage<'a> {
     /// The digest of the page's file.
     pub file: u64,
     /// The page number.
     pub number: u32,
     /// The page's bytes, as stored.
     pub bytes: &'a [u8],
+    /// Whether it holds keys of a hot range, or is the metadata page of such a page.
+    pub is_hot: bool,
 }
 
 /// The verification of one outcome, in progress.
@@ -164,15 +166,18 @@ impl Verification {
         self
     }
 
-    /// Does a bounded part of the work. The last step returns the open tables, ascending by key. `hot` is
-    /// called with each verified page of a hot range.
+    /// Does a bounded part of the work. The last step returns the open tables, ascending by key. `visit` is
+    /// called with each page that was verified; a sample leaves pages out, but none that is hot.
     ///
     /// # Errors
     /// `Corrupt` if an output is damaged or differs from the outcome; otherwise the errors of
     /// [`Table::open`]. The caller removes the files ([`Job::discard_outputs`]).
-    pub fn step(&mut self, hot: &mut dyn FnMut(HotPage<'_>)) -> Result<Option<Vec<Arc<Table>>>> {
+    pub fn step(
+        &mut self,
+        visit: &mut dyn FnMut(OutputPage<'_>),
+    ) -> Result<Option<Vec<Arc<Table>>>> {
         if let Some(open_output) = self.open_output.take() {
-            self.read(open_output, hot)?;
+            self.read(open_output, visit)?;
         } else if let Some(values) = self.values.take() {
             self.open_output = Some(self.open_values(values)?);
         } else if let Some(summary) = self.summaries.pop() {
@@ -304,14 +309,14 @@ impl Verification {
     fn read(
         &mut self,
         mut open_output: OpenOutput,
-        hot: &mut dyn FnMut(HotPage<'_>),
+        visit: &mut dyn FnMut(OutputPage<'_>),
     ) -> Result<()> {
         if self.skips(&open_output) {
             open_output.walk.skip();
         } else {
             let OpenOutput { name, walk, hot: hot_pages, footer_digest, .. } = &mut open_output;
             let file = *footer_digest;
-            let count = walk.step(Retries::None, &mut Verifier { name, file, hot_pages, hot })?;
+            let count = walk.step(Retries::None, &mut Verifier { name, file, hot_pages, visit })?;
             self.bytes_read += u64::from(count) * PAGE_BYTES as u64;
         }
         if !open_output.walk.is_done() {
@@ -331,21 +336,20 @@ impl Verification {
     }
 }
 
-/// Passes on the hot pages of the output `name`, and ends with the first damage.
+/// Passes on the pages of the output `name`, and ends with the first damage.
 struct Verifier<'a> {
     name: &'a str,
     /// The digest of the file.
     file: u64,
     hot_pages: &'a mut VecDeque<Range<u32>>,
-    hot: &'a mut dyn FnMut(HotPage<'_>),
+    visit: &'a mut dyn FnMut(OutputPage<'_>),
 }
 
 impl PageVisitor for Verifier<'_> {
     fn page(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
         self.hot_pages.pop_front_if(|pages| pages.end <= number);
-        if self.hot_pages.front().is_some_and(|pages| pages.contains(&number)) {
-            (self.hot)(HotPage { file: self.file, number, bytes });
-        }
+        let is_hot = self.hot_pages.front().is_some_and(|pages| pages.contains(&number));
+        (self.visit)(OutputPage { file: self.file, number, bytes, is_hot });
         Ok(())
     }
 

@@ -106,6 +106,7 @@ impl Committer {
                 memtable.note_unlogged();
             }
             memtable.insert(key, trailer, value, || self.horizon());
+            view.read_context.dead_spans().written(key, write.kind());
             self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
             Ok(first)
@@ -242,6 +243,7 @@ impl Committer {
                 memtable.note_unlogged();
             }
             memtable.insert(op.key, trailer, op.value, || self.horizon());
+            view.read_context.dead_spans().written(op.key, op.kind);
             self.invalidate_rows(&part.tree, op.key, seqno, op.kind);
             applied += 1;
         }

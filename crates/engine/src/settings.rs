@@ -26,6 +26,9 @@ pub struct Settings {
     /// The most that all merges together may read and write, bytes per second; 0: no limit. Writers are
     /// delayed (`terracedb::stats::Delays`) if merges cannot keep up at this rate.
     pub compaction_rate: u64,
+    /// Whether flushes and merges put the pages that they write into the page cache while it is not full, and
+    /// merges those that take the place of cached pages.
+    pub write_through: bool,
     /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub. A build
     /// without the feature `tools` has no scrub.
     pub scrub_rate: u64,
@@ -56,6 +59,7 @@ impl Default for Settings {
             zstd_level: 3,
             deflate_level: 6,
             compaction_rate: 0,
+            write_through: true,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             memory: 0,
@@ -177,7 +181,7 @@ impl LiveSettings {
 impl OptionSource for LiveSettings {
     fn tree_options(&self) -> TreeOptions {
         let settings = self.load();
-        let Settings { codec, compaction_rate, .. } = **settings;
-        TreeOptions { codec, level: settings.level(), compaction_rate }
+        let Settings { codec, compaction_rate, write_through, .. } = **settings;
+        TreeOptions { codec, level: settings.level(), compaction_rate, write_through }
     }
 }

@@ -170,6 +170,15 @@ impl Builder {
         self
     }
 
+    /// Whether flushes and merges put the pages that they write into the page cache while it is not full, so
+    /// that data that fits into memory is never read from the device; true by default. A merge also caches
+    /// the outputs that take the place of cached inputs.
+    #[must_use]
+    pub fn write_through(mut self, is_on: bool) -> Self {
+        self.settings.write_through = is_on;
+        self
+    }
+
     /// The rate of the background scrub, which reads and verifies tables, bytes per second; 4 MiB by
     /// default, 0 turns it off.
     #[cfg(feature = "tools")]

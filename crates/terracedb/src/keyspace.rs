@@ -47,6 +47,10 @@ impl Keyspace {
         &self.store
     }
 
+    pub(crate) fn store_arc(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

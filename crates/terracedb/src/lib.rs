@@ -50,6 +50,7 @@ mod entries;
 mod keyspace;
 mod multi_get;
 mod opening;
+mod pop;
 mod read_options;
 mod snapshot;
 mod statistics;
@@ -161,7 +162,7 @@ pub mod scm {
 /// Counters and sizes of an open store ([`Db::statistics`]), and sizes as text.
 pub mod stats {
     pub use crate::statistics::{
-        Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics,
+        Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics, WalkStatistics,
     };
     pub use base::{AccountUsage, format_bytes, format_count, parse_bytes};
     pub use cache::curve::{MissCurve, Point as MissPoint};

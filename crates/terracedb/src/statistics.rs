@@ -161,6 +161,8 @@ pub struct KeyspaceStatistics {
     pub metadata_bytes: u64,
     /// Lookups that rows did not answer.
     pub lookups: LookupStatistics,
+    /// Walks of iterators, cursors and transactions.
+    pub walks: WalkStatistics,
     /// Bytes of acknowledged writes: keys as they are stored, and values.
     pub user_bytes: u64,
     /// Bytes that flushes wrote.
@@ -194,6 +196,38 @@ pub struct LookupStatistics {
     pub hit_false_reads: u64,
     /// The part of `miss_reads` in tables that have filters and do not have the key.
     pub miss_false_reads: u64,
+}
+
+/// Walks of iterators, cursors and transactions over one keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WalkStatistics {
+    /// Seeks.
+    pub seeks: u64,
+    /// Runs of tables that seeks found an entry in: divided by `seeks`, the runs that a seek looks into.
+    pub seek_runs: u64,
+    /// Device reads that walks waited for, a window of read-ahead counted once.
+    pub device_reads: u64,
+    /// Versions that walks stepped over: older or newer than the one returned, or of deleted keys.
+    pub stepped_over: u64,
+    /// Key ranges without values that walks noted, and the walks that jumped over such ranges.
+    pub dead_spans: u64,
+    /// See `dead_spans`.
+    pub jumps: u64,
+}
+
+impl WalkStatistics {
+    fn of(context: &tree::ReadContext) -> Self {
+        let (walks, spans) = (context.walks(), context.dead_spans());
+        Self {
+            seeks: walks.seeks.get(),
+            seek_runs: walks.seek_runs.get(),
+            device_reads: walks.device_reads.get(),
+            stepped_over: walks.stepped_over.get(),
+            dead_spans: spans.noted.get(),
+            jumps: spans.jumps.get(),
+        }
+    }
 }
 
 impl LookupStatistics {
@@ -361,6 +395,7 @@ impl KeyspaceStatistics {
             filter_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_filter_bytes())),
             metadata_bytes: tree::metadata_bytes(tree),
             lookups: LookupStatistics::of(view.read_context.lookups()),
+            walks: WalkStatistics::of(&view.read_context),
             user_bytes: writes.user_bytes.get(),
             flush_bytes: writes.flush_bytes.load(Relaxed),
             merge_bytes: writes.merge_bytes.load(Relaxed),

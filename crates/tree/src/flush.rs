@@ -24,6 +24,7 @@ use table::{
 };
 
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
+use crate::write_through::WriteThrough;
 use crate::{Memtable, Tree, TreeContext};
 
 /// A flush in progress.
@@ -89,6 +90,8 @@ struct Output {
     tree: Arc<Tree>,
     memtable: Arc<Memtable>,
     writer: Option<(Writer, ValueSeparator)>,
+    /// The pages of the table and of the value file, if they are to be cached.
+    written: Option<(WriteThrough, WriteThrough)>,
 }
 
 /// The result of a flush.
@@ -136,8 +139,9 @@ impl FlushJob {
         };
         drop(view);
         let retention = Retention::new(rules, &env.writer_account)?;
+        let (writer, written) = (None, None);
         let output =
-            Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer: None };
+            Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer, written };
         Ok(Self {
             tree,
             memtable,
@@ -249,6 +253,9 @@ impl FlushJob {
         let names: Vec<&str> =
             [&table_name].into_iter().chain(&values_name).map(|it| &**it).collect();
         let opened = env.medium.sync_names(&names).and_then(|()| open());
+        if opened.is_ok() {
+            self.output.cache(env, &summary, values.as_ref());
+        }
         // The chosen run stays valid while the guard is held.
         let guard = self.tree.version_edit();
         invariant!(
@@ -274,6 +281,7 @@ impl FlushJob {
                 for name in &names {
                     let _ = env.medium.remove(name);
                 }
+                env.cache.remove_file(summary.digest, summary.pages);
             }
         })?;
         guard.install_flushed(&self.memtable, Some(env.table_file(Ok(table), entry)));
@@ -307,6 +315,15 @@ impl Output {
         Ok(Some((table, values)))
     }
 
+    /// Caches the pages of the finished files.
+    fn cache(&self, env: &TreeContext, table: &Summary, values: Option<&ValuesSummary>) {
+        let Some((of_table, of_values)) = &self.written else { return };
+        of_table.cache(table.digest, &env.cache);
+        if let Some(values) = values {
+            of_values.cache(values.digest, &env.cache);
+        }
+    }
+
     /// The writers of the table and of separated values, created on first use.
     fn writer(&mut self, env: &TreeContext) -> Result<&mut (Writer, ValueSeparator)> {
         if self.writer.is_none() {
@@ -315,7 +332,7 @@ impl Output {
         self.writer.as_mut().ok_or_else(|| broken_invariant!("a writer that was created is there"))
     }
 
-    fn create(&self, env: &TreeContext) -> Result<(Writer, ValueSeparator)> {
+    fn create(&mut self, env: &TreeContext) -> Result<(Writer, ValueSeparator)> {
         // First of all: a failed manifest refuses, and then nothing else is tried.
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
@@ -345,8 +362,12 @@ impl Output {
             purpose: spec.purpose,
         };
         let (least, account) = (VALUE_APART_BYTES as u64, &env.writer_account);
+        let of_file = || WriteThrough::new(&env.cache);
+        self.written = options.write_through.then(|| (of_file(), of_file()));
         let separator = ValueSeparator::new(&env.medium, Some(values), least, Vec::new(), account);
+        let separator = separator.showing_to(self.written.as_ref().map(|(_, it)| it.sink()));
         let mut table = Writer::create(&env.medium, spec, account)?;
+        self.written.iter().for_each(|(it, _)| table.show_to(it.sink()));
         table.keys_are(self.tree.key_form());
         table.window_is(&self.tree.kind().window_bytes());
         let table = if env.sums_entries { table.summing_entries() } else { table };

@@ -24,6 +24,19 @@ pub struct LookupCounters {
     pub miss_false_reads: Counter,
 }
 
+/// Walks of iterators, cursors and transactions, and their work.
+#[derive(Debug, Default)]
+pub struct WalkCounters {
+    /// Seeks: how much the keyspace is scanned decides how eagerly it is merged.
+    pub seeks: Counter,
+    /// Runs of tables that seeks found an entry in.
+    pub seek_runs: Counter,
+    /// Device reads of walks, those of read-ahead counted once a window.
+    pub device_reads: Counter,
+    /// Versions that walks stepped over without returning them.
+    pub stepped_over: Counter,
+}
+
 /// The device reads of one lookup.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LookupReads {

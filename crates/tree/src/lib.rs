@@ -6,6 +6,7 @@
 
 pub mod compaction;
 mod context;
+mod dead_spans;
 mod deleted_ranges;
 pub mod events;
 mod flush;
@@ -29,11 +30,13 @@ mod trees;
 mod trim_tables;
 mod value_file;
 mod version;
+mod write_through;
 
 pub use context::TreeContext;
+pub use dead_spans::DeadSpans;
 pub use deleted_ranges::DeletedRanges;
 pub use flush::FlushJob;
-pub use keyspace_counters::{LookupCounters, WriteCounters};
+pub use keyspace_counters::{LookupCounters, WalkCounters, WriteCounters};
 pub use memtable::Memtable;
 pub use obsolete_files::{ObsoleteFile, ObsoleteFiles};
 pub use options::{OptionSource, TreeOptions};

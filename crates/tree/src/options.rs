@@ -13,6 +13,8 @@ pub struct TreeOptions {
     pub level: i32,
     /// Bytes per second that all merges together may read and write; 0 means no limit.
     pub compaction_rate: u64,
+    /// Whether pages are cached as they are written, while the page cache is not full.
+    pub write_through: bool,
 }
 
 /// Where flushes and merges find the options in force.

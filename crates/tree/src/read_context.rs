@@ -3,13 +3,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use base::{Account, Counter, Error, Result, invariant};
+use base::{Account, Error, Result, invariant};
 use cache::RowOwner;
 use compact::MergeOperator;
 
-use crate::LookupCounters;
+use crate::dead_spans::DeadSpans;
 use crate::read_clock::ReadClock;
 use crate::timekeeper::Timekeeper;
+use crate::{LookupCounters, WalkCounters};
 
 /// What reads of a keyspace need beyond its data. Shared by all views of the keyspace.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub struct ReadContext {
     operand_bytes_max: u64,
     /// Identifies the keyspace's rows in the row cache.
     rows: Arc<RowOwner>,
-    /// Seeks of iterators: how much the keyspace is scanned decides how eagerly it is merged.
-    seeks: Counter,
+    walks: WalkCounters,
+    dead_spans: DeadSpans,
     lookups: LookupCounters,
     /// Notes reads, in a window that keeps the entries that were read lately.
     clock: OnceLock<ReadClock>,
@@ -46,15 +47,16 @@ impl ReadContext {
         rows: RowOwner,
     ) -> Arc<Self> {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
-        let (seeks, lookups) = (Counter::default(), LookupCounters::default());
-        let clock = OnceLock::new();
+        let (walks, lookups) = (WalkCounters::default(), LookupCounters::default());
+        let (dead_spans, clock) = (DeadSpans::default(), OnceLock::new());
         Arc::new(Self {
             timekeeper,
             operator,
             account,
             operand_bytes_max,
             rows,
-            seeks,
+            walks,
+            dead_spans,
             lookups,
             clock,
         })
@@ -75,9 +77,14 @@ impl ReadContext {
         &self.lookups
     }
 
-    /// Seeks of iterators in the keyspace since the store was opened.
-    pub fn seeks(&self) -> &Counter {
-        &self.seeks
+    /// Walks in the keyspace since the store was opened.
+    pub fn walks(&self) -> &WalkCounters {
+        &self.walks
+    }
+
+    /// Key ranges without values.
+    pub fn dead_spans(&self) -> &DeadSpans {
+        &self.dead_spans
     }
 
     /// The owner of the keyspace's rows in the row cache.

@@ -362,6 +362,7 @@ impl Tree {
         );
         let (version, read_context) = (Arc::clone(&old.version), Arc::clone(&old.read_context));
         let (active, ingested) = (next, old.ingested);
+        read_context.dead_spans().sealed(&active);
         self.view.store(Arc::new(View { active, sealed, version, read_context, ingested }));
     }
 

@@ -237,3 +237,57 @@ fn threads_never_see_another_pages_content() {
     let statistics = cache.statistics();
     assert!(statistics.data.resident + statistics.meta.resident <= statistics.capacity_pages);
 }
+
+#[test]
+fn written_pages_fill_a_cache_that_may_grow_and_evict_nothing() {
+    let cache = cache(8 * MIB);
+    let most = cache.statistics().capacity_pages;
+    for page in 0..most / 4 {
+        read(&cache, key(page), PageKind::Data);
+    }
+    let written = |page: u64| PageKey { file: 9, page: page as u32 };
+    let insert =
+        |page: u64| cache.insert_written(written(page), PageKind::Data, &content(written(page)));
+    let cached = (0..2 * most).filter(|page| insert(*page)).count() as u64;
+    let statistics = cache.statistics();
+    assert!(cached >= most / 4 && cached <= most - most / 4, "{cached} of {most}");
+    assert_eq!((statistics.written, statistics.data.evicted), (cached, 0));
+    assert!((0..most / 4).all(|page| cache.peek(key(page)).is_some()));
+    // A frame that became free in a full cache is left to a page that is read.
+    assert!(cache.remove_page(key(0)) && !cache.remove_page(key(0)));
+    assert!(!insert(2 * most));
+    let is_in = cache.insert_free(written(2 * most), PageKind::Data, &content(written(2 * most)));
+    assert!(is_in || cache.statistics().data.evicted == 0);
+}
+
+#[test]
+fn pages_of_a_file_wait_for_its_digest_and_are_charged_meanwhile() {
+    let budget = Budget::new(8 * MIB);
+    let account = budget.account("cache");
+    let cache = Arc::new(PageCache::new(&account, 8 * MIB).unwrap());
+    let before = account.used();
+    let file = |pages: u32| {
+        let mut waiting = crate::WrittenPages::new(Arc::clone(&cache));
+        for page in 0..pages {
+            waiting.add(page, &content(PageKey { file: 5, page }));
+        }
+        waiting
+    };
+    let waiting = file(64);
+    assert_eq!(account.used(), before + 64 * 4096);
+    drop(waiting);
+    assert_eq!(account.used(), before);
+    let kind = |page: &[u8]| (page[0] % 2 == 0).then_some(PageKind::Data);
+    let is_even = |page: u32| content(PageKey { file: 5, page })[0] % 2 == 0;
+    let even = (0..64).filter(|page| is_even(*page)).count() as u32;
+    assert_eq!(file(64).cache(5, kind), even);
+    for page in 0..64 {
+        let key = PageKey { file: 5, page };
+        assert_eq!(cache.peek(key).is_some(), is_even(page), "{page}");
+        assert!(cache.get(key, PageKind::Data).is_none_or(|frame| *frame == content(key)));
+    }
+    // More than fits: what was left out costs nothing.
+    file(4096).cache(6, |_| Some(PageKind::Data));
+    assert!(account.used() <= 8 * MIB);
+    assert_eq!(cache.statistics().data.evicted, 0);
+}

@@ -291,6 +291,7 @@ impl Config {
             .deflate_level(values.deflate_level)
             .background_threads(values.background_threads)
             .compaction_rate(values.compaction_rate)
+            .write_through(values.write_through)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
         let builder = builder.log_path(&values.log_path);

@@ -14,6 +14,7 @@ pub(crate) enum Setting {
     DeflateLevel,
     BackgroundThreads,
     CompactionRate,
+    WriteThrough,
     ScrubRate,
     ScrubInterval,
     ScmPath,
@@ -31,7 +32,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -40,6 +41,7 @@ impl Setting {
         Self::DeflateLevel,
         Self::BackgroundThreads,
         Self::CompactionRate,
+        Self::WriteThrough,
         Self::ScrubRate,
         Self::ScrubInterval,
         Self::ScmPath,
@@ -67,6 +69,7 @@ impl Setting {
             Self::DeflateLevel => "deflate-level",
             Self::BackgroundThreads => "background-threads",
             Self::CompactionRate => "compaction-rate",
+            Self::WriteThrough => "write-through",
             Self::ScrubRate => "scrub-rate",
             Self::ScrubInterval => "scrub-interval",
             Self::ScmPath => "scm.path",
@@ -113,6 +116,10 @@ impl Setting {
             }
             Self::CompactionRate => {
                 "Bytes per second that all merges together may read and write; 0 means no limit"
+            }
+            Self::WriteThrough => {
+                "Whether flushes and merges put the pages that they write into the page cache while it is \
+                 not full"
             }
             Self::ScrubRate => {
                 "Bytes per second that the background scrub reads and verifies; 0 turns it off"
@@ -173,6 +180,7 @@ impl Setting {
             Self::DeflateLevel => "a whole number from 1 to 9",
             Self::BackgroundThreads => "a whole number from 1 to 1024",
             Self::CompactionRate => "a size, as in 100MiB",
+            Self::WriteThrough => "`true` or `false`",
             Self::ScrubRate => "a size, as in 4MiB",
             Self::ScrubInterval => "a time of at least 1s, as in 7d",
             Self::ScmPath => "a path, `numa:N` or `emulated:PROFILE`",
@@ -202,6 +210,7 @@ impl Setting {
             | Self::ZstdLevel
             | Self::DeflateLevel
             | Self::CompactionRate
+            | Self::WriteThrough
             | Self::ScrubRate
             | Self::ScrubInterval => Some("Db::change_settings"),
             Self::BackgroundThreads

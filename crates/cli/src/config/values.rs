@@ -25,6 +25,7 @@ pub(crate) struct Values {
     pub(crate) background_threads: usize,
     /// Bytes per second; 0 means no limit.
     pub(crate) compaction_rate: u64,
+    pub(crate) write_through: bool,
     /// Bytes per second; 0 means that tables are never scrubbed.
     pub(crate) scrub_rate: u64,
     pub(crate) scrub_interval: Duration,
@@ -58,6 +59,7 @@ impl Default for Values {
             deflate_level: 6,
             background_threads: 2,
             compaction_rate: 0,
+            write_through: true,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             scm_path: None,
@@ -142,6 +144,7 @@ impl Setting {
             Self::CompactionRate => {
                 parse_bytes(text).ok().map(|rate| values.compaction_rate = rate)
             }
+            Self::WriteThrough => text.parse().ok().map(|is_on| values.write_through = is_on),
             Self::ScrubRate => parse_bytes(text).ok().map(|rate| values.scrub_rate = rate),
             Self::ScrubInterval => time::parse(text)
                 .filter(|interval| *interval >= Duration::from_secs(1))
@@ -188,6 +191,7 @@ impl Setting {
             Self::DeflateLevel => values.deflate_level.to_string(),
             Self::BackgroundThreads => values.background_threads.to_string(),
             Self::CompactionRate => size(values.compaction_rate),
+            Self::WriteThrough => values.write_through.to_string(),
             Self::ScrubRate => size(values.scrub_rate),
             Self::ScrubInterval => time::format(values.scrub_interval),
             Self::ScmPath => values.scm_path.clone()?,
@@ -271,6 +275,7 @@ mod tests {
             (Setting::DeflateLevel, &["0", "10", "6.0"]),
             (Setting::BackgroundThreads, &["0", "many", "1025"]),
             (Setting::CompactionRate, &["slow", "-1"]),
+            (Setting::WriteThrough, &["", "on"]),
             (Setting::ScrubRate, &["fast"]),
             (Setting::ScrubInterval, &["weekly", "0"]),
             (Setting::ScmPath, &["", "numa:x", "emulated:gold"]),

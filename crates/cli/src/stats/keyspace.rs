@@ -1,7 +1,7 @@
 //! Statistics of keyspaces as JSON.
 
 use serde_json::{Value, json};
-use terracedb::stats::{KeyspaceStatistics, LevelStatistics, LookupStatistics};
+use terracedb::stats::{KeyspaceStatistics, LevelStatistics, LookupStatistics, WalkStatistics};
 
 /// A keyspace as `stats` and `keyspace list` print it in JSON.
 pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
@@ -28,6 +28,7 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "dropped_entries": keyspace.dropped_entries,
         "write_amplification": keyspace.write_amplification(),
         "lookups": lookups_to_json(&keyspace.lookups),
+        "walks": walks_to_json(&keyspace.walks),
         "value_files": keyspace.value_files,
         "value_file_bytes": keyspace.value_file_bytes,
         "live_value_bytes": keyspace.live_value_bytes,
@@ -46,6 +47,17 @@ fn lookups_to_json(lookups: &LookupStatistics) -> Value {
         "miss_reads": lookups.miss_reads,
         "hit_false_reads": lookups.hit_false_reads,
         "miss_false_reads": lookups.miss_false_reads,
+    })
+}
+
+fn walks_to_json(walks: &WalkStatistics) -> Value {
+    json!({
+        "seeks": walks.seeks,
+        "seek_runs": walks.seek_runs,
+        "device_reads": walks.device_reads,
+        "stepped_over": walks.stepped_over,
+        "dead_spans": walks.dead_spans,
+        "jumps": walks.jumps,
     })
 }
 

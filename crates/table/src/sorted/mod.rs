@@ -46,6 +46,7 @@ pub use filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, filter_bytes};
 pub use footer::{FORMAT_VERSION, Footer, SORTED_VERSION};
 pub use layout::{BinBits, HASH_BYTES, Layout};
 pub use meta::MetaPage;
+pub use output::PageSink;
 pub use pinned_range_deletes::PinnedRangeDeletes;
 pub use point::{FoundVersion, PointRead};
 pub use properties::{CodecField, Properties};

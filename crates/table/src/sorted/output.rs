@@ -56,6 +56,12 @@ impl<'a> Section<'a> {
     }
 }
 
+/// Is shown the pages of a file as they are written.
+pub trait PageSink: Send {
+    /// `pages`, sealed, are written from page `first` on. The calls ascend and leave no page out.
+    fn written(&mut self, first: u32, pages: &[u8]);
+}
+
 /// A file that is being written.
 pub(crate) struct Output {
     file: Arc<dyn File>,
@@ -76,6 +82,8 @@ pub(crate) struct Output {
     /// Number of pages submitted to the device.
     submitted: u32,
     digest: u64,
+    /// Is shown every page.
+    sink: Option<Box<dyn PageSink>>,
 }
 
 impl Output {
@@ -107,7 +115,14 @@ impl Output {
             pages: 0,
             submitted: 0,
             digest: 0,
+            sink: None,
         })
+    }
+
+    /// Shows every page to `sink`. Must be called before anything is put.
+    pub(crate) fn show_to(&mut self, sink: Box<dyn PageSink>) {
+        invariant!(self.pages == 0, "a sink is shown all pages of a file");
+        self.sink = Some(sink);
     }
 
     /// Number of pages so far, which is the number of the next page.
@@ -193,6 +208,9 @@ impl Output {
 
     fn submit(&mut self, buf: Buf, pages: usize) -> Result<()> {
         invariant!(buf.len() == pages * PAGE_BYTES, "a buffer is submitted with all of its pages");
+        if let Some(sink) = &mut self.sink {
+            sink.written(self.submitted, &buf);
+        }
         let at = u64::from(self.submitted) * PAGE_BYTES as u64;
         let request = Request {
             file: Arc::clone(&self.file),

@@ -23,7 +23,7 @@ use media::{Medium, Purpose};
 use super::filter::FILTER_BITS_MAX;
 use super::hot::HotPages;
 use super::layout::{HASH_BYTES, Layout};
-use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output};
+use super::output::{BUFFER_PAGES, OUTPUT_BYTES, Output, PageSink};
 use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, HashKeyField, Properties};
@@ -216,6 +216,11 @@ impl Writer {
         let packer = std::mem::replace(&mut self.packer, Packer::stored(account));
         self.packer = packer.compressing_with(engine, self.level, account);
         self
+    }
+
+    /// Shows every page of the file to `sink`. Must be called before anything is added.
+    pub fn show_to(&mut self, sink: Box<dyn PageSink>) {
+        self.partitions.output.show_to(sink);
     }
 
     /// Makes the summary list the pages with keys in `ranges`, which ascend and do not overlap. Must be

@@ -21,7 +21,7 @@ use crate::Pointer;
 use crate::codec::{Compressor, lz4};
 use crate::name::values_file_name;
 use crate::page::{PageKind, run_pages};
-use crate::sorted::output::{Output, Section, memory};
+use crate::sorted::output::{Output, PageSink, Section, memory};
 use crate::sorted::pieces::Pieces;
 
 /// Pages of one buffer: a flush has little memory besides that of a table's writer.
@@ -121,6 +121,11 @@ impl ValuesWriter {
             account: account.clone(),
             _charge: charge,
         })
+    }
+
+    /// Shows every page of the file to `sink`. Must be called before anything is added.
+    pub fn show_to(&mut self, sink: Box<dyn PageSink>) {
+        self.output.show_to(sink);
     }
 
     /// Adds the value of `key`, which expires at `expiry` (Unix milliseconds; 0: never). Returns its

@@ -23,6 +23,7 @@ use tree::reads::after_prefix;
 
 pub(crate) use retry::transact;
 
+use crate::pop::Popped;
 use crate::{EntryOptions, Keyspace, Snapshot, WriteOptions};
 
 /// An optimistic transaction over any keyspaces of a store: serializable, all of it or nothing.
@@ -56,6 +57,8 @@ pub struct Transaction {
     reads: Arc<Mutex<ReadSet>>,
     /// Shared with iterators of this transaction; copied by the next write while one of them lives.
     writes: Arc<WriteSet>,
+    /// How far its pops came.
+    pub(crate) popped: Popped,
 }
 
 impl Transaction {
@@ -65,7 +68,8 @@ impl Transaction {
         let reads = ReadSet::new(account, resources.value_bytes_max());
         let writes = WriteSet::new(account, resources.batch_bytes_max());
         let snapshot = Snapshot::new(Arc::clone(&store));
-        Self { store, snapshot, reads: Arc::new(Mutex::new(reads)), writes: Arc::new(writes) }
+        let (reads, writes) = (Arc::new(Mutex::new(reads)), Arc::new(writes));
+        Self { store, snapshot, reads, writes, popped: Popped::default() }
     }
 
     /// The sequence number that it reads at: it sees every write up to this one, and its own writes.
@@ -317,7 +321,11 @@ impl Transaction {
         let Some(writes) = Arc::get_mut(&mut self.writes) else {
             return Err(base::broken_invariant!("a fresh copy of the write set has one owner"));
         };
-        writes.write(keyspace.tree(), key, write)
+        writes.write(keyspace.tree(), key, write)?;
+        if !matches!(write, Write::Delete | Write::DeleteRange { .. }) {
+            self.popped.written(keyspace.tree().id(), key);
+        }
+        Ok(())
     }
 
     /// Validates the reads and commits the writes with the store's default durability. The writes become

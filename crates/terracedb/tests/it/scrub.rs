@@ -43,7 +43,9 @@ fn key(number: u64) -> String {
 
 /// A store with a few overlapping tables.
 fn filled(stepped: &Stepped, medium: &Arc<MemoryMedium>) -> Db {
-    let db = stepped.on(Arc::clone(medium) as _).open().unwrap();
+    // Damage on the device must not be hidden by pages that were cached as they were written.
+    let builder = stepped.on(Arc::clone(medium) as _).write_through(false);
+    let db = builder.open().unwrap();
     let keyspace = db.open_or_create_keyspace("one").unwrap();
     let mut rng = Rng::new(7);
     for (round, step) in [(0, 1), (1, 3), (2, 7)] {
@@ -158,7 +160,7 @@ fn damage_of_a_straddled_page_costs_the_entries_on_it() {
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(1));
     let shared: Arc<dyn Medium> = Arc::clone(&medium) as _;
     let value = |number: u64| common::noise(1000 + number as usize);
-    let db = stepped.on(Arc::clone(&shared)).open().unwrap();
+    let db = stepped.on(Arc::clone(&shared)).write_through(false).open().unwrap();
     let options = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
     let photos = db.create_keyspace_opt("photos", &options).unwrap();
     for number in 0..ENTRIES {
@@ -272,7 +274,10 @@ fn a_scrub_finds_a_damaged_value_and_its_file_stays() {
     const VALUES: u64 = 24;
     let (medium, stepped) = (Arc::new(MemoryMedium::new()), Stepped::new(5));
     let recorder = Arc::new(EventRecorder::default());
-    let open = || stepped.on(Arc::clone(&medium) as _).listener(Arc::clone(&recorder) as _).open();
+    let open = || {
+        let builder = stepped.on(Arc::clone(&medium) as _).write_through(false);
+        builder.listener(Arc::clone(&recorder) as _).open()
+    };
     let db = open().unwrap();
     let mut rng = Rng::new(5);
     let mut model = Model::new();

@@ -25,7 +25,7 @@ use base::{Codec, Error, KeyForm, KeyRange, Problem, Result, RunId, TableId, inv
 use compact::job::{InputRun, Output, ValueRules};
 use compact::offload::{JobShape, Placement, RemoteRun};
 use compact::plan::{Merge, Reason};
-use compact::{HotPage, Job, Outcome, Run, Verification};
+use compact::{Job, Outcome, OutputPage, Run, Verification};
 use manifest::{Edit, TableEntry, ValuesEntry};
 use table::Table;
 
@@ -67,7 +67,7 @@ pub struct MergeJob {
     began: Duration,
     job: Job,
     compact: compact::Env,
-    /// Which output pages to admit to SCM; `None` without an SCM tier.
+    /// Which output pages to cache, in DRAM and in SCM; `None` if none are.
     warm_outputs: Option<WarmOutputs>,
     /// The workers, if the job is offered to them.
     offloading: Option<Arc<Offloading>>,
@@ -306,7 +306,7 @@ impl MergeJob {
             }
             Stage::Verifying(mut verification, outcome, remote) => {
                 let warm_outputs = &mut self.warm_outputs;
-                let mut offer = |page: HotPage<'_>| {
+                let mut offer = |page: OutputPage<'_>| {
                     warm_outputs.iter_mut().for_each(|warm_outputs| warm_outputs.offer(page))
                 };
                 match (verification.step(&mut offer), remote) {
@@ -334,19 +334,20 @@ impl MergeJob {
         }
     }
 
-    /// Finds the hot ranges of the inputs. If memory is short, no output counts as warm.
+    /// Finds the hot ranges of the inputs. If memory is short, no output counts as hot.
     fn survey(&mut self, env: &TreeContext, run: Option<&mut Run>) {
         if self.warm_outputs.is_some() {
             // An earlier attempt made the survey.
             return;
         }
-        let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, &self.rectangle.range);
-        if let Some((warm_outputs, hot)) = surveyed
-            && run.is_none_or(|run| run.set_hot(hot.clone()).is_ok())
-        {
+        let write_through = env.options.tree_options().write_through;
+        let range = &self.rectangle.range;
+        let surveyed = WarmOutputs::survey(&env.cache, &self.inputs, range, write_through);
+        let Some((warm_outputs, hot)) = surveyed else { return };
+        if run.is_none_or(|run| run.set_hot(hot.clone()).is_ok()) {
             self.job.hot = hot;
-            self.warm_outputs = Some(warm_outputs);
         }
+        self.warm_outputs = Some(warm_outputs);
     }
 
     /// Puts the input in which damage was found into quarantine.

@@ -12,6 +12,7 @@
 //! dropped, or else the next open does. Work is installed slice by slice, so an interrupted merge continues
 //! from the last slice. A failing job never fails a write: it is tried again with growing pauses.
 
+mod cached_outputs;
 mod compactor;
 mod compactor_state;
 mod counters;

@@ -385,7 +385,7 @@ impl Compactor {
             let mut state = self.state.lock();
             let all = state.all_job_bytes();
             let keyspace = state.keyspaces.entry(tree.id()).or_default();
-            let demand = keyspace.demand(tree.view().read_context.seeks(), now);
+            let demand = keyspace.demand(&tree.view().read_context.walks().seeks, now);
             (keyspace.turnover.superseding(), demand, all - keyspace.job_bytes)
         };
         // If the device does not report its free space, a merge finds out by failing.

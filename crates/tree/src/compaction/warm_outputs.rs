@@ -1,6 +1,7 @@
-//! Warm outputs: keeps the SCM tier warm across a merge. Before the merge it surveys the cached pages of the
-//! inputs to find the hot key ranges. While the outputs are verified, their pages that cover such ranges are
-//! offered to the tier, as stored. After the installation the inputs' pages are removed from the tier.
+//! Warm outputs: keeps the caches warm across a merge, the SCM tier here and DRAM in [`CachedOutputs`].
+//! Before the merge it surveys the cached pages of the inputs to find the hot key ranges. While the outputs
+//! are verified, their pages that cover such ranges are offered to the tier, as stored. After the
+//! installation the inputs' pages are removed from the tier.
 //!
 //! The job contains the hot ranges by value, and the process that runs the merge reports which pages cover
 //! them (`compact::hot_ranges`, `table::Writer::set_hot`): it may be another process. The tier decides which
@@ -14,18 +15,22 @@ use std::sync::Arc;
 use base::limits::PAGE_BYTES;
 use base::{Result, RunId, invariant};
 use cache::{LiveFile, PageCache, PageKey, PageKind, ScmTier};
-use compact::{HOT_BYTES_MAX, HotPage, KeyRange, RunHeat, hot_ranges};
+use compact::{HOT_BYTES_MAX, KeyRange, OutputPage, RunHeat, hot_ranges};
 use media::{Buf, Purpose};
 use read::CACHED_RUN_PAGES_MAX;
 use table::{Bounds, Header, Table, verify_page};
 
+use super::cached_outputs::CachedOutputs;
 use crate::Piece;
 
 /// The warm outputs of one merge. See the module.
 #[derive(Debug)]
 pub struct WarmOutputs {
     cache: Arc<PageCache>,
-    tier: Arc<ScmTier>,
+    /// The SCM tier, if there is one that works.
+    tier: Option<Arc<ScmTier>>,
+    /// The outputs in DRAM; `None` if pages are not written through.
+    dram: Option<CachedOutputs>,
     /// Slots of input pages that the merge will free, less the admitted output pages.
     slots: u32,
     /// Pages of inputs that become useless although their files stay.
@@ -46,16 +51,21 @@ impl WarmOutputs {
     }
 
     /// Surveys `inputs`, of which the keys of `range` are merged, and returns the hot ranges among them;
-    /// `None` without an SCM tier. Reads at most one page per partition: its metadata page, if data pages are
-    /// hot and the metadata page is not cached.
+    /// `None` without an SCM tier if no page is to be written through to DRAM. Reads at most one page per
+    /// partition: its metadata page, if data pages are hot and the metadata page is not cached.
     pub fn survey(
         cache: &Arc<PageCache>,
         inputs: &[(RunId, Arc<Piece>)],
         range: &KeyRange,
+        write_through: bool,
     ) -> Option<(Self, Vec<KeyRange>)> {
-        let tier = Arc::clone(cache.lower_tier().filter(|tier| tier.failure().is_none())?);
+        let tier = cache.lower_tier().filter(|tier| tier.failure().is_none()).cloned();
+        let dram = write_through.then(|| CachedOutputs::new(Arc::clone(cache)));
+        if tier.is_none() && dram.is_none() {
+            return None;
+        }
         let (cache, stale_pages, offered) = (Arc::clone(cache), Vec::new(), Vec::new());
-        let mut it = Self { cache, tier, slots: 0, stale_pages, offered };
+        let mut it = Self { cache, tier, dram, slots: 0, stale_pages, offered };
         let heat = it.heat(inputs, range);
         Some((it, hot_ranges(heat)))
     }
@@ -66,6 +76,7 @@ impl WarmOutputs {
         let mut runs = Vec::new();
         for pieces in inputs.chunk_by(|(one, _), (other, _)| one == other) {
             let mut heat = RunHeat::default();
+            self.dram.iter_mut().for_each(CachedOutputs::begin_run);
             for (_, piece) in pieces {
                 // An inconsistent table makes the merge fail, not the survey.
                 if let Ok(table) = piece.table() {
@@ -117,24 +128,33 @@ impl WarmOutputs {
         }
         // The first and last partition may have keys that stay. A file of which nothing stays is removed as a
         // whole.
-        let inner = partitions.start + 1..partitions.end.saturating_sub(1);
-        if !is_whole && !inner.is_empty() {
-            let first = table.partition(inner.start)?.first_page;
-            self.stale_pages.push((file, first..table.partition(inner.end - 1)?.meta_page + 1));
+        let inner = match is_whole {
+            true => partitions,
+            false => partitions.start + 1..partitions.end.saturating_sub(1),
+        };
+        if inner.is_empty() {
+            return Ok(());
+        }
+        let pages =
+            table.partition(inner.start)?.first_page..table.partition(inner.end - 1)?.meta_page + 1;
+        self.dram.iter_mut().for_each(|dram| dram.input(file, pages.clone()));
+        if !is_whole {
+            self.stale_pages.push((file, pages));
         }
         Ok(())
     }
 
     fn is_in_scm(&self, key: PageKey) -> bool {
-        self.tier.heat(key).is_some()
+        self.tier.as_ref().is_some_and(|tier| tier.heat(key).is_some())
     }
 
     /// The heat of a page. Counts the SCM slot that it will free.
     fn page_heat(&mut self, key: PageKey) -> u8 {
-        let below = self.tier.heat(key);
+        let below = self.tier.as_ref().and_then(|tier| tier.heat(key));
         self.slots += u32::from(below.is_some());
-        let above = self.cache.peek(key).map_or(0, |(_, heat)| heat);
-        below.unwrap_or(0).max(above)
+        let above = self.cache.peek(key).map(|(_, heat)| heat);
+        self.dram.iter_mut().for_each(|dram| dram.count(above.is_some()));
+        below.unwrap_or(0).max(above.unwrap_or(0))
     }
 
     /// A metadata page, from memory or from the table.
@@ -143,7 +163,7 @@ impl WarmOutputs {
         if let Some((frame, _)) = self.cache.peek(key) {
             return Some(frame.to_vec().into());
         }
-        if let Some(page) = self.tier.peek(key) {
+        if let Some(page) = self.tier.as_ref().and_then(|tier| tier.peek(key)) {
             return Some(page);
         }
         let at = u64::from(number) * PAGE_BYTES as u64;
@@ -152,9 +172,22 @@ impl WarmOutputs {
         is_right.then(|| page.to_vec().into())
     }
 
-    /// Offers a page of an output to the SCM tier.
-    pub fn offer(&mut self, page: HotPage<'_>) {
-        let HotPage { file, number, bytes } = page;
+    /// The outputs are about to be verified; they have this many pages.
+    pub(super) fn begin(&mut self, output_pages: u64) {
+        self.dram.iter_mut().for_each(|dram| dram.begin(output_pages));
+    }
+
+    /// Offers a page of an output to DRAM and, if it is hot, to the SCM tier.
+    pub fn offer(&mut self, page: OutputPage<'_>) {
+        self.dram.iter_mut().for_each(|dram| dram.offer(page));
+        if page.is_hot {
+            self.offer_to_tier(page);
+        }
+    }
+
+    fn offer_to_tier(&mut self, page: OutputPage<'_>) {
+        let Some(tier) = &self.tier else { return };
+        let OutputPage { file, number, bytes, .. } = page;
         let (Ok(header), Some(content)) = (Header::parse(bytes), bytes.first_chunk::<PAGE_BYTES>())
         else {
             return;
@@ -172,10 +205,10 @@ impl WarmOutputs {
         }
         // The tier's background writer may be slower than the merge. The merge can wait, but a refused page
         // would be missing for the next reader: so this thread helps to write.
-        if self.tier.has_backlog() {
-            self.tier.step(&self.cache);
+        if tier.has_backlog() {
+            tier.step(&self.cache);
         }
-        if self.tier.admit_warm_output(&self.cache, (key, kind), content, self.slots) {
+        if tier.admit_warm_output(&self.cache, (key, kind), content, self.slots) {
             invariant!(self.slots > 0, "an admitted warm output takes a freed slot");
             self.slots = self.slots.saturating_sub(1);
             if let Some((_, end, _)) = self.offered.last_mut() {
@@ -187,14 +220,15 @@ impl WarmOutputs {
     /// The outputs are installed: removes the inputs' useless pages from the tier.
     pub fn installed(&self) {
         for (file, pages) in &self.stale_pages {
-            self.tier.remove_pages(*file, pages.clone());
+            self.tier.iter().for_each(|tier| tier.remove_pages(*file, pages.clone()));
         }
     }
 
-    /// The outputs are discarded: removes their pages from the tier.
+    /// The outputs are discarded: removes their pages from the caches.
     pub fn discarded(&self) {
+        self.dram.iter().for_each(CachedOutputs::discarded);
         for (file, pages, _) in &self.offered {
-            self.tier.remove_pages(*file, 0..*pages);
+            self.tier.iter().for_each(|tier| tier.remove_pages(*file, 0..*pages));
         }
     }
 }

@@ -4,6 +4,8 @@
 //! A resumable operation: [`MergingIter::start`] begins a move, and the page reader runs it until it needs no
 //! more pages.
 
+mod backward;
+mod dead_run;
 mod fast_step;
 mod key_error;
 mod moves;
@@ -21,6 +23,7 @@ use super::resolver::{Resolution, Resolver};
 use super::source::{Seek, Source};
 use crate::View;
 
+use dead_run::DeadRun;
 pub use fast_step::FastStep;
 pub use moves::Move;
 use moves::{Phase, Start};
@@ -50,10 +53,17 @@ const fn is_put(trailer: Trailer) -> bool {
 /// Going forward, every source is at or after the current key; going backward, before it. A change of
 /// direction makes all sources seek again.
 pub struct MergingIter {
-    /// The read sequence number.
+    /// The read sequence number, and the time that expiries are compared with, Unix milliseconds.
     at: Seqno,
+    now: u64,
     sources: Vec<Source>,
     range_deletes: RangeDeleteFilter,
+    /// The dead keys that the walk steps over.
+    dead: DeadRun,
+    /// Versions stepped over that are not counted yet.
+    stepped_over: u64,
+    /// Whether the move is a seek, whose runs are not counted yet.
+    seeks: bool,
     /// Consecutive versions that range deletes of newer sources hide.
     hidden: u32,
     forward: bool,
@@ -112,6 +122,10 @@ impl MergingIter {
         let range_deletes = RangeDeleteFilter::of(&memtables, view.version.runs(), at);
         Ok(Self {
             at,
+            now,
+            dead: DeadRun::default(),
+            stepped_over: 0,
+            seeks: false,
             heap: Vec::with_capacity(sources.len()),
             range_deletes,
             hidden: 0,
@@ -193,7 +207,8 @@ impl MergingIter {
             Move::Before(key) => (Start::Before, key, false),
             Move::Next | Move::Prev => return self.start_step(to == Move::Next),
         };
-        self.view.read_context.seeks().add(1);
+        self.view.read_context.walks().seeks.add(1);
+        self.seeks = true;
         self.current = Current::Invalid;
         self.skip = None;
         self.target.clear();
@@ -201,9 +216,11 @@ impl MergingIter {
         self.start = start;
         self.forward = forward;
         self.phase = Phase::Position(0);
+        self.begin_seek();
     }
 
     fn start_step(&mut self, forward: bool) {
+        self.dead.begin();
         self.phase = Phase::Settle;
         let key = match std::mem::replace(&mut self.current, Current::Invalid) {
             Current::Invalid => None,
@@ -247,6 +264,8 @@ impl MergingIter {
     /// Moves source `number` past a hidden version, by a step or by a seek to the end of the hidden range.
     fn skip_hidden(&mut self, number: usize, visibility: Visibility) -> Result<()> {
         self.hidden += 1;
+        // A reader before the range delete sees the version.
+        self.dead.leave_gap();
         let (Visibility::HiddenTo(bound), true) = (visibility, self.hidden > HIDDEN_STEPS) else {
             return self.advance(number);
         };
@@ -271,6 +290,9 @@ impl MergingIter {
             }
             Start::Last | Start::Before => None,
         };
+        if left.is_some() {
+            self.dead.leave_gap();
+        }
         let Some(source) = self.sources.get_mut(number) else { return Ok(()) };
         source.start(match (self.start, &left) {
             (Start::First | Start::AtOrAfter, Some(left)) => Seek::AtOrAfter(left, newest),
@@ -311,7 +333,11 @@ impl MergingIter {
         let resolution = self.resolver.end(&self.view.read_context, key);
         match resolution.map_err(|error| self.key_failed(error))? {
             Resolution::Value(value) => {
-                Ok(self.set_current(value.map(|value| value.bytes)).then_some(true))
+                let is_current = self.set_current(value.map(|value| value.bytes));
+                if !is_current && !self.forward {
+                    self.step_over(self.newest_resolved());
+                }
+                Ok(is_current.then_some(true))
             }
             Resolution::Separated(read) => {
                 self.fetch = Some(read);
@@ -334,6 +360,9 @@ impl MergingIter {
             return Ok(Some(false));
         };
         if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
+            if trailer.seqno() > self.at {
+                self.dead.meet_invisible(key, trailer);
+            }
             self.advance(number)?;
             return Ok(None);
         }
@@ -372,40 +401,11 @@ impl MergingIter {
                 if let Some(old) = std::mem::replace(&mut self.skip, self.resolving.take()) {
                     self.spare = old;
                 }
-            }
-            None => {}
-        }
-        self.advance(number)?;
-        Ok(None)
-    }
-
-    /// Handles the first source's entry, backward. `Some` once the move is complete.
-    fn settle_backward(&mut self) -> Result<Option<bool>> {
-        let first = self.first();
-        let source = first.and_then(|number| self.sources.get(number));
-        let entry = source.and_then(Source::entry);
-        if let Some(resolving) = &self.resolving
-            && entry.is_none_or(|(key, _)| key != resolving.as_slice())
-        {
-            return self.finish_resolving();
-        }
-        let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
-            return Ok(Some(false));
-        };
-        if trailer.seqno() <= self.at {
-            if !self.range_deletes.is_empty() {
-                match self.range_deletes.visibility(number, key, trailer.seqno(), false) {
-                    Visibility::Visible => self.hidden = 0,
-                    visibility => return self.skip_hidden(number, visibility).map(|()| None),
+                if self.step_over(trailer.seqno()) {
+                    return Ok(None);
                 }
             }
-            if self.resolving.is_none() {
-                self.resolving = Some(Self::key_of(&mut self.spare, key));
-            }
-            let stored = source.stored(trailer);
-            let added =
-                self.resolver.newer(&self.view.read_context, trailer, stored, source.file());
-            added.map_err(|error| self.key_failed(error))?;
+            None => {}
         }
         self.advance(number)?;
         Ok(None)
@@ -430,6 +430,7 @@ impl ReadOp for MergingIter {
                 let value = value.map_err(|error| self.key_failed(error))?;
                 self.fetch = None;
                 if self.set_current(value.map(|value| value.bytes)) {
+                    self.end_walk(true);
                     return Ok(Step::Ready(true));
                 }
             }
@@ -451,17 +452,24 @@ impl ReadOp for MergingIter {
                 }
                 Phase::Position(_) => {
                     self.build_heap();
+                    self.count_seek();
                     self.phase = Phase::Settle;
                 }
                 Phase::Settle => {
                     let settled =
                         if self.forward { self.settle_forward()? } else { self.settle_backward()? };
                     if let Some(valid) = settled {
+                        self.end_walk(valid);
                         return Ok(Step::Ready(valid));
                     }
+                    self.stepped_over += 1;
                 }
             }
         }
+    }
+
+    fn device_read(&mut self) {
+        self.view.read_context.walks().device_reads.add(1);
     }
 
     fn file(&self) -> Option<PageFile> {

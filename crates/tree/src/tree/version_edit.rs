@@ -121,6 +121,7 @@ impl VersionEditGuard<'_> {
         for table in tables {
             version = version.with_piece(table.entry().run, Piece::whole(table));
         }
+        old.read_context.dead_spans().ingested(seqno);
         self.tree.view.store(Arc::new(View {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),

@@ -3,6 +3,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use base::limits::PAGE_BYTES;
 use base::{Error, Result, StoreId, TableId};
 use compact::offload::{RemoteRun, Verify};
 use compact::{Outcome, Run, Verification};
@@ -89,7 +90,7 @@ impl MergeJob {
     /// Prepares to verify `outcome`: of the outputs of a worker as many pages as configured, of those of this
     /// process all.
     pub(super) fn verification(
-        &self,
+        &mut self,
         env: &TreeContext,
         outcome: &Outcome,
         is_remote: bool,
@@ -101,6 +102,9 @@ impl MergeJob {
         }
         let (job, compact) = (&self.job, &self.compact);
         let verification = Verification::new(job, outcome.clone(), compact, env.output_accounts())?;
+        let pages = outcome.tables.iter().map(|table| u64::from(table.pages)).sum::<u64>();
+        let values = outcome.values.map_or(0, |values| values.file_bytes / PAGE_BYTES as u64);
+        self.warm_outputs.iter_mut().for_each(|it| it.begin(pages + values));
         let verification = match self.inputs.first() {
             Some((_, piece)) => verification.keys_are(piece.table()?.properties().key_form()),
             None => verification,

@@ -58,6 +58,7 @@ impl MergingIter {
             return Ok(FastStep::Done);
         }
         self.current = Current::Invalid;
+        self.dead.begin();
         self.phase = Phase::Settle;
         self.pending = None;
         self.after_first_moved();

@@ -1,0 +1,217 @@
+//! Pops, and walks over the tombstones that they leave: counted, not timed.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use base::Rng;
+use terracedb::hashed::HashedPolicy;
+use terracedb::{Db, ErrorKind, Keyspace, KeyspaceOptions};
+
+use crate::common;
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn stepped_over(db: &Db) -> u64 {
+    db.statistics().keyspaces[0].walks.stepped_over
+}
+
+fn open() -> (Db, Keyspace) {
+    let db = common::stepped(&common::memory(), 1).open().unwrap();
+    let keyspace = db.create_keyspace("k").unwrap();
+    (db, keyspace)
+}
+
+/// The first or the last key, taken again and again, with or without tables below.
+#[test]
+fn a_queue_steps_over_few_versions_a_pop() {
+    for (is_first, flushes, keys) in [
+        (true, false, 100_000),
+        (false, false, 30_000),
+        (true, true, 30_000),
+        (false, true, 30_000),
+    ] {
+        let (db, keyspace) = open();
+        (0..keys).for_each(|number| keyspace.put(key(number), b"job").unwrap());
+        if flushes {
+            db.flush().unwrap();
+        }
+        let before = stepped_over(&db);
+        for pop in 0..keys {
+            let number = if is_first { pop } else { keys - 1 - pop };
+            let popped = if is_first { keyspace.pop_first() } else { keyspace.pop_last() };
+            let (popped, value) = popped.unwrap().unwrap();
+            assert_eq!((&popped[..], &value[..]), (&key(number)[..], &b"job"[..]));
+            if flushes && pop % 10_000 == 5000 {
+                db.flush().unwrap();
+            }
+        }
+        assert!(keyspace.pop_first().unwrap().is_none() && keyspace.pop_last().unwrap().is_none());
+        let steps = (stepped_over(&db) - before) / u64::from(keys);
+        assert!(steps <= 64, "{steps} versions a pop, first: {is_first}, flushes: {flushes}");
+        let walks = db.statistics().keyspaces[0].walks;
+        assert!(walks.dead_spans > 0 && walks.jumps > u64::from(keys) / 2, "{walks:?}");
+    }
+}
+
+/// Entries are put behind the queue, before it and into its middle while it is popped.
+#[test]
+fn pops_and_walks_see_what_a_model_says() {
+    for seed in 0..6 {
+        let (db, keyspace) = open();
+        let mut rng = Rng::new(seed);
+        let mut model = BTreeMap::new();
+        let mut snapshots = Vec::new();
+        for step in 0..4000u32 {
+            let number = rng.below(600) as u32;
+            match rng.below(100) {
+                0..25 => {
+                    keyspace.put(key(number), step.to_be_bytes()).unwrap();
+                    model.insert(key(number), step.to_be_bytes());
+                }
+                25..30 => {
+                    keyspace.delete(key(number)).unwrap();
+                    model.remove(&key(number));
+                }
+                30..31 => {
+                    let end = number + rng.below(40) as u32;
+                    keyspace.delete_range(key(number)..key(end)).unwrap();
+                    model.retain(|at, _| *at < key(number) || *at >= key(end));
+                }
+                31..62 => assert_eq!(pair(keyspace.pop_first().unwrap()), model.pop_first()),
+                62..88 => assert_eq!(pair(keyspace.pop_last().unwrap()), model.pop_last()),
+                88..92 => {
+                    let all = || model.iter().map(|(key, value)| (*key, *value));
+                    let range = || keyspace.range(key(number)..).unwrap();
+                    let rest = range().map(|entry| pair(Some(entry.unwrap())).unwrap());
+                    assert!(rest.eq(all().filter(|(at, _)| *at >= key(number))));
+                    let back = range().rev().map(|entry| pair(Some(entry.unwrap())).unwrap());
+                    assert!(back.eq(all().filter(|(at, _)| *at >= key(number)).rev()));
+                }
+                92..94 => db.flush().unwrap(),
+                94..95 => db.compact().unwrap(),
+                95..96 if snapshots.len() < 4 => snapshots.push((db.snapshot(), model.clone())),
+                96..97 => drop(snapshots.pop()),
+                97..98 => {
+                    let mut ingest = keyspace.ingest().unwrap();
+                    ingest.put(key(number), step.to_be_bytes()).unwrap();
+                    ingest.finish().unwrap();
+                    model.insert(key(number), step.to_be_bytes());
+                }
+                _ => {
+                    for (snapshot, model) in &snapshots {
+                        let entries = snapshot.iter(&keyspace).unwrap();
+                        let entries = entries.map(|entry| pair(Some(entry.unwrap())).unwrap());
+                        assert!(entries.eq(model.iter().map(|(key, value)| (*key, *value))));
+                    }
+                    // The middle is emptied, so that walks note spans there.
+                    for number in 100..400 {
+                        keyspace.delete(key(number)).unwrap();
+                        model.remove(&key(number));
+                    }
+                }
+            }
+        }
+        assert!(db.statistics().keyspaces[0].walks.jumps > 0, "seed {seed}");
+    }
+}
+
+/// A key between dead ones is hidden by a range delete that an earlier reader does not see.
+#[test]
+fn a_span_is_not_noted_over_keys_that_a_range_delete_hides() {
+    let (db, keyspace) = open();
+    (0..80).for_each(|number| keyspace.put(key(number), b"job").unwrap());
+    (0..80).filter(|number| *number != 40).for_each(|number| keyspace.delete(key(number)).unwrap());
+    let before = db.snapshot();
+    keyspace.delete_range(key(40)..key(41)).unwrap();
+    let entries = |back: bool| {
+        let (mut now, mut then) = (keyspace.iter().unwrap(), before.iter(&keyspace).unwrap());
+        match back {
+            false => (now.next().is_none(), then.next().unwrap().unwrap().0),
+            true => (now.next_back().is_none(), then.next_back().unwrap().unwrap().0),
+        }
+    };
+    for back in [false, true, false, true] {
+        let (is_empty, living) = entries(back);
+        assert!(is_empty && living[..] == key(40), "{back}");
+    }
+}
+
+fn pair(entry: Option<(bytes::Bytes, bytes::Bytes)>) -> Option<([u8; 4], [u8; 4])> {
+    entry.map(|(key, value)| ((&key[..]).try_into().unwrap(), (&value[..]).try_into().unwrap()))
+}
+
+/// Producers at the end, consumers at the start: every entry is popped once.
+#[test]
+fn concurrent_consumers_pop_every_entry_once() {
+    const EACH: u32 = 2000;
+    let db = common::threaded(&common::memory()).open().unwrap();
+    let keyspace = db.create_keyspace("k").unwrap();
+    let popped: Vec<u32> = thread::scope(|scope| {
+        for producer in 0..2 {
+            let keyspace = &keyspace;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    keyspace.put(key(number * 2 + producer), b"job").unwrap();
+                }
+            });
+        }
+        let consume = || {
+            let mut popped = Vec::new();
+            while popped.len() < EACH as usize {
+                match keyspace.pop_first() {
+                    Ok(Some((key, _))) => {
+                        popped.push(u32::from_be_bytes((&key[..]).try_into().unwrap()));
+                    }
+                    Ok(None) => thread::yield_now(),
+                    Err(error) => assert!(error.is_conflict(), "{error}"),
+                }
+            }
+            popped
+        };
+        let consumers = [scope.spawn(consume), scope.spawn(consume)];
+        consumers.into_iter().flat_map(|consumer| consumer.join().unwrap()).collect()
+    });
+    let mut sorted = popped;
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..2 * EACH));
+    assert!(keyspace.pop_first().unwrap().is_none());
+}
+
+#[test]
+fn a_transaction_pops_on_from_its_own_pops() {
+    let (db, keyspace) = open();
+    (0..3000).for_each(|number| keyspace.put(key(number), b"job").unwrap());
+    let mut transaction = db.transaction();
+    let before = stepped_over(&db);
+    for number in 0..1000 {
+        assert_eq!(&transaction.pop_first(&keyspace).unwrap().unwrap().0[..], key(number));
+        let last = transaction.pop_last(&keyspace).unwrap().unwrap();
+        assert_eq!(&last.0[..], key(2999 - number));
+    }
+    assert!(stepped_over(&db) - before < 8000);
+    transaction.put(&keyspace, key(3), b"again").unwrap();
+    assert_eq!(&transaction.pop_first(&keyspace).unwrap().unwrap().1[..], b"again");
+    assert_eq!(&transaction.pop_first(&keyspace).unwrap().unwrap().0[..], key(1000));
+    transaction.commit().unwrap();
+    assert_eq!(&keyspace.pop_first().unwrap().unwrap().0[..], key(1001));
+    // A write before the popped key is a conflict.
+    let mut transaction = db.transaction();
+    assert!(transaction.pop_first(&keyspace).unwrap().is_some());
+    keyspace.put(key(5), b"first").unwrap();
+    assert!(transaction.commit().unwrap_err().is_conflict());
+}
+
+#[test]
+fn a_hashed_keyspace_refuses_pops_by_name() {
+    let db = common::stepped(&common::memory(), 1).open().unwrap();
+    let hashed =
+        db.create_keyspace_opt("h", &KeyspaceOptions::new().hashed(HashedPolicy::Keep)).unwrap();
+    for error in [hashed.pop_first().unwrap_err(), hashed.pop_last().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("pop") && error.to_string().contains("`h`"), "{error}");
+    }
+    let mut transaction = db.transaction();
+    assert!(transaction.pop_first(&hashed).is_err() && transaction.pop_last(&hashed).is_err());
+}
