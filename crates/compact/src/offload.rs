@@ -53,6 +53,18 @@ pub trait Offload: Send + Sync + fmt::Debug {
         proof: TableId,
     ) -> Option<Box<dyn RemoteRun>>;
 
+    /// Has a worker other than `written_by`, which can open the store's directory, read and decode every page
+    /// of the outputs that `outcome` describes; the run's outcome is then `outcome`. `None` if no such worker
+    /// is ready. `proof` is as for [`Offload::offer`]. Does not block.
+    fn verify(
+        &self,
+        job: &Job,
+        outcome: &Outcome,
+        env: &Env,
+        proof: TableId,
+        written_by: &str,
+    ) -> Option<Box<dyn RemoteRun>>;
+
     /// The counters of each worker.
     fn statistics(&self) -> Vec<WorkerStatistics>;
 }
@@ -103,6 +115,9 @@ pub enum Verify {
     Full,
     /// One read in 64 is done, chosen at random: the rest would cross the link to the storage a second time.
     Sampled,
+    /// As `Sampled`, after another worker read and decoded every page near the storage. Every page is read
+    /// here if no other worker can.
+    Elsewhere,
 }
 
 /// A placement, and the reason for it.
@@ -144,6 +159,9 @@ pub trait RemoteRun: Send + fmt::Debug {
     /// Why the attempt failed. The caller gives it up.
     fn poll(&mut self) -> Result<Option<Outcome>>;
 
+    /// The address of the worker.
+    fn worker(&self) -> String;
+
     /// Records whether the outcome passed verification and was installed.
     fn judged(&mut self, verdict: Result<(), &Error>);
 }
@@ -172,6 +190,8 @@ pub struct WorkerStatistics {
     pub compressed_blocks: u64,
     /// As above.
     pub compressed_bytes: u64,
+    /// Outcomes of other workers that it verified.
+    pub verified: u64,
     /// Attempts that failed, by reason.
     pub failures: Vec<(&'static str, u64)>,
     /// The last failure, in words.

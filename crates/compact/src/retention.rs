@@ -146,9 +146,7 @@ impl Retention {
             self.begin_key(key, covering);
         }
         self.counts.read += 1;
-        if let Some(sums) = &mut self.sums {
-            sums.read(key, trailer, value);
-        }
+        self.sums.iter_mut().for_each(|sums| sums.read(key, trailer, value));
         let seqno = trailer.seqno();
         if seqno > self.last {
             return Err(Error::corrupt("order of versions")
@@ -167,9 +165,7 @@ impl Retention {
                 false => &mut self.counts.superseded,
             };
             *reason += 1;
-            if let Some(sums) = &mut self.sums {
-                sums.dropped(key, trailer, value);
-            }
+            self.sums.iter_mut().for_each(|sums| sums.dropped(key, trailer, value));
             return Ok(());
         }
         match trailer.kind()? {

@@ -17,9 +17,13 @@ use parking_lot::Mutex;
 use crate::connect::Dial;
 use crate::frame::BODY_BYTES_MAX;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
-use crate::message::{FileRequest, Offer, PROOF_BYTES, Progress, decode_error, encode_reply};
+use crate::link::must_be_within;
+use crate::message::{
+    FileRequest, Offer, PROOF_BYTES, Progress, REQUEST_BYTES_MAX, VerifyRequest, decode_error,
+    encode_reply,
+};
 use crate::serve::{Gate, Server};
-use crate::workers::RemoteWorker;
+use crate::workers::{RemoteWorker, need_of};
 use crate::{Frame, FrameKind, Link, Timing};
 
 /// How often the thread looks whether it was cancelled.
@@ -29,6 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) struct Attempt {
     pub(crate) worker: Arc<RemoteWorker>,
     pub(crate) job: Job,
+    /// The outcome of another worker that is to be verified; `None`: the job is to be run.
+    pub(crate) verifies: Option<Outcome>,
     pub(crate) env: Env,
     pub(crate) proof: TableId,
     pub(crate) dial: Arc<Dial>,
@@ -59,6 +65,7 @@ pub(crate) struct Remote {
     /// Why it failed, until it was counted.
     reason: Option<&'static str>,
     is_judged: bool,
+    is_verification: bool,
 }
 
 impl Remote {
@@ -81,6 +88,7 @@ impl Remote {
             bytes: (0, 0),
             reason: None,
             is_judged: false,
+            is_verification: attempt.verifies.is_some(),
         };
         let run = move || {
             let end = End { worker: Arc::clone(&attempt.worker), shared };
@@ -133,6 +141,10 @@ impl RemoteRun for Remote {
         }
     }
 
+    fn worker(&self) -> String {
+        self.worker.address.to_string()
+    }
+
     fn judged(&mut self, verdict: Result<(), &Error>) {
         if std::mem::replace(&mut self.is_judged, true) {
             return;
@@ -140,6 +152,7 @@ impl RemoteRun for Remote {
         let now = self.clock.monotonic();
         let mut state = self.worker.state.lock();
         match verdict {
+            Ok(()) if self.is_verification => state.verified(),
             Ok(()) => state.succeeded(self.codec, self.bytes, now.saturating_sub(self.began)),
             Err(error) => {
                 let reason = self.reason.unwrap_or("outcome refused");
@@ -164,7 +177,7 @@ impl fmt::Debug for Remote {
 
 impl Attempt {
     fn run(&self, shared: &Shared) -> Result<Outcome, Failed> {
-        let link = self.dial.connect(&self.worker.address, self.timing.connect);
+        let link = self.dial.connect(&self.worker.address, &self.timing);
         let mut link = link.map_err(|error| ("unreachable", error))?;
         let ended = self.converse(&mut *link, shared);
         self.worker.state.lock().link_bytes += link.bytes();
@@ -192,17 +205,20 @@ impl Attempt {
         if let Some(operator) = &self.job.operator
             && !hello.operators.contains(operator)
         {
+            self.worker.state.lock().lacks(operator, self.clock.monotonic());
             let error = Error::invalid("merge operator of a worker").expected(operator);
             return Err(("operator", error));
         }
+        let codec = self.job.output.codec;
+        if !hello.codecs.contains(&(codec as u8)) {
+            self.worker.state.lock().lacks(&need_of(codec), self.clock.monotonic());
+            let error = Error::invalid("codec of a worker").expected(format_args!("{codec:?}"));
+            return Err(("codec", error));
+        }
         let proof = self.make_proof();
-        let offer = Offer {
-            value_bytes_max: self.env.value_bytes_max as u64,
-            proof: self.proof,
-            job: self.job.encode(),
-        };
+        let (kind, body) = self.offer();
         let accepted = link
-            .send(&self.frame(FrameKind::Offer, offer.encode()))
+            .send(&self.frame(kind, body))
             .map_err(broken)
             .and_then(|()| self.expect(link, shared, FrameKind::Accept, HELLO_BYTES_MAX));
         if proof.is_some() {
@@ -212,6 +228,21 @@ impl Attempt {
         let gate = Arc::clone(&shared.gate);
         let server = Server::new(&self.job, &self.env, gate).map_err(|error| ("memory", error))?;
         self.host(link, shared, server)
+    }
+
+    /// The frame that offers the job, or the verification.
+    fn offer(&self) -> (FrameKind, Vec<u8>) {
+        let (proof, job) = (self.proof, self.job.encode());
+        match &self.verifies {
+            None => {
+                let value_bytes_max = self.env.value_bytes_max as u64;
+                (FrameKind::Offer, Offer { value_bytes_max, proof, job }.encode())
+            }
+            Some(outcome) => {
+                let outcome = outcome.encode();
+                (FrameKind::Verify, VerifyRequest { proof, job, outcome }.encode())
+            }
+        }
     }
 
     /// Makes the file that proves that both sides see the same directory. `None` if it cannot be made: then
@@ -234,6 +265,9 @@ impl Attempt {
         let mut cursor = Cursor::new("acceptance", &frame.body);
         let (is_shared, claimed) = (cursor.u8()? != 0, cursor.bytes(PROOF_BYTES)?);
         cursor.finish()?;
+        if self.verifies.is_some() && !is_shared {
+            return Err(Error::invalid("worker that verifies").expected("one with the directory"));
+        }
         if is_shared && proof.is_none_or(|proof| proof != claimed) {
             return Err(Error::invalid("proof of a shared directory")
                 .expected("the content of the file that the host made"));
@@ -290,6 +324,7 @@ impl Attempt {
         let start = self.clock.monotonic();
         let (mut heard, mut beaten, mut moved) = (start, start, start);
         let mut progress = Progress::default();
+        let mut charge = self.env.account.empty_charge();
         loop {
             self.must_go_on(link, shared)?;
             let now = self.clock.monotonic();
@@ -298,7 +333,16 @@ impl Attempt {
                 let beat = self.frame(FrameKind::Beat, Vec::new());
                 link.send(&beat).map_err(|error| ("link", error))?;
             }
-            let frame = link.receive(LOOK_EVERY, BODY_BYTES_MAX);
+            // A longer frame, of an outcome or of names, is charged before it is received.
+            let admit = &mut |bytes: usize| {
+                must_be_within(bytes, BODY_BYTES_MAX)?;
+                let most = 3 * bytes as u64;
+                match bytes > REQUEST_BYTES_MAX && most > charge.bytes() {
+                    true => charge.grow(most - charge.bytes()),
+                    false => Ok(()),
+                }
+            };
+            let frame = link.receive_if(LOOK_EVERY, admit);
             let frame = frame.map_err(|error| ("link", error))?;
             let now = self.clock.monotonic();
             let Some(frame) = frame else {
@@ -321,11 +365,17 @@ impl Attempt {
                     }
                     self.note(&mut progress, news);
                 }
-                FrameKind::Done => return self.outcome(&frame.body, &mut progress),
+                FrameKind::Verified if self.verifies.is_some() => {
+                    return self.verified(&frame.body, &mut progress);
+                }
+                FrameKind::Done if self.verifies.is_none() => {
+                    return self.outcome(&frame.body, &mut progress);
+                }
                 FrameKind::Failed => return Err(("job failed", decode_error(&frame.body))),
                 kind => {
                     let request = FileRequest::decode(kind, &frame.body);
                     let request = request.map_err(|error| ("protocol", error))?;
+                    let request = request.filter(|_| self.verifies.is_none());
                     let Some((number, request)) = request else {
                         let error = Error::corrupt("frame of a worker").got(format!("{kind:?}"));
                         return Err(("protocol", error));
@@ -351,6 +401,15 @@ impl Attempt {
         let more = news.cpu.saturating_sub(progress.cpu).min(Duration::from_secs(3600));
         self.worker.state.lock().cpu += more;
         *progress = news;
+    }
+
+    /// The outcome that was verified.
+    fn verified(&self, body: &[u8], progress: &mut Progress) -> Result<Outcome, Failed> {
+        let mut cursor = Cursor::new("verification", body);
+        let news = Progress::get(&mut cursor).and_then(|news| cursor.finish().map(|()| news));
+        self.note(progress, news.map_err(|error| ("protocol", error))?);
+        let outcome = self.verifies.clone();
+        outcome.ok_or_else(|| ("protocol", Error::corrupt("verification that nobody asked for")))
     }
 
     fn outcome(&self, body: &[u8], progress: &mut Progress) -> Result<Outcome, Failed> {

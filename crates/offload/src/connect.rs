@@ -1,11 +1,9 @@
 //! How a host reaches its workers: the token, and the link to an address.
 
-use std::fmt;
-use std::time::Duration;
-
 use base::Result;
+use std::fmt;
 
-use crate::{Address, Link, StreamLink};
+use crate::{Address, Link, StreamLink, Timing};
 
 /// The credentials of a host.
 #[derive(Default)]
@@ -26,8 +24,9 @@ impl Dial {
     ///
     /// # Errors
     /// As [`StreamLink::connect`].
-    pub(crate) fn connect(&self, address: &Address, timeout: Duration) -> Result<Box<dyn Link>> {
-        Ok(Box::new(StreamLink::connect(address, timeout)?))
+    pub(crate) fn connect(&self, address: &Address, timing: &Timing) -> Result<Box<dyn Link>> {
+        let link = StreamLink::connect(address, timing.connect)?;
+        Ok(Box::new(link.patient_for(timing.lease)))
     }
 }
 

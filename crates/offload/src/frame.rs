@@ -55,10 +55,14 @@ pub enum FrameKind {
     Compress = 18,
     /// Worker: the compressed blocks.
     Compressed = 19,
+    /// Host: outputs of another worker to verify.
+    Verify = 20,
+    /// Worker: they are in order.
+    Verified = 21,
 }
 
 impl FrameKind {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 21] = [
         Self::Hello,
         Self::Offer,
         Self::Accept,
@@ -78,11 +82,13 @@ impl FrameKind {
         Self::Reply,
         Self::Compress,
         Self::Compressed,
+        Self::Verify,
+        Self::Verified,
     ];
 
     fn decode(byte: u8) -> Result<Self> {
         let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == byte);
-        kind.ok_or_else(|| Error::invalid("kind of a frame").expected("1 to 19").got(byte))
+        kind.ok_or_else(|| Error::invalid("kind of a frame").expected("1 to 21").got(byte))
     }
 }
 

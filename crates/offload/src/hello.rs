@@ -5,7 +5,7 @@ use base::{Cursor, Error, Result, put_bytes, put_u32, put_varint};
 use subtle::ConstantTimeEq;
 
 /// The version of the protocol.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// The longest token, bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
@@ -16,6 +16,8 @@ pub(crate) const HELLO_BYTES_MAX: usize = 64 << 10;
 const OPERATORS_MAX: usize = 200;
 
 const ENGINE_NAME_BYTES_MAX: usize = 64;
+
+const CODECS_MAX: usize = 16;
 
 /// The host's first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(crate) struct WorkerHello {
     pub(crate) engine: String,
     /// The merge operators that it knows.
     pub(crate) operators: Vec<String>,
+    /// The codecs that it has, by their numbers.
+    pub(crate) codecs: Vec<u8>,
 }
 
 fn protocol(cursor: &mut Cursor<'_>) -> Result<()> {
@@ -76,6 +80,7 @@ impl WorkerHello {
         for name in self.operators.iter().take(OPERATORS_MAX) {
             put_bytes(&mut out, name.as_bytes());
         }
+        put_bytes(&mut out, &self.codecs);
         out
     }
 
@@ -89,8 +94,9 @@ impl WorkerHello {
             let name = cursor.bytes(OPERATOR_NAME_BYTES_MAX)?;
             operators.push(String::from_utf8_lossy(name).into_owned());
         }
+        let codecs = cursor.bytes(CODECS_MAX)?.to_vec();
         cursor.finish()?;
-        Ok(Self { slots, merges, engine, operators })
+        Ok(Self { slots, merges, engine, operators, codecs })
     }
 }
 
@@ -106,10 +112,11 @@ mod tests {
         assert!(!host.has_token(b"secreT") && !host.has_token(b"") && !host.has_token(b"secret1"));
         let operators = vec!["a".into(), "b".into()];
         let engine = "soft".into();
-        let worker = WorkerHello { slots: 3, merges: true, engine, operators };
+        let codecs = vec![0, 1];
+        let worker = WorkerHello { slots: 3, merges: true, engine, operators, codecs };
         assert_eq!(WorkerHello::decode(&worker.encode()).unwrap(), worker);
         let mut newer = host.encode();
-        newer[0] = 3;
+        newer[0] = 4;
         assert!(HostHello::decode(&newer).unwrap_err().to_string().contains("protocol"));
     }
 }

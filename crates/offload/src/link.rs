@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use base::{Error, Result};
 
 use crate::Address;
-use crate::frame::Frame;
+use crate::frame::{BODY_BYTES_MAX, Frame, OVERHEAD_BYTES};
 
 /// Bytes of one read from a stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest time that a write to a stream may take.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a write waits before the link looks whether the other side sends.
+const WRITE_SLICE: Duration = Duration::from_millis(20);
+
+/// The longest time that a frame may take to be sent.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Carries frames in both directions. One thread uses it.
 pub trait Link: Send + fmt::Debug {
@@ -30,7 +33,20 @@ pub trait Link: Send + fmt::Debug {
     ///
     /// # Errors
     /// `Retry` if the other side is gone, `Corrupt` if the frame is damaged or too long.
-    fn receive(&mut self, wait: Duration, body_max: usize) -> Result<Option<Frame>>;
+    fn receive(&mut self, wait: Duration, body_max: usize) -> Result<Option<Frame>> {
+        self.receive_if(wait, &mut |bytes| must_be_within(bytes, body_max))
+    }
+
+    /// As [`Link::receive`]; `admit` gets the length of a body before memory is taken for it, maybe more than
+    /// once.
+    ///
+    /// # Errors
+    /// As [`Link::receive`], or that of `admit`.
+    fn receive_if(
+        &mut self,
+        wait: Duration,
+        admit: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Option<Frame>>;
 
     /// Bytes sent and received so far.
     fn bytes(&self) -> u64;
@@ -60,6 +76,10 @@ pub struct StreamLink {
     /// The read timeout in force.
     wait: Option<Duration>,
     bytes: u64,
+    /// The longest time that a frame may take to be sent.
+    patience: Duration,
+    /// Most bytes that are received while a frame is sent.
+    drain_bytes: usize,
 }
 
 impl StreamLink {
@@ -84,7 +104,7 @@ impl StreamLink {
     /// `Retry` if the socket is broken.
     pub fn unix(stream: UnixStream) -> Result<Self> {
         stream
-            .set_write_timeout(Some(WRITE_TIMEOUT))
+            .set_write_timeout(Some(WRITE_SLICE))
             .map_err(|error| broken("unix socket", error))?;
         Ok(Self::of(Box::new(stream)))
     }
@@ -93,39 +113,110 @@ impl StreamLink {
         // Requests are answered one by one: a frame must not wait for the next.
         stream
             .set_nodelay(true)
-            .and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)))
+            .and_then(|()| stream.set_write_timeout(Some(WRITE_SLICE)))
             .map_err(|error| broken("TCP connection", error))?;
         Ok(Self::of(Box::new(stream)))
     }
 
+    /// Gives a frame at most `patience` to be sent.
+    #[must_use]
+    pub(crate) const fn patient_for(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Receives up to `bytes` while a frame is sent: the other side may answer earlier ones first, and take
+    /// nothing meanwhile.
+    #[must_use]
+    pub(crate) const fn draining(mut self, bytes: usize) -> Self {
+        self.drain_bytes = bytes;
+        self
+    }
+
     /// Whether a frame was received whole.
-    fn is_whole(&self, body_max: usize) -> Result<bool> {
-        let length = Frame::length(&self.received, body_max)?;
+    fn is_whole(&self) -> Result<bool> {
+        let length = Frame::length(&self.received, BODY_BYTES_MAX)?;
         Ok(length.is_some_and(|length| self.received.len() >= length))
     }
 
+    fn wait_at_most(&mut self, wait: Duration) -> Result<()> {
+        let wait = wait.max(Duration::from_millis(1));
+        if self.wait != Some(wait) {
+            self.stream.wait_at_most(wait).map_err(|error| broken("link", error))?;
+            self.wait = Some(wait);
+        }
+        Ok(())
+    }
+
+    /// Receives what is there. The other side takes nothing at the moment.
+    fn drain(&mut self) -> Result<()> {
+        if self.received.len() < self.drain_bytes {
+            self.wait_at_most(Duration::ZERO)?;
+            self.read_some(READ_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Receives at most `most` bytes; `None` if none came in time.
+    fn read_some(&mut self, most: usize) -> Result<Option<usize>> {
+        let begin = self.received.len();
+        self.received.resize(begin + most.min(READ_BYTES), 0);
+        let read = self.stream.read(self.received.get_mut(begin..).unwrap_or_default());
+        let count = read.as_ref().copied().unwrap_or(0);
+        self.received.truncate(begin + count);
+        self.bytes += count as u64;
+        match read {
+            Ok(0) => Err(Error::retry("link").got("the end of the connection")),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if is_timeout(&error) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
+            Err(error) => Err(broken("link", error)),
+        }
+    }
+
     fn of(stream: Box<dyn Stream>) -> Self {
-        Self { stream, received: Vec::new(), wait: None, bytes: 0 }
+        let (received, patience) = (Vec::new(), PATIENCE);
+        Self { stream, received, wait: None, bytes: 0, patience, drain_bytes: 0 }
     }
 }
 
 impl Link for StreamLink {
     fn send(&mut self, frame: &Frame) -> Result<()> {
         let bytes = frame.encode();
-        self.stream.write_all(&bytes).map_err(|error| broken("link", error))?;
+        let begun = Instant::now();
+        let mut rest = bytes.as_slice();
+        loop {
+            let written = match rest {
+                [] => self.stream.flush().map(|()| None),
+                _ => self.stream.write(rest).map(Some),
+            };
+            match written {
+                Ok(None) => break,
+                Ok(Some(0)) => return Err(Error::retry("link").got("the end of the connection")),
+                Ok(Some(count)) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) && begun.elapsed() < self.patience => {
+                    self.drain()?;
+                }
+                Err(error) => return Err(broken("link", error)),
+            }
+        }
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    fn receive(&mut self, wait: Duration, body_max: usize) -> Result<Option<Frame>> {
-        let wait = wait.max(Duration::from_millis(1));
-        if self.wait != Some(wait) {
-            self.stream.wait_at_most(wait).map_err(|error| broken("link", error))?;
-            self.wait = Some(wait);
-        }
+    fn receive_if(
+        &mut self,
+        wait: Duration,
+        admit: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Option<Frame>> {
+        self.wait_at_most(wait)?;
         let begun = Instant::now();
         loop {
-            let length = Frame::length(&self.received, body_max)?;
+            let length = Frame::length(&self.received, BODY_BYTES_MAX)?;
+            if let Some(length) = length {
+                admit(length.saturating_sub(4 + OVERHEAD_BYTES))?;
+            }
             let missing = match length {
                 Some(length) if self.received.len() >= length => {
                     let rest = self.received.split_off(length);
@@ -136,20 +227,11 @@ impl Link for StreamLink {
                 None => READ_BYTES,
             };
             // Memory grows with the bytes that arrive, not with the length field.
-            let begin = self.received.len();
-            self.received.resize(begin + missing.min(READ_BYTES), 0);
-            let read = self.stream.read(self.received.get_mut(begin..).unwrap_or_default());
-            let count = read.as_ref().copied().unwrap_or(0);
-            self.received.truncate(begin + count);
-            self.bytes += count as u64;
-            match read {
-                Ok(0) => return Err(Error::retry("link").got("the end of the connection")),
+            match self.read_some(missing)? {
                 // A peer that sends a byte now and then does not hold the caller; the bytes are kept.
-                Ok(_) if begun.elapsed() >= wait && !self.is_whole(body_max)? => return Ok(None),
-                Ok(_) => {}
-                Err(error) if is_timeout(&error) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken("link", error)),
+                Some(_) if begun.elapsed() >= wait && !self.is_whole()? => return Ok(None),
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
     }
@@ -163,6 +245,16 @@ impl fmt::Debug for StreamLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StreamLink({} bytes)", self.bytes)
     }
+}
+
+/// Refuses a body of more than `most` bytes.
+pub(crate) fn must_be_within(bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::corrupt("length of a frame's body")
+        .expected(format_args!("at most {most}"))
+        .got(bytes))
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -13,9 +13,9 @@ pub(crate) const PROOF_BYTES: usize = 16;
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// The longest read or write of a file in one frame, bytes.
-pub(crate) const TRANSFER_BYTES_MAX: usize = 4 << 20;
+pub(crate) const TRANSFER_BYTES_MAX: usize = 256 << 10;
 
-/// The longest body that a worker sends while a job runs, bytes; an outcome may be longer.
+/// The longest body while a job runs, bytes; an outcome and a list of names may be longer.
 pub(crate) const REQUEST_BYTES_MAX: usize = TRANSFER_BYTES_MAX + 1024;
 
 /// A job that a host offers.
@@ -44,6 +44,36 @@ impl Offer {
         let job = cursor.bytes(BODY_BYTES_MAX)?.to_vec();
         cursor.finish()?;
         Ok(Self { value_bytes_max, proof, job })
+    }
+}
+
+/// Outputs of another worker to verify.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VerifyRequest {
+    /// As [`Offer::proof`].
+    pub(crate) proof: TableId,
+    /// The encoded job.
+    pub(crate) job: Vec<u8>,
+    /// Its encoded outcome.
+    pub(crate) outcome: Vec<u8>,
+}
+
+impl VerifyRequest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.job.len() + self.outcome.len() + 32);
+        put_u64(&mut out, self.proof.0);
+        put_bytes(&mut out, &self.job);
+        put_bytes(&mut out, &self.outcome);
+        out
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new("outputs to verify", body);
+        let proof = TableId(cursor.u64()?);
+        let (job, outcome) = (cursor.bytes(BODY_BYTES_MAX)?, cursor.bytes(BODY_BYTES_MAX)?);
+        let request = Self { proof, job: job.to_vec(), outcome: outcome.to_vec() };
+        cursor.finish()?;
+        Ok(request)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct RemoteEngine {
 
 impl RemoteEngine {
     fn open(&self, codec: Codec, level: i32) -> Result<RemoteStream> {
-        let mut link = self.dial.connect(&self.worker.address, self.timing.connect)?;
+        let mut link = self.dial.connect(&self.worker.address, &self.timing)?;
         let hello = HostHello { token: self.dial.token().to_vec() };
         link.send(&frame(FrameKind::Hello, hello.encode()))?;
         let hello = receive(&mut *link, FrameKind::Hello, self.timing.connect, HELLO_BYTES_MAX)?;

@@ -1,9 +1,11 @@
 //! The worker's side of shipped bytes: a medium of the host's files.
 //!
-//! Each operation is one request and one answer. Operations that a job does not need (rename, link, store,
-//! lock, list) are refused.
+//! Each operation is one request and one answer. Writes do not wait for theirs, and reads of a queue are
+//! sent ahead, as far as the credit window allows ([`Client`]). Operations that a job does not need (rename,
+//! link, store, lock, list) are refused.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +32,9 @@ struct RemoteFile {
     client: Arc<Client>,
 }
 
+/// Reads ahead that fill the window.
+const QUEUE_DEPTH: usize = 4;
+
 fn unsupported(what: &'static str) -> Error {
     Error::invalid(what).expected("none on the files of a host")
 }
@@ -50,7 +55,7 @@ impl Medium for RemoteMedium {
             block_bytes: PAGE_BYTES,
             byte_addressable: false,
             persistent: true,
-            queue_depth: 8,
+            queue_depth: QUEUE_DEPTH,
             backend: "worker link",
         }
     }
@@ -98,7 +103,7 @@ impl Medium for RemoteMedium {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(RemoteQueue { done: Vec::new(), depth: depth.max(1) }))
+        Ok(Box::new(RemoteQueue { reads: VecDeque::new(), depth: depth.max(1) }))
     }
 
     fn undecorated(&self) -> &dyn Any {
@@ -127,7 +132,7 @@ impl RemoteFile {
     fn write_from(&self, at: u64, buf: &Buf) -> Result<()> {
         let mut at = at;
         for bytes in buf.chunks(TRANSFER_BYTES_MAX) {
-            self.client.call(&FileRequest::Write { file: self.handle, at, bytes })?;
+            self.client.write(self.handle, at, bytes)?;
             at = at.saturating_add(bytes.len() as u64);
             self.len.fetch_max(at, Ordering::Relaxed);
         }
@@ -179,36 +184,123 @@ impl fmt::Debug for RemoteFile {
     }
 }
 
-/// Performs each operation as it is submitted.
+/// Sends reads as they are submitted, while the window has room; performs other operations at once.
+/// Operations complete in the order of their submission.
 struct RemoteQueue {
-    done: Vec<Completion>,
+    reads: VecDeque<Submitted>,
     depth: usize,
+}
+
+/// An operation that was submitted.
+enum Submitted {
+    /// A read that was sent, by its number.
+    Sent {
+        token: u64,
+        buf: Buf,
+        number: u32,
+        client: Arc<Client>,
+    },
+    /// A read without room in the window.
+    Waiting(Request),
+    Done(Completion),
+}
+
+impl Submitted {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Sent { number, client, .. } => client.is_answered(*number),
+            Self::Waiting(_) => false,
+            Self::Done(_) => true,
+        }
+    }
+
+    /// Waits for the operation.
+    fn finish(self) -> Completion {
+        match self {
+            Self::Sent { token, mut buf, number, client } => {
+                let result = client.take(number).and_then(|answer| filled(&mut buf, &answer));
+                Completion { token, buf, result }
+            }
+            Self::Waiting(request) => perform(request),
+            Self::Done(completion) => completion,
+        }
+    }
+}
+
+/// Fills `buf` with the answer to a read.
+fn filled(buf: &mut Buf, answer: &[u8]) -> Result<()> {
+    if answer.len() != buf.len() {
+        return Err(Error::corrupt("answer of a host, bytes")
+            .expected(buf.len())
+            .got(answer.len()));
+    }
+    buf.copy_from_slice(answer);
+    Ok(())
+}
+
+fn perform(request: Request) -> Completion {
+    let Request { file, op, purpose, token } = request;
+    let (buf, result) = match op {
+        Op::Read { at, buf } => file.read(at, buf, purpose),
+        Op::Write { at, buf } => file.write(at, buf, purpose),
+    };
+    Completion { token, buf, result }
+}
+
+/// Sends a read ahead, if it is one that can be sent now.
+fn send(request: Request) -> Submitted {
+    let Request { file, op, purpose, token } = request;
+    let (at, buf) = match op {
+        Op::Read { at, buf } => (at, buf),
+        op => return Submitted::Done(perform(Request { file, op, purpose, token })),
+    };
+    let remote = file.undecorated().downcast_ref::<RemoteFile>();
+    let remote = remote.filter(|_| buf.len() <= TRANSFER_BYTES_MAX);
+    let sent = remote.map(|it| (it.client.read_ahead(it.handle, at, buf.len()), &it.client));
+    match sent {
+        Some((Ok(Some(number)), client)) => {
+            Submitted::Sent { token, buf, number, client: Arc::clone(client) }
+        }
+        Some((Err(error), _)) => Submitted::Done(Completion { token, buf, result: Err(error) }),
+        Some((Ok(None), _)) | None => {
+            Submitted::Waiting(Request { file, op: Op::Read { at, buf }, purpose, token })
+        }
+    }
 }
 
 impl Queue for RemoteQueue {
     fn submit(&mut self, request: Request) -> Result<(), Refused> {
-        if self.done.len() >= self.depth {
+        if self.reads.len() >= self.depth {
             return Err(Refused(request));
         }
-        let Request { file, op, purpose, token } = request;
-        let (buf, result) = match op {
-            Op::Read { at, buf } => file.read(at, buf, purpose),
-            Op::Write { at, buf } => file.write(at, buf, purpose),
-        };
-        self.done.push(Completion { token, buf, result });
+        self.reads.push_back(send(request));
         Ok(())
     }
 
-    fn complete(&mut self, _least: usize, out: &mut Vec<Completion>) -> Result<()> {
-        out.append(&mut self.done);
+    fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        let mut taken = 0;
+        while let Some(next) = self.reads.pop_front_if(|next| taken < least || next.is_done()) {
+            out.push(next.finish());
+            taken += 1;
+        }
         Ok(())
     }
 
     fn in_flight(&self) -> usize {
-        self.done.len()
+        self.reads.len()
     }
 
     fn depth(&self) -> usize {
         self.depth
+    }
+}
+
+impl Drop for RemoteQueue {
+    fn drop(&mut self) {
+        for submitted in self.reads.drain(..) {
+            if let Submitted::Sent { number, client, .. } = submitted {
+                client.forget(number);
+            }
+        }
     }
 }

@@ -21,6 +21,10 @@ use crate::message::{FileRequest, TRANSFER_BYTES_MAX};
 /// Bytes that a worker may write beyond four times the inputs: values that are copied from value files.
 const WRITE_BYTES_SPARE: u64 = 1 << 30;
 
+/// Memory of a request and its answer, bytes: the frame received, the buffer of the device, the answer, and
+/// its frame.
+const SERVE_BYTES: u64 = 5 * TRANSFER_BYTES_MAX as u64;
+
 /// Handles beyond those of the inputs.
 const HANDLES_SPARE: usize = 4096;
 
@@ -62,7 +66,7 @@ impl Server {
             write_bytes: inputs.saturating_mul(4).saturating_add(WRITE_BYTES_SPARE),
             last: 0,
             gate,
-            _charge: env.account.charge(256 << 10)?,
+            _charge: env.account.charge(SERVE_BYTES)?,
         })
     }
 

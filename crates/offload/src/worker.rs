@@ -7,6 +7,7 @@ mod client;
 mod compress;
 mod job;
 mod quota;
+mod verify;
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -23,7 +24,7 @@ use compact::Operators;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use table::BlockEngine;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, WINDOW_BYTES};
 use quota::Quota;
 
 use crate::{Address, Link, StreamLink, Timing};
@@ -239,7 +240,9 @@ impl Worker {
             // For example without file descriptors: not in a tight loop.
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(link.map(|link| Box::new(link) as Box<dyn Link>))
+        // The host may answer earlier requests first, and read nothing meanwhile.
+        let drained = WINDOW_BYTES + (64 << 10);
+        Ok(link.map(|link| Box::new(link.draining(drained)) as Box<dyn Link>))
     }
 }
 

@@ -12,7 +12,7 @@ use base::{Clock, Codec, Error, Result, TableId};
 use compact::offload::{
     Decision, JobShape, Offload, Placement, RemoteRun, Verify, WorkerStatistics,
 };
-use compact::{Env, Job};
+use compact::{Env, Job, Outcome};
 use parking_lot::Mutex;
 use table::BlockEngine;
 
@@ -27,6 +27,10 @@ use crate::{Address, PlacementMode, Timing};
 /// Pause after the first failure of a worker, and the longest one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Operators and codecs that a worker lacks: most, and for how long it is not asked again.
+const LACKING_MAX: usize = 256;
+const LACKING_FOR: Duration = Duration::from_secs(600);
 
 /// Most workers of a host.
 const WORKERS_MAX: usize = 64;
@@ -70,6 +74,10 @@ pub(crate) struct WorkerState {
     compressed_bytes: u64,
     /// The rate of its jobs, by codec.
     rates: BTreeMap<u8, Rate>,
+    /// Outputs of other workers that it found in order.
+    verified: u64,
+    /// Operators and codecs that it lacks, and until when it is not asked again.
+    lacking: BTreeMap<String, Duration>,
     failures: BTreeMap<&'static str, u64>,
     last_failure: Option<String>,
 }
@@ -110,10 +118,34 @@ impl WorkerState {
         self.bytes_written += bytes_written;
     }
 
+    /// Counts outputs of another worker that it verified.
+    pub(crate) const fn verified(&mut self) {
+        self.verified += 1;
+        self.failures_in_row = 0;
+    }
+
+    /// Records that it lacks an operator or codec: jobs that need it go elsewhere for a while.
+    pub(crate) fn lacks(&mut self, need: &str, now: Duration) {
+        self.lacking.retain(|_, until| now < *until);
+        if self.lacking.len() < LACKING_MAX {
+            self.lacking.insert(need.to_owned(), now.saturating_add(LACKING_FOR));
+        }
+    }
+
+    /// Whether it has what `job` needs, as far as is known.
+    fn suits(&self, job: &Job, now: Duration) -> bool {
+        let lacks = |need: &str| self.lacking.get(need).is_some_and(|until| now < *until);
+        !job.operator.as_deref().is_some_and(lacks) && !lacks(&need_of(job.output.codec))
+    }
+
     /// Counts a failure, and leaves the worker alone for a while.
     pub(crate) fn failed(&mut self, reason: &'static str, text: String, now: Duration) {
         *self.failures.entry(reason).or_default() += 1;
         self.last_failure = Some(text);
+        if matches!(reason, "operator" | "codec") {
+            // Other jobs are welcome.
+            return;
+        }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures_in_row.min(6)).min(PAUSE_MAX);
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         self.paused_until = now.saturating_add(pause);
@@ -212,8 +244,11 @@ impl Workers {
     }
 
     /// The worker that takes a job at a worker: the one that the dispatcher chose.
-    fn taker(&self, job: &JobShape) -> Option<usize> {
+    fn taker(&self, job: &JobShape, suits: &dyn Fn(&WorkerState) -> bool) -> Option<usize> {
         let mut candidates = self.candidates(job.codec);
+        for (candidate, worker) in candidates.iter_mut().zip(&self.workers) {
+            candidate.is_ready &= suits(&worker.state.lock());
+        }
         match self.dispatcher.mode() {
             PlacementMode::Auto => next_worker(&candidates, job.is_urgent),
             // Jobs are shared out: the worker with the fewest takes it.
@@ -265,7 +300,45 @@ impl Offload for Workers {
         proof: TableId,
     ) -> Option<Box<dyn RemoteRun>> {
         let now = self.clock.monotonic();
-        let worker = self.workers.get(self.taker(shape)?)?;
+        let worker = self.workers.get(self.taker(shape, &|state| state.suits(job, now))?)?;
+        self.start(worker, job, None, env, proof)
+    }
+
+    fn verify(
+        &self,
+        job: &Job,
+        outcome: &Outcome,
+        env: &Env,
+        proof: TableId,
+        written_by: &str,
+    ) -> Option<Box<dyn RemoteRun>> {
+        let now = self.clock.monotonic();
+        let ready = |worker: &&Arc<RemoteWorker>| {
+            let state = worker.state.lock();
+            let is_fit = state.is_ready(now) && !state.compresses_only && state.suits(job, now);
+            is_fit && worker.address.to_string() != written_by
+        };
+        let ready = self.workers.iter().filter(ready);
+        let worker = ready.min_by_key(|worker| worker.state.lock().running)?;
+        self.start(worker, job, Some(outcome.clone()), env, proof)
+    }
+
+    fn statistics(&self) -> Vec<WorkerStatistics> {
+        self.workers.iter().map(|worker| worker.statistics()).collect()
+    }
+}
+
+impl Workers {
+    /// Starts an attempt of `job` at `worker`, or the verification of its outcome.
+    fn start(
+        &self,
+        worker: &Arc<RemoteWorker>,
+        job: &Job,
+        verifies: Option<Outcome>,
+        env: &Env,
+        proof: TableId,
+    ) -> Option<Box<dyn RemoteRun>> {
+        let now = self.clock.monotonic();
         {
             let mut state = worker.state.lock();
             if !state.is_ready(now) {
@@ -276,6 +349,7 @@ impl Offload for Workers {
         let attempt = Attempt {
             worker: Arc::clone(worker),
             job: job.clone(),
+            verifies,
             env: env.clone(),
             proof,
             dial: Arc::clone(&self.dial),
@@ -292,28 +366,32 @@ impl Offload for Workers {
             }
         }
     }
+}
 
-    fn statistics(&self) -> Vec<WorkerStatistics> {
-        let statistics = |worker: &Arc<RemoteWorker>| {
-            let state = worker.state.lock();
-            let mut statistics = WorkerStatistics::default();
-            statistics.address = worker.address.to_string();
-            statistics.running = state.running;
-            statistics.jobs = state.jobs;
-            statistics.bytes_read = state.bytes_read;
-            statistics.bytes_written = state.bytes_written;
-            statistics.cpu = state.cpu;
-            statistics.link_bytes = state.link_bytes;
-            statistics.host_cpu = state.host_cpu;
-            statistics.compressed_blocks = state.compressed_blocks;
-            statistics.compressed_bytes = state.compressed_bytes;
-            statistics.failures =
-                state.failures.iter().map(|(why, count)| (*why, *count)).collect();
-            statistics.last_failure.clone_from(&state.last_failure);
-            statistics
-        };
-        self.workers.iter().map(statistics).collect()
+impl RemoteWorker {
+    fn statistics(&self) -> WorkerStatistics {
+        let state = self.state.lock();
+        let mut statistics = WorkerStatistics::default();
+        statistics.address = self.address.to_string();
+        statistics.running = state.running;
+        statistics.jobs = state.jobs;
+        statistics.bytes_read = state.bytes_read;
+        statistics.bytes_written = state.bytes_written;
+        statistics.cpu = state.cpu;
+        statistics.link_bytes = state.link_bytes;
+        statistics.host_cpu = state.host_cpu;
+        statistics.compressed_blocks = state.compressed_blocks;
+        statistics.compressed_bytes = state.compressed_bytes;
+        statistics.verified = state.verified;
+        statistics.failures = state.failures.iter().map(|(why, count)| (*why, *count)).collect();
+        statistics.last_failure.clone_from(&state.last_failure);
+        statistics
     }
+}
+
+/// The name under which a worker lacks `codec`; operators have others.
+pub(crate) fn need_of(codec: Codec) -> String {
+    format!("codec:{codec:?}")
 }
 
 impl fmt::Debug for Workers {
@@ -351,7 +429,7 @@ mod tests {
             }
             for taker in takers {
                 assert_eq!(workers.place(&job), Placement::Remote);
-                assert_eq!(workers.taker(&job), Some(taker), "{mode:?}");
+                assert_eq!(workers.taker(&job, &|_| true), Some(taker), "{mode:?}");
                 if mode == PlacementMode::Auto {
                     let chosen = workers.decisions().pop().unwrap().worker;
                     assert_eq!(chosen, Some(addresses[taker].to_string()));

@@ -2,9 +2,9 @@
 //!
 //! A seed determines a [`Script`]: a sequence of steps with interleaved users, background work that advances
 //! only when a step says so, a clock that jumps, a device that fails, an SCM tier that loses and garbles
-//! pages, and processes that die. Nothing else has an influence: there is one thread, no machine clock and no
-//! real device. So a seed always gives the same history, down to the last device operation, and a failing
-//! script can be repeated and shrunk.
+//! pages, workers that merge over a faulty wire, and processes that die. Nothing else has an influence: there
+//! is one thread, no machine clock and no real device. So a seed always gives the same history, down to the
+//! last device operation, and a failing script can be repeated and shrunk.
 //!
 //! ```text
 //! seed -> Script -> run: World { Faulty device, TierStorage, ManualClock, Stepper, Db }
@@ -44,6 +44,7 @@ mod tier_steps;
 mod tier_storage;
 mod transactions;
 mod users;
+mod workers;
 mod world;
 mod writes;
 
@@ -52,3 +53,4 @@ pub use script::{Action, Script, Step};
 pub use settings::{CompactionStyle, TierSettings, Variant};
 pub use shrink::shrink;
 pub use tier::TierSums;
+pub use workers::OffloadSums;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::Rng;
-use terrace_sim::{Script, TierSums, run, shrink, steps};
+use terrace_sim::{OffloadSums, Script, TierSums, run, shrink, steps};
 
 const HELP: &str = "\
 usage: terrace-sim [--seed SEED] [--count SCRIPTS] [--seconds SECONDS | --hours HOURS]
@@ -79,6 +79,7 @@ fn main() -> ExitCode {
     // A panic is reported as part of the failure.
     std::panic::set_hook(Box::new(|_| ()));
     let (mut done, mut opens, mut failures, mut tiers) = (0, 0, 0, TierSums::default());
+    let mut offload = OffloadSums::default();
     while done < arguments.count && start.elapsed() < Duration::from_secs(arguments.seconds) {
         let seed = arguments.seed.wrapping_add(done);
         current.store(seed, Ordering::Relaxed);
@@ -86,10 +87,13 @@ fn main() -> ExitCode {
             true => Script::crowded(seed, arguments.steps),
             false => Script::new(seed, arguments.steps),
         };
+        // Every third script has workers.
+        let script = if seed.is_multiple_of(3) { script.with_workers() } else { script };
         match run(&script) {
             Ok(report) => {
                 opens += report.opens;
                 tiers += report.tiers;
+                offload += report.offload;
             }
             Err(failure) => {
                 failures += 1;
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
         arguments.steps
     );
     println!("{tiers:?}");
+    println!("{offload:?}");
     if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

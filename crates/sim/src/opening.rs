@@ -45,6 +45,10 @@ impl World {
     }
 
     fn try_open(&mut self, left: ProcessEnd) -> Outcome<Db> {
+        if let Some(sums) = self.workers.as_ref().map(|workers| workers.sums()) {
+            self.spoilt_before = sums.spoilt;
+            self.ended_before = sums.attempts - sums.installed;
+        }
         let medium = Arc::clone(&self.device) as Arc<dyn Medium>;
         let builder = Db::on_medium(medium).resources(self.resources()).identity(self.identity);
         let db = self.variant.apply(builder).open()?;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use base::Executor;
+use engine::OffloadsMerges as _;
 use terracedb::Resources;
 
 use crate::history::ProcessEnd;
@@ -25,6 +26,10 @@ impl World {
             Some(scm) => builder.scm(scm),
             None => builder,
         };
+        let builder = match &self.workers {
+            Some(workers) => builder.offload(Arc::clone(workers) as _),
+            None => builder,
+        };
         self.resources = Some(builder.build()?);
         Ok(())
     }
@@ -38,6 +43,7 @@ impl World {
     pub(crate) fn end_process(&mut self) -> Outcome {
         self.sum_tier();
         self.resources = None;
+        self.workers.iter().for_each(|workers| workers.process_ended());
         self.leave_tier(None)
     }
 
@@ -47,6 +53,7 @@ impl World {
         self.leave_tier(Some(left))?;
         self.end_users();
         (self.db, self.resources) = (None, None);
+        self.workers.iter().for_each(|workers| workers.process_ended());
         Ok(())
     }
 }

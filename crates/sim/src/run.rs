@@ -13,6 +13,7 @@ use crate::script::{Action, Script, Step};
 use crate::settings::Variant;
 use crate::step_error::{Outcome, StepError};
 use crate::tier::TierSums;
+use crate::workers::OffloadSums;
 use crate::world::World;
 
 /// The history, the number of openings and the start of possible losses before a step. They are restored if
@@ -33,6 +34,8 @@ pub struct Report {
     pub opens: u64,
     /// Statistics of the SCM tiers.
     pub tiers: TierSums,
+    /// What workers did.
+    pub offload: OffloadSums,
 }
 
 /// A failed simulation.
@@ -100,8 +103,10 @@ pub fn run_with(script: &Script, variant: Option<Variant>) -> Result<Report, Box
         }
         return Err(failure(number, why, trace));
     }
-    let World { answers, everything, opens, tier, .. } = world;
-    Ok(Report { answers: answers.0, everything: everything.0, opens, tiers: tier.sums })
+    let World { answers, everything, opens, tier, workers, .. } = world;
+    let offload = workers.map(|workers| workers.sums()).unwrap_or_default();
+    let (answers, everything, tiers) = (answers.0, everything.0, tier.sums);
+    Ok(Report { answers, everything, opens, tiers, offload })
 }
 
 /// The last steps of every script.
@@ -123,8 +128,21 @@ impl World {
         }
         let done = self.judge(done, before.as_ref());
         let done = done.and_then(|()| self.check_tier());
+        let done = done.and_then(|()| self.check_workers());
         self.note_device();
         done
+    }
+
+    /// Each attempt of a worker that was spoilt was counted as a fallback; others only if they were
+    /// cancelled.
+    fn check_workers(&mut self) -> Outcome {
+        let (Some(workers), Some(db)) = (&self.workers, &self.db) else { return Ok(()) };
+        let (sums, counted) = (workers.sums(), db.statistics().compaction.fallbacks);
+        let spoilt = sums.spoilt - self.spoilt_before;
+        let ended = sums.attempts - sums.installed - self.ended_before;
+        let is_counted = (spoilt..=ended).contains(&counted);
+        crate::step_error::ensure!(is_counted, "{counted} fallbacks, expected {spoilt} to {ended}");
+        Ok(())
     }
 
     /// Repeats a step that was refused with `Later` while time passes and background work goes on. Users end

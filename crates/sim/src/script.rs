@@ -173,6 +173,8 @@ pub struct Script {
     /// Whether the store is crowded: many keyspaces, long keys, large values, and range deletes and operands
     /// in number, with the smallest memory limit. A refusal must then end by itself.
     pub is_crowded: bool,
+    /// Whether merges are offered to workers, over a faulty wire.
+    pub has_workers: bool,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
@@ -200,7 +202,13 @@ impl Script {
             Step { action: hit.map_or(Action::Write, |hit| hit.0), seed: rng.next_u64() }
         };
         let steps = (0..steps).map(|_| draw()).collect();
-        Self { seed, has_hashed: Rng::new(!seed).one_in(2), is_crowded: false, steps }
+        Self {
+            seed,
+            has_hashed: Rng::new(!seed).one_in(2),
+            is_crowded: false,
+            has_workers: false,
+            steps,
+        }
     }
 
     /// The crowded script of `seed`. Its device does not fail, and its power is not cut: whatever is refused
@@ -218,6 +226,13 @@ impl Script {
         });
         script.steps.retain(|step| step.action != Action::Resize);
         script
+    }
+
+    /// The script with merges at workers.
+    #[must_use]
+    pub const fn with_workers(mut self) -> Self {
+        self.has_workers = true;
+        self
     }
 
     /// The script with ordered keyspaces only, for seeds from before there were others.

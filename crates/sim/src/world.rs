@@ -17,6 +17,7 @@ use crate::settings::Variant;
 use crate::step_error::{Outcome, StepError};
 use crate::tier::Tier;
 use crate::users::{OpenRead, PendingIngest, PendingTransaction};
+use crate::workers::SimWorkers;
 
 /// Number of events that a failure reports.
 const TRACE: usize = 60;
@@ -56,6 +57,11 @@ pub(crate) struct World {
     has_hashed: bool,
     /// See [`Script`].
     pub(crate) is_crowded: bool,
+    /// The workers, if merges are offered to some.
+    pub(crate) workers: Option<Arc<SimWorkers>>,
+    /// Attempts of workers that were spoilt, and that were not installed, before the store was opened.
+    pub(crate) spoilt_before: u64,
+    pub(crate) ended_before: u64,
     pub(crate) open_reads: Vec<OpenRead>,
     pub(crate) snapshots: Vec<(Snapshot, Contents)>,
     pub(crate) transactions: Vec<PendingTransaction>,
@@ -115,6 +121,9 @@ impl World {
             rng,
             has_hashed,
             is_crowded: script.is_crowded,
+            spoilt_before: 0,
+            ended_before: 0,
+            workers: script.has_workers.then(|| Arc::new(SimWorkers::new(seed))),
             broken: false,
             lossy_after: None,
             cut: None,

@@ -11,8 +11,8 @@
 
 use base::{Codec, Rng};
 use terrace_sim::{
-    Action, CompactionStyle, Report, Script, Step, TierSettings, TierSums, Variant, run, run_with,
-    shrink,
+    Action, CompactionStyle, OffloadSums, Report, Script, Step, TierSettings, TierSums, Variant,
+    run, run_with, shrink,
 };
 use terracedb::scm::Placement;
 
@@ -54,6 +54,41 @@ fn random_scripts_succeed() {
 fn short_random_scripts_succeed() {
     for seed in seeds(24) {
         expect(&Script::new(!seed, 120));
+    }
+}
+
+/// Merges at workers, over a wire that loses, delays, repeats and garbles, with workers that die, go on after
+/// they were given up, and lie: no answer differs, and every spoilt attempt is counted as a fallback.
+#[test] // I1, I3, I9
+fn merges_at_workers_change_no_answer() {
+    let mut sums = OffloadSums::default();
+    for seed in seeds(16) {
+        let report = expect(&Script::new(seed, STEPS).with_workers());
+        sums += report.offload;
+        println!("{seed}: {:?}", report.offload);
+    }
+    // A few seeds of this size meet each kind hundreds of times, and the first ones dozens.
+    assert!(sums.installed > 0 && sums.spoilt > 0 && sums.lies > 0, "{sums:?}");
+    assert!(sums.verified > 0 && sums.zombies > 0, "{sums:?}");
+}
+
+/// The same script with and without workers: the store answers the same.
+#[test]
+fn a_script_has_the_same_answers_with_workers() {
+    for seed in seeds(4) {
+        let script = Script::new(seed, STEPS).untroubled();
+        let variant = Variant {
+            codec: Codec::Lz4,
+            memory: 64 << 20,
+            page_cache: u64::MAX,
+            has_rows: false,
+            compaction: CompactionStyle::Tiny,
+            order: seed,
+            tier: None,
+        };
+        let with = run_with(&script.clone().with_workers(), Some(variant.clone())).unwrap();
+        let without = run_with(&script, Some(variant)).unwrap();
+        assert_eq!(with.answers, without.answers, "seed {seed}");
     }
 }
 

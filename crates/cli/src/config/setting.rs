@@ -164,7 +164,8 @@ impl Setting {
             }
             Self::CompactionVerify => {
                 "Whether all pages that a worker wrote are read before they are installed (`full`), or one \
-                 read in 64 (`sampled`), which spares the link to a remote storage"
+                 read in 64 (`sampled`), which spares the link to a remote storage; `elsewhere`: as \
+                 `sampled`, after another worker read all"
             }
         }
     }
@@ -196,7 +197,7 @@ impl Setting {
             Self::CompactionTokenFile => "a file",
             Self::CompactionPlacement => "`remote`, `compress` or `auto`",
             Self::CompactionFallback => "`true` or `false`",
-            Self::CompactionVerify => "`full` or `sampled`",
+            Self::CompactionVerify => "`full`, `sampled` or `elsewhere`",
         }
     }
 

@@ -108,7 +108,8 @@ const CODECS: [(&str, Codec); 4] = [
     ("deflate", Codec::Deflate),
 ];
 
-const VERIFY: [(&str, Verify); 2] = [("full", Verify::Full), ("sampled", Verify::Sampled)];
+const VERIFY: [(&str, Verify); 3] =
+    [("full", Verify::Full), ("sampled", Verify::Sampled), ("elsewhere", Verify::Elsewhere)];
 
 /// The smallest memory limit of a store, bytes.
 const MEMORY_MIN: u64 = 64 << 20;

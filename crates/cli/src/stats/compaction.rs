@@ -46,6 +46,7 @@ fn worker_to_json(worker: &WorkerStatistics) -> Value {
         "host_cpu_seconds": worker.host_cpu.as_secs_f64(),
         "compressed_blocks": worker.compressed_blocks,
         "compressed_bytes": worker.compressed_bytes,
+        "verified": worker.verified,
         "cpu_seconds": worker.cpu.as_secs_f64(),
         "failures": failures.map(|(why, count)| json!({ "reason": why, "count": count }))
             .collect::<Vec<_>>(),

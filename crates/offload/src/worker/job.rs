@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Budget, Clock, Codec, Error, ReclaimOrder, Result, SystemClock, put_bytes, thread_cpu_time,
+    Budget, Clock, Codec, Error, ReclaimOrder, Result, SystemClock, TableId, put_bytes,
+    thread_cpu_time,
 };
 use compact::{Env, Job, Outcome, Run};
 use media::{Access, Buf, FileMedium, FileOptions, Medium, Purpose};
 use parking_lot::{Condvar, Mutex};
 use table::{StoreDictionaries, values_file_name};
 
-use super::{Client, Shared, compress};
+use super::{Client, Shared, WINDOW_BYTES, compress, verify};
 use crate::emulated::engine_cpu_of_thread;
 use crate::frame::BODY_BYTES_MAX;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
@@ -44,11 +45,6 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
     let say = |link: &mut Box<dyn Link>, kind, (job, epoch), body| {
         link.send(&Frame { kind, job, epoch, body })
     };
-    let refuse = |link: &mut Box<dyn Link>, ids, error: &Error| {
-        let mut body = Vec::new();
-        put_error(&mut body, error);
-        say(link, FrameKind::Refuse, ids, body)
-    };
     let timing = shared.options.timing;
     // Before the token is checked, a stranger must not make the worker hold much memory.
     let hello = expect(&mut *link, timing.connect, HELLO_BYTES_MAX, FrameKind::Hello)?;
@@ -59,7 +55,7 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
         _ => Ok(()),
     });
     if let Err(error) = welcome {
-        refuse(&mut link, (0, 0), &error)?;
+        refuse(&mut *link, (0, 0), &error)?;
         return Err(error);
     }
     let operators = shared.options.operators.names().map(str::to_owned).collect();
@@ -68,16 +64,20 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
         merges: shared.options.merges,
         engine: shared.options.engine_name.to_owned(),
         operators,
+        codecs: codecs(),
     };
     say(&mut link, FrameKind::Hello, (0, 0), own.encode())?;
     // An offer comes at once; blocks to compress come once a merge has packed some.
     let first = link.receive(timing.connect.max(compress::SILENCE_MAX), BODY_BYTES_MAX)?;
     let offer = match first {
         Some(frame) if frame.kind == FrameKind::Offer => frame,
+        Some(frame) if frame.kind == FrameKind::Verify => {
+            return verify::serve(link, shared, &frame);
+        }
         Some(frame) => {
             let served = compress::serve(&mut *link, shared, frame);
             return served.or_else(|error| {
-                refuse(&mut link, (0, 0), &error)?;
+                refuse(&mut *link, (0, 0), &error)?;
                 Err(error)
             });
         }
@@ -88,11 +88,11 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
     let (job, offer, memory) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            refuse(&mut link, ids, &error)?;
+            refuse(&mut *link, ids, &error)?;
             return Err(error);
         }
     };
-    let (medium, proof) = match shared_directory(&offer, shared) {
+    let (medium, proof) = match shared_directory(offer.proof, shared) {
         Some((medium, proof)) => (Some(medium), proof),
         None => (None, [0; PROOF_BYTES]),
     };
@@ -118,6 +118,22 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
     client.send(kind, body)?;
     client.linger();
     ended.map(drop)
+}
+
+/// Sends why a job is not taken.
+pub(super) fn refuse(link: &mut dyn Link, (job, epoch): (u64, u64), error: &Error) -> Result<()> {
+    let mut body = Vec::new();
+    put_error(&mut body, error);
+    link.send(&Frame { kind: FrameKind::Refuse, job, epoch, body })
+}
+
+/// The codecs of this build.
+fn codecs() -> Vec<u8> {
+    let mut codecs = vec![Codec::None as u8, Codec::Lz4 as u8, Codec::Deflate as u8];
+    if cfg!(feature = "zstd") {
+        codecs.push(Codec::Zstd as u8);
+    }
+    codecs
 }
 
 /// The next frame, which must be of `kind`.
@@ -157,6 +173,11 @@ impl Drop for Running<'_> {
 }
 
 impl<'a> Grant<'a> {
+    /// The bytes that were granted.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes `bytes` of the worker's memory.
     pub(super) fn take(shared: &'a Shared, bytes: u64, slot: Running<'a>) -> Result<Self> {
         let limit = shared.options.memory;
@@ -205,6 +226,7 @@ fn prepare<'a>(
     let bytes = runs * Env::RUN_BYTES_MIN as u64
         + read_bytes(shared)
         + WRITER_BYTES
+        + 2 * WINDOW_BYTES as u64
         + tables.saturating_mul(TABLE_BYTES)
         + if shared.options.engine.is_some() { Env::ENGINE_BYTES } else { 0 }
         + if job.output.codec == Codec::Zstd { DICTIONARIES_BYTES } else { 0 };
@@ -221,11 +243,11 @@ fn read_bytes(shared: &Shared) -> u64 {
 
 /// The directory of the store, if it is one of the worker's roots. A root is the store's directory if it has
 /// the file that the host just made there, and the host confirms the file's content.
-fn shared_directory(
-    offer: &Offer,
+pub(super) fn shared_directory(
+    proof: TableId,
     shared: &Shared,
 ) -> Option<(Arc<dyn Medium>, [u8; PROOF_BYTES])> {
-    let name = values_file_name(offer.proof);
+    let name = values_file_name(proof);
     shared.options.roots.iter().find_map(|root| {
         let options = FileOptions { create: false, ..FileOptions::default() };
         let medium = FileMedium::open(&root.directory, options).ok()?;
@@ -248,6 +270,8 @@ fn run(
     let began = own_cpu_time();
     let budget = Budget::new(grant.bytes);
     let account = budget.account("job");
+    // Frames in flight, and those received while one is sent.
+    let _window = budget.account("link").charge(2 * WINDOW_BYTES as u64)?;
     let dictionaries = StoreDictionaries::new(Arc::clone(&medium), job.store, account.clone());
     let dictionaries = Arc::new(dictionaries);
     let reclaimer = Arc::downgrade(&dictionaries);
@@ -264,6 +288,24 @@ fn run(
         sums_entries: true,
     };
     let mut run = Run::new(job, &env)?;
+    let (outcome, cpu) = step_with_beats(client, shared, began, || {
+        let outcome = run.step()?;
+        Ok((run.bytes_read(), outcome))
+    })?;
+    Ok((outcome, Progress { bytes_read: run.bytes_read(), cpu }))
+}
+
+/// Steps until there is a result, and sends beats meanwhile. `step` also returns the bytes read so far.
+/// Returns the processor time since `began` as well.
+///
+/// # Errors
+/// Those of `step`; the link's, and then nothing is stepped any more.
+pub(super) fn step_with_beats<T>(
+    client: &Client,
+    shared: &Shared,
+    began: Duration,
+    mut step: impl FnMut() -> Result<(u64, Option<T>)>,
+) -> Result<(T, Duration)> {
     let beats = Beats::default();
     std::thread::scope(|scope| {
         let _over = Over(&beats);
@@ -271,13 +313,12 @@ fn run(
         let spawned = beater.spawn_scoped(scope, || beats.keep(client));
         spawned.map_err(|error| Error::retry("thread for beats").caused_by(error))?;
         loop {
-            let outcome = run.step()?;
+            let (bytes_read, done) = step()?;
             let cpu = own_cpu_time().saturating_sub(began);
             let spent = beats.progress.lock().cpu;
-            let progress = Progress { bytes_read: run.bytes_read(), cpu };
-            *beats.progress.lock() = progress;
-            if let Some(outcome) = outcome {
-                return Ok((outcome, progress));
+            *beats.progress.lock() = Progress { bytes_read, cpu };
+            if let Some(done) = done {
+                return Ok((done, cpu));
             }
             // A run that is dropped removes its outputs.
             if let Some(error) = beats.failed.lock().take() {

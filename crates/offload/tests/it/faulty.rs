@@ -1,5 +1,5 @@
-//! A link that loses, repeats, delays and changes frames, with checksums that are right: as if the memory of
-//! a machine between host and worker were bad.
+//! A link that loses, repeats, delays, reorders and changes frames, with checksums that are right: as if the
+//! memory of a machine between host and worker were bad.
 //!
 //! Each attempt ends, with an error or with an outcome that passes verification; and then the tables are
 //! those of a local run.
@@ -21,6 +21,8 @@ fn pass_on(listener: &UnixListener, worker: &Address, mut rng: Rng, odds: u64) -
     let mut host = StreamLink::unix(stream).unwrap();
     let mut worker = StreamLink::connect(worker, Duration::from_secs(5)).unwrap();
     let mut faults = 0;
+    // A frame that is overtaken by the next one to the same side.
+    let mut overtaken: [Option<terrace_offload::Frame>; 2] = [None, None];
     loop {
         for to_worker in [true, false] {
             let (from, to) = match to_worker {
@@ -35,8 +37,9 @@ fn pass_on(listener: &UnixListener, worker: &Address, mut rng: Rng, odds: u64) -
             let mut frames = vec![frame];
             if rng.one_in(odds) {
                 faults += 1;
-                match rng.below(4) {
+                match rng.below(5) {
                     0 => frames.clear(),
+                    4 => overtaken[usize::from(to_worker)] = frames.pop(),
                     1 => frames.push(frames[0].clone()),
                     2 => std::thread::sleep(Duration::from_millis(rng.below(30))),
                     _ => {
@@ -47,6 +50,9 @@ fn pass_on(listener: &UnixListener, worker: &Address, mut rng: Rng, odds: u64) -
                         }
                     }
                 }
+            }
+            if !frames.is_empty() {
+                frames.extend(overtaken[usize::from(to_worker)].take());
             }
             for frame in frames {
                 if to.send(&frame).is_err() {

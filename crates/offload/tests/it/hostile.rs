@@ -76,13 +76,14 @@ fn attempt_at(
         let mut link = StreamLink::unix(stream).unwrap();
         assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Hello);
         let mut hello = Vec::new();
-        // Protocol, slots, whole jobs, engine.
-        put_u32(&mut hello, 2);
+        // Protocol, slots, whole jobs, engine, operators, codecs.
+        put_u32(&mut hello, 3);
         put_u32(&mut hello, 1);
         hello.push(1);
         put_bytes(&mut hello, b"soft");
         put_varint(&mut hello, 1);
         put_bytes(&mut hello, b"add.1");
+        put_bytes(&mut hello, &[0, 1, 2, 3]);
         link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello }).unwrap();
         assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Offer);
         behave(Hostile { link, job: offered, number: 0 });
@@ -140,7 +141,7 @@ fn files_of_others_are_out_of_reach() {
         accept(&mut hostile);
         let output = table::file_name(hostile.job.output.ids.start);
         let input = table::file_name(input);
-        let next_attempt = table::file_name(base::TableId(hostile.job.output.ids.end.0 + 3));
+        let next_attempt = table::file_name(TableId(hostile.job.output.ids.end.0 + 3));
         for (kind, name) in [
             (FrameKind::Create, &*input),
             (FrameKind::Create, "x"),

@@ -111,6 +111,10 @@ fn worker_without_the_operator_gets_no_job() {
     assert!(error.to_string().contains("operator"), "{error}");
     assert_eq!(workers.statistics().remove(0).failures, [("operator", 1)]);
     assert!(outputs(&medium).is_empty());
+    // It is not offered again; jobs that need no operator are.
+    assert!(workers.offer(&job, &shape_of(&job), &env(&medium), PROOF).is_none());
+    let plain = compact::Job { operator: None, ..job };
+    attempt(&workers, &plain, &env(&medium)).unwrap();
 }
 
 #[test]

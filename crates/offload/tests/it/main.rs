@@ -18,4 +18,6 @@ mod compressing;
 mod faulty;
 mod hostile;
 mod jobs;
+mod verifying;
+mod window;
 mod workplace;

@@ -88,6 +88,13 @@ pub(crate) fn workers(address: &Address, token: &[u8], timing: Timing) -> Worker
     Workers::new(vec![address.clone()], token.to_vec(), timing, clock).unwrap()
 }
 
+/// Workers of a host at `addresses`.
+pub(crate) fn workers_at(addresses: &[&Address], token: &[u8], timing: Timing) -> Workers {
+    let clock = Arc::new(SystemClock::new());
+    let addresses = addresses.iter().map(|it| (*it).clone()).collect();
+    Workers::new(addresses, token.to_vec(), timing, clock).unwrap()
+}
+
 /// Workers of a host whose clock stands still: a pause after a failure lasts, however slow the machine is.
 pub(crate) fn stopped_workers(address: &Address, token: &[u8]) -> Workers {
     let clock = Arc::new(ManualClock::default());

@@ -92,6 +92,8 @@ enum Stage {
     Running(Box<Run>),
     /// A worker runs the job.
     Remote(Box<dyn RemoteRun>),
+    /// A second worker verifies the outputs of the first.
+    VerifiedElsewhere(Box<dyn RemoteRun>, Box<dyn RemoteRun>, Outcome),
     /// The outputs are being verified. The third field is set if a worker wrote them.
     Verifying(Box<Verification>, Outcome, Option<Box<dyn RemoteRun>>),
     /// The outputs are installed, or may be named by a manifest that failed.
@@ -283,11 +285,18 @@ impl MergeJob {
             Stage::Remote(mut remote) => {
                 self.stage = match remote.poll() {
                     Ok(None) => Stage::Remote(remote),
-                    Ok(Some(outcome)) => match self.verification(env, &outcome, true) {
-                        Ok(started) => Stage::Verifying(Box::new(started), outcome, Some(remote)),
-                        Err(error) => self.give_up(env, remote, error)?,
-                    },
+                    Ok(Some(outcome)) => self.begin_verification(env, remote, outcome)?,
                     Err(error) => self.give_up(env, remote, error)?,
+                };
+                Ok(None)
+            }
+            Stage::VerifiedElsewhere(remote, mut verifier, outcome) => {
+                self.stage = match verifier.poll() {
+                    Ok(None) => Stage::VerifiedElsewhere(remote, verifier, outcome),
+                    ended => {
+                        let (runs, ended) = ((remote, verifier), ended.map(drop));
+                        self.end_verification_elsewhere(env, runs, outcome, ended)?
+                    }
                 };
                 Ok(None)
             }
@@ -297,7 +306,7 @@ impl MergeJob {
                 self.stage = match stepped {
                     None => Stage::Running(run),
                     Some(outcome) => {
-                        let started = self.verification(env, &outcome, false);
+                        let started = self.verification(env, &outcome, None);
                         let started = started.inspect_err(|_| self.discard(env))?;
                         Stage::Verifying(Box::new(started), outcome, None)
                     }
@@ -441,9 +450,9 @@ impl MergeJob {
     /// Ends the job without a result.
     pub(super) fn cancel(mut self, env: &TreeContext) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Remote(remote) | Stage::Verifying(_, _, Some(remote)) => {
-                self.abandon(env, remote);
-            }
+            Stage::Remote(remote)
+            | Stage::VerifiedElsewhere(remote, ..)
+            | Stage::Verifying(_, _, Some(remote)) => self.abandon(env, remote),
             Stage::Verifying(_, _, None) => self.discard(env),
             Stage::Planned(_) | Stage::Running(_) | Stage::Over => {}
         }

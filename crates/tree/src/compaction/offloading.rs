@@ -138,7 +138,7 @@ fn table_or_values(name: &str) -> Option<TableId> {
 mod tests {
     use base::{Executor, ManualClock, Stepper};
     use compact::offload::{Decision, JobShape, Placement, RemoteRun, Verify, WorkerStatistics};
-    use compact::{Env, Job};
+    use compact::{Env, Job, Outcome};
     use media::{Access, MemoryMedium};
 
     use super::*;
@@ -170,6 +170,17 @@ mod tests {
         }
 
         fn offer(&self, _: &Job, _: &JobShape, _: &Env, _: TableId) -> Option<Box<dyn RemoteRun>> {
+            None
+        }
+
+        fn verify(
+            &self,
+            _: &Job,
+            _: &Outcome,
+            _: &Env,
+            _: TableId,
+            _: &str,
+        ) -> Option<Box<dyn RemoteRun>> {
             None
         }
 

@@ -4,7 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use base::limits::PAGE_BYTES;
-use base::{Error, Result, StoreId, TableId};
+use base::{Error, ErrorKind, Result, StoreId, TableId};
 use compact::offload::{RemoteRun, Verify};
 use compact::{Outcome, Run, Verification};
 
@@ -84,20 +84,80 @@ impl MergeJob {
 
     /// Whether the job waits for a worker.
     pub(crate) const fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Remote(_))
+        matches!(self.stage, Stage::Remote(_) | Stage::VerifiedElsewhere(..))
     }
 
-    /// Prepares to verify `outcome`: of the outputs of a worker as many pages as configured, of those of this
-    /// process all.
+    /// Begins to verify the outcome of a worker: at another worker, if so configured and one is ready, or
+    /// here.
+    pub(super) fn begin_verification(
+        &mut self,
+        env: &TreeContext,
+        remote: Box<dyn RemoteRun>,
+        outcome: Outcome,
+    ) -> Result<Stage> {
+        let verifies = self.offloading.as_ref().map(|it| it.workers.verifies());
+        // Its numbers are checked before anyone reads pages.
+        let pages = match verifies {
+            Some(Verify::Sampled) => Verify::Sampled,
+            Some(Verify::Full | Verify::Elsewhere) | None => Verify::Full,
+        };
+        let started = match self.verification(env, &outcome, Some(pages)) {
+            Ok(started) => started,
+            Err(error) => return self.give_up(env, remote, error),
+        };
+        let proof = self.job.values.ids.end;
+        let verifier =
+            self.offloading.as_ref().filter(|_| verifies == Some(Verify::Elsewhere)).and_then(
+                |it| it.workers.verify(&self.job, &outcome, &self.compact, proof, &remote.worker()),
+            );
+        Ok(match verifier {
+            Some(verifier) => Stage::VerifiedElsewhere(remote, verifier, outcome),
+            None => Stage::Verifying(Box::new(started), outcome, Some(remote)),
+        })
+    }
+
+    /// Goes on after another worker verified `outcome`: with a sample, or with every page if that worker was
+    /// lost. Damage that it found is the fault of the worker that wrote.
+    pub(super) fn end_verification_elsewhere(
+        &mut self,
+        env: &TreeContext,
+        (remote, mut verifier): (Box<dyn RemoteRun>, Box<dyn RemoteRun>),
+        outcome: Outcome,
+        ended: Result<()>,
+    ) -> Result<Stage> {
+        let pages = match ended {
+            Ok(()) => {
+                verifier.judged(Ok(()));
+                Verify::Sampled
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                verifier.judged(Ok(()));
+                drop(verifier);
+                return self.give_up(env, remote, error);
+            }
+            Err(error) => {
+                verifier.judged(Err(&error));
+                Verify::Full
+            }
+        };
+        drop(verifier);
+        match self.verification(env, &outcome, Some(pages)) {
+            Ok(started) => Ok(Stage::Verifying(Box::new(started), outcome, Some(remote))),
+            Err(error) => self.give_up(env, remote, error),
+        }
+    }
+
+    /// Prepares to verify `outcome`: of the outputs of a worker as many pages as `remote` says, of those of
+    /// this process all.
     pub(super) fn verification(
         &mut self,
         env: &TreeContext,
         outcome: &Outcome,
-        is_remote: bool,
+        remote: Option<Verify>,
     ) -> Result<Verification> {
         outcome.expect(&self.job)?;
         outcome.expect_read(self.versions()?)?;
-        if is_remote {
+        if remote.is_some() {
             outcome.expect_conserved(self.entry_sum()?)?;
         }
         let (job, compact) = (&self.job, &self.compact);
@@ -109,10 +169,9 @@ impl MergeJob {
             Some((_, piece)) => verification.keys_are(piece.table()?.properties().key_form()),
             None => verification,
         };
-        let remote = self.offloading.as_ref().filter(|_| is_remote);
-        match remote.map(|it| it.workers.verifies()) {
+        match remote {
             Some(Verify::Sampled) => Ok(verification.sampling(StoreId::random()?.0 as u64)),
-            Some(Verify::Full) | None => Ok(verification),
+            Some(Verify::Full | Verify::Elsewhere) | None => Ok(verification),
         }
     }
 
