@@ -31,6 +31,7 @@ mod separator;
 mod splits;
 pub(crate) mod step;
 mod straddle;
+mod summary;
 mod table;
 mod tail;
 mod tally;
@@ -54,10 +55,11 @@ pub use raw_block::RawBlock;
 pub use read::{CHARGED_BYTES_MIN, decode_with};
 pub use salvage::{LostKeys, RangeDeletesFound, SalvageReport, Salvaged, salvage};
 pub use step::{Pages, Span, Step};
+pub use summary::Summary;
 pub use table::Table;
 pub use tally::entry_hash;
 pub use top::Partition;
-pub use writer::{Spec, Summary, Writer};
+pub use writer::{Spec, Writer};
 
 #[cfg(test)]
 mod tests;

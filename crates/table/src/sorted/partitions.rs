@@ -17,9 +17,9 @@ use super::properties::Properties;
 use super::range_section::RangeSection;
 use super::raw_block::RawBlock;
 use super::separator::{Separator, SeparatorsBuilder, Width};
+use super::summary::Summary;
 use super::tally::Tally;
 use super::top::{Top, encode_top};
-use super::writer::Summary;
 use crate::page::{PAYLOAD_BYTES, PageKind, run_pages};
 
 /// Growing memory is charged in steps of this many bytes.

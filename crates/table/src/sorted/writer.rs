@@ -10,7 +10,6 @@
 //! is added, or is not compressed. The top level grows by about 20 bytes per partition of about a hundred
 //! pages. Range deletes take at most twice their length in the file.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use base::limits::{KEY_BYTES_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
@@ -28,6 +27,7 @@ use super::pack::Packer;
 use super::partitions::Partitions;
 use super::properties::{CodecField, HashKeyField, Properties};
 use super::raw_block::RawBlock;
+use super::summary::Summary;
 use crate::Bounds;
 use crate::codec::{BlockEngine, Compressor};
 use crate::dictionary::Dictionary;
@@ -65,24 +65,6 @@ pub struct Spec {
     pub layout: Layout,
     /// The purpose of the writes.
     pub purpose: Purpose,
-}
-
-/// Summary of a finished table, for the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// The table.
-    pub table: TableId,
-    /// Length of its file, bytes.
-    pub file_bytes: u64,
-    /// Number of pages in its file.
-    pub pages: u32,
-    /// The hash of the checksums of all pages except footers.
-    pub digest: u64,
-    /// The properties that the table stores.
-    pub properties: Properties,
-    /// The pages with hot keys ([`Writer::set_hot`]), including their metadata pages: ascending,
-    /// disjoint and not adjacent.
-    pub hot: Vec<Range<u32>>,
 }
 
 /// Writes one table. If dropped before it is finished, it removes the file, as far as it can.

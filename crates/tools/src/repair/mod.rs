@@ -39,7 +39,7 @@ use crate::log_move::replace_log;
 use changes::{Changes, undo_interrupted};
 use ids::{after_id, next_id};
 use keyspaces::Keyspaces;
-use rebuild::{rebuild, table_ids_end};
+use rebuild::{after, rebuild, table_ids_end};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 pub(crate) use tables::{Salvager, Verdict};
 
@@ -493,9 +493,4 @@ fn bytes_of(state: &ManifestState) -> u64 {
         tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
     });
     files.sum()
-}
-
-/// The lowest sequence number after `seqno`; the highest of all for itself. A table may state any.
-fn after(seqno: Seqno) -> Seqno {
-    if seqno < Seqno::MAX { seqno.plus(1) } else { seqno }
 }

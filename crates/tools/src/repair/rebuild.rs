@@ -23,7 +23,7 @@ use table::{
 };
 
 use super::keyspaces::Keyspaces;
-use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile, after};
+use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile};
 
 /// Rebuilds the state of a store without its manifest. Damaged tables that no keyspace is known for are
 /// reported.
@@ -361,4 +361,9 @@ pub(super) fn value_files(
             *keyspace = Arc::new(counted);
         }
     }
+}
+
+/// The lowest sequence number after `seqno`; the highest of all for itself. A table may state any.
+pub(super) fn after(seqno: Seqno) -> Seqno {
+    if seqno < Seqno::MAX { seqno.plus(1) } else { seqno }
 }

@@ -13,6 +13,7 @@
 //!   tables that are flushed or ingested meanwhile are newer, and go above the rectangle if they may share a
 //!   key with it. So a tombstone that was dropped hid nothing (I5).
 
+mod description;
 mod estimate;
 mod inputs;
 mod offloaded;
@@ -476,22 +477,6 @@ impl MergeJob {
     /// The job's shape and placement.
     pub(super) const fn placed(&self) -> (JobShape, Placement) {
         self.placed
-    }
-
-    /// Time at which the first step was due.
-    pub(super) const fn began(&self) -> Duration {
-        self.began
-    }
-
-    /// Whether the job had too little memory to run in this process after workers failed.
-    pub(super) const fn lacked_memory_here(&self) -> bool {
-        matches!(self.postponed, Some(Postponed::ForMemory))
-    }
-
-    /// The runs and keys of the merge, for error messages.
-    pub(super) fn describe(&self) -> String {
-        let Rectangle { oldest, newest, range, .. } = &self.rectangle;
-        format!("merge of runs {oldest} to {newest} of `{}`, keys {range}", self.tree.name())
     }
 }
 
