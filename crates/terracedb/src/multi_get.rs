@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Result, Seqno, StoredKeys};
+use base::{Key, Result, Seqno, StoredKeys};
 use bytes::Bytes;
 use read::Completed;
 use tree::View;
@@ -117,6 +117,20 @@ impl Keyspace {
         Ok(results)
     }
 
+    /// The probes of keys for a view that was taken before. They allow fills only if no later view existed
+    /// once they were taken: the view is then at least as new as the buckets, as fills require (I1).
+    fn probes_of_view<'k>(
+        &self,
+        view: &Arc<View>,
+        keys: impl Iterator<Item = Key<'k>>,
+    ) -> Vec<Probe> {
+        let mut probes = self.store().reader.rows.probes(self.tree().rows(), keys);
+        if !Arc::ptr_eq(view, &self.tree().view()) {
+            probes.iter_mut().for_each(|probe| probe.vacancy = None);
+        }
+        probes
+    }
+
     /// The values of the keys at the positions `range`.
     fn multi_get_group<K: AsRef<[u8]>>(
         &self,
@@ -128,7 +142,7 @@ impl Keyspace {
     ) -> Result<Vec<Found>> {
         let keys = || range.clone().filter_map(|at| keys.get(at));
         let probes = match fills_rows {
-            true => self.store().reader.rows.probes(self.tree().rows(), keys()),
+            true => self.probes_of_view(view, keys()),
             false => keys().map(|key| Probe::without_fill(key.bytes())).collect(),
         };
         base::invariant!(range.len() == probes.len(), "every key of a multi-get has its probe");

@@ -331,3 +331,19 @@ fn every_codec_round_trips() {
         }
     }
 }
+
+/// A transaction's iterator goes on with its own writes when one side of the stored entries has ended.
+#[test]
+fn both_sides_of_an_iterator_end_where_the_first_one_ended() {
+    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let ks = db.open_or_create_keyspace("k").unwrap();
+    for key in ["a", "b", "c"] {
+        ks.put(key, "v").unwrap();
+    }
+    let mut front_first = ks.iter().unwrap();
+    while front_first.next_key().unwrap().is_some() {}
+    assert!(front_first.next_key_back().unwrap().is_none());
+    let mut back_first = ks.iter().unwrap();
+    while back_first.next_key_back().unwrap().is_some() {}
+    assert!(back_first.next_key().unwrap().is_none());
+}

@@ -25,6 +25,9 @@ pub struct Iter {
     front: Option<Cursor>,
     back: Option<Cursor>,
     continues: bool,
+    /// One side found no further key, so the other one has none either. The cursor of the first side has no
+    /// position then, which would bound the other.
+    exhausted: bool,
     ended: bool,
 }
 
@@ -46,7 +49,16 @@ pub fn iterate_prefix(source: CursorSource, prefix: &[u8]) -> Iter {
 
 impl Iter {
     fn over(source: CursorSource, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Self {
-        Self { source, lower, upper, front: None, back: None, continues: false, ended: false }
+        Self {
+            source,
+            lower,
+            upper,
+            front: None,
+            back: None,
+            continues: false,
+            exhausted: false,
+            ended: false,
+        }
     }
 
     /// Goes on with the next key after the error of one key: its merge operands cannot be merged, or its long
@@ -63,6 +75,9 @@ impl Iter {
     /// # Errors
     /// Those that are not of one key, as [`Cursor::next`].
     pub fn next_key(&mut self) -> Result<Option<KeyEntry>> {
+        if self.exhausted {
+            return Ok(None);
+        }
         let moved = match &mut self.front {
             Some(cursor) => match cursor.failed_key().map(successor) {
                 Some(next) => cursor.seek(next),
@@ -79,9 +94,11 @@ impl Iter {
         };
         let met = self.back.as_ref().and_then(position);
         let entry = entry(self.front.as_ref(), moved)?;
-        Ok(entry.filter(|(key, _)| {
+        let entry = entry.filter(|(key, _)| {
             within_upper(key, &self.upper) && met.is_none_or(|back| key.as_ref() < back)
-        }))
+        });
+        self.exhausted = entry.is_none();
+        Ok(entry)
     }
 
     /// As [`Iter::next_key`], from the back.
@@ -89,6 +106,9 @@ impl Iter {
     /// # Errors
     /// As [`Iter::next_key`].
     pub fn next_key_back(&mut self) -> Result<Option<KeyEntry>> {
+        if self.exhausted {
+            return Ok(None);
+        }
         let moved = match &mut self.back {
             Some(cursor) => match cursor.failed_key().map(<[u8]>::to_vec) {
                 Some(failed) => cursor.seek_before(failed),
@@ -105,9 +125,11 @@ impl Iter {
         };
         let met = self.front.as_ref().and_then(position);
         let entry = entry(self.back.as_ref(), moved)?;
-        Ok(entry.filter(|(key, _)| {
+        let entry = entry.filter(|(key, _)| {
             within_lower(key, &self.lower) && met.is_none_or(|front| key.as_ref() > front)
-        }))
+        });
+        self.exhausted = entry.is_none();
+        Ok(entry)
     }
 
     /// Ends the iteration after its last entry, and after an error unless it goes on after errors of keys.
