@@ -335,7 +335,7 @@ fn every_codec_round_trips() {
 /// A transaction's iterator goes on with its own writes when one side of the stored entries has ended.
 #[test]
 fn both_sides_of_an_iterator_end_where_the_first_one_ended() {
-    let db = Db::on_medium(common::memory()).memory(common::MEMORY).open().unwrap();
+    let db = Db::on_medium(memory()).memory(common::MEMORY).open().unwrap();
     let ks = db.open_or_create_keyspace("k").unwrap();
     for key in ["a", "b", "c"] {
         ks.put(key, "v").unwrap();
