@@ -15,7 +15,7 @@ use rusty_s3::{Bucket, Method, UrlStyle};
 use ureq::http::{HeaderMap, Request};
 use url::Url;
 
-use crate::medium::Options;
+use crate::options::Options;
 use crate::{Credentials, Location, response, retry};
 
 /// Longest body of an answer that is not an object, bytes.

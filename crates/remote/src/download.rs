@@ -13,8 +13,8 @@ use media::{Buf, File, Purpose};
 use parking_lot::Mutex;
 
 use crate::manifest::ObjectEntry;
-use crate::medium::Shared;
 use crate::objects;
+use crate::shared::Shared;
 
 /// Longest range, bytes: at 100 MB/s the wait for the first byte is an eighth of its time.
 const RANGE_BYTES_MAX: u64 = 8 << 20;

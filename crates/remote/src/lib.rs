@@ -16,9 +16,11 @@ mod location;
 mod manifest;
 mod medium;
 mod objects;
+mod options;
 mod response;
 mod retry;
 mod session;
+mod shared;
 mod sweep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -27,4 +29,5 @@ mod upload;
 pub use credentials::Credentials;
 pub use location::Location;
 pub use manifest::{Manifest, ObjectEntry};
-pub use medium::{ObjectMedium, Options};
+pub use medium::ObjectMedium;
+pub use options::Options;

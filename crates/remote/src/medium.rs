@@ -9,80 +9,22 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::limits::PAGE_BYTES;
-use base::{Account, Cancel, Error, Result};
+use base::{Error, Result};
 use media::{
-    Access, Capabilities, Completion, File, Listing, Medium, Op, Pace, Queue, Refused, Request,
-    Space,
+    Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,
 };
 use parking_lot::Mutex;
 
+use crate::Location;
 use crate::client::Client;
 use crate::download::ObjectFile;
 use crate::manifest;
+use crate::options::Options;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::upload::UploadFile;
-use crate::{Credentials, Location};
-
-/// Shortest part of an upload that S3 takes, except for the last.
-const PART_BYTES: u64 = 8 << 20;
-/// Bytes after which names are published although the caller does not ask for it, so that a writer that
-/// dies leaves objects that the next one uses.
-const PUBLISHED_EVERY_BYTES: u64 = 128 << 20;
-
-/// How a bucket is reached.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The URL of the store; that of AWS by default.
-    pub endpoint: Option<String>,
-    /// The region of the bucket.
-    pub region: String,
-    /// The access key; that of the environment by default ([`Credentials::of_environment`]).
-    pub credentials: Option<Credentials>,
-    /// Nothing is written.
-    pub read_only: bool,
-    /// Ends requests and their waits early.
-    pub cancel: Cancel,
-    /// The memory of parts and ranges.
-    pub account: Account,
-    /// Length of the parts of long files, bytes. S3 takes none below 5 MiB.
-    pub part_bytes: u64,
-    /// Bytes after which names are published early.
-    pub published_every_bytes: u64,
-    /// The longest time without progress of a connection.
-    pub stall: Duration,
-    /// Waits between tries.
-    pub pace: Pace,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            region: "us-east-1".to_owned(),
-            credentials: None,
-            read_only: false,
-            cancel: Cancel::new(),
-            account: Account::unlimited("object store"),
-            part_bytes: PART_BYTES,
-            published_every_bytes: PUBLISHED_EVERY_BYTES,
-            stall: Duration::from_secs(60),
-            pace: Pace::real(),
-        }
-    }
-}
-
-/// State that the medium shares with its files.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) client: Client,
-    pub(crate) account: Account,
-    pub(crate) part_bytes: u64,
-    /// Locked during the requests that publish.
-    pub(crate) session: Mutex<Session>,
-}
 
 /// A repository in an object store. See the module.
 pub struct ObjectMedium {

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::download::ObjectFile;
 use crate::manifest::ObjectEntry;
-use crate::medium::Shared;
 use crate::objects::{self, Completion, PARTS_MAX, PartHash, StoredPart, Upload};
+use crate::shared::Shared;
 
 /// The length of longer parts is a multiple of this, bytes: only for round numbers.
 const PART_STEP: u64 = 1 << 20;

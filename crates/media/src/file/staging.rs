@@ -315,7 +315,7 @@ mod tests {
         let staging = Staging::begin(&link).unwrap();
         fill(&staging);
         let error = Staging::begin(&place).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "one at a time, by any path: {error}");
+        assert_eq!(error.kind(), ErrorKind::Locked, "one at a time, by any path: {error}");
         assert_eq!(names(&place), [".terrace-unfinished", "lost+found"]);
         drop(staging);
         assert_eq!(names(&place), ["lost+found"], "a failed attempt leaves nothing");
@@ -361,7 +361,7 @@ mod tests {
         let place = parent.path().join("store");
         let living = Staging::begin(&place).unwrap();
         let error = Staging::begin(&place).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
         let unfinished = living.above.path().join(&living.unfinished);
         drop(living);
         fs::create_dir(&unfinished).unwrap();

@@ -19,7 +19,7 @@ pub struct Summary {
     pub digest: u64,
     /// The properties that the table stores.
     pub properties: Properties,
-    /// The pages with hot keys ([`Writer::set_hot`](super::Writer::set_hot)), including their metadata pages: ascending,
-    /// disjoint and not adjacent.
+    /// The pages with hot keys ([`Writer::set_hot`](super::Writer::set_hot)), including their metadata pages:
+    /// ascending, disjoint and not adjacent.
     pub hot: Vec<Range<u32>>,
 }

@@ -279,7 +279,7 @@ fn the_directory_belongs_to_one() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(&dir);
     let error = Db::builder(dir.path()).memory(common::MEMORY).open().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     drop(db);
     open(&dir);
 }

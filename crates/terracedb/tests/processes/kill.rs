@@ -188,7 +188,7 @@ fn a_second_process_is_refused() {
     let output = BufReader::new(child.stdout.take().unwrap());
     assert!(output.lines().any(|line| child::said(&line.unwrap()) == Some("open")));
     let error = Db::builder(directory.path()).memory(common::MEMORY).open().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     assert!(error.to_string().contains("in use"), "{error}");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -121,6 +121,10 @@ impl WarmOutputs {
                     false => KeyRange::new(&first, Some(&last)),
                 };
                 let keys = keys.intersection(part);
+                // The page is of a partition that the part cuts.
+                if keys.is_empty() {
+                    continue;
+                }
                 *bytes_left = bytes_left.saturating_sub(keys.key_bytes());
                 heat.hot.push((keys, page_heat));
             }
