@@ -44,8 +44,9 @@ pub(crate) struct Args {
     /// Authorities, in PEM: clients must present a certificate of one of them
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// The kind of a database: ordered, keep, window=SIZE[,clock], or in the words of maxmemory-policy
-    /// noeviction, allkeys-fifo=SIZE, allkeys-lru=SIZE; it cannot be changed later (may be repeated)
+    /// The kind of a database: ordered, keep, window=SIZE (also with ,clock), or in the words of
+    /// maxmemory-policy noeviction, allkeys-fifo=SIZE, allkeys-lru=SIZE; it cannot be changed later (may be
+    /// repeated)
     #[arg(long, value_name = "N=KIND", value_parser = database)]
     database: Vec<(u8, DatabaseKind)>,
     /// The most clients at once

@@ -107,7 +107,7 @@ fn the_place_of_the_log_outlives_a_rewrite_and_ends_the_old_log() {
     let mut body = Vec::new();
     edit.encode(&mut body);
     assert_eq!(body, golden(include_str!("../golden/manifest_placed.hex")));
-    assert_eq!(Edit::decode_all(&body).unwrap(), [edit.clone()]);
+    assert_eq!(Edit::decode_all(&body).unwrap(), std::slice::from_ref(&edit));
     assert_eq!(edit.format_version(), 6);
     // A device twice, a device without lanes, too many lanes.
     for (at, byte) in [(1, 0), (1, 17), (2, 1)] {

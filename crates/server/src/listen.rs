@@ -16,7 +16,7 @@ use terracedb::{Db, Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
@@ -72,6 +72,12 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
     let served = std::thread::scope(|scope| {
         let mut joined = Vec::new();
         let mut start = |number: usize| {
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(WORKERS + OTHERS)
+                .build()
+                .map_err(|error| failed("runtime", error))?;
+            let signals = (number == 0).then(|| Signals::new(&runtime, tls.is_some())).transpose();
             let part = Part {
                 shared: Arc::clone(&shared),
                 listener: listener.try_clone().map_err(|error| failed("client socket", error))?,
@@ -91,13 +97,8 @@ pub fn serve(db: Db, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(
                 },
                 account: account.clone(),
                 tls: tls.clone(),
-                is_first: number == 0,
+                signals: signals.map_err(|error| failed("signals", error))?,
             };
-            let runtime = Builder::new_current_thread()
-                .enable_all()
-                .max_blocking_threads(WORKERS + OTHERS)
-                .build()
-                .map_err(|error| failed("runtime", error))?;
             let thread = std::thread::Builder::new().name(format!("terrace-net-{number}"));
             let shared = Arc::clone(&shared);
             let run = move || {
@@ -229,14 +230,36 @@ struct Part {
     admin: Option<StdListener>,
     account: Account,
     tls: Option<Arc<Tls>>,
-    is_first: bool,
+    /// Of the first thread, which also sweeps.
+    signals: Option<Signals>,
+}
+
+/// The signals that end the server, and the one that reloads its certificate. They are received from their
+/// creation on, which is before the server is ready: a signal at any later time finds its handler.
+struct Signals {
+    end: Signal,
+    interrupt: Signal,
+    /// Without TLS a SIGHUP ends the process.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new(runtime: &Runtime, has_tls: bool) -> io::Result<Self> {
+        let _entered = runtime.enter();
+        let hangup = has_tls.then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Self {
+            end: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup,
+        })
+    }
 }
 
 impl Part {
     fn run(self, runtime: &Runtime) -> io::Result<()> {
         let tasks = LocalSet::new();
         tasks.block_on(runtime, async {
-            let Self { shared, listener, unix, admin, account, tls, is_first } = self;
+            let Self { shared, listener, unix, admin, account, tls, signals } = self;
             let listener = TcpListener::from_std(listener)?;
             let unix = unix.map(UnixListener::from_std).transpose()?;
             if let Some(admin) = admin {
@@ -246,10 +269,8 @@ impl Part {
                     Arc::clone(&shared),
                 ));
             }
-            if is_first {
+            if let Some(Signals { mut end, mut interrupt, hangup }) = signals {
                 tokio::task::spawn_local(sweep(Arc::clone(&shared)));
-                let (mut end, mut interrupt) =
-                    (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
                 let shared = Arc::clone(&shared);
                 tokio::task::spawn_local(async move {
                     tokio::select! {
@@ -258,8 +279,7 @@ impl Part {
                     }
                     shared.stop();
                 });
-                if let Some(tls) = tls.clone() {
-                    let mut hangup = signal(SignalKind::hangup())?;
+                if let (Some(tls), Some(mut hangup)) = (tls.clone(), hangup) {
                     tokio::task::spawn_local(async move {
                         while hangup.recv().await.is_some() {
                             tls.reload();

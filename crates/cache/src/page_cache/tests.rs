@@ -277,8 +277,8 @@ fn pages_of_a_file_wait_for_its_digest_and_are_charged_meanwhile() {
     assert_eq!(account.used(), before + 64 * 4096);
     drop(waiting);
     assert_eq!(account.used(), before);
-    let kind = |page: &[u8]| (page[0] % 2 == 0).then_some(PageKind::Data);
-    let is_even = |page: u32| content(PageKey { file: 5, page })[0] % 2 == 0;
+    let kind = |page: &[u8]| page[0].is_multiple_of(2).then_some(PageKind::Data);
+    let is_even = |page: u32| content(PageKey { file: 5, page })[0].is_multiple_of(2);
     let even = (0..64).filter(|page| is_even(*page)).count() as u32;
     assert_eq!(file(64).cache(5, kind), even);
     for page in 0..64 {
