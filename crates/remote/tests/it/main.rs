@@ -1,5 +1,7 @@
 //! Backups of whole stores in an object store: a server in the process, with and without faults.
 
+extern crate terrace_remote as remote;
+
 #[cfg(test)]
 mod backups;
 #[cfg(test)]
