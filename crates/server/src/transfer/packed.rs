@@ -1,10 +1,24 @@
 //! The packed forms of small collections in a dump file: ziplist, listpack, intset and zipmap; and LZF.
 //!
-//! Each is one string of the file. Every length is checked against the string, and nothing is allocated by a
-//! length alone. A damaged one is an error.
+//! Each is one string of the file. Every length is checked against the string, nothing is allocated by a
+//! length alone, and the number of entries is bounded. A damaged one is an error. A file without a checksum has no other protection, so the totals
+//! and the lengths backwards, which reading does not need, are compared as well.
 
 /// What is wrong with a packed string.
 pub(super) type Broken = &'static str;
+
+/// Entries of one packed string: an entry of one byte takes some fifty here. Redis packs a few hundred by its
+/// default settings.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// Adds an entry.
+fn add(entries: &mut Vec<Vec<u8>>, entry: Vec<u8>) -> Result<(), Broken> {
+    if entries.len() == ENTRIES_MAX {
+        return Err("a packed string has more than a million entries");
+    }
+    entries.push(entry);
+    Ok(())
+}
 
 /// Bytes that are read from the front.
 struct Bytes<'a>(&'a [u8]);
@@ -36,6 +50,21 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// The entries, if nothing follows and there are `count` of them; a list that is too long to count has `None`.
+fn whole(
+    entries: Vec<Vec<u8>>,
+    rest: &Bytes<'_>,
+    count: Option<usize>,
+) -> Result<Vec<Vec<u8>>, Broken> {
+    if !rest.0.is_empty() {
+        return Err("bytes follow the end of a packed string");
+    }
+    if count.is_some_and(|count| count != entries.len()) {
+        return Err("a packed string has a wrong number of entries");
+    }
+    Ok(entries)
+}
+
 fn text(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
@@ -43,17 +72,25 @@ fn text(number: i64) -> Vec<u8> {
 /// The entries of a ziplist.
 pub(super) fn ziplist(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
     let mut bytes = Bytes(packed);
-    bytes.take(10)?;
+    let (total, tail, count) = (bytes.length(4)?, bytes.length(4)?, bytes.length(2)?);
+    if total != packed.len() {
+        return Err("a ziplist has a wrong length");
+    }
     let mut entries = Vec::new();
+    // The places of the last entry and of this one.
+    let (mut last, mut start) = (10, 10);
     loop {
-        match bytes.byte()? {
-            0xff => return Ok(entries),
-            // The length of the entry before.
-            254 => drop(bytes.take(4)?),
-            _ => {}
+        let before = match bytes.byte()? {
+            0xff if tail != last => return Err("a ziplist has its last entry elsewhere"),
+            0xff => return whole(entries, &bytes, Some(count).filter(|count| *count < 0xffff)),
+            254 => bytes.length(4)?,
+            before => usize::from(before),
+        };
+        if before != start - last {
+            return Err("an entry of a ziplist has a wrong length");
         }
         let head = bytes.byte()?;
-        entries.push(match head >> 6 {
+        let entry = match head >> 6 {
             0 => bytes.take(usize::from(head & 0x3f))?.to_vec(),
             1 => {
                 let length = usize::from(head & 0x3f) << 8 | usize::from(bytes.byte()?);
@@ -73,20 +110,25 @@ pub(super) fn ziplist(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
                 0xf1..=0xfd => i64::from(head & 0x0f) - 1,
                 _ => return Err("a ziplist has an unknown entry"),
             }),
-        });
+        };
+        add(&mut entries, entry)?;
+        (last, start) = (start, packed.len() - bytes.0.len());
     }
 }
 
 /// The entries of a listpack.
 pub(super) fn listpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
     let mut bytes = Bytes(packed);
-    bytes.take(6)?;
+    let (total, count) = (bytes.length(4)?, bytes.length(2)?);
+    if total != packed.len() {
+        return Err("a listpack has a wrong length");
+    }
     let mut entries = Vec::new();
     loop {
         let before = bytes.0.len();
         let head = bytes.byte()?;
-        entries.push(match head {
-            0xff => return Ok(entries),
+        let entry = match head {
+            0xff => return whole(entries, &bytes, Some(count).filter(|count| *count < 0xffff)),
             0..=0x7f => text(i64::from(head)),
             0x80..=0xbf => bytes.take(usize::from(head & 0x3f))?.to_vec(),
             0xc0..=0xdf => {
@@ -106,17 +148,23 @@ pub(super) fn listpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
             0xf3 => text(bytes.signed(4)?),
             0xf4 => text(bytes.signed(8)?),
             _ => return Err("a listpack has an unknown entry"),
-        });
-        // The length of the entry stands behind it, 7 bits a byte.
+        };
+        add(&mut entries, entry)?;
+        // The length of the entry stands behind it, 7 bits a byte; Redis takes a byte more than it needs for
+        // the greatest length of each.
         let length = before - bytes.0.len();
         let back = match length {
             0..=127 => 1,
-            128..=16_383 => 2,
-            16_384..=2_097_151 => 3,
-            2_097_152..=268_435_455 => 4,
+            128..=16_382 => 2,
+            16_383..=2_097_150 => 3,
+            2_097_151..=268_435_454 => 4,
             _ => 5,
         };
-        bytes.take(back)?;
+        let back =
+            bytes.take(back)?.iter().fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f));
+        if back != length {
+            return Err("an entry of a listpack has a wrong length");
+        }
     }
 }
 
@@ -124,16 +172,20 @@ pub(super) fn listpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
 pub(super) fn intset(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
     let mut bytes = Bytes(packed);
     let (width, count) = (bytes.length(4)?, bytes.length(4)?);
-    if !matches!(width, 2 | 4 | 8) || bytes.0.len() / width < count {
+    if !matches!(width, 2 | 4 | 8) || Some(bytes.0.len()) != width.checked_mul(count) {
         return Err("an intset has a wrong length");
     }
-    (0..count).map(|_| bytes.signed(width).map(text)).collect()
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        add(&mut entries, text(bytes.signed(width)?))?;
+    }
+    Ok(entries)
 }
 
 /// The fields and values of a zipmap, one behind the other.
 pub(super) fn zipmap(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
     let mut bytes = Bytes(packed);
-    bytes.byte()?;
+    let count = usize::from(bytes.byte()?);
     let mut entries = Vec::new();
     loop {
         let length = |bytes: &mut Bytes<'_>| {
@@ -143,11 +195,13 @@ pub(super) fn zipmap(packed: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
                 length => Some(usize::from(length)),
             })
         };
-        let Some(field) = length(&mut bytes)? else { return Ok(entries) };
-        entries.push(bytes.take(field)?.to_vec());
+        let Some(field) = length(&mut bytes)? else {
+            return whole(entries, &bytes, Some(2 * count).filter(|_| count < 254));
+        };
+        add(&mut entries, bytes.take(field)?.to_vec())?;
         let value = length(&mut bytes)?.ok_or("a zipmap has a field without a value")?;
         let free = usize::from(bytes.byte()?);
-        entries.push(bytes.take(value)?.to_vec());
+        add(&mut entries, bytes.take(value)?.to_vec())?;
         bytes.take(free)?;
     }
 }
@@ -182,4 +236,74 @@ pub(super) fn unpack_lzf(packed: &[u8], length: usize) -> Result<Vec<u8>, Broken
         }
     }
     if out.len() == length { Ok(out) } else { Err("a compressed string is shorter than it says") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listpack of one string, as Redis writes it.
+    fn listpack_of(string: &[u8]) -> Vec<u8> {
+        let mut entry = vec![0xf0];
+        entry.extend((string.len() as u32).to_le_bytes());
+        entry.extend(string);
+        let length = entry.len();
+        // `lpEncodeBacklen` compares by `<`.
+        let back = match length {
+            0..=127 => 1,
+            _ if length < 16_383 => 2,
+            _ if length < 2_097_151 => 3,
+            _ => 4,
+        };
+        for at in (0..back).rev() {
+            let more = if at + 1 == back { 0 } else { 0x80 };
+            entry.push((length >> (7 * at) & 0x7f) as u8 | more);
+        }
+        let total = 6 + entry.len() + 1;
+        [&(total as u32).to_le_bytes()[..], &1_u16.to_le_bytes(), &entry, &[0xff]].concat()
+    }
+
+    #[test]
+    fn strings_of_a_listpack_may_have_any_length() {
+        for length in [122, 123, 16_376, 16_377, 16_378, 16_379, 2_097_145, 2_097_146, 2_097_147] {
+            let string = vec![b'x'; length];
+            assert_eq!(listpack(&listpack_of(&string)).as_deref(), Ok(&[string][..]), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_entries_of_a_packed_string_are_bounded() {
+        for (entries, is_read) in [(ENTRIES_MAX, true), (ENTRIES_MAX + 1, false)] {
+            let total = (6 + 2 * entries + 1) as u32;
+            let head = [&total.to_le_bytes()[..], &[0xff, 0xff]].concat();
+            let list = [&head[..], &[7, 1].repeat(entries), &[0xff]].concat();
+            assert_eq!(listpack(&list).is_ok(), is_read, "{entries}");
+        }
+    }
+
+    /// Totals, counts and lengths backwards: those that reading needs and the others.
+    #[test]
+    fn each_wrong_length_of_a_packed_string_is_noticed() {
+        type Parse = fn(&[u8]) -> Result<Vec<Vec<u8>>, Broken>;
+        let list = listpack_of(b"abc");
+        let zip = [18, 0, 0, 0, 13, 0, 0, 0, 2, 0, 0, 1, b'a', 3, 2, b'b', b'c', 0xff];
+        let ints = [2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 2, 0];
+        let map = [1, 1, b'f', 1, 0, b'v', 0xff];
+        // The parser, the packed string, its entries, and the bytes of it that are no length.
+        let all: [(Parse, &[u8], usize, &[usize]); 4] = [
+            (listpack, &list, 1, &[11, 12, 13]),
+            (ziplist, &zip, 2, &[12, 15, 16]),
+            (intset, &ints, 2, &[8, 9, 10, 11]),
+            (zipmap, &map, 2, &[2, 5]),
+        ];
+        for (parse, packed, entries, contents) in all {
+            assert_eq!(parse(packed).map(|it| it.len()), Ok(entries), "{packed:?}");
+            assert!(parse(&[packed, &[0]].concat()).is_err(), "{packed:?}: a byte too many");
+            for at in (0..packed.len()).filter(|at| !contents.contains(at)) {
+                let mut damaged = packed.to_vec();
+                damaged[at] ^= 1;
+                assert!(parse(&damaged).is_err(), "{packed:?}: byte {at}");
+            }
+        }
+    }
 }

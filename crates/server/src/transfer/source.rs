@@ -136,6 +136,9 @@ enum Reply {
 
 struct Connection<S> {
     input: BufReader<S>,
+    /// The source tells expiry times: since Redis 7.0. Before, it tells the time that is left, and the sum with
+    /// the clock here is late by the way of the reply.
+    has_times: bool,
 }
 
 fn broken<T>(text: &str) -> Result<T, Stopped> {
@@ -149,13 +152,16 @@ impl Connection<TcpStream> {
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_write_timeout(Some(TIMEOUT))?;
         socket.set_nodelay(true)?;
-        let mut connection = Self { input: BufReader::with_capacity(256 << 10, socket) };
+        let input = BufReader::with_capacity(256 << 10, socket);
+        let mut connection = Self { input, has_times: false };
         if let Some(password) = &source.password {
             let mut request = vec![b"AUTH".as_slice()];
             request.extend(source.user.as_ref().map(String::as_bytes));
             request.push(password.as_bytes());
             connection.call(&request)?;
         }
+        connection.send(&[vec![b"PEXPIRETIME".as_slice(), b""]])?;
+        connection.has_times = matches!(connection.reply(0)?, Reply::Int(_));
         Ok(connection)
     }
 }
@@ -268,24 +274,26 @@ impl<S: Read + Write> Connection<S> {
         names: Vec<Vec<u8>>,
         sink: &mut impl Sink,
     ) -> Result<(), Stopped> {
+        let time: &[u8] = if self.has_times { b"PEXPIRETIME" } else { b"PTTL" };
         let requests: Vec<_> = names
             .iter()
-            .flat_map(|name| [vec![b"TYPE".as_slice(), name], vec![b"PTTL".as_slice(), name]])
+            .flat_map(|name| [vec![b"TYPE".as_slice(), name], vec![time, name]])
             .collect();
         // Both ends of a pipeline buffer this much.
         for (requests, names) in requests.chunks(2 * 64).zip(names.chunks(64)) {
             self.send(requests)?;
             let mut keys = Vec::new();
             for name in names {
-                let (kind, left) = (self.reply(0)?, self.reply(0)?);
-                keys.push((name, kind, left));
+                let (kind, time) = (self.reply(0)?, self.reply(0)?);
+                keys.push((name, kind, time));
             }
-            for (name, kind, left) in keys {
-                let (Reply::Text(kind), Reply::Int(left)) = (kind, left) else {
-                    return broken("TYPE or PTTL replies with another type");
+            let now = if self.has_times { 0 } else { now_ms() };
+            for (name, kind, time) in keys {
+                let (Reply::Text(kind), Reply::Int(time)) = (kind, time) else {
+                    return broken("TYPE, PTTL or PEXPIRETIME replies with another type");
                 };
-                let expiry =
-                    u64::try_from(left).map_or(0, |left| now_ms().saturating_add(left.max(1)));
+                // A negative time: the key does not expire, or is gone.
+                let expiry = u64::try_from(time).map_or(0, |time| now.saturating_add(time.max(1)));
                 match Kind::named(&String::from_utf8_lossy(&kind)) {
                     Some(kind) => {
                         self.copy_key(
