@@ -113,7 +113,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>)> {
     };
     let file = File::open(path).map_err(refused)?;
     let length = file.metadata().map_err(refused)?;
-    let length = length.is_file().then(|| length.len());
+    let length = length.is_file().then_some(length.len());
     Ok((Box::new(BufReader::with_capacity(1 << 20, file)), length))
 }
 

@@ -94,7 +94,7 @@ pub(super) fn demand_of_server(address: &str) -> Result<Demand> {
     };
     let text = fetch(address).map_err(|error| refused(error.to_string()))?;
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    if !head.split(' ').nth(1).is_some_and(|status| status == "200") {
+    if head.split(' ').nth(1).is_none_or(|status| status != "200") {
         return Err(refused(head.lines().next().unwrap_or_default().to_owned()));
     }
     let server: Server = serde_json::from_str(body).map_err(|error| refused(error.to_string()))?;

@@ -157,7 +157,7 @@ fn a_running_server_is_copied_and_exported() {
     assert_ne!(terrace(&["export", "--data", &none, &file, "--memory", "64MiB"]).code, 0);
 }
 
-/// Sends commands, and reads as many replies, none of which is an error.
+/// Sends commands, and reads as many replies, none of which is an error. Returns to database 0.
 fn replay(client: &mut Client, commands: &[u8]) {
     let count = commands.windows(3).filter(|at| at[0] == b'\n' && at[1] == b'*').count() + 1;
     client.0.get_mut().write_all(commands).unwrap();
@@ -165,6 +165,7 @@ fn replay(client: &mut Client, commands: &[u8]) {
         let reply = client.try_read().unwrap();
         assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
     }
+    assert_eq!(client.say("SELECT 0"), ok());
 }
 
 /// A redis-server's data by its socket and by its dump file, and an export that Redis takes.

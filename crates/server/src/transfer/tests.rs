@@ -163,7 +163,8 @@ fn a_damaged_dump_without_a_checksum_is_an_error_or_other_data() {
         })
         .map(|(at, _)| at)
         .collect();
-    assert_eq!(same, [0_usize; 0]);
+    // The distance of a reference in a compressed run of one letter: another one gives the same text.
+    assert_eq!(same, [0xf9]);
 }
 
 #[test]
