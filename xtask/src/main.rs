@@ -42,9 +42,8 @@ usage: cargo xtask TASK
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
                             the last lines list the counts, the failures and the slowest test programs
-  ci                        check, test, a minute of sim, bindings and three units of redis-suite, with a
-                            fixed seed: must pass before a merge. All run even if one fails; the last lines
-                            are those of test
+  ci                        check, test, a minute of sim and bindings, with a fixed seed: must pass before a
+                            merge. All run even if one fails; the last lines are those of test
   bindings                  C: header and example; Python: wheel, tests, documents and type stubs
   object-store              backups in a real S3 server, moto of the Python package index
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
@@ -76,7 +75,6 @@ fn ci() -> Result {
         suite.add("sim", sim::run_briefly(SEED));
         suite.add("bindings", bindings::run());
         suite.add("object store", object_store::run());
-        suite.add("redis-suite", redis_suite::run_briefly());
     }
     suite.finish("ci")
 }

@@ -25,12 +25,6 @@ const UNITS: [&str; 9] = [
     "unit/keyspace",
 ];
 
-/// The units of `ci`.
-const BRIEF: [&str; 3] = ["unit/type/string", "unit/type/hash", "unit/multi"];
-
-/// The time that a unit of `ci` has, seconds: all of them take less on two slow cores.
-const BRIEF_SECONDS: &str = "120";
-
 /// Tests that need a server started by the suite, replicas, Redis's internals, or another memory limit than
 /// that of the start.
 const TAGS: &str = "-needs:repl -needs:debug -needs:pfdebug -needs:reset -needs:config-maxmemory \
@@ -45,15 +39,6 @@ const REASON: &str = "  ## ";
 
 /// Runs units of the suite: `[UNIT..]`. Without the suite or `tclsh`, says so and succeeds.
 pub(crate) fn run(units: &[&str]) -> Result {
-    run_within(units, None)
-}
-
-/// Runs the units of `ci`; one that hangs fails.
-pub(crate) fn run_briefly() -> Result {
-    run_within(&BRIEF, Some(BRIEF_SECONDS))
-}
-
-fn run_within(units: &[&str], seconds: Option<&str>) -> Result {
     let Some(suite) = suite() else {
         eprintln!(
             "skipped: the suite of Redis 7.0 is not at hand. Unpack its source into target/redis-suite\n\
@@ -91,7 +76,6 @@ fn run_within(units: &[&str], seconds: Option<&str>) -> Result {
         let skip = if only.is_some() { &none } else { &skip }.display().to_string();
         let mut tests = tclsh(
             &suite,
-            seconds,
             &[
                 "--host",
                 "127.0.0.1",
@@ -125,10 +109,8 @@ fn suite() -> Option<PathBuf> {
     named.into_iter().chain(unpacked).find(|path| path.join("tests/test_helper.tcl").exists())
 }
 
-/// The suite's program; it is ended after `seconds`.
-fn tclsh(suite: &Path, seconds: Option<&str>, arguments: &[&str]) -> Command {
-    let mut command = Command::new(if seconds.is_some() { "timeout" } else { "tclsh" });
-    command.args(seconds.into_iter().flat_map(|seconds| [seconds, "tclsh"]));
+fn tclsh(suite: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("tclsh");
     command.arg("tests/test_helper.tcl").args(arguments).current_dir(suite);
     command
 }
