@@ -1,8 +1,9 @@
 //! The packed forms of small collections in a dump file: ziplist, listpack, intset and zipmap; and LZF.
 //!
 //! Each is one string of the file. Every length is checked against the string, nothing is allocated by a
-//! length alone, and the number of entries is bounded. A damaged one is an error. A file without a checksum has no other protection, so the totals
-//! and the lengths backwards, which reading does not need, are compared as well.
+//! length alone, and the number of entries is bounded. A damaged one is an error. A file without a checksum
+//! has no other protection, so the totals and the lengths backwards, which reading does not need, are
+//! compared as well.
 
 /// What is wrong with a packed string.
 pub(super) type Broken = &'static str;
@@ -50,7 +51,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The entries, if nothing follows and there are `count` of them; a list that is too long to count has `None`.
+/// The entries, if nothing follows and there are `count` of them. A list that is too long to count has
+/// `None`.
 fn whole(
     entries: Vec<Vec<u8>>,
     rest: &Bytes<'_>,

@@ -136,8 +136,8 @@ enum Reply {
 
 struct Connection<S> {
     input: BufReader<S>,
-    /// The source tells expiry times: since Redis 7.0. Before, it tells the time that is left, and the sum with
-    /// the clock here is late by the way of the reply.
+    /// The source tells expiry times: since Redis 7.0. Before, it tells the time that is left, and the sum
+    /// with the clock here is late by the way of the reply.
     has_times: bool,
 }
 
