@@ -4,9 +4,9 @@
 //! writes a repository in a bucket as it does one in a directory. Level 2 (docs/ARCHITECTURE.md).
 //!
 //! Objects never change and their keys are never used twice. The names of the files are in a numbered
-//! manifest ([`manifest`](crate::manifest)), which is created only if its number is free: this publishes a
+//! manifest (`manifest`), which is created only if its number is free: this publishes a
 //! change of names as a whole, and stops a writer that another one has replaced
-//! ([`history`](crate::history)).
+//! (`history`).
 
 mod client;
 mod credentials;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use terracedb::Db;
 
-use super::Stopped;
+use super::stopped::Stopped;
 use crate::collection::{List, Members, score, score_of};
 use crate::keys::{DATABASES, Keys};
 use crate::unit::Unit;

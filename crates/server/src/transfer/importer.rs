@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use terracedb::{Db, Durability, WriteOptions};
 
-use super::{Sink, SourceKey, Stopped};
+use super::sink::{Sink, SourceKey};
+use super::stopped::Stopped;
 use crate::collection::{List, Members, Side};
 use crate::keys::{DATABASES, Keys, now_ms};
 use crate::unit::Unit;

@@ -8,7 +8,10 @@ use std::io::Read;
 
 use terracedb::Db;
 
-use super::{Importer, STRING_BYTES_MAX, Sink, SourceKey, Stopped, Tally, packed};
+use super::importer::{Importer, Tally};
+use super::packed;
+use super::sink::{STRING_BYTES_MAX, Sink, SourceKey};
+use super::stopped::Stopped;
 use crate::value::Kind;
 
 /// Adds the keys of a dump file to `db`. Calls `progress` with the bytes that were read.

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use terracedb::Db;
 
-use super::{Importer, STRING_BYTES_MAX, Sink, SourceKey, Stopped, Tally};
+use super::importer::{Importer, Tally};
+use super::sink::{STRING_BYTES_MAX, Sink, SourceKey};
+use super::stopped::Stopped;
 use crate::keys::now_ms;
 use crate::value::Kind;
 

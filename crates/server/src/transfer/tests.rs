@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::sink::{Sink, SourceKey};
 use super::*;
 use crate::collection::score_of;
+use crate::value::Kind;
 
 /// The keys of a source as text.
 #[derive(Default)]
