@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, log, plan, repair, replay, scrub, serve, stats, worker,
+    inspect, keyspace, log, plan, repair, replay, scrub, serve, stats, transfer, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -25,6 +25,10 @@ pub(crate) enum Command {
     Plan(plan::Args),
     /// Serve a store to clients of the Redis protocol
     Serve(serve::Args),
+    /// Add the keys of Redis to a store: those of a dump file, or of a running server
+    Import(transfer::ImportArgs),
+    /// Write the keys of a store as commands of the Redis protocol, for redis-cli --pipe
+    Export(transfer::ExportArgs),
     /// Print the value of a key
     Get(entries::GetArgs),
     /// Set the value of a key

@@ -40,6 +40,7 @@ mod serve;
 mod shared_args;
 mod stats;
 mod time;
+mod transfer;
 mod worker;
 
 use std::process::ExitCode;
@@ -89,6 +90,8 @@ fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Import(args) => transfer::import(&args),
+        Command::Export(args) => transfer::export(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Get(args) => entries::get(&args),

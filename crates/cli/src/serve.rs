@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// A unix socket for clients, beside --listen; only its owner can connect
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// Where /metrics and /healthz are served
+    /// Where a page with live charts, /metrics, /stats.json and /healthz are served
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
     /// When a write is durable: before its reply, within a second, or when the store flushes
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         ServerConfig {
             unix_socket: args.unix_socket.clone(),
             admin: args.admin,
+            statistics: Some(|db| crate::stats::to_json(db, &db.statistics()).to_string()),
             password: args
                 .requirepass
                 .clone()

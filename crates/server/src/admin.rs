@@ -1,7 +1,7 @@
-//! The admin port: `GET /metrics`, in the Prometheus text format, and `GET /healthz`. HTTP/1.0 with one
-//! request a connection: the two paths need no more, and no HTTP library.
+//! The admin port: `GET /` is a page with live charts, of `GET /stats.json`; `GET /metrics` has the
+//! Prometheus text format, and `GET /healthz` says whether the store takes writes. HTTP/1.0 with one request
+//! a connection: these paths need no more, and no HTTP library.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::latency::BOUNDS_US;
+use crate::metrics::metrics;
 use crate::shared::Shared;
 
 /// A request line and its headers, bytes.
@@ -37,6 +39,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// The page: one file with its style and code.
+const PAGE: &str = include_str!("page.html");
+
 async fn answer(mut socket: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_BYTES_MAX {
@@ -48,88 +53,63 @@ async fn answer(mut socket: TcpStream, shared: &Arc<Shared>) -> std::io::Result<
         request.extend_from_slice(piece.get(..read).unwrap_or_default());
     }
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let (status, text) = match line.split(|byte| *byte == b' ').nth(1) {
+    let plain = "text/plain; version=0.0.4";
+    let (status, kind, text) = match line.split(|byte| *byte == b' ').nth(1) {
         Some(b"/metrics") => {
             let shared = Arc::clone(shared);
             let text = tokio::task::spawn_blocking(move || metrics(&shared)).await;
             match text {
-                Ok(text) => ("200 OK", text),
-                Err(error) => ("500 Internal Server Error", format!("{error}\n")),
+                Ok(text) => ("200 OK", plain, text),
+                Err(error) => ("500 Internal Server Error", plain, format!("{error}\n")),
             }
         }
+        Some(b"/stats.json") => {
+            let shared = Arc::clone(shared);
+            match tokio::task::spawn_blocking(move || statistics(&shared)).await {
+                Ok(text) => ("200 OK", "application/json", text),
+                Err(error) => ("500 Internal Server Error", plain, format!("{error}\n")),
+            }
+        }
+        Some(b"/") => ("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
         Some(b"/healthz") => match shared.keys.db.statistics().poisoned {
-            None => ("200 OK", "ok\n".to_owned()),
-            Some(why) => ("503 Service Unavailable", format!("the store refuses writes: {why}\n")),
+            None => ("200 OK", plain, "ok\n".to_owned()),
+            Some(why) => {
+                ("503 Service Unavailable", plain, format!("the store refuses writes: {why}\n"))
+            }
         },
-        _ => ("404 Not Found", "the paths are /metrics and /healthz\n".to_owned()),
+        _ => {
+            let paths = "the paths are /, /stats.json, /metrics and /healthz\n";
+            ("404 Not Found", plain, paths.to_owned())
+        }
     };
     let length = text.len();
     let head = format!(
-        "HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\n\r\n"
+        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; \
+         script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'\r\n\r\n"
     );
     socket.write_all(head.as_bytes()).await?;
     socket.write_all(text.as_bytes()).await?;
     socket.shutdown().await
 }
 
-/// The metrics, from the statistics of the store and the counters of the server.
-fn metrics(shared: &Shared) -> String {
-    let statistics = shared.keys.db.statistics();
-    let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, u64)>| {
-        // Writing to a string cannot fail.
-        let _written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            let _written = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    let one = |value: u64| vec![(String::new(), value)];
-    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+/// The statistics of the store and the server, as JSON.
+fn statistics(shared: &Shared) -> String {
+    let store = shared.config.statistics.map(|to_json| to_json(&shared.keys.db));
     let counts = &shared.counts;
-    family("terrace_connected_clients", "gauge", "Clients.", one(shared.clients.count() as u64));
-    for (name, help, counter) in [
-        ("connections", "Connections accepted.", &counts.connections),
-        ("connections_rejected", "Connections refused by a limit.", &counts.rejected),
-        ("connections_cut_off", "Connections ended at a buffer limit.", &counts.cut_off),
-        ("commands", "Commands executed.", &counts.commands),
-        ("command_errors", "Commands that replied with an error.", &counts.failed),
-        ("network_input_bytes", "Bytes read from clients.", &counts.input_bytes),
-        ("network_output_bytes", "Bytes of replies.", &counts.output_bytes),
-        ("keys_expired", "Keys deleted because they expired.", &shared.keys.expired),
-    ] {
-        family(&format!("terrace_{name}_total"), "counter", help, one(load(counter)));
-    }
-    let databases = (0..crate::keys::DATABASES).map(|number| {
-        let count = u64::try_from(shared.keys.count(number)).unwrap_or(0);
-        (format!("{{database=\"{number}\"}}"), count)
-    });
-    family("terrace_keys", "gauge", "Keys, with those not swept yet.", databases.collect());
-    let hits = &statistics.hits;
-    let tiers = [
-        ("memtable", hits.memtable),
-        ("row", hits.row),
-        ("page", hits.page),
-        ("scm", hits.scm),
-        ("flash", hits.flash),
-        ("absent", hits.absent),
-    ];
-    let tiers = tiers.map(|(tier, count)| (format!("{{tier=\"{tier}\"}}"), count)).to_vec();
-    family("terrace_lookups_total", "counter", "Lookups by the place of the value.", tiers);
-    let memory = &statistics.memory;
-    family("terrace_memory_limit_bytes", "gauge", "The memory limit.", one(memory.limit));
-    let components = memory.components.iter();
-    let components =
-        components.map(|part| (format!("{{component=\"{}\"}}", part.name), part.used)).collect();
-    family("terrace_memory_bytes", "gauge", "Memory in use by component.", components);
-    family("terrace_log_bytes", "gauge", "The write-ahead log.", one(statistics.log_bytes));
-    let debt = statistics.compaction.debt_bytes;
-    family("terrace_compaction_debt_bytes", "gauge", "Bytes to compact.", one(debt));
-    let keyspaces = statistics.keyspaces.iter();
-    let keyspaces = keyspaces
-        .map(|keyspace| (format!("{{keyspace=\"{}\"}}", keyspace.name), keyspace.table_bytes))
-        .collect();
-    family("terrace_table_bytes", "gauge", "Tables by keyspace.", keyspaces);
-    let poisoned = u64::from(statistics.poisoned.is_some());
-    family("terrace_writes_refused", "gauge", "1 if the store refuses writes.", one(poisoned));
-    text
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    format!(
+        "{{\"server\":{{\"version\":\"{}\",\"uptime_seconds\":{},\"clients\":{},\"commands\":{},\
+         \"errors\":{},\"input_bytes\":{},\"output_bytes\":{},\
+         \"latency\":{{\"bounds_us\":{BOUNDS_US:?},\"counts\":{:?}}}}},\"store\":{}}}\n",
+        env!("CARGO_PKG_VERSION"),
+        shared.started.elapsed().as_secs_f64(),
+        shared.clients.count(),
+        load(&counts.commands),
+        load(&counts.failed),
+        load(&counts.input_bytes),
+        load(&counts.output_bytes),
+        counts.latency.counts(),
+        store.as_deref().unwrap_or("null"),
+    )
 }

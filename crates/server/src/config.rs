@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use terracedb::Db;
+
 use crate::space::DatabaseKind;
 
 /// When a write is durable, as in Redis.
@@ -48,6 +50,8 @@ pub struct Config {
     pub unix_socket: Option<PathBuf>,
     /// Where metrics and health are read; `None`: nowhere.
     pub admin: Option<SocketAddr>,
+    /// The store's statistics as JSON, for the page and `/stats.json` of `admin`.
+    pub statistics: Option<fn(&Db) -> String>,
     /// The password of AUTH.
     pub password: Option<String>,
     /// The file of the users, read at the start and by ACL LOAD, and written by ACL SAVE.
@@ -76,6 +80,7 @@ impl Config {
             listen,
             unix_socket: None,
             admin: None,
+            statistics: None,
             password: None,
             acl_file: None,
             tls: None,

@@ -20,8 +20,10 @@ mod encoding;
 pub mod fuzzing;
 mod glob;
 mod keys;
+mod latency;
 mod listen;
 mod locks;
+mod metrics;
 mod permission;
 mod reply;
 mod resp;
@@ -31,6 +33,7 @@ mod space;
 mod spec;
 mod take;
 mod tls;
+pub mod transfer;
 mod unit;
 mod value;
 mod watch;
@@ -39,6 +42,13 @@ pub use config::{AppendFsync, Config, TlsConfig};
 pub use keys::DATABASES;
 pub use listen::serve;
 pub use space::DatabaseKind;
+
+/// Reads a dump file of Redis, for the fuzz target. Returns the number of its elements.
+#[cfg(feature = "fuzzing")]
+#[must_use]
+pub fn parse_rdb_for_fuzzing(input: &[u8]) -> u64 {
+    transfer::elements_for_fuzzing(input)
+}
 
 /// The parser of requests, for the fuzz target: parses `input` in pieces, and returns the number of requests.
 #[cfg(feature = "fuzzing")]

@@ -183,6 +183,7 @@ impl Session {
             kept => kept,
         };
         let took = start.elapsed();
+        self.shared.counts.latency.add(took);
         self.note_slow(request, took);
     }
 

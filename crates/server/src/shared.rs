@@ -15,6 +15,7 @@ use crate::blocking::Waiters;
 use crate::clients::Clients;
 use crate::config::{AppendFsync, Config};
 use crate::keys::{Keys, now_ms};
+use crate::latency::Latency;
 use crate::locks::Locks;
 use crate::reply::Fail;
 use crate::watch::Watches;
@@ -52,6 +53,7 @@ pub(crate) struct Counts {
     pub(crate) input_bytes: AtomicU64,
     pub(crate) output_bytes: AtomicU64,
     pub(crate) cut_off: AtomicU64,
+    pub(crate) latency: Latency,
 }
 
 impl Shared {

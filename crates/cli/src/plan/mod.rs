@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Plan for a measured store: the file that `bench --stats` or `replay --stats` wrote
     #[arg(long, value_name = "FILE", group = "source")]
     stats: Option<PathBuf>,
+    /// Plan for a running server: the address of its admin port
+    #[arg(long, value_name = "ADDR:PORT", group = "source")]
+    addr: Option<String>,
     /// Print the prices as a TOML file to edit, and exit
     #[arg(long, group = "source")]
     show_prices: bool,
@@ -125,8 +128,13 @@ fn demand(args: &Args) -> Result<Demand> {
     if let Some(path) = &args.stats {
         return statistics::demand(path, args.since.as_deref());
     }
+    if let Some(address) = &args.addr {
+        return statistics::demand_of_server(address);
+    }
     let Some(path) = &args.trace else {
-        return Err(Error::invalid("terrace plan").expected("--trace or --stats").got("neither"));
+        return Err(Error::invalid("terrace plan")
+            .expected("--trace, --stats or --addr")
+            .got("neither"));
     };
     let format = Format::asked_or_of_name(args.format, path)?;
     let layout = Layout {

@@ -1,7 +1,10 @@
 //! The demand that a store measured, from its statistics in the form of `terrace stats --json`.
 
 use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use terracedb::stats::{MissCurve, MissPoint};
@@ -14,6 +17,12 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, Deserialize)]
 struct File {
     curves: Option<Curves>,
+}
+
+/// The answer of `/stats.json`.
+#[derive(Debug, Deserialize)]
+struct Server {
+    store: Option<File>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,6 +79,47 @@ pub(super) fn demand(path: &Path, since: Option<&Path>) -> Result<Demand> {
             .got("none"));
     }
     Ok(Demand::measured(operations, &rows, &pages, row_hits))
+}
+
+/// The demand of a running server: the statistics of its admin port at `address`.
+///
+/// # Errors
+/// `Invalid` if it cannot be reached, or has no curves; there are no lookups.
+pub(super) fn demand_of_server(address: &str) -> Result<Demand> {
+    let refused = |got: String| {
+        Error::invalid("--addr")
+            .at(address)
+            .expected("the admin port of `terrace serve`, with statistics")
+            .got(got)
+    };
+    let text = fetch(address).map_err(|error| refused(error.to_string()))?;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    if head.split(' ').nth(1).is_none_or(|status| status != "200") {
+        return Err(refused(head.lines().next().unwrap_or_default().to_owned()));
+    }
+    let server: Server = serde_json::from_str(body).map_err(|error| refused(error.to_string()))?;
+    let now = server.store.and_then(|file| file.curves);
+    let now = now.filter(|it| !it.rows.points.is_empty() || !it.pages.points.is_empty());
+    let now = now.ok_or_else(|| refused("no curves".to_owned()))?;
+    if now.operations == 0 {
+        return Err(refused("no lookups yet".to_owned()));
+    }
+    let (rows, pages) = (now.rows.to_miss_curve(), now.pages.to_miss_curve());
+    Ok(Demand::measured(now.operations, &rows, &pages, now.row_hits))
+}
+
+/// A server that says nothing for this long has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The answer of the admin port at `address`, with its head.
+fn fetch(address: &str) -> io::Result<String> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    write!(socket, "GET /stats.json HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut text = String::new();
+    socket.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn read(path: &Path) -> Result<Curves> {

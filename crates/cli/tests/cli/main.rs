@@ -44,6 +44,8 @@ mod serve;
 #[cfg(test)]
 mod serve_acl;
 #[cfg(test)]
+mod serve_admin;
+#[cfg(test)]
 mod serve_blocking;
 #[cfg(test)]
 mod serve_client;
@@ -63,6 +65,8 @@ mod serve_tls;
 mod serve_transactions;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod transfer;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]
