@@ -22,8 +22,13 @@ use crate::shared_args::OutputArgs;
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
     command: Option<ImportCommand>,
-    /// A running server, read by SCAN and by type: redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]
-    #[arg(long, value_name = "URL", requires = "data")]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "data",
+        help = "A running server, read by SCAN and by type: \
+                redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]"
+    )]
     from: Option<Source>,
     /// The store's directory; it is created if it is missing
     #[arg(long, value_name = "DIR", requires = "from")]

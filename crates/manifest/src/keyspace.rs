@@ -29,6 +29,23 @@ pub struct KeyspaceEntry {
     pub operator: Option<String>,
 }
 
+impl KeyspaceEntry {
+    /// A keyspace without data.
+    #[must_use]
+    pub const fn new(name: String, kind: KeyspaceKind) -> Self {
+        Self {
+            name,
+            kind,
+            flushed_below: Seqno::ZERO,
+            ingested: Seqno::ZERO,
+            tables: BTreeMap::new(),
+            values: BTreeMap::new(),
+            dictionaries: Vec::new(),
+            operator: None,
+        }
+    }
+}
+
 /// A table that holds keys of its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTable {

@@ -221,10 +221,9 @@ impl KeyspaceFile {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use base::{HashKey, HashedPolicy, Seqno};
+    use base::{HashKey, HashedPolicy};
     use media::MemoryMedium;
 
     use super::*;
@@ -244,16 +243,7 @@ mod tests {
     }
 
     fn entry(file: &KeyspaceFile) -> KeyspaceEntry {
-        KeyspaceEntry {
-            name: file.name.clone(),
-            kind: file.kind.clone(),
-            flushed_below: Seqno::ZERO,
-            ingested: Seqno::ZERO,
-            tables: BTreeMap::new(),
-            values: BTreeMap::new(),
-            dictionaries: Vec::new(),
-            operator: None,
-        }
+        KeyspaceEntry::new(file.name.clone(), file.kind.clone())
     }
 
     #[test]

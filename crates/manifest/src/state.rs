@@ -163,16 +163,7 @@ impl ManifestState {
             return Err(contradiction("at most 1024 keyspaces", format_args!("`{name}`")));
         }
         self.keyspaces_below = KeyspaceId(keyspace.0 + 1);
-        let entry = KeyspaceEntry {
-            name,
-            kind,
-            flushed_below: Seqno::ZERO,
-            ingested: Seqno::ZERO,
-            tables: BTreeMap::new(),
-            values: BTreeMap::new(),
-            dictionaries: Vec::new(),
-            operator: None,
-        };
+        let entry = KeyspaceEntry::new(name, kind);
         self.keyspaces.insert(keyspace, Arc::new(entry));
         Ok(())
     }

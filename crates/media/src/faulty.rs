@@ -268,7 +268,7 @@ impl Medium for Faulty {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(Immediate::<FaultyFile>::new(depth)))
+        Ok(Box::new(Immediate::of::<FaultyFile>(depth)))
     }
 
     fn undecorated(&self) -> &dyn Any {

@@ -43,6 +43,7 @@ pub use file::{FileMedium, FileOptions, Staging};
 #[cfg(any(test, feature = "forked"))]
 pub use forked::in_forked_child;
 pub use holding::{Hold, Holding};
+pub use immediate::Immediate;
 pub use joined::{Joined, Route};
 pub use medium::{
     Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,

@@ -144,7 +144,7 @@ impl Medium for MemoryMedium {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(Immediate::<MemoryFile>::new(depth)))
+        Ok(Box::new(Immediate::of::<MemoryFile>(depth)))
     }
 
     fn undecorated(&self) -> &dyn Any {

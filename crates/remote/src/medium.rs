@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
-use media::{
-    Access, Capabilities, Completion, File, Listing, Medium, Op, Queue, Refused, Request, Space,
-};
+use media::{Access, Capabilities, File, Immediate, Listing, Medium, Queue, Space};
 use parking_lot::Mutex;
 
 use crate::Location;
@@ -127,7 +125,7 @@ impl Medium for ObjectMedium {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(Immediate { done: Vec::new(), depth: depth.max(1) }))
+        Ok(Box::new(Immediate::new(depth)))
     }
 
     fn undecorated(&self) -> &dyn Any {
@@ -141,39 +139,5 @@ struct Writing(Arc<Shared>);
 impl Drop for Writing {
     fn drop(&mut self) {
         self.0.session.lock().end(&self.0.client);
-    }
-}
-
-/// Performs each operation as it is submitted.
-struct Immediate {
-    done: Vec<Completion>,
-    depth: usize,
-}
-
-impl Queue for Immediate {
-    fn submit(&mut self, request: Request) -> Result<(), Refused> {
-        if self.done.len() >= self.depth {
-            return Err(Refused(request));
-        }
-        let Request { file, op, purpose, token } = request;
-        let (buf, result) = match op {
-            Op::Read { at, buf } => file.read(at, buf, purpose),
-            Op::Write { at, buf } => file.write(at, buf, purpose),
-        };
-        self.done.push(Completion { token, buf, result });
-        Ok(())
-    }
-
-    fn complete(&mut self, _least: usize, out: &mut Vec<Completion>) -> Result<()> {
-        out.append(&mut self.done);
-        Ok(())
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
     }
 }

@@ -11,10 +11,11 @@
 //! - A walk notes a span only if it saw every version in it, in the memtables and tables of its view, and the
 //!   newest version of each key that was visible to it is a tombstone or expired. Versions that are not yet
 //!   visible to it must be tombstones too. The span's seqno is that of the newest tombstone.
-//! - A writer that puts a key inserts it into the active memtable, then looks for a span with the key and
+//! - A writer that puts a key inserts it into a memtable, then looks for a span with the key and
 //!   cuts it, then makes the put visible ([`DeadSpans::written`]). A walk announces the span, then searches
-//!   the active memtable once more, then confirms the span. Between the two steps of either is a fence. So
-//!   the writer sees the span, or the walk sees the put.
+//!   the memtables once more, then confirms the span. Between the two steps of either is a fence. So the
+//!   writer sees the span, or the walk sees the put. The sealed memtables are searched too: a writer that took
+//!   its sequence number before the memtable was sealed inserts into it after that.
 //! - If the active memtable was sealed or tables were ingested since the walk took its view, the span is not
 //!   noted. Both are announced before the new view is there ([`DeadSpans::sealed`], [`DeadSpans::ingested`]).
 //!
@@ -109,6 +110,7 @@ impl DeadSpans {
                 end = Some(&*span.end);
             }
         }
+        debug_assert!(end.is_none_or(|end| key < end), "a jump goes forward");
         end.inspect(|_| self.jumps.add(1)).map(<[u8]>::to_vec)
     }
 
@@ -130,6 +132,10 @@ impl DeadSpans {
                 start = Some(&span.start);
             }
         }
+        debug_assert!(
+            start.is_none_or(|start| start <= key),
+            "a jump backward does not go forward"
+        );
         start.inspect(|_| self.jumps.add(1)).map(<[u8]>::to_vec)
     }
 
@@ -201,9 +207,11 @@ impl DeadSpans {
         }
         let from = ReadAt { seqno: newest, now: read.now };
         let Some(number) = self.announce(view, (start, end), from, account) else { return };
-        // The span is announced before the memtable is searched.
+        // The span is announced before the memtables are searched.
         fence(SeqCst);
-        let is_dead = !holds_hidden_value(&view.active, (start, end), read.seqno);
+        let is_dead = !view
+            .memtables()
+            .any(|memtable| holds_hidden_value(memtable, (start, end), read.seqno));
         let mut state = self.state.write();
         // A writer may have removed it.
         let at = state.spans.iter().position(|span| span.announced == Some(number));
@@ -261,8 +269,14 @@ impl State {
     }
 
     fn add(&mut self, span: Span) {
+        debug_assert!(span.start < span.end, "a span has keys");
+        debug_assert!(self.spans.len() < SPANS_MAX, "there is room for a span");
         let at = self.spans.partition_point(|other| other.start <= span.start);
         self.spans.insert(at, span);
+        debug_assert!(
+            self.spans.is_sorted_by(|one, next| one.start <= next.start),
+            "spans are in the order of their starts"
+        );
     }
 
     /// Makes room for one more span: joins the two neighbours that are valid for the longest time, or drops

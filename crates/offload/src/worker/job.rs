@@ -103,21 +103,27 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>) -> Result<()>
     let client = Arc::new(Client::new(link, ids, timing, clock));
     let medium = medium.unwrap_or_else(|| Arc::new(RemoteMedium(Arc::clone(&client))));
     let ended = run(job, &offer, medium, &client, shared, &memory);
-    let (kind, body) = match &ended {
-        Ok((outcome, progress)) => {
-            let mut body = progress.encode();
-            put_bytes(&mut body, &outcome.encode());
-            (FrameKind::Done, body)
-        }
+    let done = ended.map(|(outcome, progress)| {
+        let mut body = progress.encode();
+        put_bytes(&mut body, &outcome.encode());
+        body
+    });
+    finish(&client, FrameKind::Done, done)
+}
+
+/// Sends `done` with the body of a job that ended well, or the error that ended it, which is then returned.
+pub(super) fn finish(client: &Client, done: FrameKind, ended: Result<Vec<u8>>) -> Result<()> {
+    let (kind, body, ended) = match ended {
+        Ok(body) => (done, body, Ok(())),
         Err(error) => {
             let mut body = Vec::new();
-            put_error(&mut body, error);
-            (FrameKind::Failed, body)
+            put_error(&mut body, &error);
+            (FrameKind::Failed, body, Err(error))
         }
     };
     client.send(kind, body)?;
     client.linger();
-    ended.map(drop)
+    ended
 }
 
 /// Sends why a job is not taken.

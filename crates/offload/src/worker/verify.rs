@@ -12,9 +12,9 @@ use compact::{Env, Job, Outcome, Verification};
 use media::Medium;
 use table::{StoreDictionaries, Table};
 
-use super::job::{Grant, Running, own_cpu_time, refuse, shared_directory, step_with_beats};
+use super::job::{Grant, Running, finish, own_cpu_time, refuse, shared_directory, step_with_beats};
 use super::{Client, Shared};
-use crate::message::{PROOF_BYTES, Progress, VerifyRequest, put_error};
+use crate::message::{PROOF_BYTES, Progress, VerifyRequest};
 use crate::{Frame, FrameKind, Link};
 
 /// Memory of a verification, bytes: buffers and one block.
@@ -43,17 +43,7 @@ pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>, first: &Frame
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let client = Client::new(link, ids, shared.options.timing, clock);
     let ended = verify(&job, outcome, medium, &client, shared, grant.bytes());
-    let (kind, body) = match &ended {
-        Ok(progress) => (FrameKind::Verified, progress.encode()),
-        Err(error) => {
-            let mut body = Vec::new();
-            put_error(&mut body, error);
-            (FrameKind::Failed, body)
-        }
-    };
-    client.send(kind, body)?;
-    client.linger();
-    ended.map(drop)
+    finish(&client, FrameKind::Verified, ended.map(|progress| progress.encode()))
 }
 
 struct Request {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::limits::KEYSPACES_MAX;
-use base::{ErrorKind, KeyspaceId, Result, Seqno, StoreId};
+use base::{ErrorKind, KeyspaceId, Result, StoreId};
 use manifest::{KeyspaceEntry, KeyspaceFile, KeyspaceKind, ManifestState};
 use media::Medium;
 
@@ -55,19 +55,9 @@ impl Keyspaces {
         let file = self.files.get(&id).filter(is_alike);
         let name = file.map(|file| file.name.clone()).filter(|name| is_free(state, name));
         let new = || {
-            Arc::new(KeyspaceEntry {
-                name: name.unwrap_or_else(|| recovered_name(id)),
-                kind: file
-                    .map(|file| file.kind.clone())
-                    .or(stated)
-                    .unwrap_or(KeyspaceKind::Ordered),
-                flushed_below: Seqno::ZERO,
-                ingested: Seqno::ZERO,
-                tables: BTreeMap::new(),
-                values: BTreeMap::new(),
-                dictionaries: Vec::new(),
-                operator: None,
-            })
+            let kind =
+                file.map(|file| file.kind.clone()).or(stated).unwrap_or(KeyspaceKind::Ordered);
+            Arc::new(KeyspaceEntry::new(name.unwrap_or_else(|| recovered_name(id)), kind))
         };
         Arc::make_mut(state.keyspaces.entry(id).or_insert_with(new))
     }

@@ -115,3 +115,18 @@ fn spans_that_no_walk_uses_are_forgotten() {
     seal(400);
     assert!(!spans.any());
 }
+
+/// A writer took its sequence number, the memtable was sealed, a walk passed the key, and then the writer
+/// inserted. The span that the walk notes must not hide the key.
+#[test] // I1
+fn a_put_that_is_late_in_a_sealed_memtable_is_not_hidden() {
+    let (spans, mut view) = (DeadSpans::default(), new_view());
+    let account = Account::unlimited("test");
+    let sealed =
+        std::mem::replace(&mut view.active, Memtable::new(&account, Seqno::new(102)).unwrap());
+    spans.sealed(&view.active);
+    view.sealed.push(Arc::clone(&sealed));
+    write(&sealed, 101, b"f", Write::Put(b"late"));
+    note(&spans, &view, (b"a", b"m"), 50);
+    assert_eq!(end(&spans, b"b"), None);
+}
