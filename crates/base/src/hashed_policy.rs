@@ -8,7 +8,8 @@ use crate::{Error, Result, parse_bytes};
 
 /// Which entries a hashed keyspace keeps, and so how it merges.
 ///
-/// `Keep` follows SILT (Lim et al., SOSP 2011), `Window` follows BufferHash (Anand et al., NSDI 2010).
+/// `Keep` follows SILT (Lim et al., SOSP 2011), `Window` follows BufferHash (Anand et al., NSDI 2010),
+/// `Resident` follows TyrantKV (Ponnapalli et al.).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashedPolicy {
     /// Keeps every entry until it is deleted, overwritten or expires.
@@ -20,6 +21,8 @@ pub enum HashedPolicy {
         /// Which entries are discarded.
         discard: Discard,
     },
+    /// Keeps every entry in the log on storage-class memory, where reads find it through an index in DRAM.
+    Resident,
 }
 
 /// Which entries a window discards when it is full.
@@ -38,6 +41,7 @@ impl fmt::Display for HashedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep => f.write_str("keep"),
+            Self::Resident => f.write_str("resident"),
             Self::Window { bytes, discard } => {
                 write!(f, "window={}", crate::format_bytes(*bytes))?;
                 match discard {
@@ -50,7 +54,7 @@ impl fmt::Display for HashedPolicy {
     }
 }
 
-/// Parses the form that is displayed: `keep`, `window=8GiB`, `window=8GiB,clock`,
+/// Parses the form that is displayed: `keep`, `resident`, `window=8GiB`, `window=8GiB,clock`,
 /// `window=8GiB,priority=NAME`; `priority:NAME` means the same.
 impl FromStr for HashedPolicy {
     type Err = Error;
@@ -58,11 +62,16 @@ impl FromStr for HashedPolicy {
     fn from_str(text: &str) -> Result<Self> {
         let refused = || {
             Error::invalid("policy of a hashed keyspace")
-                .expected("keep, window=SIZE, window=SIZE,clock or window=SIZE,priority=NAME")
+                .expected(
+                    "keep, resident, window=SIZE, window=SIZE,clock or window=SIZE,priority=NAME",
+                )
                 .got(format_args!("`{}`", text.escape_debug()))
         };
         if text == "keep" {
             return Ok(Self::Keep);
+        }
+        if text == "resident" {
+            return Ok(Self::Resident);
         }
         let window = text.strip_prefix("window=").ok_or_else(refused)?;
         let (size, discard) = window.split_once(',').unwrap_or((window, "fifo"));
@@ -85,9 +94,13 @@ mod tests {
 
     #[test]
     fn policies_parse_as_they_are_displayed() {
-        for text in
-            ["keep", "window=8.0 GiB", "window=8.0 GiB,clock", "window=1.0 MiB,priority=score"]
-        {
+        for text in [
+            "keep",
+            "resident",
+            "window=8.0 GiB",
+            "window=8.0 GiB,clock",
+            "window=1.0 MiB,priority=score",
+        ] {
             assert_eq!(text.parse::<HashedPolicy>().unwrap().to_string(), text);
         }
         let fifo = HashedPolicy::Window { bytes: 8 << 30, discard: Discard::Fifo };

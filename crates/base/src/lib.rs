@@ -53,7 +53,7 @@ pub use key::{AFTER_EVERY_KEY, Key};
 pub use key_form::{HASHED_KEY_BYTES_MAX, KEY_HASH_BYTES, KeyForm, StoredKey, StoredKeys};
 pub use key_range::KeyRange;
 pub use kind::{Codec, Durability, EntryKind};
-pub use op::{BatchOp, DeleteRange, Write, decode_ops};
+pub use op::{BatchOp, DeleteRange, Write, decode_ops, decode_ops_at};
 pub use owner::{Owner, are_forks_watched, note_fork, watch_forks};
 pub use problem::Problem;
 pub use rng::Rng;

@@ -169,13 +169,22 @@ impl BatchOp<'_> {
 /// # Errors
 /// An item is `Corrupt` if the bytes are no operation.
 pub fn decode_ops(body: &[u8]) -> impl Iterator<Item = Result<BatchOp<'_>>> {
+    decode_ops_at(body).map(|op| op.map(|(_, op)| op))
+}
+
+/// As [`decode_ops`], with the offset at which each operation begins.
+///
+/// # Errors
+/// As [`decode_ops`].
+pub fn decode_ops_at(body: &[u8]) -> impl Iterator<Item = Result<(usize, BatchOp<'_>)>> {
     let mut cursor = Cursor::new("write batch", body);
     let mut failed = false;
     std::iter::from_fn(move || {
         if failed || cursor.is_empty() {
             return None;
         }
-        let op = decode_op(&mut cursor);
+        let at = cursor.position();
+        let op = decode_op(&mut cursor).map(|op| (at, op));
         failed = op.is_err();
         Some(op)
     })

@@ -40,7 +40,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME")]
     merge_operator: Option<String>,
     /// Store the keys in the order of a keyed hash: less memory a key, point reads only. The policy is
-    /// `keep`, or `window=SIZE` for a cache of the newest SIZE bytes; `window=SIZE,clock` retains entries
+    /// `keep`; `resident` for entries that stay in the log on storage-class memory; or `window=SIZE` for a
+    /// cache of the newest SIZE bytes; `window=SIZE,clock` retains entries
     /// that are read, `window=SIZE,priority=terrace.first-byte.1` by the first byte of their value. It
     /// cannot be changed later
     #[arg(long, value_name = "POLICY", conflicts_with = "merge_operator")]

@@ -82,7 +82,17 @@ fn print_keyspaces(statistics: &Statistics, out: &mut Output) -> Result<()> {
             keyspace.runs,
             format_bytes(keyspace.memtable_bytes),
         ))?;
-        if keyspace.kind != "ordered" {
+        if keyspace.index_bytes > 0 {
+            let entries = keyspace.index_entries.max(1) as f64;
+            out.line(format_args!(
+                "  {}: {} in the log, {} of them tombstones, index {}, {:.2} B of memory an entry",
+                keyspace.kind,
+                format_count(keyspace.index_entries, "entry"),
+                keyspace.index_tombstones,
+                format_bytes(keyspace.index_bytes),
+                keyspace.index_bytes as f64 / entries,
+            ))?;
+        } else if keyspace.kind != "ordered" {
             let entries = keyspace.entries().max(1) as f64;
             out.line(format_args!(
                 "  {}: index {}, filters {}, {:.2} B of memory an entry",

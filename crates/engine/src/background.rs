@@ -3,6 +3,7 @@
 //! Each task is a step function that an executor runs; it ends after [`Background::stop`] was called.
 
 mod counters;
+mod dead_segments;
 mod flush_task;
 mod log_limits;
 mod log_task;

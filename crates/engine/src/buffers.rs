@@ -235,13 +235,14 @@ impl Buffers {
         let _sealing = self.sealing.lock();
         let mut map = Some(self.next_map(tree)?);
         let mut sealed_at = None;
-        let first = self.log.append_if(record, &mut |next| {
+        let appended = self.log.append_if(record, &mut |next| {
             if let Some(map) = map.take() {
                 tree.seal(Memtable::with(map, &self.account, next));
                 sealed_at = Some(next);
             }
             Ok(())
         })?;
+        let first = appended.first;
         invariant!(sealed_at == Some(first), "the sealed memtable ends at the record's seqno");
         self.wake_flusher();
         Ok(first)

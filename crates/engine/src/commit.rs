@@ -22,8 +22,8 @@ use base::{
 use cache::RowCache;
 use compact::Horizon;
 use read::Curves;
-use tree::{SnapshotList, Tree};
-use wal::{Batch, Log};
+use tree::{SnapshotList, Tree, View};
+use wal::{Appended, Batch, Log};
 
 use crate::batch::EncodedBatch;
 use crate::buffers::Buffers;
@@ -75,7 +75,8 @@ impl Committer {
         self.rows.prefetch(tree.rows().hash(key_hash(key)));
         let deletes = matches!(write, Write::Delete | Write::DeleteRange { .. });
         self.buffers.admit(tree, size, deletes)?;
-        let first = BODY.with_borrow_mut(|body| {
+        admit_resident(tree, key, write.kind())?;
+        let (first, noted) = BODY.with_borrow_mut(|body| {
             body.clear();
             write.encode(body, tree.id(), key);
             // Before the append, because a seqno that was taken must be published: every later writer waits
@@ -91,17 +92,19 @@ impl Committer {
                 "an encoded operation reads back, so that replay applies what is applied here (I1)"
             );
             let batch = Batch { keyspaces: &[tree.id()], ops: 1, body };
-            let first = match self.append(batch, durability, deletes) {
-                Ok(first) => first,
+            let appended = match self.append(batch, durability, deletes) {
+                Ok(appended) => appended,
                 Err(error) => {
                     body.clear();
                     body.shrink_to(SCRATCH_BYTES_MAX);
                     return Err(error);
                 }
             };
+            let first = appended.first;
             let view = tree.view();
             let trailer = Trailer::new(first, write.kind());
             let memtable = view.memtable_for(first);
+            let noted = note_places(&view, appended, &batch);
             if is_unlogged {
                 memtable.note_unlogged();
             }
@@ -109,10 +112,12 @@ impl Committer {
             view.read_context.dead_spans().written(key, write.kind());
             self.invalidate_rows(tree, key, first, write.kind());
             body.shrink_to(SCRATCH_BYTES_MAX);
-            Ok(first)
+            Ok::<_, Error>((first, noted))
         })?;
         tree.writes().user_bytes.add(size.user_bytes() as u64);
-        self.publish(first, 1, size.user_bytes(), durability)
+        // Also if it has no place: every later writer waits for its seqno.
+        let published = self.publish(first, 1, size.user_bytes(), durability);
+        noted.and(published)
     }
 
     /// Commits a batch, all or nothing. An empty batch succeeds without a seqno.
@@ -129,11 +134,14 @@ impl Committer {
     }
 
     /// Logs `record`, or assigns its seqnos if it is unlogged. `deletes` says whether it only deletes.
-    fn append(&self, record: Batch<'_>, durability: Durability, deletes: bool) -> Result<Seqno> {
+    fn append(&self, record: Batch<'_>, durability: Durability, deletes: bool) -> Result<Appended> {
         match durability {
-            Durability::Unlogged => self.log.assign(record),
+            Durability::Unlogged => {
+                let first = self.log.assign(record)?;
+                Ok(Appended { first, address: None })
+            }
             _ if deletes => self.log.append_deletes(record),
-            _ => self.log.append(record),
+            _ => self.log.append_at(record),
         }
     }
 
@@ -171,6 +179,7 @@ impl Committer {
                 return Ok(Some(wait));
             }
         }
+        admit_residents(batch)?;
         self.buffers.note_admitted(bytes);
         let append = |record: Batch<'_>| self.append(record, durability, batch.only_deletes());
         self.commit_admitted(batch, durability, append)?;
@@ -186,11 +195,12 @@ impl Committer {
         &self,
         batch: &EncodedBatch,
         durability: Durability,
-        append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
+        append: impl FnOnce(Batch<'_>) -> Result<Appended>,
     ) -> Result<Seqno> {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
         self.buffers.admit_batch(batch)?;
+        admit_residents(batch)?;
         self.commit_admitted(batch, durability, append)
     }
 
@@ -199,12 +209,14 @@ impl Committer {
         &self,
         batch: &EncodedBatch,
         durability: Durability,
-        append: impl FnOnce(Batch<'_>) -> Result<Seqno>,
+        append: impl FnOnce(Batch<'_>) -> Result<Appended>,
     ) -> Result<Seqno> {
         let bytes = batch.parts().iter().map(|part| part.size.user_bytes()).sum();
         let keyspaces: Vec<_> = batch.parts().iter().map(|part| part.tree.id()).collect();
         let ops = batch.ops();
-        let first = append(Batch { keyspaces: &keyspaces, ops, body: batch.body() })?;
+        let record = Batch { keyspaces: &keyspaces, ops, body: batch.body() };
+        let appended = append(record)?;
+        let first = appended.first;
         debug_assert!(
             keyspaces
                 .iter()
@@ -212,7 +224,11 @@ impl Committer {
                 .all(|(at, id)| !keyspaces.iter().skip(at + 1).any(|it| it == id)),
             "a batch lists each keyspace once"
         );
-        let applied = self.apply(first, batch, durability);
+        let noted = batch.parts().iter().try_for_each(|part| {
+            let view = part.tree.view();
+            note_places(&view, appended, &record)
+        });
+        let applied = noted.and_then(|()| self.apply(first, batch, durability));
         for part in batch.parts() {
             part.tree.writes().user_bytes.add(part.size.user_bytes() as u64);
         }
@@ -292,6 +308,38 @@ impl Committer {
         self.user_bytes.add(bytes as u64);
         self.ops.add(ops);
         Ok(())
+    }
+}
+
+/// Makes room in the index of a resident keyspace for a write to `key`.
+fn admit_resident(tree: &Tree, key: &[u8], kind: EntryKind) -> Result<()> {
+    let view = tree.view();
+    let Some(resident) = view.read_context.resident() else { return Ok(()) };
+    let memtables: Vec<_> = view.memtables().collect();
+    let admitted = resident.admit(&memtables, key, kind);
+    admitted.map_err(|error| error.at(format_args!("keyspace `{}`", tree.name())))
+}
+
+/// As [`admit_resident`], for the operations of a batch.
+fn admit_residents(batch: &EncodedBatch) -> Result<()> {
+    if batch.parts().iter().all(|part| !part.tree.kind().is_resident()) {
+        return Ok(());
+    }
+    for op in decode_ops(batch.body()) {
+        let op = op.map_err(|_| broken_invariant!("a batch that was encoded here decodes"))?;
+        let part = batch.parts().iter().find(|part| part.tree.id() == op.keyspace);
+        if let Some(part) = part {
+            admit_resident(&part.tree, op.key, op.kind)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes where the log has the writes of a batch to a resident keyspace, before they are in its memtables.
+fn note_places(view: &View, appended: Appended, batch: &Batch<'_>) -> Result<()> {
+    match view.read_context.resident() {
+        Some(resident) => resident.note(appended, batch, |seqno| &**view.memtable_for(seqno)),
+        None => Ok(()),
     }
 }
 

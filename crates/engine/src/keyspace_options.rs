@@ -124,7 +124,8 @@ impl KeyspaceOptions {
                     .expected(format_args!("at least {}", format_bytes(WINDOW_BYTES_MIN)))
                     .got(policy))
             }
-            Some(HashedPolicy::Keep | HashedPolicy::Window { .. }) | None => Ok(()),
+            Some(HashedPolicy::Keep | HashedPolicy::Resident | HashedPolicy::Window { .. })
+            | None => Ok(()),
         }
     }
 

@@ -24,8 +24,8 @@ use tree::compaction::Compactor;
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader, Rows};
 use tree::{
-    ObsoleteFiles, Quarantine, RowCompression, RowRefresh, SnapshotList, Timekeeper, TreeContext,
-    Trees, ValueFiles,
+    LogSegments, ObsoleteFiles, Quarantine, RowCompression, RowRefresh, SnapshotList, Timekeeper,
+    TreeContext, Trees, ValueFiles,
 };
 use wal::Log;
 
@@ -117,6 +117,7 @@ pub fn open(
         queues: QueuePool::default(),
         snapshots: Arc::clone(&context.snapshots),
         ring: Arc::clone(&context.ring),
+        segments: Arc::clone(&context.segments),
         trees,
         buffers,
         compactor,
@@ -254,6 +255,7 @@ fn replay_context(
     let timekeeper = Timekeeper::new(Arc::clone(resources.clock()), files.state.clock_ms);
     TreeContext {
         values: Arc::new(values),
+        segments: LogSegments::new(medium, files.id, &resources.account("resident keyspaces")),
         obsolete,
         store: files.id,
         medium: Arc::clone(medium),

@@ -19,7 +19,7 @@ use table::StoreDictionaries;
 use tree::compaction::Compactor;
 use tree::events::Events;
 use tree::reads::{QueuePool, Reader};
-use tree::{Quarantine, SnapshotList, Timekeeper, Tree, Trees};
+use tree::{LogSegments, Quarantine, SnapshotList, Timekeeper, Tree, Trees};
 use wal::Log;
 
 use crate::background::Background;
@@ -63,6 +63,8 @@ pub struct Store {
     pub snapshots: Arc<SnapshotList>,
     /// The visible seqno.
     pub ring: Arc<PublishRing>,
+    /// The segments of the log that hold entries of resident keyspaces.
+    pub segments: Arc<LogSegments>,
     /// The trees of all keyspaces.
     pub trees: Arc<Trees>,
     /// The memtables' memory, and the writers that wait for it.

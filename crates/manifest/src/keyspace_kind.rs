@@ -34,6 +34,7 @@ const KEEP: u8 = 1;
 const WINDOW: u8 = 2;
 /// `KEEP`, followed by the filter bits per entry of the base, the oldest run.
 const KEEP_FILTERED: u8 = 3;
+const RESIDENT: u8 = 4;
 
 const FIFO: u8 = 1;
 const CLOCK: u8 = 2;
@@ -62,6 +63,12 @@ impl KeyspaceKind {
     #[must_use]
     pub const fn is_window(&self) -> bool {
         matches!(self.policy(), Some(HashedPolicy::Window { .. }))
+    }
+
+    /// Whether the keyspace's entries stay in the log.
+    #[must_use]
+    pub const fn is_resident(&self) -> bool {
+        matches!(self.policy(), Some(HashedPolicy::Resident))
     }
 
     /// Filter bits of the base of a hashed keyspace; 0: it has no filter.
@@ -107,6 +114,7 @@ impl KeyspaceKind {
                 Discard::Fifo => 2,
                 Discard::Clock | Discard::Priority(_) => 4,
             },
+            Self::Hashed { policy: HashedPolicy::Resident, .. } => 7,
             Self::Hashed { base_filter_bits: 0, .. } => 2,
             Self::Hashed { .. } => 3,
         }
@@ -128,6 +136,7 @@ impl KeyspaceKind {
                 out.extend_from_slice(&[KEEP_FILTERED, *base_filter_bits]);
             }
             HashedPolicy::Keep => out.push(KEEP),
+            HashedPolicy::Resident => out.push(RESIDENT),
             HashedPolicy::Window { bytes, discard } => {
                 out.push(WINDOW);
                 encode_window(*bytes, discard, out);
@@ -205,8 +214,9 @@ fn policy(cursor: &mut Cursor<'_>) -> Result<(HashedPolicy, u8)> {
                 .got(bits)),
         },
         WINDOW => Ok((decode_window(cursor)?, 0)),
+        RESIDENT => Ok((HashedPolicy::Resident, 0)),
         other => Err(Error::corrupt("policy of a hashed keyspace")
-            .expected("1 (keep), 2 (window) or 3 (keep with filters)")
+            .expected("1 (keep), 2 (window), 3 (keep with filters) or 4 (resident)")
             .got(other)),
     }
 }

@@ -268,6 +268,25 @@ fn filter_bits_of_a_base_are_stored_where_they_are_set() {
     assert_eq!(kind(8).to_string(), "hashed keep, base-filter-bits 8");
 }
 
+/// Readers from before version 7 would take the log for one whose records die when they are flushed.
+#[test]
+fn a_resident_keyspace_needs_version_7() {
+    let kind = KeyspaceKind::Hashed {
+        hash_key: HashKey::new(std::array::from_fn(|at| at as u8)),
+        policy: HashedPolicy::Resident,
+        base_filter_bits: 0,
+    };
+    assert!(kind.is_resident() && !kind.is_window());
+    assert_eq!(kind.to_string(), "hashed resident");
+    let (keyspace, name) = (KeyspaceId(1), "keep".into());
+    let created = Edit::KeyspaceCreated { keyspace, kind, name };
+    assert_eq!(created.format_version(), 7);
+    let mut body = Vec::new();
+    created.encode(&mut body);
+    assert_eq!(body, golden(include_str!("../golden/manifest_resident.hex")), "{body:02x?}");
+    assert_eq!(Edit::decode_all(&body).unwrap(), [created]);
+}
+
 /// Readers of version 3 would decode windows that retain entries, but cannot evict from them.
 #[test]
 fn windows_that_retain_entries_need_version_4() {

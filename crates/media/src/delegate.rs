@@ -1,7 +1,7 @@
 //! Decorators: a medium, file or queue that changes some operations and passes the others on.
 //!
 //! A decorator lists the operations that it passes on unchanged, and its source shows only the operations
-//! that it changes. If one is missing from both, the compiler says so, except for `prepare_stores`,
+//! that it changes. If one is missing from both, the compiler says so, except for `load`, `prepare_stores`,
 //! `write_ahead` and `descriptor`, which do nothing by default:
 //!
 //! ```ignore
@@ -131,6 +131,11 @@ macro_rules! delegate {
     (@ store $inner:ident) => {
         fn store(&self, at: u64, bytes: &[u8], purpose: $crate::Purpose) -> ::base::Result<()> {
             self.$inner.store(at, bytes, purpose)
+        }
+    };
+    (@ load $inner:ident) => {
+        fn load(&self, at: u64, bytes: &mut [u8], purpose: $crate::Purpose) -> ::base::Result<()> {
+            self.$inner.load(at, bytes, purpose)
         }
     };
     (@ prepare_stores $inner:ident) => {

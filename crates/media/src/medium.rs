@@ -14,7 +14,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use base::Result;
+use base::{Error, Result};
 
 use crate::{Buf, Purpose};
 
@@ -168,6 +168,29 @@ pub trait File: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`File::write`].
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
+
+    /// Fills `bytes` from offset `at`, of any offset and length, and waits. On storage-class memory only these
+    /// bytes are read, in place; other devices read the pages around them.
+    ///
+    /// # Errors
+    /// As [`File::read`]; `Corrupt` if the file ends before the last byte.
+    fn load(&self, at: u64, bytes: &mut [u8], purpose: Purpose) -> Result<()> {
+        const PAGE: u64 = base::limits::PAGE_BYTES as u64;
+        let short = || {
+            Error::corrupt("file").at(self.name()).expected("its bytes").got("an end before them")
+        };
+        let end = at.checked_add(bytes.len() as u64).ok_or_else(short)?;
+        let first = at / PAGE;
+        let pages = usize::try_from(end.div_ceil(PAGE) - first).map_err(|_| short())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (buf, read) = self.read(first * PAGE, Buf::pages(pages), purpose);
+        read?;
+        let from = (at % PAGE) as usize;
+        bytes.copy_from_slice(buf.get(from..from + bytes.len()).ok_or_else(short)?);
+        Ok(())
+    }
 
     /// Prepares the range around offset `at`, within the reserved length, so that stores there cost no more
     /// than a copy. For a background task, ahead of the writers. [`u64::MAX`] means that no stores follow;

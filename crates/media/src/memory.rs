@@ -253,6 +253,16 @@ impl File for MemoryFile {
         write(&self.name, &mut self.bytes.write(), at, bytes)
     }
 
+    fn load(&self, at: u64, bytes: &mut [u8], _purpose: Purpose) -> Result<()> {
+        let stored = self.bytes.read();
+        let from = usize::try_from(at).ok();
+        let found = from.and_then(|from| stored.get(from..from.checked_add(bytes.len())?));
+        bytes.copy_from_slice(found.ok_or_else(|| {
+            Error::corrupt("file").at(&self.name).expected("its bytes").got("an end before them")
+        })?);
+        Ok(())
+    }
+
     fn sync(&self, _purpose: Purpose) -> Result<()> {
         Ok(())
     }

@@ -180,6 +180,11 @@ impl File for MeteredFile {
         self.inner.read(at, buf, purpose)
     }
 
+    fn load(&self, at: u64, bytes: &mut [u8], purpose: Purpose) -> Result<()> {
+        self.meter.cell(purpose).read(bytes.len());
+        self.inner.load(at, bytes, purpose)
+    }
+
     fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
         self.meter.cell(purpose).write(buf.len());
         let _pending = self.meter.pending.begin("write", self.inner.name());

@@ -249,7 +249,26 @@ impl Keyspace {
         let view = self.tree.view();
         self.usable()?;
         let value = self.lookup(key, Probe::without_fill(key.bytes()), view, at)?;
+        self.check_read_at(key.bytes(), at)?;
         Ok(value.map(|value| value.bytes))
+    }
+
+    /// Refuses a read at `at` of a key of a resident keyspace that was written after `at`: the log has the
+    /// newest version only.
+    pub(crate) fn check_read_at(&self, key: &[u8], at: Seqno) -> Result<()> {
+        // After the read: the view has what was in the index when the key was read, or the index has it.
+        let view = self.tree.view();
+        let Some(resident) = view.read_context.resident() else { return Ok(()) };
+        if resident.indexed_up_to() <= at {
+            return Ok(());
+        }
+        match resident.newest(key)?.filter(|newest| *newest > at) {
+            None => Ok(()),
+            Some(newest) => Err(Error::conflict("transaction")
+                .at(format_args!("a key in the resident keyspace `{}`", self.name()))
+                .expected(format_args!("no write after sequence number {at}"))
+                .got(newest)),
+        }
     }
 
     fn lookup<V: Deref<Target = Arc<View>>>(
@@ -423,14 +442,17 @@ impl Keyspace {
         }
     }
 
-    /// Refuses a read at a snapshot in a window: eviction does not keep what a snapshot reads.
+    /// Refuses a read at a snapshot in a window, whose eviction does not keep what a snapshot reads, and in a
+    /// resident keyspace, which has no older versions.
     pub(crate) fn check_snapshots(&self) -> Result<()> {
-        if !self.tree.kind().is_window() {
+        if !self.tree.kind().is_window() && !self.tree.kind().is_resident() {
             return Ok(());
         }
         Err(Error::invalid("read at a snapshot")
             .at(format_args!("`{}`", self.name()))
-            .expected("a keyspace that keeps its entries; a window has get, multi_get and entries")
+            .expected(
+                "a keyspace that keeps older versions; this one has get, multi_get and entries",
+            )
             .got(self.tree.kind()))
     }
 
@@ -443,6 +465,9 @@ impl Keyspace {
         let range = DeleteRange::new(bounds)?;
         if range.as_ref().is_some_and(|range| !range.is_everything()) {
             self.check_ordered("delete of a key range")?;
+        }
+        if self.tree.kind().is_resident() {
+            self.check_ordered("delete of every key")?;
         }
         Ok(range)
     }

@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Key, Result, Seqno, StoredKeys};
+use base::{Error, Key, Result, Seqno, StoredKeys};
 use bytes::Bytes;
 use read::Completed;
 use tree::View;
@@ -22,6 +22,9 @@ use crate::{Keyspace, ReadOptions};
 /// Up to this many values are returned as they were read. More are read in groups of this size, so that the
 /// memory of a call besides its results is bounded.
 const GROUP_KEYS: usize = 512;
+
+/// A read of several keys of a resident keyspace is repeated this often.
+const MOMENTS_MAX: usize = 64;
 
 /// Of more than [`GROUP_KEYS`] values, those from this length on are not copied, bytes: they fill most of
 /// their block, or have pages of their own.
@@ -50,8 +53,20 @@ impl Keyspace {
         options: &ReadOptions,
     ) -> Result<Vec<Result<Option<Bytes>>>> {
         let keys = self.tree().key_form().stored_all(keys)?;
-        let (view, at) = self.now()?;
-        self.multi_get_with(&keys, options.fill_row_cache, view, at)
+        for _ in 0..MOMENTS_MAX {
+            let (view, at) = self.now()?;
+            let found = self.multi_get_with(&keys, options.fill_row_cache, view, at)?;
+            let view = self.tree().view();
+            match view.read_context.resident() {
+                // A flush that began meanwhile may have replaced versions that this read should see.
+                Some(resident) if resident.indexed_up_to() > at => {}
+                _ => return Ok(found),
+            }
+        }
+        Err(Error::retry("read of several keys of a resident keyspace at one instant")
+            .at(format_args!("`{}`", self.name()))
+            .expected("no flush meanwhile")
+            .got(format_args!("flushes during {MOMENTS_MAX} reads")))
     }
 
     /// Starts gets of the first of `keys` in `queue`, as many as it has room for, and returns their

@@ -46,8 +46,8 @@ impl Snapshot {
     /// The value of `key` at the snapshot; otherwise as [`Keyspace::get`].
     ///
     /// # Errors
-    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store or is a window, as in every
-    /// method here.
+    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store is a window, or is resident, as in
+    /// every method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         keyspace.check_snapshots()?;
         self.get_in(keyspace, key.as_ref())
@@ -79,7 +79,14 @@ impl Snapshot {
         keys: &[K],
     ) -> Result<Vec<Result<Option<Bytes>>>> {
         let (view, at) = self.at(keyspace)?;
-        keyspace.multi_get_at(keys, view, at)
+        let mut found = keyspace.multi_get_at(keys, view, at)?;
+        for (key, found) in keys.iter().zip(&mut found) {
+            let stored = keyspace.tree().key_form().stored(key.as_ref())?;
+            if let Err(error) = keyspace.check_read_at(stored.bytes(), at) {
+                *found = Err(error);
+            }
+        }
+        Ok(found)
     }
 
     /// Iterates over the keyspace at the snapshot; otherwise as [`Keyspace::iter`].

@@ -122,7 +122,7 @@ pub struct Hits {
 pub struct KeyspaceStatistics {
     /// The name.
     pub name: String,
-    /// The kind: `ordered`, `hashed keep`, `hashed window=8.0 GiB`.
+    /// The kind: `ordered`, `hashed keep`, `hashed resident`, `hashed window=8.0 GiB`.
     pub kind: String,
     /// Memtables (active and sealed), and their memory in bytes.
     pub memtables: usize,
@@ -151,6 +151,12 @@ pub struct KeyspaceStatistics {
     pub evicted_bytes: u64,
     /// See `evicted_entries`.
     pub retained_bytes: u64,
+    /// Of a resident keyspace: the entries of its index, tombstones included, and its memory in bytes.
+    pub index_entries: u64,
+    /// See `index_entries`.
+    pub index_tombstones: u64,
+    /// See `index_entries`.
+    pub index_bytes: u64,
     /// Runs; a get may have to search each.
     pub runs: usize,
     /// Memory that tables pin, for filters and separators, bytes.
@@ -359,10 +365,10 @@ impl KeyspaceStatistics {
         (self.flush_bytes + self.merge_bytes) as f64 / self.user_bytes as f64
     }
 
-    /// Versions in tables, those in the cut part of partly merged tables left out: an estimate.
+    /// Entries of the index of a resident keyspace; otherwise versions in tables, those in the cut part of partly merged tables left out: an estimate.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.levels.iter().map(|level| level.entries).sum()
+        self.levels.iter().map(|level| level.entries).sum::<u64>() + self.index_entries
     }
 
     fn of(tree: &Tree) -> Self {
@@ -370,6 +376,7 @@ impl KeyspaceStatistics {
         let writes = tree.writes();
         let files = view.version.files();
         let sum = |of: &dyn Fn(&TableFile) -> u64| files.iter().map(|file| of(file)).sum();
+        let resident = view.read_context.resident().map(|it| it.sizes()).unwrap_or_default();
         let values = view.version.value_files();
         let length = |file: &Arc<ValueFile>| file.values().map_or(0, |values| values.file_bytes());
         let live = |file: &TableFile| file.entry().values.iter().map(|(_, bytes)| bytes).sum();
@@ -389,6 +396,9 @@ impl KeyspaceStatistics {
             evicted_entries: tree.evictions.entries.get(),
             evicted_bytes: tree.evictions.bytes.get(),
             retained_bytes: tree.evictions.retained_bytes.get(),
+            index_entries: resident.entries,
+            index_tombstones: resident.tombstones,
+            index_bytes: resident.index_bytes,
             runs: view.version.runs().len(),
             levels: levels(&view.version),
             pinned_bytes: sum(&|file| file.table().map_or(0, |table| table.pinned_bytes())),

@@ -54,6 +54,7 @@ pub fn move_log(
         return Err(Error::invalid("place of the log")
             .expected("another one than the store's directory, where it is"));
     }
+    refuse_resident(medium)?;
     let mut settings = Settings::default();
     settings.scrub_rate = 0;
     let resources = Resources::builder().build()?;
@@ -66,6 +67,21 @@ pub fn move_log(
     store.close()?;
     drop(store);
     replace_log(medium, from, to, last)
+}
+
+/// Refuses a store with a resident keyspace, whose entries are in the log and cannot be flushed to tables.
+///
+/// # Errors
+/// `Invalid`, naming the keyspace; those of the device.
+pub(crate) fn refuse_resident(medium: &Arc<dyn Medium>) -> Result<()> {
+    let Ok(found) = manifest::recover(&**medium, false)? else { return Ok(()) };
+    let mut keyspaces = found.state.keyspaces.values();
+    match keyspaces.find(|entry| entry.kind.is_resident()) {
+        None => Ok(()),
+        Some(entry) => Err(Error::invalid("move of the log")
+            .expected("a store without resident keyspaces, whose entries are in the log")
+            .got(format_args!("the resident keyspace `{}`", entry.name))),
+    }
 }
 
 /// Gives the closed store on `medium` a new log at `to` in place of the one at `from`, all of whose records

@@ -14,8 +14,8 @@ use wal::Log;
 use crate::events::Events;
 use crate::options::OptionSource;
 use crate::{
-    ObsoleteFiles, Piece, Quarantine, RowRefresh, SnapshotList, TableFile, Timekeeper, Tree,
-    ValueFiles,
+    LogSegments, ObsoleteFiles, Piece, Quarantine, RowRefresh, SnapshotList, TableFile, Timekeeper,
+    Tree, ValueFiles,
 };
 
 /// The components of a store that flushes, compactions and scrubs of its trees share.
@@ -34,6 +34,8 @@ pub struct TreeContext {
     pub dictionaries: Arc<StoreDictionaries>,
     /// The store's open value files.
     pub values: Arc<ValueFiles>,
+    /// The segments of the log that hold entries of resident keyspaces.
+    pub segments: Arc<LogSegments>,
     /// Files to remove.
     pub obsolete: Arc<ObsoleteFiles>,
     /// The live snapshots.

@@ -6,6 +6,8 @@
 //! those that a range delete of a newer memtable covers: on a full device, deleting everything must not need
 //! space for the deleted values. The newer write is in the log, which is synced before the record.
 //!
+//! In a resident keyspace the memtable becomes a part of the index instead ([`ResidentFlush`]).
+//!
 //! A job runs in bounded steps on a background thread. A failed job leaves nothing behind but a used table
 //! id, and the memtable stays.
 
@@ -23,6 +25,7 @@ use table::{
     ValuesSummary, Writer,
 };
 
+use crate::resident::ResidentFlush;
 use crate::training::{Samples, is_worth_adopting, is_worth_training};
 use crate::write_through::WriteThrough;
 use crate::{Memtable, Tree, TreeContext};
@@ -45,6 +48,8 @@ pub struct FlushJob {
     has_expiries: bool,
     retention: Retention,
     output: Output,
+    /// Instead of all that, in a resident keyspace.
+    resident: Option<ResidentFlush>,
 }
 
 /// The memtables newer than the flushed one. Their writes may supersede its versions.
@@ -139,6 +144,8 @@ impl FlushJob {
         };
         drop(view);
         let retention = Retention::new(rules, &env.writer_account)?;
+        let resident = tree.view().read_context.resident().cloned();
+        let resident = resident.map(|it| ResidentFlush::new(&it, &memtable, below));
         let (writer, written) = (None, None);
         let output =
             Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer, written };
@@ -154,6 +161,7 @@ impl FlushJob {
             has_expiries: false,
             retention,
             output,
+            resident,
         })
     }
 
@@ -176,6 +184,13 @@ impl FlushJob {
     /// An error of the device, the log or the manifest, or `Retry` if memory is short. The job must then be
     /// dropped; the memtable is still there and can be flushed by a new job.
     pub fn step(&mut self, env: &TreeContext) -> Result<Option<Flushed>> {
+        if let Some(resident) = &mut self.resident {
+            if !resident.step(&mut self.cursor)? {
+                return Ok(None);
+            }
+            self.tree.version_edit().install_flushed(&self.memtable, None);
+            return Ok(Some(Flushed { below: self.below, file_bytes: 0, values_bytes: 0 }));
+        }
         let Self { tree, cursor, ranges, newer, covering, retention, output, .. } = self;
         let mut keep = |kept: RetainedVersion<'_>| output.add(env, kept);
         for _ in 0..STEP_ENTRIES {

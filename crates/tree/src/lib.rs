@@ -19,6 +19,7 @@ mod quarantine;
 mod read_clock;
 mod read_context;
 pub mod reads;
+mod resident;
 mod row_compression;
 mod row_refresh;
 mod snapshot_list;
@@ -43,6 +44,10 @@ pub use options::{OptionSource, TreeOptions};
 pub use purge_task::PurgeTask;
 pub use quarantine::Quarantine;
 pub use read_context::ReadContext;
+pub use resident::{
+    LogSegment, LogSegments, Places, Resident, ResidentEntries, ResidentEntry, ResidentSizes,
+    ResidentVersion,
+};
 pub use row_compression::RowCompression;
 pub use row_refresh::RowRefresh;
 pub use snapshot_list::SnapshotList;

@@ -8,6 +8,7 @@ use base::{Account, EntryKind, Result, Seqno, Trailer, WriteSize, invariant};
 use compact::Horizon;
 
 use crate::DeletedRanges;
+use crate::resident::Places;
 
 /// The writes at seqno `first` and later, up to the first seqno of the next memtable. Any number of threads
 /// may read and write.
@@ -17,6 +18,8 @@ pub struct Memtable {
     /// The range deletes. The map has no entry for them.
     deleted: DeletedRanges,
     first: Seqno,
+    /// Where the log has its writes, in a resident keyspace.
+    places: Places,
     /// Whether a write to it may be unlogged: then only a flush keeps it. `Relaxed`: set before the write is
     /// acknowledged, which orders it before whoever waits for the acknowledgement.
     has_unlogged: AtomicBool,
@@ -27,7 +30,8 @@ impl Memtable {
     pub fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
         invariant!(map.is_empty(), "a new memtable is empty");
         let (deleted, has_unlogged) = (DeletedRanges::new(account), AtomicBool::new(false));
-        Arc::new(Self { map, deleted, first, has_unlogged })
+        let places = Places::new(account);
+        Arc::new(Self { map, deleted, first, places, has_unlogged })
     }
 
     /// An empty memtable for writes at `first` and later. It charges nothing before the first reservation, so
@@ -62,7 +66,7 @@ impl Memtable {
 
     /// Memory that the memtable charges, bytes: a flush gives it back.
     pub fn bytes(&self) -> u64 {
-        self.map.bytes() + self.deleted.bytes()
+        self.map.bytes() + self.deleted.bytes() + self.places.bytes()
     }
 
     /// Whether nothing was written.
@@ -97,6 +101,11 @@ impl Memtable {
     /// Whether a write to it may be unlogged.
     pub fn has_unlogged(&self) -> bool {
         self.has_unlogged.load(Ordering::Relaxed)
+    }
+
+    /// Where the log has its writes, in a resident keyspace.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The range deletes.

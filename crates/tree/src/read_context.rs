@@ -9,6 +9,7 @@ use compact::MergeOperator;
 
 use crate::dead_spans::DeadSpans;
 use crate::read_clock::ReadClock;
+use crate::resident::Resident;
 use crate::timekeeper::Timekeeper;
 use crate::{LookupCounters, WalkCounters};
 
@@ -29,6 +30,8 @@ pub struct ReadContext {
     lookups: LookupCounters,
     /// Notes reads, in a window that keeps the entries that were read lately.
     clock: OnceLock<ReadClock>,
+    /// The entries in the log, of a resident keyspace.
+    resident: OnceLock<Arc<Resident>>,
 }
 
 /// A merge operator's name, and the operator if the process has registered it.
@@ -49,6 +52,7 @@ impl ReadContext {
         let (operator, rows) = (OnceLock::new(), Arc::new(rows));
         let (walks, lookups) = (WalkCounters::default(), LookupCounters::default());
         let (dead_spans, clock) = (DeadSpans::default(), OnceLock::new());
+        let resident = OnceLock::new();
         Arc::new(Self {
             timekeeper,
             operator,
@@ -59,6 +63,7 @@ impl ReadContext {
             dead_spans,
             lookups,
             clock,
+            resident,
         })
     }
 
@@ -70,6 +75,16 @@ impl ReadContext {
     /// The clock of a window that keeps the entries that were read lately.
     pub(crate) fn clock(&self) -> Option<&ReadClock> {
         self.clock.get()
+    }
+
+    /// Makes reads go on in the log after the memtables. Called once, before the tree is made.
+    pub fn set_resident(&self, resident: Arc<Resident>) {
+        invariant!(self.resident.set(resident).is_ok(), "a keyspace becomes resident once");
+    }
+
+    /// The entries in the log, of a resident keyspace.
+    pub fn resident(&self) -> Option<&Arc<Resident>> {
+        self.resident.get()
     }
 
     /// Lookups in the keyspace since the store was opened.

@@ -223,7 +223,7 @@ impl Tree {
                 let options = window_options(policy);
                 return options.map_or(FILTER_BITS_DEFAULT, |it| it.flush_filter_bits(bytes));
             }
-            Some(HashedPolicy::Keep) => {}
+            Some(HashedPolicy::Keep | HashedPolicy::Resident) => {}
         }
         let view = self.view();
         let base = view.version.pieces().filter(|piece| piece.level() >= keep::BASE_LEVEL);

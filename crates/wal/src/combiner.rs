@@ -18,10 +18,11 @@
 //! Lock order: the content of a caller's own slot, then the lane (by `try_lock` only). The leader locks
 //! the content of any slot.
 
-use base::{Result, Seqno, broken_invariant, crc32c, invariant};
+use base::{Result, broken_invariant, crc32c, invariant};
 
 use super::slot::Slot;
 use super::sync::{AtomicUsize, Backoff, Mutex, MutexGuard, Ordering, SLOTS, fence, home};
+use crate::address::{Before, Written};
 use crate::group::{Group, encoded_bytes};
 use crate::options::Batch;
 
@@ -30,9 +31,8 @@ const ROUNDS: usize = 8;
 
 /// Writes groups.
 pub(crate) trait Writer {
-    /// Writes the group's records. `rest` continues the body of the last one. Returns the first seqno of
-    /// the first record.
-    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno>;
+    /// Writes the group's records. `rest` continues the body of the last one. Returns the first record.
+    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Written>;
 }
 
 /// See the module.
@@ -52,8 +52,8 @@ struct LeaderState<W> {
     writer: W,
     /// The leader's own record, or the group it writes. Empty while the lane is free.
     group: Group,
-    /// The slots whose records are in the group, each with the number of operations before its record.
-    taken: Vec<(usize, u64)>,
+    /// The slots whose records are in the group, each with the records before its own.
+    taken: Vec<(usize, Before)>,
 }
 
 impl<W: Writer> Combiner<W> {
@@ -64,8 +64,8 @@ impl<W: Writer> Combiner<W> {
         Self { leader: Mutex::new(leader), slots, used: AtomicUsize::new(0), group_bytes }
     }
 
-    /// Has `batch` written, and returns its first seqno.
-    pub(crate) fn append(&self, batch: &Batch<'_>) -> Result<Seqno> {
+    /// Has `batch` written, and returns its record.
+    pub(crate) fn append(&self, batch: &Batch<'_>) -> Result<Written> {
         let body_crc = crc32c(batch.body);
         if let Some(leader) = self.leader.try_lock() {
             return self.write_own(leader, batch, body_crc);
@@ -110,7 +110,7 @@ impl<W: Writer> Combiner<W> {
         mut leader: MutexGuard<'a, LeaderState<W>>,
         batch: &Batch<'_>,
         body_crc: u32,
-    ) -> Result<Seqno> {
+    ) -> Result<Written> {
         let result = self.write_one(&mut leader, batch, body_crc);
         self.release(leader);
         result
@@ -122,7 +122,7 @@ impl<W: Writer> Combiner<W> {
         leader: &mut LeaderState<W>,
         batch: &Batch<'_>,
         body_crc: u32,
-    ) -> Result<Seqno> {
+    ) -> Result<Written> {
         let LeaderState { writer, group, .. } = leader;
         invariant!(group.is_empty(), "the group is empty while the lane is free");
         let result = if encoded_bytes(batch) > self.group_bytes {
@@ -150,7 +150,7 @@ impl<W: Writer> Combiner<W> {
 
     /// Waits until the slot's record is written or refused; becomes the leader if the lane is free
     /// first.
-    fn wait_for_outcome(&self, slot: &Slot) -> Result<Seqno> {
+    fn wait_for_outcome(&self, slot: &Slot) -> Result<Written> {
         let mut backoff = Backoff::default();
         loop {
             if let Some(outcome) = slot.take_outcome() {
@@ -217,7 +217,7 @@ impl<W: Writer> Combiner<W> {
             let slot = self.slots.get(number);
             invariant!(slot.is_some(), "a follower's record is in one of the slots");
             if let Some(slot) = slot {
-                slot.complete(outcome.clone().map(|first| first.plus(before)));
+                slot.complete(outcome.clone().map(|first| first.after(before)));
             }
         }
     }
@@ -249,8 +249,8 @@ impl<W: Writer> Held<'_, W> {
         Ok(&mut leader.writer)
     }
 
-    /// Has `batch` written, and returns its first seqno.
-    pub(crate) fn append(&mut self, batch: &Batch<'_>) -> Result<Seqno> {
+    /// Has `batch` written, and returns its record.
+    pub(crate) fn append(&mut self, batch: &Batch<'_>) -> Result<Written> {
         let leader = self.leader.as_mut();
         let leader = leader.ok_or_else(|| broken_invariant!("a held lane has its leader"))?;
         self.combiner.write_one(leader, batch, crc32c(batch.body))

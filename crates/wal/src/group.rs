@@ -4,6 +4,7 @@ use base::{
     KeyspaceId, Result, Seqno, broken_invariant, crc32c, invariant, put_varint, varint_len,
 };
 
+use crate::address::Before;
 use crate::options::Batch;
 use crate::record::{Content, FIXED_BYTES, Kind, finish_record, parse_record};
 
@@ -33,7 +34,9 @@ pub(crate) fn encoded_bytes(batch: &Batch<'_>) -> usize {
     head_bytes(batch) + batch.body.len()
 }
 
-fn head_bytes(batch: &Batch<'_>) -> usize {
+/// Length of the batch's record up to its body, bytes.
+#[must_use]
+pub fn head_bytes(batch: &Batch<'_>) -> usize {
     let ids: usize = batch.keyspaces.iter().map(|id| varint_len(u64::from(id.0))).sum();
     let counts = varint_len(u64::from(batch.ops)) + varint_len(batch.keyspaces.len() as u64);
     FIXED_BYTES + counts + ids
@@ -60,8 +63,8 @@ pub fn encode_group(
 }
 
 impl Group {
-    /// Adds a batch; `body_crc` is the CRC-32C of its body. Returns the number of operations before it.
-    pub(crate) fn push(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
+    /// Adds a batch; `body_crc` is the CRC-32C of its body. Returns the records before it.
+    pub(crate) fn push(&mut self, batch: &Batch<'_>, body_crc: u32) -> Before {
         let before = self.push_head(batch, body_crc);
         self.image.extend_from_slice(batch.body);
         before
@@ -69,7 +72,7 @@ impl Group {
 
     /// As [`Group::push`] without the body, which the caller writes after the group. Must be the last
     /// record of its group.
-    pub(crate) fn push_head(&mut self, batch: &Batch<'_>, body_crc: u32) -> u64 {
+    pub(crate) fn push_head(&mut self, batch: &Batch<'_>, body_crc: u32) -> Before {
         debug_assert_eq!(body_crc, crc32c(batch.body));
         self.check_bodies();
         invariant!(
@@ -92,7 +95,7 @@ impl Group {
             ops: batch.ops,
             keyspaces: batch.keyspaces.len(),
         });
-        let before = self.ops;
+        let before = Before { ops: self.ops, bytes: start as u64 };
         self.ops += u64::from(batch.ops);
         before
     }
@@ -102,11 +105,12 @@ impl Group {
         invariant!(end == self.image.len(), "only a group's last body is left to the caller");
     }
 
-    /// Moves the records of `other` to the end. Returns the number of operations before them.
-    pub(crate) fn append(&mut self, other: &mut Self) -> u64 {
+    /// Moves the records of `other` to the end. Returns the records before them.
+    pub(crate) fn append(&mut self, other: &mut Self) -> Before {
         self.check_bodies();
         invariant!(other.entries.len() == 1, "a follower leaves one record");
-        let (before, start) = (self.ops, self.image.len());
+        let start = self.image.len();
+        let before = Before { ops: self.ops, bytes: start as u64 };
         self.image.extend_from_slice(&other.image);
         self.keyspaces.extend_from_slice(&other.keyspaces);
         let moved = other.entries.drain(..);

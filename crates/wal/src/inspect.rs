@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Account, Error, KeyspaceId, Result, Seqno, StoreId};
 use media::{Medium, Purpose};
 
+use crate::Appended;
 use crate::header::SegmentHeader;
 use crate::known::Known;
 use crate::name::parse_segment_name;
@@ -136,7 +137,7 @@ pub fn check(
     read(medium, store, known, recover, account, &mut |_, _| Ok(()))
 }
 
-/// As [`check`], and passes the first seqno and the body of every batch to `record`, in seqno order.
+/// As [`check`], and passes the first seqno, the address and the body of every batch to `record`, in seqno order.
 ///
 /// # Errors
 /// As [`check`], and those of `record`.
@@ -146,7 +147,7 @@ pub fn read(
     known: &Known,
     recover: Recover,
     account: &Account,
-    record: &mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+    record: &mut dyn FnMut(Appended, &[u8]) -> Result<()>,
 ) -> Result<Recovery> {
     let source = Source {
         medium: Arc::clone(medium),

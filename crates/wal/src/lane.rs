@@ -21,6 +21,7 @@ use base::limits::PAGE_BYTES;
 use base::{LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
 use media::{File, Purpose};
 
+use crate::address::Written;
 use crate::combiner::Writer;
 use crate::group::Group;
 use crate::header::UNIT_BYTES;
@@ -409,8 +410,8 @@ impl Lane {
 }
 
 impl Lane {
-    /// Stores the group with the seqnos `taken`.
-    fn store_group(&mut self, group: &mut Group, rest: &[u8], taken: Taken) -> Result<()> {
+    /// Stores the group with the seqnos `taken`. Returns its first record.
+    fn store_group(&mut self, group: &mut Group, rest: &[u8], taken: Taken) -> Result<Written> {
         if self.is_fenced {
             self.vouch(taken)?;
         }
@@ -418,6 +419,8 @@ impl Lane {
         let Some(segment) = self.active.as_ref() else {
             return Err(broken_invariant!("a lane with room has a segment"));
         };
+        let first = Seqno::new(taken.first);
+        let written = Written { first, segment: segment.fresh.id, offset: segment.tail };
         group.finish(segment.fresh.seed, self.sequence, taken.first)?;
         self.store(group.image(), rest)?;
         if let Some(segment) = self.active.as_mut() {
@@ -425,12 +428,15 @@ impl Lane {
         }
         self.sequence += group.len() as u64;
         self.after = taken.first + group.ops();
-        if self.is_fenced { self.fence() } else { Ok(()) }
+        if self.is_fenced {
+            self.fence()?;
+        }
+        Ok(written)
     }
 }
 
 impl Writer for Lane {
-    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
+    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Written> {
         self.shared.check()?;
         invariant!(!group.is_empty(), "a group that is written has a record");
         let bytes = (group.image().len() + rest.len()) as u64;
@@ -445,7 +451,7 @@ impl Writer for Lane {
         })?;
         // The seqnos are in flight: if the group is not stored, nothing after it counts.
         let stored = self.store_group(group, rest, taken);
-        stored.map_err(|error| {
+        let written = stored.map_err(|error| {
             let error = self.shared.poisoned_by(error);
             self.numbers().lose(taken, group.ops());
             error
@@ -456,6 +462,6 @@ impl Writer for Lane {
         count_exclusive(&counters.groups, 1);
         count_exclusive(&counters.record_bytes, bytes);
         count_exclusive(&counters.body_bytes, group.body_bytes());
-        Ok(Seqno::new(taken.first))
+        Ok(written)
     }
 }

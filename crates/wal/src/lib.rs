@@ -9,6 +9,7 @@
 //! supply makes segments ahead of need; retention decides when a segment may be removed. Read path:
 //! reader (one segment) -> chain (one lane) -> recovery (all lanes, in seqno order).
 
+mod address;
 mod chain;
 mod combiner;
 mod device;
@@ -36,13 +37,15 @@ mod slot;
 mod source;
 mod start;
 mod statistics;
+mod stored;
 mod supply;
 mod sync;
 mod syncer;
 
+pub use address::{Appended, RecordAddress};
 pub use device::{DEVICE_FILE, DeviceHeader, OpenDevices};
 pub use extent::{Extent, extents};
-pub use group::encode_group;
+pub use group::{encode_group, head_bytes};
 pub use header::SegmentHeader;
 pub use inspect::{LogEntry, check, inspect, read};
 pub use known::Known;
@@ -54,8 +57,10 @@ pub use place::{DEVICE_LANES_MAX, DEVICES_MAX, LogDevice, LogPlace, PLACE_BYTES_
 pub use position::{Cut, LogEnd, Reached};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
+pub use retention::SegmentUse;
 pub use start::Start;
 pub use statistics::Statistics;
+pub use stored::{StoredBatch, StoredSegment};
 
 #[cfg(test)]
 mod shuttled;

@@ -31,6 +31,7 @@ use base::{
 use media::{File, Medium, Purpose};
 use parking_lot::Mutex;
 
+use crate::address::Appended;
 use crate::combiner::{Combiner, Held};
 use crate::lane::{Lane, PREPARE_STEP_BYTES, Preparation, SyncPoint, WRITE_AHEAD_BYTES};
 use crate::options::{Batch, Observer};
@@ -102,12 +103,20 @@ impl Log {
     /// cannot be made: nothing is written, and a later append may succeed. `Poisoned` if this or an
     /// earlier write failed: the next open replays the batch whole or not at all.
     pub fn append(&self, batch: Batch<'_>) -> Result<Seqno> {
+        self.append_at(batch).map(|appended| appended.first)
+    }
+
+    /// As [`Log::append`]; returns the address of the record too.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_at(&self, batch: Batch<'_>) -> Result<Appended> {
         base::unbroken()?;
         batch.check()?;
         self.begin_lacking()?;
         let lane = self.lane()?;
-        let first = lane.combiner.append(&batch)?;
-        self.acknowledge(first, &batch)
+        let written = lane.combiner.append(&batch)?;
+        self.acknowledge(lane.id, written, &batch)
     }
 
     /// The lane of the calling thread.
@@ -126,10 +135,10 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn append_deletes(&self, batch: Batch<'_>) -> Result<Seqno> {
+    pub fn append_deletes(&self, batch: Batch<'_>) -> Result<Appended> {
         let bytes = batch.body.len() + 5 * (2 + batch.keyspaces.len());
         for _ in 0..SHORT_ROOMS_MAX {
-            match self.append(batch) {
+            match self.append_at(batch) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
                     self.begin_short()?;
                     self.lane()?.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
@@ -137,7 +146,7 @@ impl Log {
                 appended => return appended,
             }
         }
-        self.append(batch)
+        self.append_at(batch)
     }
 
     /// As [`Log::append`], but only if `check` succeeds. `check` gets the seqno that the batch would
@@ -150,19 +159,21 @@ impl Log {
         &self,
         batch: Batch<'_>,
         check: &mut dyn FnMut(Seqno) -> Result<()>,
-    ) -> Result<Seqno> {
+    ) -> Result<Appended> {
         base::unbroken()?;
         batch.check()?;
         self.begin_lacking()?;
-        let first = {
+        let (lane, written) = {
             let mut held = self.hold();
             // Before the check: it would refuse the batch for seqnos that never become visible.
             self.shared.check()?;
             check(Seqno::new(self.shared.numbers.next()))?;
-            let lane = held.0.first_mut();
-            lane.ok_or_else(|| broken_invariant!("a log has lanes"))?.append(&batch)?
+            let (lane, writer) = (self.lanes.first(), held.0.first_mut());
+            let (lane, writer) =
+                lane.zip(writer).ok_or_else(|| broken_invariant!("a log has lanes"))?;
+            (lane.id, writer.append(&batch)?)
         };
-        self.acknowledge(first, &batch)
+        self.acknowledge(lane, written, &batch)
     }
 
     /// Lets batches go unlogged ([`Log::assign`]), from the next segment on, in which the log continues.

@@ -12,6 +12,7 @@ use base::limits::PAGE_BYTES;
 use base::{Error, KeyspaceId, LaneId, Result, SegmentId, Seqno, broken_invariant};
 use media::{Access, Purpose};
 
+use crate::address::{Appended, RecordAddress};
 use crate::chain::Chain;
 use crate::lane::SegmentTail;
 use crate::loss::Loss;
@@ -66,7 +67,7 @@ pub(crate) struct ReplaySink<'a> {
     /// As in [`crate::Log::open`].
     pub(crate) from: &'a dyn Fn(KeyspaceId) -> Option<Seqno>,
     /// As in [`crate::Log::open`].
-    pub(crate) record: &'a mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+    pub(crate) record: &'a mut dyn FnMut(Appended, &[u8]) -> Result<()>,
     /// Gets the answers of `from`.
     pub(crate) retention: &'a Retention,
     /// The answers of `from`, ordered by keyspace: it is called once for each.
@@ -203,6 +204,7 @@ fn replay_record(
     replay: &mut ReplaySink<'_>,
     recovery: &mut Recovery,
 ) -> Result<()> {
+    let lane = chain.lane;
     let Some((reader, found)) = chain.reading() else {
         return Err(broken_invariant!("a chain still reads the segment of its last record"));
     };
@@ -212,7 +214,9 @@ fn replay_record(
         found.pins.pin(keyspace, end);
     }
     if needed {
-        (replay.record)(Seqno::try_from(head.seqno)?, reader.body(head)?)?;
+        let address = RecordAddress { lane, segment: found.id, offset: head.offset };
+        let appended = Appended { first: Seqno::try_from(head.seqno)?, address: Some(address) };
+        (replay.record)(appended, reader.body(head)?)?;
         recovery.records += 1;
     } else {
         recovery.skipped += 1;

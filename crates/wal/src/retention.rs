@@ -2,8 +2,11 @@
 //!
 //! The segments of a lane are freed oldest first. So the records of a lane have no gaps, and recovery
 //! recognises a segment missing from the middle as damage.
+//!
+//! The records of a resident keyspace are its only copy of its entries. They keep their segment until the
+//! caller has moved the entries to newer records ([`Retention::collected`]), or the keyspace is dropped.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
@@ -24,6 +27,17 @@ pub(crate) struct SealedSegment {
     pub(crate) charge: Charge,
 }
 
+/// The state of a segment with records of resident keyspaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentUse {
+    /// It is being written.
+    Active,
+    /// It gets no more records. Those of resident keyspaces have seqnos below this one.
+    Full(Seqno),
+    /// It was freed.
+    Freed,
+}
+
 /// See the module. Its lock is a leaf: no other lock is taken and no I/O is done under it.
 #[derive(Debug, Default)]
 pub(crate) struct Retention(Mutex<RetentionState>);
@@ -34,11 +48,20 @@ struct RetentionState {
     sealed: BTreeMap<LaneId, VecDeque<SealedSegment>>,
     /// The seqno below which a keyspace's records are dead.
     below: HashMap<KeyspaceId, Seqno>,
+    /// The keyspaces whose entries stay in the log.
+    resident: BTreeSet<KeyspaceId>,
+    /// The sealed segments of which no resident keyspace needs a record.
+    collected: BTreeSet<(LaneId, SegmentId)>,
 }
 
 impl RetentionState {
     fn below(&self, keyspace: KeyspaceId) -> Seqno {
         self.below.get(&keyspace).copied().unwrap_or(Seqno::ZERO)
+    }
+
+    /// Whether no resident keyspace needs a record of the segment.
+    fn is_collected(&self, lane: LaneId, segment: SegmentId) -> bool {
+        self.collected.contains(&(lane, segment))
     }
 }
 
@@ -54,9 +77,39 @@ impl Retention {
         segments.push_back(segment);
     }
 
-    /// The records of `keyspace` below `below` are dead.
+    /// The entries of `keyspace` stay in the log.
+    pub(crate) fn keep(&self, keyspace: KeyspaceId) {
+        self.0.lock().resident.insert(keyspace);
+    }
+
+    /// No resident keyspace needs a record of the sealed `segment` any more.
+    pub(crate) fn collected(&self, lane: LaneId, segment: SegmentId) {
+        let mut state = self.0.lock();
+        let segments = state.sealed.get(&lane);
+        let is_sealed = segments.is_some_and(|it| it.iter().any(|sealed| sealed.id == segment));
+        if is_sealed {
+            state.collected.insert((lane, segment));
+        }
+    }
+
+    /// The state of a segment that is not being written.
+    pub(crate) fn state_of(&self, lane: LaneId, segment: SegmentId) -> SegmentUse {
+        let state = self.0.lock();
+        let mut segments = state.sealed.get(&lane).into_iter().flatten();
+        let Some(sealed) = segments.find(|sealed| sealed.id == segment) else {
+            return SegmentUse::Freed;
+        };
+        let pins = sealed.pins.alive(|_| Seqno::ZERO);
+        let resident = pins.filter(|(keyspace, _)| state.resident.contains(keyspace));
+        SegmentUse::Full(resident.map(|(_, end)| end).max().unwrap_or_default())
+    }
+
+    /// The records of `keyspace` below `below` are dead. Those of a resident keyspace die only with it.
     pub(crate) fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
         let mut state = self.0.lock();
+        if state.resident.contains(&keyspace) && below < Seqno::MAX {
+            return;
+        }
         let old = state.below.entry(keyspace).or_default();
         *old = below.max(*old);
     }
@@ -85,7 +138,14 @@ impl Retention {
         );
         let mut starts = Vec::new();
         for (lane, segments) in &state.sealed {
-            let is_alive = |sealed: &SealedSegment| sealed.pins.alive(below).next().is_some();
+            let is_alive = |sealed: &SealedSegment| {
+                let is_collected = state.is_collected(*lane, sealed.id);
+                let below = |keyspace| match is_collected && state.resident.contains(&keyspace) {
+                    true => Seqno::MAX,
+                    false => below(keyspace),
+                };
+                sealed.pins.alive(below).next().is_some()
+            };
             let position = |sealed: &SealedSegment| (sealed.id, sealed.begin);
             let begin = segments.iter().find(|sealed| is_alive(sealed)).map(position);
             let appended = active.iter().find(|(appended, _)| appended == lane);
@@ -118,6 +178,7 @@ impl Retention {
     /// Notes that `segment`, the oldest of its lane, was removed.
     pub(crate) fn freed(&self, lane: LaneId, segment: SegmentId) {
         let mut state = self.0.lock();
+        state.collected.remove(&(lane, segment));
         let oldest = state.sealed.get_mut(&lane).and_then(VecDeque::pop_front);
         invariant!(
             oldest.is_some_and(|oldest| oldest.id == segment),
@@ -126,7 +187,8 @@ impl Retention {
     }
 
     /// The pins of each lane's oldest segment that are alive, with the seqno up to which to flush. The
-    /// pins of `active`, the segments being written, if no segment is sealed.
+    /// pins of `active`, the segments being written, if no segment is sealed. Without those of resident
+    /// keyspaces, which a flush does not free.
     pub(crate) fn pinning<'a>(
         &self,
         active: impl IntoIterator<Item = &'a Pins>,
@@ -135,7 +197,9 @@ impl Retention {
         let mut all = Pins::default();
         let mut add = |pins: &Pins| {
             for (keyspace, end) in pins.alive(|keyspace| state.below(keyspace)) {
-                all.pin(keyspace, end);
+                if !state.resident.contains(&keyspace) {
+                    all.pin(keyspace, end);
+                }
             }
         };
         state.sealed.values().filter_map(VecDeque::front).for_each(|oldest| add(&oldest.pins));

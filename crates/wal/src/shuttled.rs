@@ -17,9 +17,10 @@ mod syncer;
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use base::{Error, KeyspaceId, Result, Seqno};
+use base::{Error, KeyspaceId, Result, SegmentId, Seqno};
 use shuttle::thread;
 
+use crate::address::Written;
 use crate::group::Group;
 use crate::options::Batch;
 use combiner::{Combiner, Writer};
@@ -77,12 +78,14 @@ struct Tape {
     next: u64,
     /// First seqno and operations of every record.
     records: Vec<(u64, u64)>,
+    /// Bytes of all records.
+    bytes: u64,
 }
 
 const REFUSED: u32 = 7;
 
 impl Writer for Tape {
-    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Seqno> {
+    fn write(&mut self, group: &mut Group, rest: &[u8]) -> Result<Written> {
         assert!(!group.is_empty(), "an empty group is never written");
         group.finish(0, 0, self.next)?;
         let mut bytes = group.image().to_vec();
@@ -100,15 +103,18 @@ impl Writer for Tape {
             at += crate::record_bytes(&bytes[at..]).unwrap();
         }
         assert_eq!(records.len(), group.len());
-        let first = Seqno::new(self.next);
+        let written =
+            Written { first: Seqno::new(self.next), segment: SegmentId(1), offset: self.bytes };
+        self.bytes += bytes.len() as u64;
         self.records.extend(records);
         self.next = next;
-        Ok(first)
+        Ok(written)
     }
 }
 
 fn append(combiner: &Combiner<Tape>, ops: u32) -> Result<Seqno> {
-    combiner.append(&Batch { keyspaces: &[KeyspaceId(1)], ops, body: &[ops as u8; 3] })
+    let batch = Batch { keyspaces: &[KeyspaceId(1)], ops, body: &[ops as u8; 3] };
+    combiner.append(&batch).map(|written| written.first)
 }
 
 /// Runs `test` under many interleavings: random ones, and ones with few, well-placed switches.
@@ -121,7 +127,8 @@ fn explore(runs: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
 /// succeeds. Every batch is written once, with the seqno that its caller got. No batch comes between a
 /// check and its batch, and no thread waits for ever. `group_bytes` bounds the records that are copied.
 fn appends_and_barriers(group_bytes: usize) {
-    let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, group_bytes));
+    let combiner =
+        Arc::new(Combiner::new(Tape { next: 1, records: Vec::new(), bytes: 0 }, group_bytes));
     let writers = (1..=4u32).map(|ops| {
         let combiner = Arc::clone(&combiner);
         thread::spawn(move || {
@@ -139,7 +146,7 @@ fn appends_and_barriers(group_bytes: usize) {
         drop(checker.hold());
         let mut held = checker.hold();
         let seen = held.writer().unwrap().next;
-        assert_eq!(held.append(&batch).unwrap().get(), seen);
+        assert_eq!(held.append(&batch).unwrap().first.get(), seen);
         drop(held);
         (seen, 5)
     });
@@ -172,7 +179,8 @@ fn callers_whose_batch_does_not_fit_a_slot_wait_for_the_lane() {
 #[test]
 fn a_refused_group_takes_no_seqnos() {
     explore(1000, || {
-        let combiner = Arc::new(Combiner::new(Tape { next: 1, records: Vec::new() }, 1 << 20));
+        let combiner =
+            Arc::new(Combiner::new(Tape { next: 1, records: Vec::new(), bytes: 0 }, 1 << 20));
         let callers: Vec<_> = [1, REFUSED, 2]
             .into_iter()
             .map(|ops| {

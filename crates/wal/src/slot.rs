@@ -3,9 +3,10 @@
 //! Each slot has its own cache lines, so that waiting followers disturb neither one another nor the
 //! leader. A record costs two cache-line transfers between cores, and two back.
 
-use base::{Error, Result, Seqno, broken_invariant, invariant};
+use base::{Error, Result, SegmentId, Seqno, broken_invariant, invariant};
 
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::address::{Before, Written};
 use crate::group::Group;
 use crate::options::Batch;
 
@@ -26,6 +27,9 @@ const WRITTEN: u64 = 4;
 pub(crate) struct Slot {
     /// `Release` by the side that hands the slot on, `Acquire` by the other.
     state: AtomicU64,
+    /// The segment and the offset of the record, once it is written: stored before the state.
+    segment: AtomicU64,
+    offset: AtomicU64,
     content: Mutex<SlotContent>,
     /// Notified when the state changes or the lane is free.
     changed: Condvar,
@@ -65,8 +69,8 @@ impl Slot {
         self.state.load(Ordering::Acquire) == PENDING
     }
 
-    /// Moves a waiting record to the end of `group`; returns the number of operations before it.
-    pub(crate) fn take(&self, group: &mut Group) -> Option<u64> {
+    /// Moves a waiting record to the end of `group`; returns the records before it.
+    pub(crate) fn take(&self, group: &mut Group) -> Option<Before> {
         self.is_pending().then(|| {
             let mut content = self.content.lock();
             invariant!(!content.record.is_empty(), "a pending slot holds a record");
@@ -75,11 +79,15 @@ impl Slot {
     }
 
     /// Gives the follower the outcome of its record.
-    pub(crate) fn complete(&self, outcome: Result<Seqno>) {
+    pub(crate) fn complete(&self, outcome: Result<Written>) {
         invariant!(self.is_pending(), "only a pending record gets an outcome");
         let mut content = self.content.lock();
         let state = match outcome {
-            Ok(first) => WRITTEN + first.get(),
+            Ok(Written { first, segment, offset }) => {
+                self.segment.store(segment.0, Ordering::Relaxed);
+                self.offset.store(offset, Ordering::Relaxed);
+                WRITTEN + first.get()
+            }
             Err(error) => {
                 invariant!(content.failure.is_none(), "the last failure of a slot was taken");
                 content.failure = Some(error);
@@ -93,7 +101,7 @@ impl Slot {
     }
 
     /// The outcome of the record once there is one; frees the slot.
-    pub(crate) fn take_outcome(&self) -> Option<Result<Seqno>> {
+    pub(crate) fn take_outcome(&self) -> Option<Result<Written>> {
         let outcome = match self.state.load(Ordering::Acquire) {
             PENDING => return None,
             FREE | CLAIMED => Err(broken_invariant!("a slot without a record has no outcome")),
@@ -101,7 +109,11 @@ impl Slot {
                 let failure = self.content.lock().failure.take();
                 Err(failure.unwrap_or_else(|| broken_invariant!("a failed record has an error")))
             }
-            written => Ok(Seqno::new(written - WRITTEN)),
+            written => Ok(Written {
+                first: Seqno::new(written - WRITTEN),
+                segment: SegmentId(self.segment.load(Ordering::Relaxed)),
+                offset: self.offset.load(Ordering::Relaxed),
+            }),
         };
         self.state.store(FREE, Ordering::Release);
         Some(outcome)

@@ -45,8 +45,8 @@ fn open_with(
     let mut replayed = Vec::new();
     let account = Account::unlimited("log");
     let (log, recovery) =
-        Log::open(Arc::clone(medium), options, &account, from, &mut |seqno, body| {
-            replayed.push((seqno.get(), body.to_vec()));
+        Log::open(Arc::clone(medium), options, &account, from, &mut |appended, body| {
+            replayed.push((appended.first.get(), body.to_vec()));
             Ok(())
         })?;
     Ok((log, recovery, replayed))

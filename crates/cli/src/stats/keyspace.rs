@@ -35,6 +35,9 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "evicted_entries": keyspace.evicted_entries,
         "evicted_bytes": keyspace.evicted_bytes,
         "retained_bytes": keyspace.retained_bytes,
+        "index_entries": keyspace.index_entries,
+        "index_tombstones": keyspace.index_tombstones,
+        "index_bytes": keyspace.index_bytes,
         "levels": keyspace.levels.iter().map(level_to_json).collect::<Vec<_>>(),
     })
 }

@@ -114,6 +114,46 @@ fn servers_with_their_log_in_memory_are_killed_for_long() {
 }
 
 #[test]
+fn a_resident_keyspace_is_served_by_every_command_and_keeps_its_log() {
+    let Some((_directory, log)) = shared_memory() else { return };
+    let scratch = Scratch::new();
+    let (data, flash) = (scratch.arg("data"), scratch.arg("flash"));
+    let refused = terrace(&["keyspace", "create", &flash, "r", "--hashed", "resident"]).bad(2);
+    assert!(refused.contains("resident keyspace") && refused.contains("log.path"), "{refused}");
+    let create = ["keyspace", "create", &data, "r", "--hashed", "resident", "--log-path", &log];
+    terrace(&create).good();
+    let in_r = |args: &[&str]| terrace(&[args, &["--keyspace", "r"]].concat());
+    for (key, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        in_r(&["put", &data, key, value]).good();
+    }
+    in_r(&["put", &data, "a", "4"]).good();
+    in_r(&["delete", &data, "c"]).good();
+    assert_eq!(in_r(&["get", &data, "a"]).good(), "4\n");
+    assert_eq!(in_r(&["get", &data, "c"]).code, 1);
+    let scanned = in_r(&["scan", &data]).good();
+    let mut lines: Vec<_> = scanned.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a\t4", "b\t2"]);
+    let stats = terrace(&["stats", &data, "--json"]).good();
+    let stats: Value = serde_json::from_str(stats.lines().next().unwrap()).unwrap();
+    let found = &stats["keyspaces"][0];
+    assert_eq!((&found["kind"], &found["tables"]), (&"hashed resident".into(), &0.into()));
+    terrace(&["check", &data]).good();
+    let refused = terrace(&["log", "move", &data, "--to", "store"]).bad(2);
+    assert!(refused.contains("resident keyspace `r`"), "{refused}");
+    assert_eq!(in_r(&["get", &data, "b"]).good(), "2\n");
+    // A copy has its log in its directory, and reads the entries from there.
+    let copy = scratch.arg("copy");
+    terrace(&["checkpoint", &data, &copy]).good();
+    assert_eq!(in_r(&["get", &copy, "b"]).good(), "2\n");
+    let (backups, restored) = (scratch.arg("backups"), scratch.arg("restored"));
+    terrace(&["backup", "create", &data, &backups]).good();
+    terrace(&["restore", &backups, "1", &restored]).good();
+    assert_eq!(in_r(&["get", &restored, "a"]).good(), "4\n");
+    assert_eq!(in_r(&["get", &restored, "c"]).code, 1);
+}
+
+#[test]
 fn a_log_is_moved_and_found_by_every_command() {
     let Some((_directory, log)) = shared_memory() else { return };
     let scratch = Scratch::new();

@@ -15,6 +15,7 @@ use tree::{FlushJob, TreeContext, Trees};
 use wal::Log;
 
 use super::counters::BackgroundCounters;
+use super::dead_segments::give_up_dead_segments;
 use super::log_limits::LogLimits;
 use super::waiting_deletes::WaitingDeletes;
 use crate::buffers::Buffers;
@@ -113,6 +114,7 @@ impl FlushTask {
 
     /// Shortens the log, and begins the flush of the oldest sealed memtable of all trees.
     fn find_work(&mut self) -> Progress {
+        give_up_dead_segments(&self.context.segments, &self.trees, &self.log, &self.ring);
         // Before every flush and not only when none is left: writers may keep flushes coming without end.
         // An error poisons the log, which every writer then reports.
         let _ = self.log.free(&|start| self.context.manifest.begin_log(start));

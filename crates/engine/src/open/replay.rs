@@ -13,7 +13,7 @@ use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode
 use compact::Horizon;
 use manifest::{Edit, KeyspaceKind, ManifestState};
 use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
-use wal::Log;
+use wal::{Appended, Batch, Log};
 
 use crate::Resources;
 use crate::background::LogLimits;
@@ -38,6 +38,11 @@ impl Replay<'_> {
     /// `Corrupt` for a damaged or missing log, unless the settings recover it; those of the device.
     pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Arc<Log>> {
         let (log, flushed) = self.open_log(recovery)?;
+        for (keyspace, entry) in &self.state.keyspaces {
+            if entry.kind.is_resident() {
+                log.keep_resident(*keyspace);
+            }
+        }
         for (keyspace, below) in flushed {
             log.flushed(keyspace, below);
         }
@@ -94,7 +99,7 @@ impl Replay<'_> {
                 let unknown = self.is_unknown(id).then_some(Seqno::ZERO);
                 flushed_at_open.get(&id).copied().or(unknown)
             },
-            &mut |first: Seqno, body: &[u8]| apply.record(first, body),
+            &mut |appended: Appended, body: &[u8]| apply.record(appended, body),
         )?;
         recovery.log_records = found.records;
         recovery.log_bytes = found.bytes;
@@ -228,9 +233,10 @@ struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// Applies a record. Its first operation has seqno `first`.
-    fn record(&mut self, first: Seqno, body: &[u8]) -> Result<()> {
-        let mut next = first;
+    /// Applies the record that was `appended`.
+    fn record(&mut self, appended: Appended, body: &[u8]) -> Result<()> {
+        self.note_places(appended, body)?;
+        let mut next = appended.first;
         for op in decode_ops(body) {
             let op = op?;
             let seqno = next;
@@ -259,6 +265,28 @@ impl Apply<'_> {
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
         self.flush_if_large(next)
+    }
+
+    /// Notes where the log has the operations of resident keyspaces, and makes room for them in their indexes.
+    fn note_places(&self, appended: Appended, body: &[u8]) -> Result<()> {
+        // Each with the number of its operations.
+        let mut keyspaces = BTreeMap::<KeyspaceId, usize>::new();
+        let mut ops = 0;
+        for op in decode_ops(body) {
+            *keyspaces.entry(op?.keyspace).or_default() += 1;
+            ops += 1;
+        }
+        let ids: Vec<_> = keyspaces.keys().copied().collect();
+        let batch = Batch { keyspaces: &ids, ops, body };
+        for (id, count) in &keyspaces {
+            let Some(tree) = self.replay.trees.get(*id) else { continue };
+            let view = tree.view();
+            if let Some(resident) = view.read_context.resident() {
+                view.active.places().reserve(*count)?;
+                resident.note(appended, &batch, |_| &view.active)?;
+            }
+        }
+        Ok(())
     }
 
     /// Operations of a dropped keyspace are skipped.

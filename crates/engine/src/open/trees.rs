@@ -7,7 +7,7 @@ use compact::Operators;
 use manifest::{LiveTable, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Table, file_name};
-use tree::{Piece, TableFile, Tree, TreeContext, Trees, Version};
+use tree::{Piece, Resident, TableFile, Tree, TreeContext, Trees, Version};
 
 use crate::Resources;
 use crate::recovery::Recovery;
@@ -55,6 +55,10 @@ pub(super) fn open_trees(
         if let Some(name) = entry.operator.clone() {
             let operator = operators.get(&name).cloned();
             read_context.set_operator(name, operator);
+        }
+        if entry.kind.is_resident() {
+            let account = resources.account("resident keyspaces");
+            read_context.set_resident(Resident::new(*id, &context.segments, &account)?);
         }
         let (kind, name) = (entry.kind.clone(), entry.name.clone());
         let first = Seqno::ZERO;

@@ -7,10 +7,11 @@ use base::{
     Discard, Error, ErrorKind, HashKey, HashedPolicy, KeyspaceId, Result, Seqno, invariant,
 };
 use manifest::{Edit, KeyspaceFile, KeyspaceKind};
-use tree::{Memtable, Tree, Version};
+use tree::{Memtable, Resident, Tree, Version};
 
 use super::Store;
 use crate::KeyspaceOptions;
+use crate::resources::Components as _;
 
 impl Store {
     /// The keyspace called `name`.
@@ -166,6 +167,11 @@ impl Store {
                 KeyspaceKind::Hashed { hash_key, policy, base_filter_bits }
             }
         };
+        if kind.is_resident() {
+            self.check_resident(name)?;
+            let account = self.resources.account("resident keyspaces");
+            read_context.set_resident(Resident::new(keyspace, &self.segments, &account)?);
+        }
         if kind.is_window() {
             // Before there is one: versions without unlogged writes refuse the log from here on.
             self.log.allow_gaps()?;
@@ -183,6 +189,10 @@ impl Store {
         }
         let version = Version::default();
         let (name, first) = (name.to_owned(), Seqno::ZERO);
+        if kind.is_resident() {
+            // Before it has a record.
+            self.log.keep_resident(keyspace);
+        }
         let tree = Tree::new(keyspace, kind, name, version, read_context, account, first);
         let added = tree.and_then(|tree| self.manifest.append(edits).map(|()| tree));
         let tree = added.inspect_err(|_| {
@@ -197,6 +207,17 @@ impl Store {
     /// Removes the file of a keyspace that does not exist. A file that stays is removed by the next open.
     fn remove_keyspace_file(&self, keyspace: KeyspaceId) {
         let _ = self.medium.remove(&KeyspaceFile::file_name(keyspace));
+    }
+
+    /// Refuses a resident keyspace in a store whose log is not on storage-class memory: reads go to the log.
+    fn check_resident(&self, name: &str) -> Result<()> {
+        if self.manifest.state().log_place.is_on_devices() {
+            return Ok(());
+        }
+        Err(Error::invalid("resident keyspace")
+            .at(format_args!("`{name}`"))
+            .expected("a store with its log on storage-class memory (`log.path`)")
+            .got("a log in the store's directory"))
     }
 
     /// Drops the keyspace called `name` with all its data. Returns false if there is none.

@@ -27,7 +27,7 @@ use arena::PublishRing;
 use base::{Account, Counter, Durability, Error, Result, Seqno, invariant};
 use read::PageReader;
 use tree::Tree;
-use wal::{Batch, Log};
+use wal::{Appended, Batch, Log};
 
 use super::key_set::KeySet;
 use super::recent::RecentWrites;
@@ -118,7 +118,7 @@ impl Transactions {
         reads: &[(Arc<Tree>, KeySet)],
         mut validated: Seqno,
         durability: Durability,
-    ) -> Result<Seqno> {
+    ) -> Result<Appended> {
         let attempt = |check: &mut dyn FnMut(Seqno) -> Result<bool>| {
             let mut is_complete = true;
             let mut check = |next| {
@@ -126,7 +126,10 @@ impl Transactions {
                 if is_complete { Ok(()) } else { Err(outrun()) }
             };
             let appended = match durability {
-                Durability::Unlogged => self.log.assign_if(record, &mut check),
+                Durability::Unlogged => {
+                    let assigned = self.log.assign_if(record, &mut check);
+                    assigned.map(|first| Appended { first, address: None })
+                }
                 _ => self.log.append_if(record, &mut check),
             };
             if is_complete { appended.map(Some) } else { Ok(None) }

@@ -222,7 +222,7 @@ impl Watch<'_> {
         });
         match appended {
             Err(error) if error.is_conflict() => Ok(None),
-            appended => appended.map(Some),
+            appended => appended.map(|appended| Some(appended.first)),
         }
     }
 

@@ -111,6 +111,10 @@ impl Probe<'_> {
                 return Ok(Some(seqno));
             }
         }
+        if let Some(resident) = self.view.read_context.resident() {
+            let newest = resident.newest(key)?;
+            return Ok(newest.filter(|seqno| self.span.contains(*seqno)));
+        }
         let candidates = self.view.version.runs().iter().filter_map(|run| run.find(key));
         for piece in candidates.filter(|piece| self.may_hold(piece)) {
             let table = piece.table()?;

@@ -54,6 +54,7 @@ mod reopening;
 mod repair;
 mod repair_faults;
 mod repair_values;
+mod resident;
 mod resource_limits;
 mod rows;
 mod scrub;

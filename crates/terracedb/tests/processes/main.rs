@@ -24,6 +24,7 @@ mod identity;
 mod kill;
 mod kill_copies;
 mod kill_mixed_load;
+mod kill_resident;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -34,7 +34,7 @@ use table::{Dictionaries, Dictionary, StoreDictionaries, file_name};
 use wal::LogDevice;
 
 use crate::check::{is_ours, no_store};
-use crate::log_move::replace_log;
+use crate::log_move::{refuse_resident, replace_log};
 
 use changes::{Changes, undo_interrupted};
 use ids::{after_id, next_id};
@@ -97,6 +97,10 @@ pub fn repair_with(
     let lock = medium.lock()?;
     let config = LogConfig { replace_missing: true, ..log.clone() };
     let joined = join_log(medium, &config)?;
+    if !joined.missing.is_empty() {
+        // The log would return to the store's directory, without the entries on the device.
+        refuse_resident(&joined.medium)?;
+    }
     let mut changes = Changes::new(&joined.medium);
     let mut repair = Repair {
         medium: &joined.medium,

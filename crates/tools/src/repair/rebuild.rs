@@ -102,7 +102,7 @@ pub(super) fn operands_of_log(
     account: &Account,
 ) -> BTreeSet<KeyspaceId> {
     let mut found = BTreeSet::new();
-    let mut see = |_, body: &[u8]| {
+    let mut see = |_: wal::Appended, body: &[u8]| {
         // The log's damage is reported with the log.
         let operands = decode_ops(body).flatten().filter(|op| op.kind == EntryKind::Merge);
         found.extend(operands.map(|op| op.keyspace));

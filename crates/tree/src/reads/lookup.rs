@@ -122,6 +122,17 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         Ok(None)
     }
 
+    /// Searches the log through the index of a resident keyspace, which has one version of each key. It may be
+    /// newer than the read seqno, but it is visible.
+    fn search_log(&mut self) -> Result<Option<Resolution>> {
+        let Some(resident) = self.view.read_context.resident() else { return Ok(None) };
+        let key = self.key.as_ref();
+        let Some(found) = resident.find(key)? else { return Ok(None) };
+        self.met = true;
+        let trailer = Trailer::new(found.seqno, found.kind);
+        self.resolver.older(&self.view.read_context, key, trailer, found.value, None)
+    }
+
     /// The piece that is being searched: of the run before the next one.
     fn piece(&self) -> Option<&Arc<Piece>> {
         let run = self.view.version.runs().get(self.run.checked_sub(1)?)?;
@@ -250,6 +261,9 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> ReadOp for Lookup<K, 
         if !self.memtables_searched {
             self.memtables_searched = true;
             if let Some(resolution) = self.search_memtables()? {
+                return self.end(resolution);
+            }
+            if let Some(resolution) = self.search_log()? {
                 return self.end(resolution);
             }
         }

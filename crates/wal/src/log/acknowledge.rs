@@ -3,17 +3,24 @@
 //! Acknowledgements are in seqno order, and a lost record ends them: it refuses every later append and no
 //! earlier one (`crate::numbers`).
 
-use base::{Error, Result, Seqno, broken_invariant};
+use base::{Error, LaneId, Result, Seqno, broken_invariant};
 
 use super::Log;
+use crate::address::{Appended, RecordAddress, Written};
 use crate::options::Batch;
 
 impl Log {
-    /// Waits until every record up to the end of `batch`, which begins at `first`, is stored: a record behind
+    /// Waits until every record up to the end of `batch`, which is `written`, is stored: a record behind
     /// a gap is not replayed. On flash a store survives the process at once, and there is one lane.
-    pub(super) fn acknowledge(&self, first: Seqno, batch: &Batch<'_>) -> Result<Seqno> {
+    pub(super) fn acknowledge(
+        &self,
+        lane: LaneId,
+        written: Written,
+        batch: &Batch<'_>,
+    ) -> Result<Appended> {
+        let Written { first, segment, offset } = written;
         self.wait_until_stored(Seqno::new(first.get() + u64::from(batch.ops) - 1))?;
-        Ok(first)
+        Ok(Appended { first, address: Some(RecordAddress { lane, segment, offset }) })
     }
 
     /// Waits until every record up to `upto`, which was assigned, is stored: then its thread acknowledges it.

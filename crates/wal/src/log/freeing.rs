@@ -5,6 +5,7 @@ use base::{KeyspaceId, LaneId, Result, SegmentId, Seqno};
 
 use super::{LaneOfLog, Log};
 use crate::name::segment_name;
+use crate::retention::SegmentUse;
 use crate::shared::{LaneShared, count};
 use crate::start::Start;
 
@@ -12,6 +13,32 @@ impl Log {
     /// Notes that the records of `keyspace` below `below` are in tables, and so dead.
     pub fn flushed(&self, keyspace: KeyspaceId, below: Seqno) {
         self.retention.flushed(keyspace, below);
+    }
+
+    /// Notes that the entries of `keyspace` stay in the log: no flush makes its records dead.
+    pub fn keep_resident(&self, keyspace: KeyspaceId) {
+        self.retention.keep(keyspace);
+    }
+
+    /// Notes that no resident keyspace needs a record of `segment` any more: each of its live entries has a
+    /// newer record, which is durable. No effect for a segment that is being written.
+    pub fn collected(&self, lane: LaneId, segment: SegmentId) {
+        self.retention.collected(lane, segment);
+    }
+
+    /// The state of `segment` of `lane`.
+    #[must_use]
+    pub fn use_of(&self, lane: LaneId, segment: SegmentId) -> SegmentUse {
+        let writer = self.lanes.iter().find(|it| it.id == lane);
+        // A segment that is full in this moment is not taken for a freed one.
+        let state = |active: Option<(SegmentId, u64)>| match active {
+            Some((active, _)) if active == segment => SegmentUse::Active,
+            _ => self.retention.state_of(lane, segment),
+        };
+        match writer {
+            Some(lane) => lane.combiner.with(|writer| state(writer.active_segment())),
+            None => state(None),
+        }
     }
 
     /// Notes that the keyspace was dropped: all its records are dead.

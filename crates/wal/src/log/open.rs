@@ -13,6 +13,7 @@ use media::{Medium, Purpose};
 use parking_lot::Mutex;
 
 use super::{Freeing, LaneOfLog, Log};
+use crate::address::Appended;
 use crate::chain::Chain;
 use crate::combiner::Combiner;
 use crate::lane::{Lane, SegmentTail};
@@ -34,7 +35,7 @@ impl Log {
     /// Opens the log on `medium`, and replays its records.
     ///
     /// `from` returns the seqno below which a keyspace's records are in tables, or `None` if the keyspace
-    /// was dropped. `replay` gets the first seqno and the body of every record that some keyspace still
+    /// was dropped. `replay` gets the first seqno, the address and the body of every record that some keyspace still
     /// needs, in seqno order.
     ///
     /// Records are made durable before they are replayed, and a tail that was cut off never comes back. If
@@ -49,7 +50,7 @@ impl Log {
         options: Options,
         account: &Account,
         from: &dyn Fn(KeyspaceId) -> Option<Seqno>,
-        replay: &mut dyn FnMut(Seqno, &[u8]) -> Result<()>,
+        replay: &mut dyn FnMut(Appended, &[u8]) -> Result<()>,
     ) -> Result<(Self, Recovery)> {
         options.check()?;
         let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);

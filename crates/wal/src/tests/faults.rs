@@ -339,7 +339,7 @@ fn a_log_over_its_budget_is_refused() {
     let open = |limit| {
         let budget = base::Budget::new(limit);
         let (account, medium) = (budget.account("log"), Arc::clone(&medium));
-        let mut replay = |_: Seqno, _: &[u8]| Ok(());
+        let mut replay = |_: crate::Appended, _: &[u8]| Ok(());
         Log::open(medium, options(), &account, &|_| Some(Seqno::ZERO), &mut replay)
             .map(|_| account.peak())
     };

@@ -34,7 +34,7 @@ fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
         let mut group = Group::default();
         let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: &body };
         group.push(&batch, base::crc32c(&body));
-        assert_eq!(writer.write(&mut group, &[]).unwrap().get(), *seqno);
+        assert_eq!(writer.write(&mut group, &[]).unwrap().first.get(), *seqno);
     }
 }
 

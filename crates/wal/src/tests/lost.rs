@@ -110,7 +110,7 @@ fn a_lost_group_fails_those_behind_it_and_none_before() {
     // Conditional appends, logged or not, fail at once instead of waiting for the lost records.
     let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: b"x" };
     for refused in [
-        log.append_if(batch, &mut |_| panic!("no place for a batch")),
+        log.append_if(batch, &mut |_| panic!("no place for a batch")).map(|it| it.first),
         log.assign_if(batch, &mut |_| panic!("no place for a batch")),
     ] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
@@ -150,8 +150,8 @@ fn no_lane_is_appended_to_before_each_has_cut_off_its_tail() {
     let batch = Batch { keyspaces: &[KeyspaceId(1)], ops: 1, body: b"x" };
     for refused in [
         append_in(&log, 0, b"three"),
-        log.append_deletes(batch),
-        log.append_if(batch, &mut |_| Ok(())),
+        log.append_deletes(batch).map(|it| it.first),
+        log.append_if(batch, &mut |_| Ok(())).map(|it| it.first),
     ] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoSpace);
     }

@@ -10,7 +10,7 @@ use base::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::emulated::{Device, Stream};
-use crate::file::Tick;
+use crate::file::{Tick, descriptor};
 use crate::scm::mapping::Mapping;
 use crate::{Buf, File, Purpose, check};
 
@@ -95,6 +95,18 @@ impl File for ScmFile {
                 self.inner.store(at, bytes, purpose)
             }
         }
+    }
+
+    /// Reads no page around the bytes: on these file systems a file has no copy in the page cache.
+    fn load(&self, at: u64, bytes: &mut [u8], purpose: Purpose) -> Result<()> {
+        if let Some(device) = &self.emulated {
+            device.delay(Stream::of_thread(), true, at, bytes.len());
+        }
+        let Some(file) = descriptor(&*self.inner) else {
+            return self.inner.load(at, bytes, purpose);
+        };
+        let read = std::os::unix::fs::FileExt::read_exact_at(file, bytes, at);
+        read.map_err(|error| Error::io("read", self.inner.name(), error))
     }
 
     /// A fence: every line was flushed when it was stored.

@@ -1,0 +1,49 @@
+//! Segments of the log without a live entry of a resident keyspace: the log may free them.
+//!
+//! A segment is dead once no index points into it, and no memtable has a write in it that a flush would bring
+//! into an index. A tombstone counts as an entry, so that no older version of its key comes back with a replay.
+//!
+//! Called by the flush task between two flushes: then no flush changes an index.
+
+use std::sync::Arc;
+
+use arena::PublishRing;
+use base::Seqno;
+use tree::{LogSegments, Tree, Trees};
+use wal::{Log, SegmentUse};
+
+/// Tells `log` which of its segments hold no live entry of a resident keyspace.
+pub(super) fn give_up_dead_segments(
+    segments: &LogSegments,
+    trees: &Trees,
+    log: &Log,
+    ring: &PublishRing,
+) {
+    let dead = segments.all().into_iter().filter(|segment| segment.live() == 0);
+    for (lane, segment) in dead.map(|segment| segment.id()) {
+        match log.use_of(lane, segment) {
+            SegmentUse::Active => {}
+            SegmentUse::Full(end) if !is_flushed(trees, ring, end) => {}
+            SegmentUse::Full(_) => {
+                log.collected(lane, segment);
+                segments.forget(lane, segment);
+            }
+            SegmentUse::Freed => segments.forget(lane, segment),
+        }
+    }
+}
+
+/// Whether every write to a resident keyspace below `end` is in its index.
+fn is_flushed(trees: &Trees, ring: &PublishRing, end: Seqno) -> bool {
+    // First: a visible write is in its memtable.
+    if ring.visible().plus(1) < end {
+        return false;
+    }
+    let is_flushed = |tree: &Arc<Tree>| {
+        let view = tree.view();
+        let mut memtables = view.memtables().filter(|memtable| !memtable.is_empty());
+        memtables.all(|memtable| memtable.first() >= end)
+    };
+    let resident = trees.all().into_iter().filter(|tree| tree.kind().is_resident());
+    resident.filter(|tree| !tree.is_dropped()).all(|tree| is_flushed(&tree))
+}

@@ -1,0 +1,104 @@
+//! The flush of a resident keyspace's memtable: the newest version of each key goes into the index.
+//!
+//! Memtables are flushed oldest first, so the index changes in seqno order. Nothing is written to a device.
+//! While a flush runs, readers still find the memtable in their view, and look there first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{EntryKind, Result, Seqno};
+
+use super::places::Taken;
+use super::{Resident, hash_of};
+use crate::Memtable;
+
+/// Keys per step: about a millisecond of work.
+const STEP_KEYS: usize = 512;
+
+/// A flush in progress.
+#[derive(Debug)]
+pub(crate) struct ResidentFlush {
+    resident: Arc<Resident>,
+    places: Taken,
+}
+
+impl ResidentFlush {
+    /// A flush of `memtable`, whose writes are visible and below `below`.
+    pub(crate) fn new(resident: &Arc<Resident>, memtable: &Memtable, below: Seqno) -> Self {
+        // Before the first change of the index.
+        resident.indexed_up_to.fetch_max(below.before().get(), Ordering::AcqRel);
+        Self { resident: Arc::clone(resident), places: memtable.places().sorted() }
+    }
+
+    /// Does one step with the keys from `cursor` on. Returns whether it was the last one.
+    pub(crate) fn step(&mut self, cursor: &mut arena::Cursor) -> Result<bool> {
+        for _ in 0..STEP_KEYS {
+            if !cursor.valid() {
+                self.redeem();
+                return Ok(true);
+            }
+            let (key, trailer) = (cursor.key().to_vec(), cursor.trailer());
+            cursor.next();
+            // The others are older versions.
+            let mut has_older = false;
+            while cursor.valid() && cursor.key() == key {
+                has_older = true;
+                cursor.next();
+            }
+            let kind = trailer.kind()?;
+            self.resident.set(&key, kind, has_older, &self.places, trailer.seqno())?;
+        }
+        Ok(false)
+    }
+
+    /// The keys are in the index: their promises are kept.
+    fn redeem(&mut self) {
+        let mut promises = std::mem::take(&mut self.places.promises);
+        promises.sort_unstable();
+        for same in promises.chunk_by(|a, b| a == b) {
+            if let Some(shard) = same.first() {
+                self.resident.index.redeem(usize::from(*shard), same.len());
+            }
+        }
+    }
+}
+
+impl Resident {
+    /// Makes the write at `seqno` the newest version of `key` in the index. A tombstone is kept only if the log
+    /// may have an older version.
+    fn set(
+        &self,
+        key: &[u8],
+        kind: EntryKind,
+        has_older: bool,
+        places: &Taken,
+        seqno: Seqno,
+    ) -> Result<()> {
+        let place = places.of(seqno)?;
+        let is_delete = kind == EntryKind::Delete;
+        let adds = has_older || !is_delete;
+        let segment = self.segments.get(place)?;
+        // First: a segment without entries may be freed.
+        segment.add();
+        let mut replaced = None;
+        let before = self.index.set(hash_of(key)?, place, adds, |at| {
+            replaced = self.head(at, key)?;
+            Ok(replaced.is_some())
+        });
+        let before = before.inspect_err(|_| segment.drop_one())?;
+        let is_in_index = adds || before.is_some();
+        // A flush that failed is done again.
+        if !is_in_index || before == Some(place) {
+            segment.drop_one();
+        }
+        let mut was_delete = false;
+        if let Some((before, head)) = before.zip(replaced).filter(|(before, _)| *before != place) {
+            self.segments.get(before)?.drop_one();
+            was_delete = head.kind == EntryKind::Delete;
+        }
+        if before != Some(place) {
+            self.index.count_tombstone(was_delete, is_delete && is_in_index);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! The index of a resident keyspace: for each key the place of its newest version in the log.
+//!
+//! A slot of 8 bytes has a place and 19 bits of the key's hash; the shard has 10 bits more. The keys are in the
+//! log only, so a lookup reads there whether a slot is its key's: at 10 million keys one lookup in a hundred
+//! reads a second record. The index is lossless: it never drops an entry.
+//!
+//! A shard is a table with linear probing. The home of a slot follows from its tag, so that a shard grows by a
+//! fifth without the keys. Between 73 and 88 % of the slots are full: 9.1 to 11 bytes an entry, once a shard has
+//! more than a few entries.
+//!
+//! Any thread may call. Each shard has a lock, which a reader holds while it reads the log: the log keeps a
+//! segment while the index points into it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Account, Charge, Result, invariant};
+use parking_lot::{Mutex, RwLock};
+
+use super::ResidentSizes;
+use super::place::{BITS, Place};
+
+/// Bits of the hash that choose the shard.
+const SHARD_BITS: u32 = 10;
+
+/// The number of shards.
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+
+/// Bits of the hash in a slot.
+const TAG_BITS: u32 = u64::BITS - BITS;
+
+/// A shard grows by at least this many slots.
+const GROWTH_MIN: usize = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Index {
+    shards: Box<[RwLock<Shard>]>,
+    charge: Mutex<Charge>,
+    /// Memory that was taken without a promise.
+    lent: Mutex<Charge>,
+    tombstones: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// A tag above a place; 0: free.
+    slots: Vec<u64>,
+    /// Slots that are not free.
+    used: usize,
+    /// Slots that are kept free for keys that memtables have.
+    promised: usize,
+}
+
+impl Shard {
+    fn home(tag: u64, slots: usize) -> usize {
+        ((tag * slots as u64) >> TAG_BITS) as usize
+    }
+
+    /// The positions of the full slots from the home of `tag` on.
+    fn probe(&self, tag: u64) -> impl Iterator<Item = (usize, u64)> {
+        let (len, home) = (self.slots.len(), Self::home(tag, self.slots.len()));
+        let positions = (0..len).map(move |step| (home + step) % len);
+        let slots = positions.filter_map(|at| Some((at, *self.slots.get(at)?)));
+        slots.take_while(|(_, slot)| *slot != 0)
+    }
+
+    fn has_room(&self, more: usize) -> bool {
+        (self.used + self.promised + more) * 8 <= self.slots.len() * 7
+    }
+
+    /// The number of slots after the next growth.
+    fn grown(&self) -> usize {
+        let len = self.slots.len();
+        (len + (len / 5).max(GROWTH_MIN)).next_multiple_of(GROWTH_MIN)
+    }
+
+    fn grow(&mut self) {
+        let slots = vec![0; self.grown()];
+        let old = std::mem::replace(&mut self.slots, slots);
+        old.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.put(slot));
+    }
+
+    /// Puts `slot` into the first free place from its home on. There is one.
+    fn put(&mut self, slot: u64) {
+        let len = self.slots.len();
+        let home = Self::home(slot >> BITS, len);
+        let mut positions = (0..len).map(|step| (home + step) % len);
+        let free = positions.find(|at| self.slots.get(*at) == Some(&0));
+        invariant!(free.is_some(), "a shard grows before its last slot is used");
+        if let Some(free) = free.and_then(|free| self.slots.get_mut(free)) {
+            *free = slot;
+        }
+    }
+}
+
+const fn shard_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - SHARD_BITS)) as usize
+}
+
+const fn tag_of(hash: u64) -> u64 {
+    (hash << SHARD_BITS) >> (u64::BITS - TAG_BITS)
+}
+
+const fn slot(tag: u64, place: Place) -> u64 {
+    (tag << BITS) | place.bits()
+}
+
+const fn place_in(slot: u64) -> Place {
+    Place::of_bits(slot & ((1 << BITS) - 1))
+}
+
+impl Index {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory for it.
+    pub(super) fn new(account: &Account) -> Result<Self> {
+        let charge = account.charge((SHARDS * size_of::<RwLock<Shard>>()) as u64)?;
+        let lent = Mutex::new(account.lending().empty_charge());
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        Ok(Self { shards, charge: Mutex::new(charge), lent, tombstones: AtomicU64::new(0) })
+    }
+
+    fn shard(&self, number: usize) -> Result<&RwLock<Shard>> {
+        let shard = self.shards.get(number);
+        shard.ok_or_else(|| base::broken_invariant!("a hash has its shard"))
+    }
+
+    /// Keeps a slot free for a key with this hash. Returns its shard.
+    ///
+    /// # Errors
+    /// `Retry` if there is no memory.
+    pub(super) fn promise(&self, hash: u64) -> Result<u16> {
+        let number = shard_of(hash);
+        let mut shard = self.shard(number)?.write();
+        if !shard.has_room(1) {
+            let more = (shard.grown() - shard.slots.len()) * size_of::<u64>();
+            self.charge.lock().grow(more as u64)?;
+            shard.grow();
+        }
+        shard.promised += 1;
+        Ok(number as u16)
+    }
+
+    /// Takes `count` promises of `shard` back: their keys are in the index now, or were not written.
+    pub(super) fn redeem(&self, shard: usize, count: usize) {
+        if let Some(shard) = self.shards.get(shard) {
+            let mut shard = shard.write();
+            invariant!(count <= shard.promised, "a promise is redeemed once");
+            shard.promised = shard.promised.saturating_sub(count);
+        }
+    }
+
+    /// Returns the first result of `of` for the places that keys with this hash have.
+    pub(super) fn find<R>(
+        &self,
+        hash: u64,
+        mut of: impl FnMut(Place) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let tag = tag_of(hash);
+        let shard = self.shard(shard_of(hash))?.read();
+        for (_, slot) in shard.probe(tag).filter(|(_, slot)| slot >> BITS == tag) {
+            if let Some(found) = of(place_in(slot))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets the place of a key with this hash; `is_of_key` says whether a place is of the key. Without a place
+    /// of the key, adds one if `adds`. Returns the place before.
+    pub(super) fn set(
+        &self,
+        hash: u64,
+        place: Place,
+        adds: bool,
+        mut is_of_key: impl FnMut(Place) -> Result<bool>,
+    ) -> Result<Option<Place>> {
+        let tag = tag_of(hash);
+        let mut shard = self.shard(shard_of(hash))?.write();
+        let mut found = None;
+        for (at, slot) in shard.probe(tag).filter(|(_, slot)| slot >> BITS == tag) {
+            if is_of_key(place_in(slot))? {
+                found = Some((at, place_in(slot)));
+                break;
+            }
+        }
+        match found {
+            Some((at, before)) => {
+                if let Some(old) = shard.slots.get_mut(at) {
+                    *old = slot(tag, place);
+                }
+                Ok(Some(before))
+            }
+            None if adds => {
+                // Without a promise: a replayed write, and one whose memtable was sealed after its admission.
+                if (shard.used + 1) * 8 > shard.slots.len() * 7 {
+                    let more = (shard.grown() - shard.slots.len()) * size_of::<u64>();
+                    self.lent.lock().grow(more as u64)?;
+                    shard.grow();
+                }
+                shard.put(slot(tag, place));
+                shard.used += 1;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The number of tombstones changes by as much.
+    pub(super) fn count_tombstone(&self, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => self.tombstones.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.tombstones.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// The tags in the shard with this number.
+    pub(super) fn tags_of(&self, shard: usize) -> Vec<u64> {
+        let Some(shard) = self.shards.get(shard) else { return Vec::new() };
+        let shard = shard.read();
+        let full = shard.slots.iter().filter(|slot| **slot != 0);
+        let mut tags: Vec<_> = full.map(|slot| slot >> BITS).collect();
+        drop(shard);
+        tags.sort_unstable();
+        tags.dedup();
+        tags
+    }
+
+    /// Calls `visit` with the places that keys with this tag have, which stay there meanwhile.
+    pub(super) fn visit(
+        &self,
+        shard: usize,
+        tag: u64,
+        mut visit: impl FnMut(Place) -> Result<()>,
+    ) -> Result<()> {
+        let shard = self.shard(shard)?.read();
+        let mut found = shard.probe(tag).filter(|(_, slot)| slot >> BITS == tag);
+        found.try_for_each(|(_, slot)| visit(place_in(slot)))
+    }
+
+    /// The places of all entries.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let of = |shard: &RwLock<Shard>| {
+            let shard = shard.read();
+            shard.slots.iter().filter(|slot| **slot != 0).map(|slot| place_in(*slot)).collect()
+        };
+        self.shards.iter().flat_map(|shard| -> Vec<_> { of(shard) }).collect()
+    }
+
+    pub(super) fn sizes(&self) -> ResidentSizes {
+        let entries = self.shards.iter().map(|shard| shard.read().used as u64).sum();
+        ResidentSizes {
+            entries,
+            tombstones: self.tombstones.load(Ordering::Relaxed),
+            index_bytes: self.charge.lock().bytes() + self.lent.lock().bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base::{Budget, Rng};
+
+    use super::*;
+
+    fn place(number: u64) -> Place {
+        Place::new((number >> 20) as u16, (number & 0xf_ffff) + 4096, true).unwrap()
+    }
+
+    /// Against a map, with keys that share their hash, and with a shard that grows.
+    #[test]
+    fn behaves_as_a_map() {
+        let mut rng = Rng::new(7);
+        let index = Index::new(&Account::unlimited("index")).unwrap();
+        let mut model = BTreeMap::new();
+        // 40 hashes of one shard, three keys each.
+        let hash = |key: u64| (key / 3) << 40;
+        let mut owners = BTreeMap::new();
+        for number in 1..20_000 {
+            let key = rng.below(120);
+            let before = model.insert(key, number);
+            let is_of_key = |at: Place| Ok(owners[&at.bits()] == key);
+            let set = index.set(hash(key), place(number), true, is_of_key);
+            assert_eq!(set.unwrap(), before.map(place));
+            owners.insert(place(number).bits(), key);
+            let key = rng.below(120);
+            let found = index.find(hash(key), |at| Ok((owners[&at.bits()] == key).then_some(at)));
+            assert_eq!(found.unwrap(), model.get(&key).copied().map(place));
+        }
+        assert_eq!(index.sizes().entries, model.len() as u64);
+    }
+
+    /// The claim of the design: at most 12 bytes an entry, whatever the number of entries.
+    #[test]
+    fn an_entry_costs_at_most_12_bytes() {
+        let index = Index::new(&Account::unlimited("index")).unwrap();
+        let mut rng = Rng::new(11);
+        for number in 1..=400_000 {
+            let hash = rng.next_u64();
+            let shard = index.promise(hash).unwrap();
+            assert_eq!(index.set(hash, place(number), true, |_| Ok(false)).unwrap(), None);
+            index.redeem(usize::from(shard), 1);
+            if number >= 100_000 && number % 10_000 == 0 {
+                let sizes = index.sizes();
+                let each = sizes.index_bytes as f64 / sizes.entries as f64;
+                assert!((9.0..=12.0).contains(&each), "{number} entries: {each} B each");
+            }
+        }
+    }
+
+    /// I10: a new key is refused when memory is full; a key that the index has is not.
+    #[test]
+    fn a_full_memory_refuses_new_keys_only() {
+        let budget = Budget::new(200_000);
+        let index = Index::new(&budget.account("index")).unwrap();
+        let mut rng = Rng::new(3);
+        let mut hashes = Vec::new();
+        let refused = loop {
+            let hash = rng.next_u64();
+            match index.promise(hash) {
+                Ok(_) => hashes.push(hash),
+                Err(error) => break error,
+            }
+            let number = hashes.len() as u64;
+            index.set(hash, place(number), true, |_| Ok(false)).unwrap();
+            index.redeem(shard_of(hash), 1);
+        };
+        assert!(refused.is_retryable(), "{refused}");
+        assert!(hashes.len() > 5000, "{}", hashes.len());
+        for (number, hash) in (1..).zip(&hashes) {
+            let before =
+                index.set(*hash, place(number + (1 << 20)), true, |at| Ok(at == place(number)));
+            assert_eq!(before.unwrap(), Some(place(number)));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The places of a memtable's writes in the log, until a flush brings them into the index.
+//!
+//! Memory is charged before a write is logged (I10): 16 bytes for each write. A memtable of another keyspace
+//! has no places, and charges nothing.
+
+use base::{Account, Charge, Result, Seqno, broken_invariant};
+use parking_lot::Mutex;
+
+use super::place::Place;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Places(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The seqno and the place of each write, in the order in which they were applied.
+    writes: Vec<(Seqno, Place)>,
+    /// Writes that memory was charged for.
+    reserved: usize,
+    /// The shard of each slot that the index keeps free for these writes.
+    promises: Vec<u16>,
+    charge: Charge,
+}
+
+impl State {
+    /// Charges what the vectors take if each doubles when it is full.
+    fn recharge(&mut self) -> Result<()> {
+        const EACH: usize = size_of::<(Seqno, Place)>() + size_of::<u16>();
+        let bytes = (2 * EACH * self.reserved.next_power_of_two()) as u64;
+        match bytes.checked_sub(self.charge.bytes()) {
+            Some(more) if more > 0 => self.charge.grow(more),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Places {
+    /// No places, to be charged to `account`.
+    pub(crate) fn new(account: &Account) -> Self {
+        let (writes, promises) = (Vec::new(), Vec::new());
+        Self(Mutex::new(State { writes, reserved: 0, promises, charge: account.empty_charge() }))
+    }
+
+    /// Charges the memory for `count` writes.
+    ///
+    /// # Errors
+    /// `Retry` if there is none.
+    pub fn reserve(&self, count: usize) -> Result<()> {
+        let mut state = self.0.lock();
+        state.reserved += count;
+        state.recharge().inspect_err(|_| state.reserved -= count)
+    }
+
+    /// Notes that the index keeps a slot of `shard` free for a write.
+    pub(super) fn note_promise(&self, shard: u16) {
+        self.0.lock().promises.push(shard);
+    }
+
+    /// Notes that the write at `seqno` is at `place`. To be called before the write is in the memtable.
+    pub(super) fn note(&self, seqno: Seqno, place: Place) {
+        self.0.lock().writes.push((seqno, place));
+    }
+
+    /// The places in the order of their seqnos, and the shards of the promises.
+    pub(super) fn sorted(&self) -> Taken {
+        let state = self.0.lock();
+        let mut writes = state.writes.clone();
+        writes.sort_unstable_by_key(|(seqno, _)| *seqno);
+        Taken { writes, promises: state.promises.clone() }
+    }
+
+    /// The memory that is charged, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.lock().charge.bytes()
+    }
+}
+
+/// The places of a sealed memtable.
+#[derive(Debug)]
+pub(super) struct Taken {
+    writes: Vec<(Seqno, Place)>,
+    pub(super) promises: Vec<u16>,
+}
+
+impl Taken {
+    /// The place of the write at `seqno`.
+    pub(super) fn of(&self, seqno: Seqno) -> Result<Place> {
+        let found = self.writes.binary_search_by_key(&seqno, |(seqno, _)| *seqno);
+        let found = found.ok().and_then(|at| self.writes.get(at));
+        let (_, place) = found.ok_or_else(|| {
+            broken_invariant!("a write to a resident keyspace has its place in the log")
+        })?;
+        Ok(*place)
+    }
+}

@@ -1,0 +1,255 @@
+//! The segments of the log that hold entries of resident keyspaces, by the numbers that places have.
+//!
+//! A number is given when the first entry is noted, and is free again once the segment is removed and no index
+//! points into it. One set for all resident keyspaces of a store.
+//!
+//! A record of several operations is verified once, when one of them is read first; a record of one operation
+//! whenever it is read.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use base::{
+    Account, Charge, Error, LaneId, Result, SegmentId, StoreId, broken_invariant, format_bytes,
+};
+use media::Medium;
+use parking_lot::{Mutex, RwLock};
+use wal::{RecordAddress, StoredSegment};
+
+use super::place::{Place, SEGMENTS_MAX};
+
+/// Writes are refused while fewer numbers are free: more than the lanes of a log can begin segments before the
+/// next write is admitted.
+const FREE_MIN: usize = 4096;
+
+/// Set in the start of a record that was verified; offsets have 28 bits.
+const VERIFIED: u32 = 1 << 31;
+
+/// See the module.
+pub struct LogSegments {
+    medium: Arc<dyn Medium>,
+    store: StoreId,
+    numbers: RwLock<Numbers>,
+    /// Charged for what is known of segments: 4 bytes for each record of several operations.
+    account: Account,
+}
+
+#[derive(Default)]
+struct Numbers {
+    segments: Vec<Option<Arc<LogSegment>>>,
+    known: HashMap<(LaneId, SegmentId), u16>,
+    free: Vec<u16>,
+}
+
+/// A segment with entries.
+pub struct LogSegment {
+    stored: StoredSegment,
+    /// Slots of indexes that point into it.
+    live: AtomicU64,
+    /// The offsets of the records of several operations, in order.
+    records: RwLock<Vec<AtomicU32>>,
+    charge: Mutex<Charge>,
+}
+
+impl LogSegment {
+    /// The segment.
+    pub(super) const fn stored(&self) -> &StoredSegment {
+        &self.stored
+    }
+
+    /// Its lane and number.
+    pub fn id(&self) -> (LaneId, SegmentId) {
+        (self.stored.lane(), self.stored.segment())
+    }
+
+    /// Slots of indexes that point into it.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// A slot of an index points into it.
+    pub(super) fn add(&self) {
+        self.live.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A slot of an index does not point into it any more.
+    pub(super) fn drop_one(&self) {
+        let before = self.live.fetch_sub(1, Ordering::AcqRel);
+        base::invariant!(before > 0, "an entry is counted before it is replaced");
+    }
+
+    /// The offset of the record of `place`, and that of its operation if the record has several.
+    pub(super) fn record_of(&self, place: Place) -> Result<(u64, Option<u64>)> {
+        if place.is_record() {
+            return Ok((place.offset(), None));
+        }
+        let records = self.records.read();
+        let offset = |record: &AtomicU32| u64::from(record.load(Ordering::Relaxed) & !VERIFIED);
+        let after = records.partition_point(|record| offset(record) <= place.offset());
+        let start = after.checked_sub(1).and_then(|at| records.get(at)).map(offset);
+        let start = start.ok_or_else(|| {
+            broken_invariant!("an operation of a batch lies behind the start of its record")
+        })?;
+        Ok((start, Some(place.offset())))
+    }
+
+    /// Whether the record of several operations at `start` was verified.
+    pub(super) fn is_verified(&self, start: u64) -> bool {
+        self.with_record(start, |record| record.load(Ordering::Acquire) & VERIFIED != 0)
+    }
+
+    pub(super) fn set_verified(&self, start: u64) {
+        self.with_record(start, |record| record.fetch_or(VERIFIED, Ordering::Release) != 0);
+    }
+
+    fn with_record(&self, start: u64, then: impl FnOnce(&AtomicU32) -> bool) -> bool {
+        let records = self.records.read();
+        let offset = |record: &AtomicU32| u64::from(record.load(Ordering::Relaxed) & !VERIFIED);
+        let at = records.partition_point(|record| offset(record) < start);
+        records.get(at).filter(|record| offset(record) == start).is_some_and(then)
+    }
+
+    /// Notes a record of several operations.
+    fn note_record(&self, start: u32) {
+        let mut records = self.records.write();
+        let offset = |record: &AtomicU32| record.load(Ordering::Relaxed) & !VERIFIED;
+        let at = records.partition_point(|record| offset(record) < start);
+        if records.get(at).is_some_and(|record| offset(record) == start) {
+            return;
+        }
+        if records.len() == records.capacity() {
+            let more = records.capacity().max(16);
+            // The account lends.
+            let _ = self.charge.lock().grow((more * size_of::<AtomicU32>()) as u64);
+            records.reserve_exact(more);
+        }
+        records.insert(at, AtomicU32::new(start));
+    }
+}
+
+impl fmt::Debug for LogSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?} live", self.stored, self.live())
+    }
+}
+
+impl LogSegments {
+    /// The segments of the log of `store`, whose files are on `medium`.
+    pub fn new(medium: &Arc<dyn Medium>, store: StoreId, account: &Account) -> Arc<Self> {
+        let (numbers, account) = (RwLock::default(), account.lending());
+        Arc::new(Self { medium: Arc::clone(medium), store, numbers, account })
+    }
+
+    /// Refuses a write if the log has nearly as many segments as places can tell apart.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(super) fn check_room(&self) -> Result<()> {
+        let used = self.numbers.read().known.len();
+        if used + FREE_MIN <= SEGMENTS_MAX {
+            return Ok(());
+        }
+        Err(Error::no_space("log segments of resident keyspaces")
+            .expected(format_args!("at most {}", SEGMENTS_MAX - FREE_MIN))
+            .got(used))
+    }
+
+    /// The segment of `place`.
+    pub(super) fn get(&self, place: Place) -> Result<Arc<LogSegment>> {
+        let numbers = self.numbers.read();
+        let found = numbers.segments.get(usize::from(place.segment())).and_then(Option::as_ref);
+        found.cloned().ok_or_else(|| {
+            broken_invariant!("the log keeps every segment that an index points into (I7)")
+        })
+    }
+
+    /// The segments.
+    pub fn all(&self) -> Vec<Arc<LogSegment>> {
+        self.numbers.read().segments.iter().flatten().cloned().collect()
+    }
+
+    /// Forgets a segment that no index points into and no memtable has a write in.
+    pub fn forget(&self, lane: LaneId, segment: SegmentId) {
+        let mut numbers = self.numbers.write();
+        let Some(number) = numbers.known.remove(&(lane, segment)) else { return };
+        let forgotten = numbers.segments.get_mut(usize::from(number)).and_then(Option::take);
+        base::invariant!(
+            forgotten.is_some_and(|it| it.live() == 0),
+            "no index points into a segment that is forgotten"
+        );
+        numbers.free.push(number);
+    }
+
+    /// The place of the operation at `op` bytes within the batch of `ops` operations whose record is at
+    /// `address` and whose body is `head` bytes behind that.
+    ///
+    /// # Errors
+    /// Only if an invariant is broken: writes are admitted while there is room.
+    pub(super) fn place(
+        &self,
+        address: RecordAddress,
+        ops: u32,
+        head: usize,
+        op: usize,
+    ) -> Result<Place> {
+        let (number, segment) = self.number(address.lane, address.segment)?;
+        let too_far = || {
+            let most = format_bytes(u64::from(VERIFIED));
+            broken_invariant!(
+                "a record of a resident keyspace ends within the first part of its segment"
+            )
+            .expected(format_args!("below {most}"))
+        };
+        if ops == 1 {
+            return Place::new(number, address.offset, true).ok_or_else(too_far);
+        }
+        let start = u32::try_from(address.offset).map_err(|_| too_far())?;
+        segment.note_record(start);
+        Place::new(number, address.offset + (head + op) as u64, false).ok_or_else(too_far)
+    }
+
+    /// The number of a segment, which gets one if it has none.
+    fn number(&self, lane: LaneId, id: SegmentId) -> Result<(u16, Arc<LogSegment>)> {
+        let known = |numbers: &Numbers| {
+            let number = *numbers.known.get(&(lane, id))?;
+            let segment = numbers.segments.get(usize::from(number))?.clone()?;
+            Some((number, segment))
+        };
+        if let Some(found) = known(&self.numbers.read()) {
+            return Ok(found);
+        }
+        let mut numbers = self.numbers.write();
+        if let Some(found) = known(&numbers) {
+            return Ok(found);
+        }
+        let segment = Arc::new(LogSegment {
+            stored: StoredSegment::new(&self.medium, self.store, lane, id),
+            live: AtomicU64::new(0),
+            records: RwLock::default(),
+            charge: Mutex::new(self.account.empty_charge()),
+        });
+        let number = match numbers.free.pop() {
+            Some(number) => number,
+            None => {
+                let number = u16::try_from(numbers.segments.len()).map_err(|_| {
+                    broken_invariant!("writes are refused before the segments have no number left")
+                })?;
+                numbers.segments.push(None);
+                number
+            }
+        };
+        if let Some(free) = numbers.segments.get_mut(usize::from(number)) {
+            *free = Some(Arc::clone(&segment));
+        }
+        numbers.known.insert((lane, id), number);
+        Ok((number, segment))
+    }
+}
+
+impl fmt::Debug for LogSegments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogSegments({})", self.numbers.read().known.len())
+    }
+}
