@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{
-    Account, BatchOp, Cursor, EntryKind, Error, KeyspaceId, Result, Seqno, decode_ops,
+    Account, BatchOp, Cursor, EntryKind, Error, ErrorKind, KeyspaceId, Result, Seqno, decode_ops,
     decode_ops_at, put_varint,
 };
 use bytes::Bytes;
@@ -212,12 +212,16 @@ impl Resident {
         }))
     }
 
-    /// The head of the operation at `place`, if it is one of `key`. Not verified.
+    /// The head of the operation at `place`, if it is one of `key`. Not verified: a damaged one is of no key, so
+    /// that it keeps no flush from its end. A read of its key finds the damage.
     fn head(&self, place: Place, key: &[u8]) -> Result<Option<Head>> {
         let segment = self.segments.get(place)?;
         let (start, at) = segment.record_of(place)?;
         let at = at.unwrap_or(start + self.single_head_bytes());
-        self.head_of_part(segment.stored(), start, at, key)
+        match self.head_of_part(segment.stored(), start, at, key) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+            head => head,
+        }
     }
 
     /// Length of the record of one operation, up to the operation.
