@@ -169,8 +169,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// As [`File::write`].
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()>;
 
-    /// Fills `bytes` from offset `at`, of any offset and length, and waits. On storage-class memory only these
-    /// bytes are read, in place; other devices read the pages around them.
+    /// Fills `bytes` from offset `at`, of any offset and length, and waits. On storage-class memory only
+    /// these bytes are read, in place; other devices read the pages around them.
     ///
     /// # Errors
     /// As [`File::read`]; `Corrupt` if the file ends before the last byte.

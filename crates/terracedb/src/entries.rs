@@ -123,8 +123,8 @@ impl std::iter::FusedIterator for Entries {}
 
 impl Keyspace {
     /// Iterates over every key and its value, in the order in which they are stored. It works in keyspaces
-    /// of every kind; the iterator reads the state of now. That of a resident keyspace returns each entry once,
-    /// as it is now or as it is written while the iterator runs.
+    /// of every kind; the iterator reads the state of now. That of a resident keyspace returns each entry
+    /// once, as it is now or as it is written while the iterator runs.
     ///
     /// # Errors
     /// `Closed` if the keyspace was dropped; those of [`Keyspace::flush`] in a resident keyspace.

@@ -46,8 +46,8 @@ impl Snapshot {
     /// The value of `key` at the snapshot; otherwise as [`Keyspace::get`].
     ///
     /// # Errors
-    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store is a window, or is resident, as in
-    /// every method here.
+    /// As [`Keyspace::get`]; `Invalid` if the keyspace belongs to another store, is a window or
+    /// resident, as in every method here.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         keyspace.check_snapshots()?;
         self.get_in(keyspace, key.as_ref())

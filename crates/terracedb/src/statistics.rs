@@ -365,7 +365,8 @@ impl KeyspaceStatistics {
         (self.flush_bytes + self.merge_bytes) as f64 / self.user_bytes as f64
     }
 
-    /// Entries of the index of a resident keyspace; otherwise versions in tables, those in the cut part of partly merged tables left out: an estimate.
+    /// Entries of the index of a resident keyspace; otherwise versions in tables, those in the cut part of
+    /// partly merged tables left out: an estimate.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.levels.iter().map(|level| level.entries).sum::<u64>() + self.index_entries

@@ -137,7 +137,8 @@ pub fn check(
     read(medium, store, known, recover, account, &mut |_, _| Ok(()))
 }
 
-/// As [`check`], and passes the first seqno, the address and the body of every batch to `record`, in seqno order.
+/// As [`check`], and passes the first seqno, the address and the body of every batch to `record`, in seqno
+/// order.
 ///
 /// # Errors
 /// As [`check`], and those of `record`.

@@ -1,7 +1,8 @@
 //! Segments of the log without a live entry of a resident keyspace: the log may free them.
 //!
-//! A segment is dead once no index points into it, and no memtable has a write in it that a flush would bring
-//! into an index. A tombstone counts as an entry, so that no older version of its key comes back with a replay.
+//! A segment is dead once no index points into it, and no memtable has a write in it that a flush would
+//! bring into an index. A tombstone counts as an entry, so that no older version of its key comes back with
+//! a replay.
 //!
 //! Called by the flush task between two flushes: then no flush changes an index.
 

@@ -267,7 +267,8 @@ impl Apply<'_> {
         self.flush_if_large(next)
     }
 
-    /// Notes where the log has the operations of resident keyspaces, and makes room for them in their indexes.
+    /// Notes where the log has the operations of resident keyspaces, and makes room for them in their
+    /// indexes.
     fn note_places(&self, appended: Appended, body: &[u8]) -> Result<()> {
         // Each with the number of its operations.
         let mut keyspaces = BTreeMap::<KeyspaceId, usize>::new();

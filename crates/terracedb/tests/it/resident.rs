@@ -1,5 +1,5 @@
-//! Resident keyspaces: their entries stay in the log on storage-class memory. Against a model, over reopens and
-//! power cuts, in batches and transactions with other kinds, and refused where they cannot be.
+//! Resident keyspaces: their entries stay in the log on storage-class memory. Against a model, over reopens
+//! and power cuts, in batches and transactions with other kinds, and refused where they cannot be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,8 +182,8 @@ fn what_a_resident_keyspace_cannot_do_is_refused_by_name() {
     );
 }
 
-/// The conflict rule: a key that was written after the start of a transaction is a conflict, whether it is still
-/// in a memtable or in the index.
+/// The conflict rule: a key that was written after the start of a transaction is a conflict, whether it is
+/// still in a memtable or in the index.
 #[test]
 fn a_transaction_conflicts_with_a_later_write() {
     let devices = Views::of(common::memory());
@@ -228,7 +228,8 @@ fn a_transaction_conflicts_with_a_later_write() {
     }
 }
 
-/// I10: when memory is full, new keys are refused by name, and keys that exist can be overwritten and deleted.
+/// I10: when memory is full, new keys are refused by name, and keys that exist can be overwritten and
+/// deleted.
 #[test]
 fn a_full_memory_refuses_new_keys_and_takes_updates() {
     let devices = Views::of(common::memory());

@@ -1,5 +1,5 @@
-//! A process with its log in shared memory is killed at any moment: no acknowledged write to a resident keyspace
-//! is lost, and a batch over a resident and an ordered keyspace is whole or absent (I11).
+//! A process with its log in shared memory is killed at any moment: no acknowledged write to a resident
+//! keyspace is lost, and a batch over a resident and an ordered keyspace is whole or absent (I11).
 
 use std::path::Path;
 use std::time::Duration;

@@ -122,8 +122,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         Ok(None)
     }
 
-    /// Searches the log through the index of a resident keyspace, which has one version of each key. It may be
-    /// newer than the read seqno, but it is visible.
+    /// Searches the log through the index of a resident keyspace, which has one version of each key. It may
+    /// be newer than the read seqno, but it is visible.
     fn search_log(&mut self) -> Result<Option<Resolution>> {
         let Some(resident) = self.view.read_context.resident() else { return Ok(None) };
         let key = self.key.as_ref();

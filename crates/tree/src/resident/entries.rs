@@ -33,7 +33,8 @@ pub struct ResidentEntries {
 }
 
 impl ResidentEntries {
-    /// The flushed entries of `resident`. One that is written meanwhile is returned in its old or new version.
+    /// The flushed entries of `resident`. One that is written meanwhile is returned in its old or new
+    /// version.
     pub fn new(resident: &Arc<Resident>) -> Self {
         let (tags, ready) = (Vec::new(), Vec::new());
         Self { resident: Arc::clone(resident), shard: 0, tags, ready }

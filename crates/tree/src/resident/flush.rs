@@ -64,8 +64,8 @@ impl ResidentFlush {
 }
 
 impl Resident {
-    /// Makes the write at `seqno` the newest version of `key` in the index. A tombstone is kept only if the log
-    /// may have an older version.
+    /// Makes the write at `seqno` the newest version of `key` in the index. A tombstone is kept only if the
+    /// log may have an older version.
     fn set(
         &self,
         key: &[u8],

@@ -1,10 +1,11 @@
-//! A resident keyspace: its entries stay in the write-ahead log on storage-class memory, where reads find them
-//! through an index in DRAM (TyrantKV).
+//! A resident keyspace: its entries stay in the write-ahead log on storage-class memory, where reads find
+//! them through an index in DRAM (TyrantKV).
 //!
 //! A write goes to the log and to a memtable, as in any keyspace. The memtable also notes the place of the
 //! write in the log ([`Places`]). A flush writes no table: it brings the newest version of each key into the
-//! [`Index`], and the memtable's memory is free again. So the index changes in seqno order, and holds for each
-//! key the newest flushed version, or its tombstone. There are no older versions: snapshots are refused.
+//! [`Index`], and the memtable's memory is free again. So the index changes in seqno order, and holds for
+//! each key the newest flushed version, or its tombstone. There are no older versions: snapshots are
+//! refused.
 //!
 //! The log keeps the segments that the index points into (`wal::Log::keep_resident`). A replay of the log
 //! builds the index again.
@@ -93,8 +94,8 @@ impl Resident {
     }
 
     /// Makes room in the index for a write to the stored key `key`, so that its flush cannot fail (I10). The
-    /// room counts for the flush of `memtable`. A delete needs none: it takes the place of the version that it
-    /// deletes.
+    /// room counts for the flush of `memtable`. A delete needs none: it takes the place of the version that
+    /// it deletes.
     ///
     /// # Errors
     /// `Retry` if the key is new and there is no memory for it; `NoSpace` if the log has too many segments;
@@ -140,8 +141,8 @@ impl Resident {
     }
 
     /// Notes where the log has the batch `body`, whose record is at `address`, and whose operations have the
-    /// seqnos from `first` on. To be called before its writes are in memtables; `memtable_for` returns that of
-    /// a seqno.
+    /// seqnos from `first` on. To be called before its writes are in memtables; `memtable_for` returns that
+    /// of a seqno.
     ///
     /// # Errors
     /// Only if an invariant is broken.
@@ -212,8 +213,8 @@ impl Resident {
         }))
     }
 
-    /// The head of the operation at `place`, if it is one of `key`. Not verified: a damaged one is of no key, so
-    /// that it keeps no flush from its end. A read of its key finds the damage.
+    /// The head of the operation at `place`, if it is one of `key`. Not verified: a damaged one is of no
+    /// key, so that it keeps no flush from its end. A read of its key finds the damage.
     fn head(&self, place: Place, key: &[u8]) -> Result<Option<Head>> {
         let segment = self.segments.get(place)?;
         let (start, at) = segment.record_of(place)?;

@@ -13,7 +13,8 @@ pub(super) const BITS: u32 = 1 + SEGMENT_BITS + OFFSET_BITS;
 /// Most segments in use at once.
 pub(super) const SEGMENTS_MAX: usize = 1 << SEGMENT_BITS;
 
-/// The record of one operation, or an operation of a longer record. Never 0: a segment begins with its header.
+/// The record of one operation, or an operation of a longer record. Never 0: a segment begins with its
+/// header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u64);
 

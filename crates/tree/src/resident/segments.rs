@@ -1,7 +1,7 @@
 //! The segments of the log that hold entries of resident keyspaces, by the numbers that places have.
 //!
-//! A number is given when the first entry is noted, and is free again once the segment is removed and no index
-//! points into it. One set for all resident keyspaces of a store.
+//! A number is given when the first entry is noted, and is free again once the segment is removed and no
+//! index points into it. One set for all resident keyspaces of a store.
 //!
 //! A record of several operations is verified once, when one of them is read first; a record of one operation
 //! whenever it is read.
@@ -20,8 +20,8 @@ use wal::{RecordAddress, StoredSegment};
 
 use super::place::{Place, SEGMENTS_MAX};
 
-/// Writes are refused while fewer numbers are free: more than the lanes of a log can begin segments before the
-/// next write is admitted.
+/// Writes are refused while fewer numbers are free: more than the lanes of a log can begin segments before
+/// the next write is admitted.
 const FREE_MIN: usize = 4096;
 
 /// Set in the start of a record that was verified; offsets have 28 bits.

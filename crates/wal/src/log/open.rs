@@ -35,8 +35,8 @@ impl Log {
     /// Opens the log on `medium`, and replays its records.
     ///
     /// `from` returns the seqno below which a keyspace's records are in tables, or `None` if the keyspace
-    /// was dropped. `replay` gets the first seqno, the address and the body of every record that some keyspace still
-    /// needs, in seqno order.
+    /// was dropped. `replay` gets the first seqno, the address and the body of every record that some
+    /// keyspace still needs, in seqno order.
     ///
     /// Records are made durable before they are replayed, and a tail that was cut off never comes back. If
     /// the device has no space for a new segment, the log opens all the same, and appends fail until there
