@@ -89,7 +89,7 @@ impl MeasuredStore {
         // window are not logged.
         let unset = match policy {
             Some(HashedPolicy::Window { .. }) => Durability::Unlogged,
-            Some(HashedPolicy::Keep) | None => Durability::None,
+            Some(HashedPolicy::Keep | HashedPolicy::Resident) | None => Durability::None,
         };
         let durability = config.durability().unwrap_or(unset);
         let engine = match policy {

@@ -14,8 +14,9 @@ mod trees;
 use std::sync::Arc;
 
 use arena::PublishRing;
-use base::{Counter, Owner, ReclaimOrder, Result, Seqno, StoreId, invariant};
+use base::{Counter, Error, Owner, ReclaimOrder, Result, Seqno, StoreId, invariant};
 use compact::Operators;
+use manifest::ManifestState;
 use media::{Medium, Metered};
 use parking_lot::Mutex;
 use read::{Curves, PageReader};
@@ -66,6 +67,9 @@ pub fn open(
     let start = resources.clock().monotonic();
     let mut recovery = Recovery::default();
     let files = StoreFiles::open(medium, log, &resources, create, &mut recovery)?;
+    if settings.read_only {
+        refuse_resident(&files.state)?;
+    }
     let entered = resources.enter();
     let operators = Arc::new(operators);
     let live_settings = LiveSettings::new(settings.clone());
@@ -227,6 +231,17 @@ impl Recovered<'_> {
             counters: Arc::default(),
         }
         .start()
+    }
+}
+
+/// Refuses to read a store with a resident keyspace beside its writer, which frees segments of the log that
+/// an index of this process would point into.
+fn refuse_resident(state: &ManifestState) -> Result<()> {
+    match state.keyspaces.values().find(|entry| entry.kind.is_resident()) {
+        None => Ok(()),
+        Some(entry) => Err(Error::invalid("opening for reading only")
+            .expected("a store without resident keyspaces, whose entries are in the log")
+            .got(format_args!("the resident keyspace `{}`", entry.name))),
     }
 }
 

@@ -10,6 +10,8 @@
 
 mod edit;
 mod frame;
+#[cfg(test)]
+mod hashed_tests;
 mod header;
 mod keyspace;
 mod keyspace_file;

@@ -30,7 +30,9 @@ impl DatabaseKind {
     #[must_use]
     pub const fn policy(&self) -> &'static str {
         match self {
-            Self::Ordered | Self::Hashed(HashedPolicy::Keep) => "noeviction",
+            Self::Ordered | Self::Hashed(HashedPolicy::Keep | HashedPolicy::Resident) => {
+                "noeviction"
+            }
             Self::Hashed(HashedPolicy::Window { discard: Discard::Fifo, .. }) => "allkeys-fifo",
             Self::Hashed(HashedPolicy::Window { discard: Discard::Clock, .. }) => "allkeys-lru",
             Self::Hashed(HashedPolicy::Window { .. }) => "allkeys-priority",

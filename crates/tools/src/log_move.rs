@@ -15,7 +15,7 @@ use std::sync::Arc;
 use base::{Account, Error, LaneId, Result, SegmentId, Seqno, StoreId};
 use compact::Operators;
 use engine::{LogConfig, OpenLog, Resources, Settings, open_log, prepare_log};
-use manifest::{Edit, Manifest, ManifestState};
+use manifest::{Edit, KeyspaceFile, Manifest, ManifestState};
 use media::{Joined, Medium, MemoryMedium};
 use wal::{DeviceHeader, LogPlace, Start};
 
@@ -74,14 +74,26 @@ pub fn move_log(
 /// # Errors
 /// `Invalid`, naming the keyspace; those of the device.
 pub(crate) fn refuse_resident(medium: &Arc<dyn Medium>) -> Result<()> {
-    let Ok(found) = manifest::recover(&**medium, false)? else { return Ok(()) };
-    let mut keyspaces = found.state.keyspaces.values();
-    match keyspaces.find(|entry| entry.kind.is_resident()) {
-        None => Ok(()),
-        Some(entry) => Err(Error::invalid("move of the log")
+    let refused = |name: &str| {
+        Err(Error::invalid("move of the log")
             .expected("a store without resident keyspaces, whose entries are in the log")
-            .got(format_args!("the resident keyspace `{}`", entry.name))),
+            .got(format_args!("the resident keyspace `{name}`")))
+    };
+    if let Ok(found) = manifest::recover(&**medium, false)? {
+        let mut keyspaces = found.state.keyspaces.values();
+        let resident = keyspaces.find(|entry| entry.kind.is_resident());
+        return resident.map_or(Ok(()), |entry| refused(&entry.name));
     }
+    // Without a manifest, the files of the keyspaces say it.
+    for file in medium.list()? {
+        let Some(keyspace) = KeyspaceFile::parse_file_name(&file.name) else { continue };
+        match KeyspaceFile::find(&**medium, keyspace) {
+            Ok(Some(found)) if found.kind.is_resident() => return refused(&found.name),
+            // A damaged file says nothing.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Gives the closed store on `medium` a new log at `to` in place of the one at `from`, all of whose records

@@ -166,14 +166,7 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
     let (sequence, seqno) = (cursor.u32()?, cursor.u64()?);
     let mut names = None;
     if kind == Kind::Batch as u32 {
-        let ops = cursor.length(BATCH_OPS_MAX)?;
-        let count = cursor.length(KEYSPACES_MAX)?;
-        let start = cursor.rest();
-        for _ in 0..count {
-            cursor.length(u32::MAX as usize)?;
-        }
-        let taken = start.len() - cursor.rest().len();
-        names = Some((ops, count, Keyspaces(start.get(..taken).unwrap_or_default())));
+        names = Some(names_of(&mut cursor)?);
     }
     let body = cursor.rest();
     let head = record.get(4..cursor.position()).unwrap_or_default();
@@ -207,6 +200,37 @@ pub fn parse_record(seed: u32, bytes: &[u8]) -> Result<Record<'_>> {
         }
     };
     Ok(Record { sequence, seqno: Seqno::try_from(seqno)?, content })
+}
+
+/// Reads the names of a batch: the number of operations, that of keyspaces, and these.
+fn names_of<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, usize, Keyspaces<'a>)> {
+    let ops = cursor.length(BATCH_OPS_MAX)?;
+    let count = cursor.length(KEYSPACES_MAX)?;
+    let start = cursor.rest();
+    for _ in 0..count {
+        cursor.length(u32::MAX as usize)?;
+    }
+    let taken = start.len() - cursor.rest().len();
+    Ok((ops, count, Keyspaces(start.get(..taken).unwrap_or_default())))
+}
+
+/// Most bytes of a batch's record before its body.
+pub(crate) const HEAD_BYTES_MAX: usize = FIXED_BYTES + 5 * (2 + KEYSPACES_MAX);
+
+/// The length of a batch's record up to its body, from its first [`HEAD_BYTES_MAX`] bytes, or all of them if it
+/// has fewer.
+///
+/// # Errors
+/// `Corrupt` if it is not the record of a batch.
+pub(crate) fn batch_head_bytes(bytes: &[u8]) -> Result<usize> {
+    let mut cursor = Cursor::new("log record", bytes);
+    cursor.take(4)?;
+    if cursor.u32()? >> 28 != Kind::Batch as u32 {
+        return Err(Error::corrupt("log record").expected("a batch"));
+    }
+    cursor.take(FIXED_BYTES - 8)?;
+    names_of(&mut cursor)?;
+    Ok(cursor.position())
 }
 
 /// Checks the `count` of a Gap that begins at `seqno`: the seqno after it must be in range too.

@@ -6,12 +6,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use base::{Cursor, Error, LaneId, Result, SegmentId, Seqno, StoreId};
+use base::{Cursor, Error, LaneId, Result, SegmentId, Seqno, StoreId, crc32c, crc32c_append};
 use media::{Access, File, Medium, Purpose};
 
 use crate::header::SegmentHeader;
 use crate::name::segment_name;
-use crate::record::{Content, FIXED_BYTES, parse_record, record_bytes};
+use crate::record::{
+    Content, FIXED_BYTES, HEAD_BYTES_MAX, batch_head_bytes, parse_record, record_bytes,
+};
 
 /// Offset of the seqno within a record.
 const SEQNO_AT: usize = 12;
@@ -116,6 +118,42 @@ impl StoredSegment {
             (record.seqno, ops, len - body.len())
         };
         Ok(StoredBatch { first, ops, bytes, head })
+    }
+
+    /// Verifies the record of a batch at offset `at`, with little memory whatever its length.
+    ///
+    /// # Errors
+    /// As [`StoredSegment::batch`].
+    pub fn verify(&self, at: u64) -> Result<()> {
+        const STEP_BYTES: usize = 64 << 10;
+        let placed = |error: Error| self.placed(at, error);
+        let (_, end) = self.extent(at)?;
+        let length = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let mut head = vec![0; HEAD_BYTES_MAX.min(length)];
+        self.load(at, &mut head)?;
+        let head_bytes = batch_head_bytes(&head).map_err(placed)?;
+        head.truncate(head_bytes);
+        let mut body = at + head_bytes as u64;
+        let mut step = vec![0; STEP_BYTES.min(length)];
+        let mut computed = crc32c(&[]);
+        while body < end {
+            let bytes = (end - body).min(step.len() as u64);
+            let step = step.get_mut(..bytes as usize).unwrap_or_default();
+            self.load(body, step)?;
+            computed = crc32c_append(computed, step);
+            body += bytes;
+        }
+        let mut cursor = Cursor::new("log record", &head);
+        let stored = cursor.u32()?;
+        let computed = crc32c_append(computed, cursor.rest()) ^ self.seed;
+        if stored != computed {
+            return Err(placed(
+                Error::corrupt("log record checksum")
+                    .expected(format_args!("{computed:#010x}"))
+                    .got(format_args!("{stored:#010x}")),
+            ));
+        }
+        Ok(())
     }
 
     /// The first seqno of the record at offset `at`, and the offset behind the record. Not verified: for a

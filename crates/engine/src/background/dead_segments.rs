@@ -4,6 +4,9 @@
 //! bring into an index. A tombstone counts as an entry, so that no older version of its key comes back with
 //! a replay.
 //!
+//! The newer records, to which the index points instead, are made durable first: a power cut must not lose
+//! both.
+//!
 //! Called by the flush task between two flushes: then no flush changes an index.
 
 use std::sync::Arc;
@@ -20,17 +23,23 @@ pub(super) fn give_up_dead_segments(
     log: &Log,
     ring: &PublishRing,
 ) {
-    let dead = segments.all().into_iter().filter(|segment| segment.live() == 0);
-    for (lane, segment) in dead.map(|segment| segment.id()) {
+    let unused = segments.all().into_iter().filter(|segment| segment.live() == 0);
+    let mut dead = Vec::new();
+    for (lane, segment) in unused.map(|segment| segment.id()) {
         match log.use_of(lane, segment) {
             SegmentUse::Active => {}
             SegmentUse::Full(end) if !is_flushed(trees, ring, end) => {}
-            SegmentUse::Full(_) => {
-                log.collected(lane, segment);
-                segments.forget(lane, segment);
-            }
+            SegmentUse::Full(_) => dead.push((lane, segment)),
             SegmentUse::Freed => segments.forget(lane, segment),
         }
+    }
+    // An error poisons the log, which every writer then reports.
+    if dead.is_empty() || log.sync(log.stored_below().before()).is_err() {
+        return;
+    }
+    for (lane, segment) in dead {
+        log.collected(lane, segment);
+        segments.forget(lane, segment);
     }
 }
 

@@ -189,10 +189,6 @@ impl Store {
         }
         let version = Version::default();
         let (name, first) = (name.to_owned(), Seqno::ZERO);
-        if kind.is_resident() {
-            // Before it has a record.
-            self.log.keep_resident(keyspace);
-        }
         let tree = Tree::new(keyspace, kind, name, version, read_context, account, first);
         let added = tree.and_then(|tree| self.manifest.append(edits).map(|()| tree));
         let tree = added.inspect_err(|_| {
@@ -200,6 +196,10 @@ impl Store {
                 self.remove_keyspace_file(keyspace);
             }
         })?;
+        if tree.kind().is_resident() {
+            // Before it has a record.
+            self.log.keep_resident(keyspace);
+        }
         self.trees.insert(Arc::clone(&tree));
         Ok(tree)
     }

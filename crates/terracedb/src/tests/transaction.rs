@@ -132,7 +132,7 @@ impl World {
             None => batch.delete(target, key(key_number)).unwrap(),
         }
         let committer = &self.db.store().committer;
-        let append = |record: wal::Batch<'_>| self.db.store().log.append(record);
+        let append = |record: wal::Batch<'_>| self.db.store().log.append_at(record);
         let at = committer.commit(batch.encoded(), Durability::None, append).unwrap().get();
         let steps = vec![Step::Wrote { keyspace, key: key_number, value }];
         self.history.lock().push(Committed { at, wrote: true, steps });

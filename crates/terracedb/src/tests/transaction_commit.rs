@@ -39,7 +39,7 @@ impl World {
         batch.put(&self.keyspace, key, "value").unwrap();
         let store = self.db.store();
         let append = |record: Batch<'_>| {
-            let first = store.log.append(record);
+            let first = store.log.append_at(record);
             meanwhile();
             first
         };

@@ -173,6 +173,9 @@ fn what_a_resident_keyspace_cannot_do_is_refused_by_name() {
     let flash = common::threaded(&common::memory()).open().unwrap();
     let created = flash.create_keyspace_opt("r", &resident());
     refused(created, &["resident keyspace", "`r`", "log.path"]);
+    let builder = Db::on_medium(Arc::clone(&devices.device)).memory(common::MEMORY);
+    let reader = builder.log_devices(Arc::clone(&devices) as _).read_only(true);
+    refused(reader.open(), &["opening for reading only", "resident keyspace `r`"]);
     let (config, store) = (LogConfig::at(Vec::new()), LogConfig::at(vec!["one".to_owned()]));
     drop((snapshot, keyspace, db));
     let from = LogConfig { devices: Arc::clone(&devices) as _, ..store };
@@ -252,7 +255,7 @@ fn a_full_memory_refuses_new_keys_and_takes_updates() {
     let refused = (20_000..200_000).find_map(|number| put(number, "1").err()).unwrap();
     assert_eq!(refused.kind(), ErrorKind::Retry, "{refused}");
     assert!(refused.to_string().contains("index of a resident keyspace"), "{refused}");
-    for number in 0..20_000 {
+    for number in 0..20_000u64 {
         match number % 3 {
             0 => keyspace.delete(number.to_be_bytes()).unwrap(),
             _ => put(number, "2").unwrap(),
@@ -327,23 +330,39 @@ fn a_damaged_entry_is_corrupt_and_others_are_read() {
     let (db, keyspace) = open(&devices);
     keyspace.put("good", "1").unwrap();
     keyspace.put("bad", "a value to be found").unwrap();
+    // A record of several operations is verified when one of them is read first, in several steps.
+    let long = common::noise(100 << 10);
+    let batch = |place: &[u8]| {
+        let mut batch = WriteBatch::new();
+        batch.put(&keyspace, [place, b"long"].concat(), &long).unwrap();
+        batch.put(&keyspace, [place, b"short"].concat(), "1").unwrap();
+        db.write(&batch).unwrap();
+    };
+    batch(b"in order ");
+    batch(b"damaged ");
     keyspace.flush().unwrap();
     assert_eq!(text(keyspace.get("bad").unwrap()), "a value to be found");
-    let wanted = b"a value to be found";
-    let mut flipped = 0;
-    for file in memory.list().unwrap().into_iter().filter(|it| it.name.contains("log-")) {
-        let handle = memory.open(&file.name, media::Access::Bytes).unwrap();
-        let mut bytes = vec![0; file.len as usize];
-        handle.load(0, &mut bytes, media::Purpose::Data).unwrap();
-        let found = bytes.windows(wanted.len()).position(|window| window == wanted);
-        if let Some(at) = found {
-            handle.store(at as u64, b"A", media::Purpose::Log).unwrap();
-            flipped += 1;
+    let flip = |wanted: &[u8]| {
+        let mut flipped = 0;
+        for file in memory.list().unwrap().into_iter().filter(|it| it.name.contains("log-")) {
+            let handle = memory.open(&file.name, media::Access::Bytes).unwrap();
+            let mut bytes = vec![0; file.len as usize];
+            handle.load(0, &mut bytes, media::Purpose::Data).unwrap();
+            let found = bytes.windows(wanted.len()).position(|window| window == wanted);
+            if let Some(at) = found {
+                handle.store(at as u64, b"!", media::Purpose::Log).unwrap();
+                flipped += 1;
+            }
         }
-    }
-    assert_eq!(flipped, 1);
+        assert_eq!(flipped, 1);
+    };
+    flip(b"a value to be found");
+    flip(b"damaged short");
     assert_eq!(keyspace.get("bad").unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(text(keyspace.get("good").unwrap()), "1");
+    assert_eq!(keyspace.get("damaged long").unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(text(keyspace.get("in order short").unwrap()), "1");
+    assert_eq!(keyspace.get("in order long").unwrap().as_deref(), Some(&long[..]));
     drop(db);
 }
 

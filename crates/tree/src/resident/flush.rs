@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use base::{EntryKind, Result, Seqno};
 
-use super::places::Taken;
+use super::places::SortedPlaces;
 use super::{Resident, hash_of};
 use crate::Memtable;
 
@@ -19,15 +19,18 @@ const STEP_KEYS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct ResidentFlush {
     resident: Arc<Resident>,
-    places: Taken,
+    memtable: Arc<Memtable>,
+    places: SortedPlaces,
 }
 
 impl ResidentFlush {
     /// A flush of `memtable`, whose writes are visible and below `below`.
-    pub(crate) fn new(resident: &Arc<Resident>, memtable: &Memtable, below: Seqno) -> Self {
+    pub(crate) fn new(resident: &Arc<Resident>, memtable: &Arc<Memtable>, below: Seqno) -> Self {
         // Before the first change of the index.
         resident.indexed_up_to.fetch_max(below.before().get(), Ordering::AcqRel);
-        Self { resident: Arc::clone(resident), places: memtable.places().sorted() }
+        let (resident, memtable) = (Arc::clone(resident), Arc::clone(memtable));
+        let places = memtable.places().sorted();
+        Self { resident, memtable, places }
     }
 
     /// Does one step with the keys from `cursor` on. Returns whether it was the last one.
@@ -52,8 +55,8 @@ impl ResidentFlush {
     }
 
     /// The keys are in the index: their promises are kept.
-    fn redeem(&mut self) {
-        let mut promises = std::mem::take(&mut self.places.promises);
+    fn redeem(&self) {
+        let mut promises = self.memtable.places().take_promises();
         promises.sort_unstable();
         for same in promises.chunk_by(|a, b| a == b) {
             if let Some(shard) = same.first() {
@@ -71,7 +74,7 @@ impl Resident {
         key: &[u8],
         kind: EntryKind,
         has_older: bool,
-        places: &Taken,
+        places: &SortedPlaces,
         seqno: Seqno,
     ) -> Result<()> {
         let place = places.of(seqno)?;

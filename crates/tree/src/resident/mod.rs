@@ -115,7 +115,9 @@ impl Resident {
         let shard = self.index.promise(hash_of(key)?).map_err(|error| {
             error.at("index of a resident keyspace, which takes no new key now")
         })?;
-        memtable.places().note_promise(shard);
+        if !memtable.places().note_promise(shard) {
+            self.index.redeem(usize::from(shard), 1);
+        }
         Ok(())
     }
 
@@ -177,10 +179,18 @@ impl Resident {
     fn entry(&self, place: Place) -> Result<ResidentEntry> {
         let segment = self.segments.get(place)?;
         let (start, at) = segment.record_of(place)?;
-        let batch = segment.stored().batch(start)?;
-        let head = batch.head_bytes();
-        let bytes = Bytes::from(batch.into_bytes());
-        let op = op_at(&bytes, at.map_or(head, |at| (at - start) as usize))?;
+        let (bytes, from) = match at {
+            None => {
+                let batch = segment.stored().batch(start)?;
+                let head = batch.head_bytes();
+                (Bytes::from(batch.into_bytes()), head)
+            }
+            Some(at) => {
+                segment.verify(start)?;
+                (part(segment.stored(), start, at)?, 0)
+            }
+        };
+        let op = op_at(&bytes, from)?;
         let (key, value) = (bytes.slice_ref(op.key), slice(&bytes, op.value));
         Ok(ResidentEntry { key, kind: op.kind, value })
     }
@@ -189,8 +199,8 @@ impl Resident {
     fn version(&self, place: Place, key: &[u8]) -> Result<Option<ResidentVersion>> {
         let segment = self.segments.get(place)?;
         let (start, at) = segment.record_of(place)?;
-        let of_key = |op: &BatchOp<'_>| op.keyspace == self.keyspace && op.key == key;
-        if let Some(at) = at.filter(|_| segment.is_verified(start)) {
+        if let Some(at) = at {
+            segment.verify(start)?;
             let Some(head) = self.head_of_part(segment.stored(), start, at, key)? else {
                 return Ok(None);
             };
@@ -201,13 +211,10 @@ impl Resident {
         }
         let batch = segment.stored().batch(start)?;
         let (seqno, head) = (batch.first, batch.head_bytes());
-        if at.is_some() {
-            segment.set_verified(start);
-        }
         let bytes = Bytes::from(batch.into_bytes());
-        let from = at.map_or(head, |at| (at - start) as usize);
-        let op = op_at(&bytes, from)?;
-        Ok(of_key(&op).then(|| {
+        let op = op_at(&bytes, head)?;
+        let is_of_key = op.keyspace == self.keyspace && op.key == key;
+        Ok(is_of_key.then(|| {
             let value = slice(&bytes, op.value);
             ResidentVersion { seqno, kind: op.kind, value }
         }))
@@ -286,6 +293,25 @@ struct Head {
     /// Offset of the value, and its length, bytes.
     value_at: u64,
     value_bytes: usize,
+}
+
+/// The bytes from the operation at offset `at` on, of the verified record at `start`: at least that
+/// operation.
+fn part(segment: &wal::StoredSegment, start: u64, at: u64) -> Result<Bytes> {
+    /// Most operations are shorter.
+    const FIRST_BYTES: u64 = 4096;
+    let (_, end) = segment.extent(start)?;
+    let left = end.saturating_sub(at);
+    let mut length = FIRST_BYTES.min(left);
+    loop {
+        let mut bytes = vec![0; length as usize];
+        segment.load(at, &mut bytes)?;
+        let bytes = Bytes::from(bytes);
+        if length == left || op_at(&bytes, 0).is_ok() {
+            return Ok(bytes);
+        }
+        length = (length * 8).min(left);
+    }
 }
 
 /// The operation at `from` within the record `bytes`.

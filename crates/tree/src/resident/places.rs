@@ -18,8 +18,8 @@ struct State {
     writes: Vec<(Seqno, Place)>,
     /// Writes that memory was charged for.
     reserved: usize,
-    /// The shard of each slot that the index keeps free for these writes.
-    promises: Vec<u16>,
+    /// The shard of each slot that the index keeps free for these writes; `None` once they are in the index.
+    promises: Option<Vec<u16>>,
     charge: Charge,
 }
 
@@ -38,7 +38,7 @@ impl State {
 impl Places {
     /// No places, to be charged to `account`.
     pub(crate) fn new(account: &Account) -> Self {
-        let (writes, promises) = (Vec::new(), Vec::new());
+        let (writes, promises) = (Vec::new(), Some(Vec::new()));
         Self(Mutex::new(State { writes, reserved: 0, promises, charge: account.empty_charge() }))
     }
 
@@ -52,9 +52,17 @@ impl Places {
         state.recharge().inspect_err(|_| state.reserved -= count)
     }
 
-    /// Notes that the index keeps a slot of `shard` free for a write.
-    pub(super) fn note_promise(&self, shard: u16) {
-        self.0.lock().promises.push(shard);
+    /// Notes that the index keeps a slot of `shard` free for a write. Returns false if the memtable was
+    /// flushed meanwhile, so that the write goes to a newer one.
+    #[must_use]
+    pub(super) fn note_promise(&self, shard: u16) -> bool {
+        let mut state = self.0.lock();
+        state.promises.as_mut().map(|promises| promises.push(shard)).is_some()
+    }
+
+    /// Ends the promises, because the writes are in the index. Returns their shards.
+    pub(super) fn take_promises(&self) -> Vec<u16> {
+        self.0.lock().promises.take().unwrap_or_default()
     }
 
     /// Notes that the write at `seqno` is at `place`. To be called before the write is in the memtable.
@@ -62,12 +70,11 @@ impl Places {
         self.0.lock().writes.push((seqno, place));
     }
 
-    /// The places in the order of their seqnos, and the shards of the promises.
-    pub(super) fn sorted(&self) -> Taken {
-        let state = self.0.lock();
-        let mut writes = state.writes.clone();
+    /// The places in the order of their seqnos.
+    pub(super) fn sorted(&self) -> SortedPlaces {
+        let mut writes = self.0.lock().writes.clone();
         writes.sort_unstable_by_key(|(seqno, _)| *seqno);
-        Taken { writes, promises: state.promises.clone() }
+        SortedPlaces(writes)
     }
 
     /// The memory that is charged, bytes.
@@ -76,18 +83,15 @@ impl Places {
     }
 }
 
-/// The places of a sealed memtable.
+/// The places of a sealed memtable, in the order of their seqnos.
 #[derive(Debug)]
-pub(super) struct Taken {
-    writes: Vec<(Seqno, Place)>,
-    pub(super) promises: Vec<u16>,
-}
+pub(super) struct SortedPlaces(Vec<(Seqno, Place)>);
 
-impl Taken {
+impl SortedPlaces {
     /// The place of the write at `seqno`.
     pub(super) fn of(&self, seqno: Seqno) -> Result<Place> {
-        let found = self.writes.binary_search_by_key(&seqno, |(seqno, _)| *seqno);
-        let found = found.ok().and_then(|at| self.writes.get(at));
+        let found = self.0.binary_search_by_key(&seqno, |(seqno, _)| *seqno);
+        let found = found.ok().and_then(|at| self.0.get(at));
         let (_, place) = found.ok_or_else(|| {
             broken_invariant!("a write to a resident keyspace has its place in the log")
         })?;

@@ -95,13 +95,16 @@ impl LogSegment {
         Ok((start, Some(place.offset())))
     }
 
-    /// Whether the record of several operations at `start` was verified.
-    pub(super) fn is_verified(&self, start: u64) -> bool {
-        self.with_record(start, |record| record.load(Ordering::Acquire) & VERIFIED != 0)
-    }
-
-    pub(super) fn set_verified(&self, start: u64) {
-        self.with_record(start, |record| record.fetch_or(VERIFIED, Ordering::Release) != 0);
+    /// Verifies the record of several operations at `start`, unless that was done before.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is damaged; the device's.
+    pub(super) fn verify(&self, start: u64) -> Result<()> {
+        if !self.with_record(start, |record| record.load(Ordering::Acquire) & VERIFIED != 0) {
+            self.stored.verify(start)?;
+            self.with_record(start, |record| record.fetch_or(VERIFIED, Ordering::Release) != 0);
+        }
+        Ok(())
     }
 
     fn with_record(&self, start: u64, then: impl FnOnce(&AtomicU32) -> bool) -> bool {
