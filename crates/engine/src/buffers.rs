@@ -21,9 +21,10 @@ use std::time::Duration;
 use arena::OrderedMap;
 use base::{Account, Error, Reclaim, Result, Seqno, TaskHandle, format_bytes, invariant};
 use parking_lot::Mutex;
-use tree::{Memtable, Tree, Trees};
+use tree::{Memtable, Places, Tree, Trees};
 use wal::{Batch, Log};
 
+use crate::batch::BatchPart;
 use crate::pace::Pace;
 use crate::resources::Components as _;
 use crate::{EncodedBatch, Resources};
@@ -148,7 +149,14 @@ impl Buffers {
     /// # Errors
     /// `Invalid`, naming the limit.
     pub(crate) fn check_batch(&self, batch: &EncodedBatch) -> Result<()> {
-        let bytes = batch.parts().iter().map(|part| Memtable::reserved_bytes(part.size)).sum();
+        let bytes = |part: &BatchPart| {
+            let places = match part.tree.kind().is_resident() {
+                true => Places::reserved_bytes(part.size.entries),
+                false => 0,
+            };
+            Memtable::reserved_bytes(part.size) + places
+        };
+        let bytes = batch.parts().iter().map(bytes).sum();
         let most = self.resources.batch_bytes_max();
         if bytes > most {
             return Err(Error::invalid("write batch's memory")
@@ -159,6 +167,11 @@ impl Buffers {
                 .got(format_bytes(bytes)));
         }
         batch.check_ranges()
+    }
+
+    /// The most memory that the indexes of resident keyspaces may take, bytes.
+    pub(crate) fn index_bytes_max(&self) -> u64 {
+        self.metadata.index_bytes_max()
     }
 
     fn is_full(&self, memtable: &Memtable) -> bool {

@@ -75,7 +75,7 @@ impl Committer {
         self.rows.prefetch(tree.rows().hash(key_hash(key)));
         let deletes = matches!(write, Write::Delete | Write::DeleteRange { .. });
         self.buffers.admit(tree, size, deletes)?;
-        admit_resident(tree, key, write.kind())?;
+        self.admit_resident(tree, key, write.kind())?;
         let (first, noted) = BODY.with_borrow_mut(|body| {
             body.clear();
             write.encode(body, tree.id(), key);
@@ -179,7 +179,7 @@ impl Committer {
                 return Ok(Some(wait));
             }
         }
-        admit_residents(batch)?;
+        self.admit_residents(batch)?;
         self.buffers.note_admitted(bytes);
         let append = |record: Batch<'_>| self.append(record, durability, batch.only_deletes());
         self.commit_admitted(batch, durability, append)?;
@@ -200,7 +200,7 @@ impl Committer {
         self.buffers.check_batch(batch)?;
         check_parts(batch, durability)?;
         self.buffers.admit_batch(batch)?;
-        admit_residents(batch)?;
+        self.admit_residents(batch)?;
         self.commit_admitted(batch, durability, append)
     }
 
@@ -286,6 +286,30 @@ impl Committer {
         }
     }
 
+    /// Makes room in the index of a resident keyspace for a write to `key`.
+    fn admit_resident(&self, tree: &Tree, key: &[u8], kind: EntryKind) -> Result<()> {
+        let view = tree.view();
+        let Some(resident) = view.read_context.resident() else { return Ok(()) };
+        let memtables: Vec<_> = view.memtables().collect();
+        let admitted = resident.admit(&memtables, (key, kind), self.buffers.index_bytes_max());
+        admitted.map_err(|error| error.at(format_args!("keyspace `{}`", tree.name())))
+    }
+
+    /// As [`Committer::admit_resident`], for the operations of a batch.
+    fn admit_residents(&self, batch: &EncodedBatch) -> Result<()> {
+        if batch.parts().iter().all(|part| !part.tree.kind().is_resident()) {
+            return Ok(());
+        }
+        for op in decode_ops(batch.body()) {
+            let op = op.map_err(|_| broken_invariant!("a batch that was encoded here decodes"))?;
+            let part = batch.parts().iter().find(|part| part.tree.id() == op.keyspace);
+            if let Some(part) = part {
+                self.admit_resident(&part.tree, op.key, op.kind)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The snapshots and the visible seqno: versions that none of them sees may be dropped.
     fn horizon(&self) -> Horizon {
         self.snapshots.horizon(&self.ring)
@@ -309,30 +333,6 @@ impl Committer {
         self.ops.add(ops);
         Ok(())
     }
-}
-
-/// Makes room in the index of a resident keyspace for a write to `key`.
-fn admit_resident(tree: &Tree, key: &[u8], kind: EntryKind) -> Result<()> {
-    let view = tree.view();
-    let Some(resident) = view.read_context.resident() else { return Ok(()) };
-    let memtables: Vec<_> = view.memtables().collect();
-    let admitted = resident.admit(&memtables, key, kind);
-    admitted.map_err(|error| error.at(format_args!("keyspace `{}`", tree.name())))
-}
-
-/// As [`admit_resident`], for the operations of a batch.
-fn admit_residents(batch: &EncodedBatch) -> Result<()> {
-    if batch.parts().iter().all(|part| !part.tree.kind().is_resident()) {
-        return Ok(());
-    }
-    for op in decode_ops(batch.body()) {
-        let op = op.map_err(|_| broken_invariant!("a batch that was encoded here decodes"))?;
-        let part = batch.parts().iter().find(|part| part.tree.id() == op.keyspace);
-        if let Some(part) = part {
-            admit_resident(&part.tree, op.key, op.kind)?;
-        }
-    }
-    Ok(())
 }
 
 /// Notes where the log has the writes of a batch to a resident keyspace, before they are in its memtables.

@@ -270,7 +270,7 @@ fn replay_context(
     let timekeeper = Timekeeper::new(Arc::clone(resources.clock()), files.state.clock_ms);
     TreeContext {
         values: Arc::new(values),
-        segments: LogSegments::new(medium, files.id, &resources.account("resident keyspaces")),
+        segments: LogSegments::new(medium, files.id, &resources.account("log segments")),
         obsolete,
         store: files.id,
         medium: Arc::clone(medium),

@@ -199,7 +199,12 @@ impl Resources {
         self.account("range deletes")
     }
 
-    /// Metadata of open tables above this admits no puts and no deletes of single keys, bytes.
+    /// The account of the indexes of resident keyspaces.
+    pub(crate) fn indexes_account(&self) -> Account {
+        self.account("resident keyspaces")
+    }
+
+    /// Metadata of open tables above this, with the indexes of resident keyspaces, admits no puts and no deletes of single keys, bytes.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
         self.0.plan.load().tables
     }

@@ -52,6 +52,7 @@ impl Memtable {
         if size.entries == 0 {
             return Ok(());
         }
+        self.places.reserve(size.entries)?;
         self.map.reserve(size.entries, size.bytes)
     }
 

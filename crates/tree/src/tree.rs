@@ -150,6 +150,9 @@ impl Tree {
         first: Seqno,
     ) -> Result<Arc<Self>> {
         let active = Memtable::new(account, first)?;
+        if kind.is_resident() {
+            active.places().set_resident();
+        }
         if let Some(HashedPolicy::Window { bytes, discard: Discard::Clock }) = kind.policy() {
             let clock = ReadClock::new(*bytes, read_context.account());
             clock.adapt(&version);
@@ -351,6 +354,9 @@ impl Tree {
         let discarded = self.change.lock();
         if *discarded {
             return;
+        }
+        if self.kind.is_resident() {
+            next.places().set_resident();
         }
         let old = self.view.load();
         invariant!(next.first() >= old.active.first(), "memtables are sealed in seqno order");

@@ -51,7 +51,7 @@ impl Buffers {
 
     fn admit_within_quota(&self, tree: &Tree, size: WriteSize) -> Result<()> {
         self.check_open()?;
-        self.metadata.check(size, || self.waits.pause(Waiter::Writer))?;
+        self.metadata.check(tree, size, || self.waits.pause(Waiter::Writer))?;
         self.pace.delay_write(size.bytes, self.resources.executor());
         for _ in 0..READER_WAITS_MAX {
             match self.try_admit(tree, size) {

@@ -9,6 +9,7 @@
 //! Cost: one relaxed load for a write.
 
 use base::{Account, Error, Result, WriteSize, format_bytes};
+use tree::Tree;
 
 use super::flush_waits::SHORTAGES_MAX;
 use crate::Resources;
@@ -22,21 +23,24 @@ pub(super) struct MetadataLimits {
     resources: Resources,
     tables: Account,
     range_deletes: Account,
+    /// The indexes of resident keyspaces, which share the limit of the tables.
+    indexes: Account,
 }
 
 impl MetadataLimits {
     pub(super) fn new(resources: Resources) -> Self {
         let (tables, range_deletes) =
             (resources.tables_account(), resources.range_deletes_account());
-        Self { resources, tables, range_deletes }
+        let indexes = resources.indexes_account();
+        Self { resources, tables, range_deletes, indexes }
     }
 
-    /// Admits a write of `size`. A range delete waits for merges by `pause`, as long as their memory changes.
+    /// Admits a write of `size` to `tree`. A range delete waits for merges by `pause`, as long as their memory changes.
     ///
     /// # Errors
     /// `Invalid` for entries, `Retry` for range deletes, each with the limit.
-    pub(super) fn check(&self, size: WriteSize, pause: impl Fn()) -> Result<()> {
-        if size.entries > 0 {
+    pub(super) fn check(&self, tree: &Tree, size: WriteSize, pause: impl Fn()) -> Result<()> {
+        if size.entries > 0 && !tree.kind().is_resident() {
             self.check_tables()?;
         }
         if size.ranges > 0 {
@@ -46,8 +50,8 @@ impl MetadataLimits {
     }
 
     /// As [`MetadataLimits::check`], without waiting.
-    pub(super) fn check_now(&self, size: WriteSize) -> Result<()> {
-        if size.entries > 0 {
+    pub(super) fn check_now(&self, tree: &Tree, size: WriteSize) -> Result<()> {
+        if size.entries > 0 && !tree.kind().is_resident() {
             self.check_tables()?;
         }
         if size.ranges > 0 && self.are_range_deletes_full() {
@@ -57,13 +61,19 @@ impl MetadataLimits {
     }
 
     pub(super) fn check_tables(&self) -> Result<()> {
-        let (most, used) = (self.resources.tables_bytes_max(), self.tables.used());
+        let most = self.resources.tables_bytes_max();
+        let used = self.tables.used() + self.indexes.used();
         if used <= most {
             return Ok(());
         }
         Err(Error::invalid("write while tables need too much memory for their metadata")
             .expected(format_args!("at most {}, a share of the memory limit", format_bytes(most)))
             .got(format_bytes(used)))
+    }
+
+    /// The most that the indexes of resident keyspaces may take, beside the tables that are open.
+    pub(super) fn index_bytes_max(&self) -> u64 {
+        self.resources.tables_bytes_max().saturating_sub(self.tables.used())
     }
 
     fn are_range_deletes_full(&self) -> bool {

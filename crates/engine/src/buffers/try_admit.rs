@@ -60,7 +60,7 @@ impl Buffers {
     }
 
     fn admit_now_within_quota(&self, tree: &Tree, size: WriteSize) -> Result<Option<Duration>> {
-        self.metadata.check_now(size)?;
+        self.metadata.check_now(tree, size)?;
         // A memtable that other writers fill as fast as it is replaced gets one more write than it should.
         for _ in 0..FLUSHES_AWAITED_MAX {
             let view = tree.view();

@@ -89,6 +89,7 @@ impl Replay<'_> {
             // A reader has no device to flush to.
             is_device_full: self.settings.read_only,
             unknown: BTreeSet::new(),
+            has_resident: self.state.keyspaces.values().any(|entry| entry.kind.is_resident()),
         };
         let (log, found) = Log::open(
             Arc::clone(&self.context.medium),
@@ -230,12 +231,13 @@ struct Apply<'a> {
     /// Keyspaces that the manifest never had. Their records are given up if the settings recover a damaged
     /// log.
     unknown: BTreeSet<KeyspaceId>,
+    /// Whether there is a resident keyspace.
+    has_resident: bool,
 }
 
 impl Apply<'_> {
     /// Applies the record that was `appended`.
     fn record(&mut self, appended: Appended, body: &[u8]) -> Result<()> {
-        self.note_places(appended, body)?;
         let mut next = appended.first;
         for op in decode_ops(body) {
             let op = op?;
@@ -264,26 +266,27 @@ impl Apply<'_> {
             // There is no reader yet, so no version must be kept for one.
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
+        self.note_places(appended, body)?;
         self.flush_if_large(next)
     }
 
-    /// Notes where the log has the operations of resident keyspaces, and makes room for them in their
-    /// indexes.
+    /// Notes where the log has the operations of resident keyspaces, for which memory was reserved.
     fn note_places(&self, appended: Appended, body: &[u8]) -> Result<()> {
-        // Each with the number of its operations.
-        let mut keyspaces = BTreeMap::<KeyspaceId, usize>::new();
+        if !self.has_resident {
+            return Ok(());
+        }
+        let mut keyspaces = BTreeSet::new();
         let mut ops = 0;
         for op in decode_ops(body) {
-            *keyspaces.entry(op?.keyspace).or_default() += 1;
+            keyspaces.insert(op?.keyspace);
             ops += 1;
         }
-        let ids: Vec<_> = keyspaces.keys().copied().collect();
+        let ids: Vec<_> = keyspaces.into_iter().collect();
         let batch = Batch { keyspaces: &ids, ops, body };
-        for (id, count) in &keyspaces {
+        for id in &ids {
             let Some(tree) = self.replay.trees.get(*id) else { continue };
             let view = tree.view();
             if let Some(resident) = view.read_context.resident() {
-                view.active.places().reserve(*count)?;
                 resident.note(appended, &batch, |_| &view.active)?;
             }
         }

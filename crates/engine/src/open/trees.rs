@@ -57,7 +57,7 @@ pub(super) fn open_trees(
             read_context.set_operator(name, operator);
         }
         if entry.kind.is_resident() {
-            let account = resources.account("resident keyspaces");
+            let account = resources.indexes_account();
             read_context.set_resident(Resident::new(*id, &context.segments, &account)?);
         }
         let (kind, name) = (entry.kind.clone(), entry.name.clone());

@@ -11,7 +11,6 @@ use tree::{Memtable, Resident, Tree, Version};
 
 use super::Store;
 use crate::KeyspaceOptions;
-use crate::resources::Components as _;
 
 impl Store {
     /// The keyspace called `name`.
@@ -169,7 +168,7 @@ impl Store {
         };
         if kind.is_resident() {
             self.check_resident(name)?;
-            let account = self.resources.account("resident keyspaces");
+            let account = self.resources.indexes_account();
             read_context.set_resident(Resident::new(keyspace, &self.segments, &account)?);
         }
         if kind.is_window() {

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Account, Charge, Result, invariant};
+use base::{Account, Charge, Error, Result, format_bytes, invariant};
 use parking_lot::{Mutex, RwLock};
 
 use super::ResidentSizes;
@@ -126,16 +126,23 @@ impl Index {
         shard.ok_or_else(|| base::broken_invariant!("a hash has its shard"))
     }
 
-    /// Keeps a slot free for a key with this hash. Returns its shard.
+    /// Keeps a slot free for a key with this hash, while all indexes have at most `bytes_max`. Returns its shard.
     ///
     /// # Errors
     /// `Retry` if there is no memory.
-    pub(super) fn promise(&self, hash: u64) -> Result<u16> {
+    pub(super) fn promise(&self, hash: u64, bytes_max: u64) -> Result<u16> {
         let number = shard_of(hash);
         let mut shard = self.shard(number)?.write();
         if !shard.has_room(1) {
             let more = (shard.grown() - shard.slots.len()) * size_of::<u64>();
-            self.charge.lock().grow(more as u64)?;
+            let mut charge = self.charge.lock();
+            let used = charge.account().used().saturating_add(more as u64);
+            if used > bytes_max {
+                return Err(Error::retry("memory")
+                    .expected(format_args!("at most {}", format_bytes(bytes_max)))
+                    .got(format_bytes(used)));
+            }
+            charge.grow(more as u64)?;
             shard.grow();
         }
         shard.promised += 1;
@@ -301,7 +308,7 @@ mod tests {
         let mut rng = Rng::new(11);
         for number in 1..=400_000 {
             let hash = rng.next_u64();
-            let shard = index.promise(hash).unwrap();
+            let shard = index.promise(hash, u64::MAX).unwrap();
             assert_eq!(index.set(hash, place(number), true, |_| Ok(false)).unwrap(), None);
             index.redeem(usize::from(shard), 1);
             if number >= 100_000 && number % 10_000 == 0 {
@@ -315,13 +322,19 @@ mod tests {
     /// I10: a new key is refused when memory is full; a key that the index has is not.
     #[test]
     fn a_full_memory_refuses_new_keys_only() {
-        let budget = Budget::new(200_000);
+        // Once by the budget, once by the share of the indexes.
+        refuses_new_keys_only(200_000, u64::MAX);
+        refuses_new_keys_only(1 << 30, 200_000);
+    }
+
+    fn refuses_new_keys_only(budget: u64, bytes_max: u64) {
+        let budget = Budget::new(budget);
         let index = Index::new(&budget.account("index")).unwrap();
         let mut rng = Rng::new(3);
         let mut hashes = Vec::new();
         let refused = loop {
             let hash = rng.next_u64();
-            match index.promise(hash) {
+            match index.promise(hash, bytes_max) {
                 Ok(_) => hashes.push(hash),
                 Err(error) => break error,
             }

@@ -95,15 +95,19 @@ impl Resident {
 
     /// Makes room in the index for a write to the stored key `key`, so that its flush cannot fail (I10). The
     /// room counts for the flush of `memtable`. A delete needs none: it takes the place of the version that
-    /// it deletes.
+    /// it deletes. All indexes may have `index_bytes_max` of memory.
     ///
     /// # Errors
     /// `Retry` if the key is new and there is no memory for it; `NoSpace` if the log has too many segments;
     /// those of a read of the log.
-    pub fn admit(&self, memtables: &[&Arc<Memtable>], key: &[u8], kind: EntryKind) -> Result<()> {
+    pub fn admit(
+        &self,
+        memtables: &[&Arc<Memtable>],
+        (key, kind): (&[u8], EntryKind),
+        index_bytes_max: u64,
+    ) -> Result<()> {
         self.segments.check_room()?;
         let Some(memtable) = memtables.first() else { return Ok(()) };
-        memtable.places().reserve(1)?;
         if kind == EntryKind::Delete {
             return Ok(());
         }
@@ -112,7 +116,7 @@ impl Resident {
         if memtables.iter().any(is_pending) || self.newest(key)?.is_some() {
             return Ok(());
         }
-        let shard = self.index.promise(hash_of(key)?).map_err(|error| {
+        let shard = self.index.promise(hash_of(key)?, index_bytes_max).map_err(|error| {
             error.at("index of a resident keyspace, which takes no new key now")
         })?;
         if !memtable.places().note_promise(shard) {

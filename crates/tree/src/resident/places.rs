@@ -1,7 +1,10 @@
 //! The places of a memtable's writes in the log, until a flush brings them into the index.
 //!
-//! Memory is charged before a write is logged (I10): 16 bytes for each write. A memtable of another keyspace
-//! has no places, and charges nothing.
+//! A write takes 16 bytes. Its memory, and that of the sorted copy that a flush makes, is charged with the
+//! memory of the memtable's entries, before the write is logged (I10). A memtable of another keyspace has no
+//! places, and charges nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Account, Charge, Result, Seqno, broken_invariant};
 use parking_lot::Mutex;
@@ -10,7 +13,11 @@ use super::place::Place;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Places(Mutex<State>);
+pub struct Places {
+    /// Whether the memtable is of a resident keyspace. Set before the memtable takes writes.
+    is_resident: AtomicBool,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -26,8 +33,7 @@ struct State {
 impl State {
     /// Charges what the vectors take if each doubles when it is full.
     fn recharge(&mut self) -> Result<()> {
-        const EACH: usize = size_of::<(Seqno, Place)>() + size_of::<u16>();
-        let bytes = (2 * EACH * self.reserved.next_power_of_two()) as u64;
+        let bytes = Places::reserved_bytes(self.reserved);
         match bytes.checked_sub(self.charge.bytes()) {
             Some(more) if more > 0 => self.charge.grow(more),
             _ => Ok(()),
@@ -39,15 +45,30 @@ impl Places {
     /// No places, to be charged to `account`.
     pub(crate) fn new(account: &Account) -> Self {
         let (writes, promises) = (Vec::new(), Some(Vec::new()));
-        Self(Mutex::new(State { writes, reserved: 0, promises, charge: account.empty_charge() }))
+        let state = State { writes, reserved: 0, promises, charge: account.empty_charge() };
+        Self { is_resident: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
-    /// Charges the memory for `count` writes.
+    /// Notes that the memtable is of a resident keyspace.
+    pub(crate) fn set_resident(&self) {
+        self.is_resident.store(true, Ordering::Relaxed);
+    }
+
+    /// The memory that is charged for `count` writes, bytes.
+    pub const fn reserved_bytes(count: usize) -> u64 {
+        const EACH: usize = size_of::<(Seqno, Place)>() + size_of::<u16>();
+        (2 * EACH * count.next_power_of_two()) as u64
+    }
+
+    /// Charges the memory for `count` writes, in a resident keyspace.
     ///
     /// # Errors
     /// `Retry` if there is none.
-    pub fn reserve(&self, count: usize) -> Result<()> {
-        let mut state = self.0.lock();
+    pub(crate) fn reserve(&self, count: usize) -> Result<()> {
+        if !self.is_resident.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
         state.reserved += count;
         state.recharge().inspect_err(|_| state.reserved -= count)
     }
@@ -56,30 +77,30 @@ impl Places {
     /// flushed meanwhile, so that the write goes to a newer one.
     #[must_use]
     pub(super) fn note_promise(&self, shard: u16) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.promises.as_mut().map(|promises| promises.push(shard)).is_some()
     }
 
     /// Ends the promises, because the writes are in the index. Returns their shards.
     pub(super) fn take_promises(&self) -> Vec<u16> {
-        self.0.lock().promises.take().unwrap_or_default()
+        self.state.lock().promises.take().unwrap_or_default()
     }
 
     /// Notes that the write at `seqno` is at `place`. To be called before the write is in the memtable.
     pub(super) fn note(&self, seqno: Seqno, place: Place) {
-        self.0.lock().writes.push((seqno, place));
+        self.state.lock().writes.push((seqno, place));
     }
 
     /// The places in the order of their seqnos.
     pub(super) fn sorted(&self) -> SortedPlaces {
-        let mut writes = self.0.lock().writes.clone();
+        let mut writes = self.state.lock().writes.clone();
         writes.sort_unstable_by_key(|(seqno, _)| *seqno);
         SortedPlaces(writes)
     }
 
     /// The memory that is charged, bytes.
     pub fn bytes(&self) -> u64 {
-        self.0.lock().charge.bytes()
+        self.state.lock().charge.bytes()
     }
 }
 
