@@ -18,8 +18,8 @@
 //!   range deletes above `range_deletes`. A flush may add to both what memtables had accepted before, less
 //!   than it gives back. A merge takes no memory for its inputs, which are open, and drops the range deletes
 //!   of what it merged. So metadata, a flush, the merges and a memtable fit together whatever was written.
-//! - The indexes of resident keyspaces share `tables`: above it they take no new keys. A flush of such a keyspace
-//!   takes no memory beside its memtable, because each new key has its slot before it is written.
+//! - The indexes of resident keyspaces share `tables`: above it they take no new keys. A flush of such a
+//!   keyspace takes no memory beside its memtable, because each new key has its slot before it is written.
 //! - `Retry` means that other work holds the memory and gives it back when it ends.
 //!
 //! The budget is the memory limit less [`FIXED_BYTES`]. The caps of the consumers add up to less than the
@@ -41,7 +41,8 @@ pub(crate) struct MemoryPlan {
     pub write_buffers: u64,
     /// A memtable of this size is sealed.
     pub memtable: u64,
-    /// Open tables with more metadata, and indexes of resident keyspaces, admit no puts and no deletes of single keys.
+    /// Open tables with more metadata, and indexes of resident keyspaces, admit no puts and no
+    /// deletes of single keys.
     pub tables: u64,
     /// Open tables with more range deletes admit no range deletes. Merges drop range deletes first
     /// above the half of it.

@@ -204,7 +204,8 @@ impl Resources {
         self.account("resident keyspaces")
     }
 
-    /// Metadata of open tables above this, with the indexes of resident keyspaces, admits no puts and no deletes of single keys, bytes.
+    /// Metadata of open tables above this, with the indexes of resident keyspaces, admits no puts and no
+    /// deletes of single keys, bytes.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
         self.0.plan.load().tables
     }

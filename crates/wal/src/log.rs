@@ -167,11 +167,14 @@ impl Log {
             let mut held = self.hold();
             // Before the check: it would refuse the batch for seqnos that never become visible.
             self.shared.check()?;
-            check(Seqno::new(self.shared.numbers.next()))?;
+            let next = Seqno::new(self.shared.numbers.next());
+            check(next)?;
             let (lane, writer) = (self.lanes.first(), held.0.first_mut());
             let (lane, writer) =
                 lane.zip(writer).ok_or_else(|| broken_invariant!("a log has lanes"))?;
-            (lane.id, writer.append(&batch)?)
+            let written = writer.append(&batch)?;
+            debug_assert_eq!(written.first, next, "a batch gets the seqno that its check saw");
+            (lane.id, written)
         };
         self.acknowledge(lane, written, &batch)
     }

@@ -217,8 +217,8 @@ fn names_of<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, usize, Keyspaces<'a>)
 /// Most bytes of a batch's record before its body.
 pub(crate) const HEAD_BYTES_MAX: usize = FIXED_BYTES + 5 * (2 + KEYSPACES_MAX);
 
-/// The length of a batch's record up to its body, from its first [`HEAD_BYTES_MAX`] bytes, or all of them if it
-/// has fewer.
+/// The length of a batch's record up to its body, from its first [`HEAD_BYTES_MAX`] bytes, or all of them
+/// if it has fewer.
 ///
 /// # Errors
 /// `Corrupt` if it is not the record of a batch.
@@ -230,6 +230,7 @@ pub(crate) fn batch_head_bytes(bytes: &[u8]) -> Result<usize> {
     }
     cursor.take(FIXED_BYTES - 8)?;
     names_of(&mut cursor)?;
+    debug_assert!(cursor.position() <= HEAD_BYTES_MAX, "the names of a batch are bounded");
     Ok(cursor.position())
 }
 

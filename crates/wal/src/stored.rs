@@ -117,6 +117,7 @@ impl StoredSegment {
             };
             (record.seqno, ops, len - body.len())
         };
+        debug_assert!(head >= FIXED_BYTES && head <= len, "a record's body lies behind its head");
         Ok(StoredBatch { first, ops, bytes, head })
     }
 
@@ -132,6 +133,7 @@ impl StoredSegment {
         let mut head = vec![0; HEAD_BYTES_MAX.min(length)];
         self.load(at, &mut head)?;
         let head_bytes = batch_head_bytes(&head).map_err(placed)?;
+        debug_assert!(head_bytes <= length, "a record's head lies within it");
         head.truncate(head_bytes);
         let mut body = at + head_bytes as u64;
         let mut step = vec![0; STEP_BYTES.min(length)];
@@ -169,6 +171,7 @@ impl StoredSegment {
                 self.placed(at, Error::corrupt("log record").expected("a kind and a length"))
             );
         };
+        debug_assert!(len >= FIXED_BYTES, "a record has its fixed part");
         let mut cursor = Cursor::new("log record", &fixed);
         cursor.take(SEQNO_AT)?;
         Ok((Seqno::try_from(cursor.u64()?)?, at + len as u64))

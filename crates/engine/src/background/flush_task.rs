@@ -114,6 +114,7 @@ impl FlushTask {
 
     /// Shortens the log, and begins the flush of the oldest sealed memtable of all trees.
     fn find_work(&mut self) -> Progress {
+        debug_assert!(self.job.is_none(), "no flush changes an index meanwhile");
         give_up_dead_segments(&self.context.segments, &self.trees, &self.log, &self.ring);
         // Before every flush and not only when none is left: writers may keep flushes coming without end.
         // An error poisons the log, which every writer then reports.

@@ -35,7 +35,8 @@ impl MetadataLimits {
         Self { resources, tables, range_deletes, indexes }
     }
 
-    /// Admits a write of `size` to `tree`. A range delete waits for merges by `pause`, as long as their memory changes.
+    /// Admits a write of `size` to `tree`. A range delete waits for merges by `pause`, as long as their
+    /// memory changes.
     ///
     /// # Errors
     /// `Invalid` for entries, `Retry` for range deletes, each with the limit.

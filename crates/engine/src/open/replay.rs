@@ -275,6 +275,7 @@ impl Apply<'_> {
         if !self.has_resident {
             return Ok(());
         }
+        debug_assert!(appended.address.is_some(), "a record that is replayed has an address");
         let mut keyspaces = BTreeSet::new();
         let mut ops = 0;
         for op in decode_ops(body) {

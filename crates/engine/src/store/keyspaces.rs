@@ -195,6 +195,11 @@ impl Store {
                 self.remove_keyspace_file(keyspace);
             }
         })?;
+        debug_assert_eq!(
+            tree.kind().is_resident(),
+            tree.view().read_context.resident().is_some(),
+            "a resident keyspace has an index, and no other has"
+        );
         if tree.kind().is_resident() {
             // Before it has a record.
             self.log.keep_resident(keyspace);

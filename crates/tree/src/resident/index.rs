@@ -126,7 +126,8 @@ impl Index {
         shard.ok_or_else(|| base::broken_invariant!("a hash has its shard"))
     }
 
-    /// Keeps a slot free for a key with this hash, while all indexes have at most `bytes_max`. Returns its shard.
+    /// Keeps a slot free for a key with this hash, while all indexes have at most `bytes_max`. Returns its
+    /// shard.
     ///
     /// # Errors
     /// `Retry` if there is no memory.
