@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{
-    Discard, ErrorKind, HashKey, HashedPolicy, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno,
-    StoreId, TableId,
-};
-use media::{Access, Medium, MemoryMedium, Purpose};
+use base::{ErrorKind, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, TableId};
 
 use super::tests::{created, entry, golden, range, state, whole_edits};
 use super::*;
