@@ -14,8 +14,8 @@
 //! - A writer that puts a key inserts it into a memtable, then looks for a span with the key and
 //!   cuts it, then makes the put visible ([`DeadSpans::written`]). A walk announces the span, then searches
 //!   the memtables once more, then confirms the span. Between the two steps of either is a fence. So the
-//!   writer sees the span, or the walk sees the put. The sealed memtables are searched too: a writer that took
-//!   its sequence number before the memtable was sealed inserts into it after that.
+//!   writer sees the span, or the walk sees the put. The walk searches the sealed memtables too: a writer
+//!   that took its sequence number before the memtable was sealed inserts into it after that.
 //! - If the active memtable was sealed or tables were ingested since the walk took its view, the span is not
 //!   noted. Both are announced before the new view is there ([`DeadSpans::sealed`], [`DeadSpans::ingested`]).
 //!

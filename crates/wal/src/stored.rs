@@ -103,11 +103,8 @@ impl StoredSegment {
     /// `Corrupt` if no intact record of a batch is there; the device's.
     pub fn batch(&self, at: u64) -> Result<StoredBatch> {
         let placed = |error: Error| self.placed(at, error);
-        let mut fixed = [0; FIXED_BYTES];
-        self.load(at, &mut fixed)?;
-        let Some(len) = record_bytes(&fixed) else {
-            return Err(placed(Error::corrupt("log record").expected("a kind and a length")));
-        };
+        let (_, end) = self.extent(at)?;
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len];
         self.load(at, &mut bytes)?;
         let (first, ops, head) = {
@@ -118,6 +115,7 @@ impl StoredSegment {
             (record.seqno, ops, len - body.len())
         };
         debug_assert!(head >= FIXED_BYTES && head <= len, "a record's body lies behind its head");
+        debug_assert!(ops > 0, "a batch that was stored has operations");
         Ok(StoredBatch { first, ops, bytes, head })
     }
 
@@ -129,6 +127,7 @@ impl StoredSegment {
         const STEP_BYTES: usize = 64 << 10;
         let placed = |error: Error| self.placed(at, error);
         let (_, end) = self.extent(at)?;
+        debug_assert!(at < end, "a record has bytes");
         let length = usize::try_from(end - at).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD_BYTES_MAX.min(length)];
         self.load(at, &mut head)?;
