@@ -1,9 +1,8 @@
 //! Moving data sets between Redis and this store: `terrace import` and `terrace export`.
 //!
-//! `rdb` reads a dump file and `source` a running server; both hand keys and their elements, one by
-//! one, to a [`Sink`](sink::Sink). [`Importer`](importer::Importer) is the sink that stages them in batches
-//! of bounded size; [`export`] writes a store as commands of the protocol. One thread; a key replaces the
-//! key of its name.
+//! `rdb` reads a dump file and `source` a running server; both hand keys and their elements, one by one, to a
+//! `Sink`. `Importer` is the sink that stages them in batches of bounded size; [`export()`] writes a store as
+//! commands of the protocol. One thread; a key replaces the key of its name.
 
 mod export;
 mod importer;
