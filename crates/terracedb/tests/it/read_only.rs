@@ -27,8 +27,9 @@ impl Drop for Ends<'_> {
 }
 
 /// Writes batches of two keyspaces, with flushes, merges, ingests and new keyspaces between them, until
-/// `ended`. Number `n` is in both keyspaces, with the same value; `written` counts the acknowledged ones.
-fn write_until(db: &Db, ended: &AtomicBool, written: &AtomicU64) {
+/// `ended`; writes alone while `calm`. Number `n` is in both keyspaces, with the same value; `written` counts
+/// the acknowledged ones.
+fn write_until(db: &Db, ended: &AtomicBool, calm: &AtomicBool, written: &AtomicU64) {
     let (mut rng, _) = Rng::from_env();
     let (one, two) = (db.create_keyspace("one").unwrap(), db.create_keyspace("two").unwrap());
     let mut number = 0u64;
@@ -41,6 +42,7 @@ fn write_until(db: &Db, ended: &AtomicBool, written: &AtomicU64) {
         number += 1;
         written.store(number, Ordering::SeqCst);
         match rng.below(1000) {
+            _ if calm.load(Ordering::SeqCst) => {}
             0 => drop(db.start_compaction().unwrap()),
             1..=5 => db.flush().unwrap(),
             6 => {
@@ -60,6 +62,20 @@ fn write_until(db: &Db, ended: &AtomicBool, written: &AtomicU64) {
             _ => {}
         }
     }
+}
+
+/// The result of `open`, which is called again while the writer changes its manifest all the time; the writer
+/// is made `calm` then.
+fn retried<T>(calm: &AtomicBool, open: impl Fn() -> terracedb::Result<T>) -> T {
+    for _ in 0..100 {
+        let opened = open();
+        calm.store(opened.is_err(), Ordering::SeqCst);
+        match opened {
+            Err(error) if error.is_retryable() => {}
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("no reader opens the store of a calm writer");
 }
 
 /// Checks that `db` has the numbers from 0 to some number, all with one value in both keyspaces. Returns the
@@ -88,19 +104,20 @@ fn readers_beside_a_writer_see_consistent_states_that_do_not_change() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder(dir.path()).memory(MEMORY).open().unwrap();
     let (ended, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let calm = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _ends = Ends(&ended);
-        scope.spawn(|| write_until(&db, &ended, &written));
+        scope.spawn(|| write_until(&db, &ended, &calm, &written));
         while written.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
         let mut first = None;
-        let mut latest = reader(dir.path()).unwrap();
+        let mut latest = retried(&calm, || reader(dir.path()));
         for round in 0..20 {
             let acknowledged = written.load(Ordering::SeqCst);
             latest = match round % 2 {
-                0 => reader(dir.path()).unwrap(),
-                _ => latest.refresh().unwrap(),
+                0 => retried(&calm, || reader(dir.path())),
+                _ => retried(&calm, || latest.refresh()),
             };
             assert!(latest.recovery().damaged_tables.is_empty(), "{:?}", latest.recovery());
             let seen = numbers(&latest, acknowledged);
@@ -239,17 +256,18 @@ fn the_files_of_a_store_that_is_written_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder(dir.path()).memory(MEMORY).open().unwrap();
     let (ended, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let calm = AtomicBool::new(false);
     let options = FileOptions { create: false, read_only: true, ..FileOptions::default() };
     let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(dir.path(), options).unwrap());
     std::thread::scope(|scope| {
         let _ends = Ends(&ended);
-        scope.spawn(|| write_until(&db, &ended, &written));
+        scope.spawn(|| write_until(&db, &ended, &calm, &written));
         while written.load(Ordering::SeqCst) < 1000 {
             std::thread::yield_now();
         }
         for _ in 0..5 {
-            let (files, log) =
-                terracedb::tools::read_only_files(&medium, &LogConfig::default()).unwrap();
+            let log = LogConfig::default();
+            let (files, log) = retried(&calm, || terracedb::tools::read_only_files(&medium, &log));
             let report = terracedb::tools::check_with(&files, &log, &mut |_, _| ()).unwrap();
             assert!(report.is_clean(), "{report:?}");
             assert!(report.log_records > 0 || report.entries > 0);
