@@ -24,8 +24,9 @@ use wal::{DEVICE_FILE, OpenDevices, Start, parse_segment_name};
 
 use crate::LogConfig;
 
-/// Attempts to see one state of the manifest. An attempt takes milliseconds, and a writer at full speed
-/// changes its manifest some times a second.
+/// Attempts to see one state of the manifest. The first attempt opens every table; each later one opens only
+/// the tables that are new since, which takes milliseconds. A writer at full speed changes its manifest some
+/// times a second.
 const ATTEMPTS_MAX: u32 = 200;
 
 /// Segments with records that are copied of each lane: the writer appends to the last one; the one before it
@@ -43,12 +44,14 @@ pub fn read_only_files(
     log: &LogConfig,
     account: &Account,
 ) -> Result<(Arc<dyn Medium>, LogConfig)> {
+    let mut overlay = Overlay::new(Arc::clone(below), account);
     for _ in 0..ATTEMPTS_MAX {
         let before = manifests(&**below)?;
-        let attempt = attempt(below, &before, log, account);
+        let earlier = std::mem::replace(&mut overlay, Overlay::new(Arc::clone(below), account));
+        let log = attempt(&overlay, &earlier, below, &before, log, account);
         // An error is the store's own if nothing changed meanwhile.
         if before == manifests(&**below)? {
-            return attempt;
+            return Ok((Arc::new(overlay), log?));
         }
     }
     Err(Error::retry("store that is opened for reading only")
@@ -92,20 +95,27 @@ fn content(medium: &dyn Medium, name: &str) -> Result<Vec<u8>> {
     Ok(content)
 }
 
+/// Takes the files that `manifests` name into `overlay`: those that the overlay of the `earlier` attempt has
+/// open are taken from it. Returns the log with its devices as they are now.
 fn attempt(
+    overlay: &Overlay,
+    earlier: &Overlay,
     below: &Arc<dyn Medium>,
     manifests: &[(String, Vec<u8>)],
     log: &LogConfig,
     account: &Account,
-) -> Result<(Arc<dyn Medium>, LogConfig)> {
-    let overlay = Overlay::new(Arc::clone(below), account);
+) -> Result<LogConfig> {
     for (name, content) in manifests {
         overlay.insert(name, content.clone())?;
     }
-    let Ok(found) = manifest::recover(&overlay, false)? else {
+    let Ok(found) = manifest::recover(overlay, false)? else {
         return Err(Error::invalid("store").expected("an existing one").got("none"));
     };
     for name in found.state.files() {
+        // No two files have one name: the numbers of tables are never used again.
+        if overlay.pin_like(earlier, &name) {
+            continue;
+        }
         // A file that is missing although the manifest did not change is damage, which the open reports.
         match overlay.pin(&name, Access::Direct) {
             Err(error) if error.kind() == ErrorKind::Invalid => {}
@@ -114,7 +124,7 @@ fn attempt(
     }
     let place = &found.state.log_place;
     let devices = place.devices.len();
-    take_log(&overlay, &**below, &found.state.log_start, &|name| {
+    take_log(overlay, &**below, &found.state.log_start, &|name| {
         wal::device_of(name).is_none_or(|device| device >= devices)
     })?;
     let mut log = log.clone();
@@ -129,7 +139,7 @@ fn attempt(
         // The files of the devices are those of this moment, so this opens them all.
         log.open(found.store, place)?;
     }
-    Ok((Arc::new(overlay), log))
+    Ok(log)
 }
 
 /// Takes the segments of the log on `below` from `start` on that are `wanted`: the last ones are copied, the
