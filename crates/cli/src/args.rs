@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, log, plan, repair, replay, scrub, serve, stats, transfer, worker,
+    inspect, keyspace, log, plan, repair, replay, scrub, serve, shell, stats, transfer, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     DeleteRange(delete_range::Args),
     /// Print keys and values in key order; those of a hashed keyspace have no order
     Scan(entries::ScanArgs),
+    /// Run several commands in one opening of a store, from a terminal with history or from a pipe
+    Shell(Box<shell::Args>),
     /// Add sorted keys in bulk, from a file or standard input
     Ingest(ingest::Args),
     /// List, create and drop keyspaces

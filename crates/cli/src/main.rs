@@ -38,6 +38,7 @@ mod repository;
 mod scrub;
 mod serve;
 mod shared_args;
+mod shell;
 mod stats;
 mod time;
 mod transfer;
@@ -99,6 +100,7 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Delete(args) => entries::delete(&args),
         Command::DeleteRange(args) => delete_range::run(&args),
         Command::Scan(args) => entries::scan(&args),
+        Command::Shell(args) => shell::run(&args),
         Command::Ingest(args) => ingest::run(&args),
         Command::Keyspace { command } => keyspace::run(&command),
         Command::Log { command } => log::run(&command),
@@ -127,9 +129,9 @@ fn advice(error: &Error, opens_store: bool) -> Option<&'static str> {
         ErrorKind::Corrupt if opens_store => {
             Some("`terrace check DIR` names every damaged file, page and key range")
         }
-        ErrorKind::Locked => {
-            Some("get, scan, stats, check, checkpoint and backup read a store that is in use")
-        }
+        ErrorKind::Locked => Some(
+            "get, scan, stats, check, checkpoint, backup and shell read a store that is in use",
+        ),
         ErrorKind::NoSpace => Some("free space on the device; no acknowledged write is lost"),
         ErrorKind::Poisoned => Some("open the store again; every synced write is in it"),
         _ => None,

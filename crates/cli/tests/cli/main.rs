@@ -64,6 +64,8 @@ mod serve_tls;
 #[cfg(test)]
 mod serve_transactions;
 #[cfg(test)]
+mod shell;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod transfer;
