@@ -1,6 +1,7 @@
 //! `terrace checkpoint`, `backup`, `restore` and `clone`.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{format_bytes, format_count};
 use serde_json::json;
@@ -10,7 +11,7 @@ use terracedb::{Error, Result};
 use crate::interrupt::{self, Section};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
-use crate::parsers::size;
+use crate::parsers::{seconds, size};
 use crate::repository::{Access, Chosen, EndpointArgs, Place, RepositoryArgs};
 use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
 use crate::{check, directory, time};
@@ -125,8 +126,12 @@ pub(crate) struct PruneArgs {
     #[command(flatten)]
     repository: RepositoryArgs,
     /// Number of backups to keep of each store, and of each copy of a store (a restored backup, a checkpoint)
-    #[arg(long, value_name = "N")]
-    keep: usize,
+    /// [default: 1 with --keep-within]
+    #[arg(long, value_name = "N", required_unless_present = "keep_within")]
+    keep: Option<usize>,
+    /// Keep also the backups that are not older than this time, as in 36h or 30d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    keep_within: Option<Duration>,
     /// Allow `--keep 0`, which deletes every backup
     #[arg(long)]
     delete_all: bool,
@@ -225,7 +230,8 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
 }
 
 fn prune(args: &PruneArgs) -> Result<Outcome> {
-    if args.keep == 0 && !args.delete_all {
+    let keep = args.keep.unwrap_or(1);
+    if keep == 0 && !args.delete_all {
         return Err(Error::invalid("--keep")
             .expected("at least 1, or --delete-all to delete every backup")
             .got(0));
@@ -233,7 +239,12 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
     // A deletion is finished.
     let _section = Section::begin();
     let backups = args.repository.open(args.dry_run.access(), None, "prune")?;
-    let options = PruneOptions::keep(args.keep).delete_all(args.delete_all);
+    let mut options = PruneOptions::keep(keep).delete_all(args.delete_all);
+    if let Some(within) = args.keep_within {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = now.saturating_sub(within).as_millis();
+        options = options.since(u64::try_from(since).unwrap_or(u64::MAX));
+    }
     let report = backups.prune_opt(&options.dry_run(args.dry_run.dry_run))?;
     print_deleted(&report, args.dry_run.dry_run, args.output.json)
 }

@@ -120,14 +120,18 @@ impl Committer {
         noted.and(published)
     }
 
-    /// Commits a batch, all or nothing. An empty batch succeeds without a seqno.
+    /// Commits a batch, all or nothing. An empty batch succeeds without a seqno; if it is to be synced, it
+    /// syncs every earlier write.
     ///
     /// # Errors
     /// As [`Committer::write`]; `Invalid` if the batch needs more memory than the write buffers have, or is
     /// unlogged and writes to a keyspace that is no window.
     pub fn write_batch(&self, batch: &EncodedBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
-            return Ok(());
+            return match durability {
+                Durability::Sync => self.log.sync(self.log.last()),
+                _ => Ok(()),
+            };
         }
         let append = |record: Batch<'_>| self.append(record, durability, batch.only_deletes());
         self.commit(batch, durability, append).map(drop)

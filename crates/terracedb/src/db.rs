@@ -248,7 +248,47 @@ impl Db {
         options: &WriteOptions,
         work: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        transact(&self.store, options, work)
+        transact(&self.store, options, work, Error::is_conflict)
+    }
+
+    /// As [`Db::transact_opt`], for work with an error type of its own, which the errors of the store turn
+    /// into. Conflicts of the commit run `work` again; every error of `work` ends it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open().unwrap();
+    /// # let accounts = db.create_keyspace("accounts").unwrap();
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     NoMoney,
+    ///     Store(terracedb::Error),
+    /// }
+    ///
+    /// impl From<terracedb::Error> for Refused {
+    ///     fn from(error: terracedb::Error) -> Self {
+    ///         Self::Store(error)
+    ///     }
+    /// }
+    ///
+    /// let options = terracedb::WriteOptions::new();
+    /// let paid = db.transact_with(&options, |transaction| {
+    ///     if transaction.get(&accounts, "ada")?.is_none() {
+    ///         return Err(Refused::NoMoney);
+    ///     }
+    ///     transaction.delete(&accounts, "ada")?;
+    ///     Ok(())
+    /// });
+    /// assert!(matches!(paid, Err(Refused::NoMoney)));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_with<T, E: From<Error>>(
+        &self,
+        options: &WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        transact(&self.store, options, work, |_| false)
     }
 
     /// A queue that keeps up to `depth` gets in flight from one thread; see [`Keyspace::submit`].

@@ -18,9 +18,15 @@ fn store_is_backed_up_verified_pruned_and_restored() {
     assert!(listed[1]["bytes"].as_u64() > listed[1]["unique_bytes"].as_u64(), "{listed:?}");
     let out = terrace(&["backup", "verify", &repository, "2"]).good();
     assert!(out.ends_with("clean\n"), "{out}");
-    let out = terrace(&["backup", "prune", &repository, "--keep", "1"]).good();
+    // Both are of this hour.
+    let out = terrace(&["backup", "prune", &repository, "--keep-within", "1h"]).good();
+    assert!(out.starts_with("0 files"), "{out}");
+    let out = terrace(&["backup", "verify", &repository, "latest"]).good();
+    assert!(out.ends_with("clean\n"), "{out}");
+    let out = terrace(&["backup", "prune", &repository, "--keep-within", "0s"]).good();
     assert!(out.starts_with("backup 1 deleted"), "{out}");
-    let report = terrace(&["restore", &repository, "2", &restored, "--json"]).good();
+    terrace(&["backup", "prune", &repository]).bad(2);
+    let report = terrace(&["restore", &repository, "latest", &restored, "--json"]).good();
     let report = json_lines(&report).remove(0);
     assert_eq!((&report["id"], &report["bytes"]), (&2.into(), &listed[1]["bytes"]), "{report}");
     assert!(report["seconds"].is_f64(), "{report}");

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base::{Error, Result};
@@ -20,7 +20,11 @@ use rustix::io::Errno;
 use super::system::{failed, flags};
 use crate::fork::Descriptor;
 
-/// The permissions of a new file, less those that the process masks.
+/// The permissions of a new directory: its owner's alone.
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// The permissions of a new file, less those that its directory does not give, and those that the process
+/// masks.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
 /// See the module.
@@ -29,6 +33,8 @@ pub(crate) struct DirectoryHandle {
     /// Where it was when it was opened. For messages.
     path: PathBuf,
     directory: Descriptor,
+    /// The permissions of a new file.
+    file_mode: Mode,
 }
 
 impl DirectoryHandle {
@@ -42,7 +48,8 @@ impl DirectoryHandle {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
         let missing = if create { path.ancestors().take_while(is_missing).count() } else { 0 };
         if missing > 0 {
-            fs::create_dir_all(path).map_err(|e| failed("create a directory", &at, e))?;
+            let created = fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+            created.map_err(|e| failed("create a directory", &at, e))?;
         }
         let directory = fs::OpenOptions::new()
             .read(true)
@@ -50,9 +57,18 @@ impl DirectoryHandle {
             .open(path)
             .map_err(|e| failed("open a directory", &at, e))?;
         let place = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let handle = Self { path: place, directory: Descriptor::new(directory) };
+        let handle = Self::of(place, directory)?;
         handle.sync_above(missing)?;
         Ok(handle)
+    }
+
+    fn of(path: PathBuf, directory: fs::File) -> Result<Self> {
+        let stat = rustix::fs::fstat(&directory)
+            .map_err(|e| failed("stat", path.display(), io::Error::from(e)))?;
+        let file_mode = Mode::from_raw_mode(stat.st_mode) & FILE_MODE;
+        // The owner reads and writes, in a directory that the owner could write to.
+        let file_mode = file_mode | Mode::RUSR | Mode::WUSR;
+        Ok(Self { path, directory: Descriptor::new(directory), file_mode })
     }
 
     /// Opens the directory `name` in this one, and creates it if it is missing.
@@ -61,7 +77,7 @@ impl DirectoryHandle {
     /// As [`DirectoryHandle::open`]; `Invalid` if the name is a symbolic link.
     pub(crate) fn open_within(&self, name: &str) -> Result<Self> {
         let path = self.path.join(name);
-        match rustix::fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(0o777)) {
+        match rustix::fs::mkdirat(self.fd()?, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(self.failed("create a directory", name, error)),
         }
@@ -69,7 +85,7 @@ impl DirectoryHandle {
         let opened = rustix::fs::openat(self.fd()?, name, wanted, Mode::empty());
         let directory = opened.map_err(|error| self.failed("open a directory", name, error))?;
         self.sync()?;
-        Ok(Self { path, directory: Descriptor::new(directory.into()) })
+        Self::of(path, directory.into())
     }
 
     /// Makes the names of this directory and of the `count - 1` above it durable, each in the next one above.
@@ -131,7 +147,7 @@ impl DirectoryHandle {
             self.must_be_file(name, &stat)?;
         }
         let wanted = wanted | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(self.fd()?, name, wanted, FILE_MODE)
+        Ok(rustix::fs::openat(self.fd()?, name, wanted, self.file_mode)
             .map(fs::File::from)
             .map_err(io::Error::from))
     }

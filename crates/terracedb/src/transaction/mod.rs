@@ -329,7 +329,8 @@ impl Transaction {
     }
 
     /// Validates the reads and commits the writes with the store's default durability. The writes become
-    /// visible together, and a crash leaves all of them or none. Without writes, commit does nothing.
+    /// visible together, and a crash leaves all of them or none. Without writes, a commit with
+    /// [`Durability::Sync`] syncs every earlier write, and another one does nothing.
     ///
     /// # Errors
     /// `Conflict` if another write changed a tracked key or range: repeat the transaction from its first
@@ -349,10 +350,13 @@ impl Transaction {
 
     /// As [`Transaction::commit_opt`]; returns its sequence number in the serial order of transactions.
     pub(crate) fn commit_at(mut self, durability: Durability) -> Result<Seqno> {
+        self.store.owner.check()?;
         if self.is_empty() {
+            if durability == Durability::Sync {
+                self.store.sync()?;
+            }
             return Ok(self.snapshot.read_seqno());
         }
-        self.store.owner.check()?;
         let (batch, _charge) = self.writes.to_batch()?;
         // The set, the batch and the memtable together may exceed the memory limit.
         self.writes = Arc::new(WriteSet::new(&self.store.transactions.account, 0));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Result, Rng};
+use base::{Error, Result, Rng};
 use engine::Store;
 
 use super::Transaction;
@@ -19,22 +19,25 @@ const EAGER_RUNS: u32 = 3;
 const PAUSE: Duration = Duration::from_micros(10);
 const DOUBLINGS_MAX: u32 = 10;
 
-/// Runs `work` in a new transaction and commits it; repeats both after a conflict.
-pub(crate) fn transact<T>(
+/// Runs `work` in a new transaction and commits it; repeats both after a conflict. `is_conflict` finds the
+/// conflicts among the errors of `work`.
+pub(crate) fn transact<T, E: From<Error>>(
     store: &Arc<Store>,
     options: &WriteOptions,
-    mut work: impl FnMut(&mut Transaction) -> Result<T>,
-) -> Result<T> {
+    mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    is_conflict: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     let mut run = 1;
     loop {
         let mut transaction = Transaction::new(Arc::clone(store));
-        let result = work(&mut transaction).and_then(|result| {
-            transaction.commit_opt(options)?;
-            Ok(result)
-        });
-        match result {
-            Err(error) if error.is_conflict() && run < RUNS_MAX => {}
-            result => return result,
+        match work(&mut transaction) {
+            Ok(result) => match transaction.commit_opt(options) {
+                Ok(()) => return Ok(result),
+                Err(error) if error.is_conflict() && run < RUNS_MAX => {}
+                Err(error) => return Err(error.into()),
+            },
+            Err(error) if is_conflict(&error) && run < RUNS_MAX => {}
+            Err(error) => return Err(error),
         }
         store.transactions.reruns.add(1);
         if let Some(pause) = pause_before(run, store.transactions.reruns.get()) {

@@ -365,3 +365,61 @@ fn range_deletes_conflict_with_reads_and_merges_do_not_conflict() {
     txn.commit().unwrap();
     assert_eq!(keys(k.range("l"..="m").unwrap()), "");
 }
+
+#[test]
+fn a_synced_commit_without_writes_syncs_earlier_ones() {
+    let sync = WriteOptions::new().durability(Durability::Sync);
+    let none = WriteOptions::new().durability(Durability::None);
+    let commits: [&dyn Fn(&Db); 2] = [&|db| db.transaction().commit_opt(&sync).unwrap(), &|db| {
+        db.write_opt(&terracedb::WriteBatch::new(), &sync).unwrap()
+    }];
+    for commit in commits {
+        let (device, medium) = common::faulty(7);
+        let db = Db::on_medium(medium).memory(common::MEMORY).open().unwrap();
+        db.create_keyspace("k").unwrap().put_opt("a", "1", &none).unwrap();
+        commit(&db);
+        let image = device.crash_image(3).unwrap();
+        let after =
+            Db::on_medium(std::sync::Arc::new(image)).memory(common::MEMORY).open().unwrap();
+        assert_eq!(text(after.keyspace("k").unwrap().get("a").unwrap()), "1");
+    }
+}
+
+#[test]
+fn work_with_an_error_of_its_own_runs_again_after_a_conflict_only() {
+    #[derive(Debug)]
+    enum Refused {
+        Own(u32),
+        Store(terracedb::Error),
+    }
+    impl From<terracedb::Error> for Refused {
+        fn from(error: terracedb::Error) -> Self {
+            Self::Store(error)
+        }
+    }
+    let (db, k) = open();
+    let mut runs = 0;
+    let committed = db.transact_with(&WriteOptions::new(), |transaction| {
+        runs += 1;
+        transaction.get(&k, "a")?;
+        if runs < 3 {
+            k.put("a", format!("{runs}"))?;
+        }
+        transaction.put(&k, "a", "done")?;
+        Ok::<_, Refused>(runs)
+    });
+    assert!(matches!(committed, Ok(3)), "{committed:?}");
+    let mut runs = 0;
+    let refused: Result<(), Refused> = db.transact_with(&WriteOptions::new(), |transaction| {
+        runs += 1;
+        transaction.put(&k, "a", "lost")?;
+        Err(Refused::Own(runs))
+    });
+    assert!(matches!(refused, Err(Refused::Own(1))), "{refused:?}");
+    let wrong: Result<(), Refused> = db.transact_with(&WriteOptions::new(), |transaction| {
+        transaction.put(&k, "", "x")?;
+        Ok(())
+    });
+    assert!(matches!(&wrong, Err(Refused::Store(error)) if error.kind() == ErrorKind::Invalid));
+    assert_eq!(text(k.get("a").unwrap()), "done");
+}

@@ -174,7 +174,7 @@ impl Backup {
     /// # Errors
     /// As [`Backup::prune`]; 0 backups are kept if the options allow to delete all.
     pub fn prune_opt(&self, options: &PruneOptions) -> Result<DeleteReport> {
-        let PruneOptions { keep, dry_run, delete_all } = *options;
+        let PruneOptions { keep, dry_run, delete_all, since_unix_ms } = *options;
         if keep == 0 && !delete_all {
             return Err(Error::invalid("number of backups to keep")
                 .expected("at least 1, or a request to delete all")
@@ -182,15 +182,19 @@ impl Backup {
         }
         let _lock = self.medium.lock()?;
         let objects = Objects::of(&*self.medium)?;
-        let mut of_lineages: BTreeMap<(u128, LineageId), Vec<u64>> = BTreeMap::new();
+        let mut of_lineages: BTreeMap<(u128, LineageId), Vec<(u64, u64)>> = BTreeMap::new();
         for (id, index) in &objects.indexes {
             if let Ok(index) = index {
-                of_lineages.entry((index.store.0, index.lineage)).or_default().push(*id);
+                let of_lineage = of_lineages.entry((index.store.0, index.lineage)).or_default();
+                of_lineage.push((*id, index.created));
             }
         }
-        let old = |ids: &Vec<u64>| ids.len().saturating_sub(keep);
-        let mut old: Vec<u64> =
-            of_lineages.values().flat_map(|ids| ids.iter().take(old(ids)).copied()).collect();
+        let old = |ids: &Vec<(u64, u64)>| ids.len().saturating_sub(keep);
+        let mut old: Vec<u64> = of_lineages
+            .values()
+            .flat_map(|ids| ids.iter().take(old(ids)))
+            .filter_map(|(id, created)| (*created < since_unix_ms).then_some(*id))
+            .collect();
         old.sort_unstable();
         if dry_run {
             return objects.would_delete(&old);

@@ -80,13 +80,22 @@ pub struct PruneOptions {
     pub(super) keep: usize,
     pub(super) dry_run: bool,
     pub(super) delete_all: bool,
+    pub(super) since_unix_ms: u64,
 }
 
 impl PruneOptions {
     /// Keeps the newest `keep` backups of each lineage.
     #[must_use]
     pub const fn keep(keep: usize) -> Self {
-        Self { keep, dry_run: false, delete_all: false }
+        Self { keep, dry_run: false, delete_all: false, since_unix_ms: u64::MAX }
+    }
+
+    /// Keeps also the backups that were created at this time, Unix milliseconds, or later. By default only
+    /// their number counts.
+    #[must_use]
+    pub const fn since(mut self, unix_ms: u64) -> Self {
+        self.since_unix_ms = unix_ms;
+        self
     }
 
     /// Reports what would be deleted, and deletes nothing. Off by default.

@@ -407,3 +407,26 @@ fn writing_ahead_reports_its_bytes_and_stays_within_the_reserved_length() {
     expected[10 * PAGE_BYTES - 2..][..6].copy_from_slice(b"second");
     assert_eq!(fs::read(directory.path().join("log")).unwrap(), expected);
 }
+
+#[test]
+fn files_have_the_permissions_of_their_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let dir = tempfile::tempdir().unwrap();
+    let new = dir.path().join("a").join("store");
+    open(&new).create("file", Access::Bytes, 10).unwrap();
+    assert_eq!((mode(&new), mode(&new.join("file"))), (0o700, 0o600));
+    assert_eq!(mode(&new.join("LOCK")), 0o600);
+    let shared = dir.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    for (of_directory, of_file) in [(0o750, 0o640), (0o500, 0o600)] {
+        fs::set_permissions(&shared, fs::Permissions::from_mode(of_directory)).unwrap();
+        let medium = open(&shared);
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
+        medium.create("file", Access::Bytes, 10).unwrap();
+        // This process may mask more.
+        assert_eq!(mode(&shared.join("file")) & !of_file, 0, "{of_directory:o}");
+        assert_eq!(mode(&shared.join("file")) & 0o600, 0o600, "{of_directory:o}");
+        medium.remove("file").unwrap();
+    }
+}
