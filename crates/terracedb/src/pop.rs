@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use base::{KeyspaceId, Result};
+use base::{Error, KeyspaceId, Result};
 use tree::reads::Entry;
 
 use crate::transaction::transact;
@@ -68,7 +68,12 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::pop_first`].
     pub fn pop_first_opt(&self, options: &WriteOptions) -> Result<Option<Entry>> {
-        transact(self.store_arc(), options, |transaction| transaction.pop_first(self))
+        transact(
+            self.store_arc(),
+            options,
+            |transaction| transaction.pop_first(self),
+            Error::is_conflict,
+        )
     }
 
     /// As [`Keyspace::pop_first`], for the last key.
@@ -84,7 +89,12 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::pop_first`].
     pub fn pop_last_opt(&self, options: &WriteOptions) -> Result<Option<Entry>> {
-        transact(self.store_arc(), options, |transaction| transaction.pop_last(self))
+        transact(
+            self.store_arc(),
+            options,
+            |transaction| transaction.pop_last(self),
+            Error::is_conflict,
+        )
     }
 }
 
