@@ -15,6 +15,7 @@
 mod reclaim;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use arena::{Frame, FrameBlock, FrameIndex, FramePool, Page, prefetch, prefetch_all};
@@ -48,8 +49,14 @@ pub struct PageCache {
     /// The tier that evicted pages are offered to.
     lower_tier: OnceLock<Arc<ScmTier>>,
     files: Arc<LiveFiles>,
+    /// The last number that [`PageCache::unnamed_file`] gave.
+    unnamed: AtomicU64,
     _charge: Charge,
 }
+
+/// Difference of two numbers of unfinished files: odd, so that all are different, and without a pattern of
+/// bits that a digest is likely to share.
+const UNNAMED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Stages of [`PageCache::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +142,7 @@ impl PageCache {
             meta: Lookups::default(),
             lower_tier: OnceLock::new(),
             files: Arc::default(),
+            unnamed: AtomicU64::new(0),
             _charge: charge,
         })
     }
@@ -352,9 +360,23 @@ impl PageCache {
         self.pool.frames_grown() < self.pool.frames_max() && self.has_room()
     }
 
-    /// Charges `bytes` to the cache, if there is room.
-    pub(crate) fn try_charge(&self, bytes: u64) -> Option<Charge> {
-        self.account.try_charge(bytes)
+    /// A number that stands for a file without a digest, different from all others of this cache. That a
+    /// file has it as its digest is as unlikely as that two files have the same digest.
+    pub(crate) fn unnamed_file(&self) -> u64 {
+        self.unnamed.fetch_add(UNNAMED_STEP, Relaxed).wrapping_add(UNNAMED_STEP)
+    }
+
+    /// Gives the page `from`, if it is cached and nobody reads it, the name `to`. It stays in its frame.
+    /// Returns whether `to` is cached.
+    pub(crate) fn rename(&self, from: PageKey, to: PageKey) -> bool {
+        let (old, new) = (from.hash(), to.hash());
+        let shard = self.shard(old);
+        let Some((kind, frame)) = shard.and_then(|it| it.lock().take(from, old, self.shared()))
+        else {
+            return false;
+        };
+        let entry = PageEntry { key: to, hash: new, kind, is_warm: false };
+        self.shard(new).is_some_and(|it| it.lock().put_written(entry, frame, self.shared()))
     }
 
     /// Removes one page. Returns whether it was cached.

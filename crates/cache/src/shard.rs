@@ -257,6 +257,41 @@ impl Shard {
         is_cached
     }
 
+    /// Takes the page out of the shard, to be put into another one under another name. `None` if it is not
+    /// cached or somebody holds its frame, in which case it is no longer cached.
+    pub(crate) fn take(
+        &mut self,
+        key: PageKey,
+        hash: u64,
+        shared: Shared<'_>,
+    ) -> Option<(PageKind, FrameMut)> {
+        let tag = self.find(key, hash, shared)?.tag()?;
+        let (shard, number) = slot_of_tag(tag);
+        invariant!(shard == self.number, "a shard's part of the index leads to its own frames");
+        let slot = self.unlink(number, shared)?;
+        self.free.push(number);
+        self.counts(slot.kind).inserted -= 1;
+        let kind = slot.kind;
+        Some((kind, self.thaw(slot.frame, shared).ok()?))
+    }
+
+    /// Caches the page in `frame`, which was written just now. Returns whether the page is cached: not
+    /// without a slot.
+    pub(crate) fn put_written(
+        &mut self,
+        entry: PageEntry,
+        frame: FrameMut,
+        shared: Shared<'_>,
+    ) -> bool {
+        if self.find(entry.key, entry.hash, shared).is_some() {
+            return true;
+        }
+        let Some(number) = self.free_slot() else { return false };
+        let refused = self.refused;
+        drop(self.place(entry, number, frame, shared));
+        self.refused == refused
+    }
+
     /// Puts the page that was copied to `frame` into the free slot `number`. Without a place in the index it
     /// is not cached, and its frame is free once the result is dropped.
     fn place(

@@ -1,8 +1,9 @@
 //! Write-through: a flush puts the pages that it writes into the page cache while the cache is not full, so
 //! that the first read of data that fits into memory needs no device.
 //!
-//! The pages were sealed here and not read from a device, so they need no verification (I8). They are cached
-//! before readers get the table. Without memory for a page, the page is left out.
+//! The pages were sealed here and not read from a device, so they need no verification (I8). Readers find
+//! them under the file's digest from before they get the table. Until then they are cold pages of the cache:
+//! memory that a needed account asks for is taken from them. Without memory for a page, the page is left out.
 
 use std::sync::Arc;
 
@@ -30,13 +31,13 @@ impl WriteThrough {
     pub(crate) fn cache(&self, digest: u64, cache: &Arc<PageCache>) {
         let none = WrittenPages::new(Arc::clone(cache));
         let pages = std::mem::replace(&mut *self.0.lock(), none);
-        pages.cache(digest, cached_kind);
+        pages.cache(digest);
     }
 }
 
 impl PageSink for WriteThrough {
     fn written(&mut self, first: u32, pages: &[u8]) {
-        self.0.lock().add(first, pages);
+        self.0.lock().add(first, pages, cached_kind);
     }
 }
 

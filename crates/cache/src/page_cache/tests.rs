@@ -261,33 +261,56 @@ fn written_pages_fill_a_cache_that_may_grow_and_evict_nothing() {
 }
 
 #[test]
-fn pages_of_a_file_wait_for_its_digest_and_are_charged_meanwhile() {
-    let budget = Budget::new(8 * MIB);
-    let account = budget.account("cache");
+fn pages_of_a_file_take_its_name_when_it_has_its_digest() {
+    let account = Account::unlimited("test");
     let cache = Arc::new(PageCache::new(&account, 8 * MIB).unwrap());
-    let before = account.used();
-    let file = |pages: u32| {
-        let mut waiting = crate::WrittenPages::new(Arc::clone(&cache));
-        for page in 0..pages {
-            waiting.add(page, &content(PageKey { file: 5, page }));
-        }
-        waiting
-    };
-    let waiting = file(64);
-    assert_eq!(account.used(), before + 64 * 4096);
-    drop(waiting);
-    assert_eq!(account.used(), before);
-    let kind = |page: &[u8]| page[0].is_multiple_of(2).then_some(PageKind::Data);
     let is_even = |page: u32| content(PageKey { file: 5, page })[0].is_multiple_of(2);
+    let kind = |page: &[u8]| page[0].is_multiple_of(2).then_some(PageKind::Data);
+    let file = |pages: u32| {
+        let mut written = crate::WrittenPages::new(Arc::clone(&cache));
+        for page in 0..pages {
+            written.add(page, &content(PageKey { file: 5, page }), kind);
+        }
+        written
+    };
     let even = (0..64).filter(|page| is_even(*page)).count() as u32;
-    assert_eq!(file(64).cache(5, kind), even);
+    let unfinished = file(64);
+    assert_eq!(cache.statistics().data.resident, u64::from(even));
+    assert!((0..64).all(|page| cache.peek(PageKey { file: 5, page }).is_none()));
+    drop(unfinished);
+    assert_eq!(cache.statistics().data.resident, 0, "pages of a file that was given up leave");
+    let (one, other) = (file(64), file(64));
+    let used = account.used();
+    assert_eq!((one.cache(5), other.cache(6)), (even, even), "two files are written at once");
+    assert_eq!(account.used(), used, "a page takes its name in its frame");
     for page in 0..64 {
         let key = PageKey { file: 5, page };
         assert_eq!(cache.peek(key).is_some(), is_even(page), "{page}");
         assert!(cache.get(key, PageKind::Data).is_none_or(|frame| *frame == content(key)));
     }
-    // More than fits: what was left out costs nothing.
-    file(4096).cache(6, |_| Some(PageKind::Data));
-    assert!(account.used() <= 8 * MIB);
+    let data = cache.statistics().data;
+    assert_eq!((data.resident, data.inserted), (2 * u64::from(even), 3 * u64::from(even)));
+    // More than fits: the rest is left out, and nothing is evicted.
+    file(4096).cache(7);
     assert_eq!(cache.statistics().data.evicted, 0);
+}
+
+#[test]
+fn pages_of_an_unfinished_file_make_room_for_whoever_needs_memory() {
+    let budget = Budget::new(16 * MIB);
+    let cache = Arc::new(PageCache::new(&budget.spare_account("cache"), 16 * MIB).unwrap());
+    let reclaimer: std::sync::Weak<PageCache> = Arc::downgrade(&cache);
+    budget.add_reclaimer(base::ReclaimOrder::Cache, reclaimer);
+    let mut written = crate::WrittenPages::new(Arc::clone(&cache));
+    for page in 0..4096 {
+        written.add(page, &content(PageKey { file: 5, page }), |_| Some(PageKind::Data));
+    }
+    assert!(budget.usage().spare > 12 * MIB, "{}", budget.usage().spare);
+    let needed = budget.account("needed").charge(10 * MIB).unwrap();
+    assert!(budget.used() <= 16 * MIB);
+    let cached = written.cache(5);
+    assert!(cached > 0 && u64::from(cached) * 4096 < 6 * MIB, "{cached}");
+    let resident = (0..4096).filter(|page| cache.peek(PageKey { file: 5, page: *page }).is_some());
+    assert_eq!(resident.count() as u32, cached);
+    drop(needed);
 }
