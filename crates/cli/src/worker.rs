@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use terracedb::compaction::{
     Address, BLUEFIELD_2, EmulatedEngine, EngineStatistics, Operators, Root, Timing, Worker,
-    WorkerOptions,
+    WorkerOptions, WorkerTls,
 };
 use terracedb::{Error, Result};
 
@@ -20,7 +20,7 @@ use crate::parsers::{error_text, size};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The address to listen at: unix:PATH, or tcp://HOST:PORT with a host of this machine
+    /// The address to listen at: unix:PATH, or tcp://HOST:PORT; beyond this machine TCP needs --tls-cert
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Address,
     /// Memory of all jobs together
@@ -56,6 +56,18 @@ pub(crate) struct Args {
     /// A file with the token that hosts must know; needed over TCP
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The worker's certificate and its chain, in PEM: hosts on TCP speak TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authorities, in PEM, one of which must have signed the certificate of each host
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// Listen beyond this machine without TLS: the token and the content of merges can be read on the way
+    #[arg(long, conflicts_with = "tls_cert")]
+    allow_plaintext: bool,
 }
 
 fn address(text: &str) -> std::result::Result<Address, String> {
@@ -117,6 +129,12 @@ fn root(text: &str) -> std::result::Result<Root, String> {
     Ok(Root { name: name.to_owned(), directory: directory.into() })
 }
 
+/// The certificate of the worker.
+fn tls(args: &Args) -> Result<Option<WorkerTls>> {
+    let files = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
+    files.map(|(chain, key)| WorkerTls::open(chain, key, args.tls_ca.as_deref())).transpose()
+}
+
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if args.memory < 16 << 20 {
         return Err(Error::invalid("--memory").expected("at least 16MiB").got(args.memory));
@@ -141,6 +159,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         slots: args.slots,
         roots: args.roots.clone(),
         token: args.token_file.as_deref().map(token).transpose()?,
+        tls: tls(args)?,
+        allows_plaintext: args.allow_plaintext,
         operators: Arc::new(Operators::builtin()),
         timing: Timing::default(),
         merges: !args.compress_only,

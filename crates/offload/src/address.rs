@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use base::{Error, Result};
 
+/// Most socket addresses of a host name that are tried.
+const SOCKETS_MAX: usize = 8;
+
 /// The address of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -17,20 +20,32 @@ pub enum Address {
 }
 
 impl Address {
-    /// The socket address of a TCP address, which must be of this machine: frames are not encrypted.
+    /// The socket addresses of a TCP address, at least one. They must be of this machine unless the link
+    /// `may_leave` it: it is encrypted, or need not be.
     ///
     /// # Errors
-    /// `Invalid` if there is none, or it is beyond loopback.
-    pub(crate) fn loopback(text: &str) -> Result<SocketAddr> {
+    /// `Invalid` if there is none, or one is beyond loopback.
+    pub(crate) fn sockets(text: &str, may_leave: bool) -> Result<Vec<SocketAddr>> {
         let wrong = || Error::invalid("address of a worker").got(format_args!("`{text}`"));
-        let mut found = text.to_socket_addrs().map_err(|error| wrong().caused_by(error))?;
-        let address = found.next().ok_or_else(wrong)?;
-        if !address.ip().is_loopback() {
+        let found = text.to_socket_addrs().map_err(|error| wrong().caused_by(error))?;
+        let found: Vec<_> = found.take(SOCKETS_MAX).collect();
+        if found.is_empty() {
+            return Err(wrong());
+        }
+        if !may_leave && found.iter().any(|address| !address.ip().is_loopback()) {
             return Err(wrong().expected(
-                "a loopback address: frames are not encrypted, so tunnel them between machines",
+                "a loopback address, TLS (`tls-cert` of the worker, `tls-ca` of the host), or \
+                 `allow-plaintext`",
             ));
         }
-        Ok(address)
+        Ok(found)
+    }
+
+    /// The host of a TCP address, without the brackets of an IPv6 address.
+    #[cfg(feature = "tls")]
+    pub(crate) fn host(text: &str) -> &str {
+        let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 }
 
@@ -78,10 +93,21 @@ mod tests {
 
     #[test]
     fn tcp_beyond_loopback_is_refused() {
-        assert!(Address::loopback("127.0.0.1:7400").is_ok());
-        assert!(Address::loopback("[::1]:7400").is_ok());
-        let refused = Address::loopback("192.0.2.1:7400").unwrap_err().to_string();
-        assert!(refused.contains("loopback"), "{refused}");
-        Address::loopback("0.0.0.0:7400").unwrap_err();
+        assert!(Address::sockets("127.0.0.1:7400", false).is_ok());
+        assert!(Address::sockets("[::1]:7400", false).is_ok());
+        let refused = Address::sockets("192.0.2.1:7400", false).unwrap_err().to_string();
+        assert!(refused.contains("loopback") && refused.contains("TLS"), "{refused}");
+        Address::sockets("0.0.0.0:7400", false).unwrap_err();
+        let found = Address::sockets("192.0.2.1:7400", true).unwrap();
+        assert_eq!(found, ["192.0.2.1:7400".parse().unwrap()]);
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_host_of_an_address_is_the_name_in_its_certificate() {
+        for (text, host) in [("dpu0:7400", "dpu0"), ("[::1]:1", "::1"), ("10.0.0.1:1", "10.0.0.1")]
+        {
+            assert_eq!(Address::host(text), host);
+        }
     }
 }

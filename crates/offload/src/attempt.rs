@@ -14,7 +14,7 @@ use compact::{Env, Job, Outcome};
 use media::{Access, Purpose};
 use parking_lot::Mutex;
 
-use crate::connect::Dial;
+use crate::credentials::Credentials;
 use crate::frame::BODY_BYTES_MAX;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
 use crate::link::must_be_within;
@@ -37,7 +37,7 @@ pub(crate) struct Attempt {
     pub(crate) verifies: Option<Outcome>,
     pub(crate) env: Env,
     pub(crate) proof: TableId,
-    pub(crate) dial: Arc<Dial>,
+    pub(crate) credentials: Arc<Credentials>,
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -177,8 +177,10 @@ impl fmt::Debug for Remote {
 
 impl Attempt {
     fn run(&self, shared: &Shared) -> Result<Outcome, Failed> {
-        let link = self.dial.connect(&self.worker.address, &self.timing);
-        let mut link = link.map_err(|error| ("unreachable", error))?;
+        let address = &self.worker.address;
+        let charge = self.env.account.charge(self.credentials.link_bytes(address));
+        let _charge = charge.map_err(|error| ("memory", error))?;
+        let mut link = self.credentials.connect(address, &self.timing)?;
         let ended = self.converse(&mut *link, shared);
         self.worker.state.lock().link_bytes += link.bytes();
         ended
@@ -191,7 +193,7 @@ impl Attempt {
     /// Hello, offer, and the job.
     fn converse(&self, link: &mut dyn Link, shared: &Shared) -> Result<Outcome, Failed> {
         let broken = |error| ("link", error);
-        let hello = HostHello { token: self.dial.token().to_vec() };
+        let hello = HostHello { token: self.credentials.token().to_vec() };
         link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello.encode() })
             .map_err(broken)?;
         let hello = self.expect(link, shared, FrameKind::Hello, HELLO_BYTES_MAX)?;

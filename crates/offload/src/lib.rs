@@ -17,7 +17,7 @@
 mod address;
 mod attempt;
 mod blocks;
-mod connect;
+mod credentials;
 mod dispatch;
 mod dispatcher;
 mod emulated;
@@ -29,14 +29,19 @@ mod remote_engine;
 mod remote_medium;
 mod serve;
 mod timing;
+#[cfg(feature = "tls")]
+mod tls;
 mod worker;
 mod workers;
 
 pub use address::Address;
+pub use credentials::Credentials;
 pub use dispatcher::PlacementMode;
 pub use emulated::{BLUEFIELD_2, EmulatedEngine, EngineProfile, EngineStatistics};
 pub use frame::{Frame, FrameKind};
 pub use link::{Link, StreamLink};
 pub use timing::Timing;
+#[cfg(feature = "tls")]
+pub use tls::{HostTls, WorkerTls};
 pub use worker::{Root, Worker, WorkerOptions};
 pub use workers::Workers;

@@ -5,9 +5,11 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base::{Error, Result};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::Address;
 use crate::frame::{BODY_BYTES_MAX, Frame, OVERHEAD_BYTES};
@@ -52,19 +54,33 @@ pub trait Link: Send + fmt::Debug {
     fn bytes(&self) -> u64;
 }
 
-trait Stream: Read + Write + Send {
+/// A socket. Reads and writes wait for a bounded time; the error of one that is interrupted says to look at
+/// the clock and to try again.
+pub(crate) trait Stream: Read + Write + Send {
+    /// Lets a read wait at most `wait`.
     fn wait_at_most(&self, wait: Duration) -> io::Result<()>;
+
+    /// Lets a write wait at most `wait`.
+    fn write_at_most(&self, wait: Duration) -> io::Result<()>;
 }
 
 impl Stream for UnixStream {
     fn wait_at_most(&self, wait: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(wait))
     }
+
+    fn write_at_most(&self, wait: Duration) -> io::Result<()> {
+        self.set_write_timeout(Some(wait))
+    }
 }
 
 impl Stream for TcpStream {
     fn wait_at_most(&self, wait: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(wait))
+    }
+
+    fn write_at_most(&self, wait: Duration) -> io::Result<()> {
+        self.set_write_timeout(Some(wait))
     }
 }
 
@@ -80,22 +96,56 @@ pub struct StreamLink {
     patience: Duration,
     /// Most bytes that are received while a frame is sent.
     drain_bytes: usize,
+    /// Whether the first bytes were looked at.
+    is_known: bool,
 }
 
 impl StreamLink {
-    /// Connects to a worker.
+    /// Connects to a worker, without TLS.
     ///
     /// # Errors
     /// `Retry` if it is not there, `Invalid` if the address is wrong or beyond loopback.
     pub fn connect(address: &Address, timeout: Duration) -> Result<Self> {
-        let gone = |error| broken("connection to a worker", error);
         match address {
-            Address::Unix(path) => Self::unix(UnixStream::connect(path).map_err(gone)?),
-            Address::Tcp(text) => {
-                let at = Address::loopback(text)?;
-                Self::tcp(TcpStream::connect_timeout(&at, timeout).map_err(gone)?)
+            Address::Unix(path) => Self::to_unix(path),
+            Address::Tcp(text) => Self::tcp(Self::to_tcp(text, false, timeout)?),
+        }
+    }
+
+    /// Connects to the worker at a unix socket. Does not wait: a worker that is stopped accepts nothing, and
+    /// its queue of connections fills up.
+    ///
+    /// # Errors
+    /// `Retry` if it is not there, or its queue is full.
+    pub(crate) fn to_unix(path: &Path) -> Result<Self> {
+        let connected = || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            connect(&socket, &SocketAddrUnix::new(path)?)?;
+            let stream = UnixStream::from(socket);
+            stream.set_nonblocking(false)?;
+            Ok(stream)
+        };
+        Self::unix(connected().map_err(|error| broken("connection to a worker", error))?)
+    }
+
+    /// A connection to the worker at a TCP address, which must be on this machine unless the link
+    /// `may_leave` it.
+    ///
+    /// # Errors
+    /// As [`StreamLink::connect`].
+    pub(crate) fn to_tcp(text: &str, may_leave: bool, timeout: Duration) -> Result<TcpStream> {
+        let mut failed = None;
+        let until = Instant::now() + timeout;
+        for at in Address::sockets(text, may_leave)? {
+            let left = until.saturating_duration_since(Instant::now());
+            match TcpStream::connect_timeout(&at, left.max(Duration::from_millis(1))) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = Some(error),
             }
         }
+        let failed = failed.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+        Err(broken("connection to a worker", failed))
     }
 
     /// A link over a connected unix socket.
@@ -103,19 +153,19 @@ impl StreamLink {
     /// # Errors
     /// `Retry` if the socket is broken.
     pub fn unix(stream: UnixStream) -> Result<Self> {
-        stream
-            .set_write_timeout(Some(WRITE_SLICE))
-            .map_err(|error| broken("unix socket", error))?;
-        Ok(Self::of(Box::new(stream)))
+        Self::of(Box::new(stream))
     }
 
     pub(crate) fn tcp(stream: TcpStream) -> Result<Self> {
         // Requests are answered one by one: a frame must not wait for the next.
-        stream
-            .set_nodelay(true)
-            .and_then(|()| stream.set_write_timeout(Some(WRITE_SLICE)))
-            .map_err(|error| broken("TCP connection", error))?;
-        Ok(Self::of(Box::new(stream)))
+        stream.set_nodelay(true).map_err(|error| broken("TCP connection", error))?;
+        Self::of(Box::new(stream))
+    }
+
+    /// A link over an encrypted connection.
+    #[cfg(feature = "tls")]
+    pub(crate) fn encrypted(stream: crate::tls::TlsStream) -> Result<Self> {
+        Self::of(Box::new(stream))
     }
 
     /// Gives a frame at most `patience` to be sent.
@@ -174,9 +224,23 @@ impl StreamLink {
         }
     }
 
-    fn of(stream: Box<dyn Stream>) -> Self {
+    fn of(stream: Box<dyn Stream>) -> Result<Self> {
+        stream.write_at_most(WRITE_SLICE).map_err(|error| broken("link", error))?;
         let (received, patience) = (Vec::new(), PATIENCE);
-        Self { stream, received, wait: None, bytes: 0, patience, drain_bytes: 0 }
+        let (wait, bytes, drain_bytes, is_known) = (None, 0, 0, false);
+        Ok(Self { stream, received, wait, bytes, patience, drain_bytes, is_known })
+    }
+
+    /// Fails if the other side speaks TLS on this plain link: the first bytes are a record of a handshake
+    /// or an alert. As the length of a frame they would be too long for a hello.
+    fn must_be_plain(&mut self) -> Result<()> {
+        if let (false, [kind, major, minor, ..]) = (self.is_known, self.received.as_slice()) {
+            if matches!((kind, major, minor), (0x15 | 0x16, 3, 1..=4)) {
+                return Err(Error::invalid("link").expected("frames in plaintext").got("TLS"));
+            }
+            self.is_known = true;
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +277,7 @@ impl Link for StreamLink {
         self.wait_at_most(wait)?;
         let begun = Instant::now();
         loop {
+            self.must_be_plain()?;
             let length = Frame::length(&self.received, BODY_BYTES_MAX)?;
             if let Some(length) = length {
                 admit(length.saturating_sub(4 + OVERHEAD_BYTES))?;
@@ -257,7 +322,7 @@ pub(crate) fn must_be_within(bytes: usize, most: usize) -> Result<()> {
         .got(bytes))
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 

@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Account, Clock, Codec, Error, Result};
+use base::{Account, Charge, Clock, Codec, Error, Result};
 use table::{BlockEngine, BlockStream};
 
 use crate::blocks::{BLOCK_BYTES_MAX, BLOCKS_BODY_MAX, CompressReply, CompressRequest};
-use crate::connect::Dial;
+use crate::credentials::Credentials;
 use crate::hello::{HELLO_BYTES_MAX, HostHello, WorkerHello};
 use crate::message::decode_error;
 use crate::workers::RemoteWorker;
@@ -25,15 +25,18 @@ const BATCH: usize = 8;
 /// The engine of a worker.
 pub(crate) struct RemoteEngine {
     pub(crate) worker: Arc<RemoteWorker>,
-    pub(crate) dial: Arc<Dial>,
+    pub(crate) credentials: Arc<Credentials>,
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl RemoteEngine {
-    fn open(&self, codec: Codec, level: i32) -> Result<RemoteStream> {
-        let mut link = self.dial.connect(&self.worker.address, &self.timing)?;
-        let hello = HostHello { token: self.dial.token().to_vec() };
+    fn open(&self, codec: Codec, level: i32, account: &Account) -> Result<RemoteStream> {
+        let address = &self.worker.address;
+        let charge = account.charge(self.credentials.link_bytes(address))?;
+        let link = self.credentials.connect(address, &self.timing);
+        let mut link = link.map_err(|(_, error)| error)?;
+        let hello = HostHello { token: self.credentials.token().to_vec() };
         link.send(&frame(FrameKind::Hello, hello.encode()))?;
         let hello = receive(&mut *link, FrameKind::Hello, self.timing.connect, HELLO_BYTES_MAX)?;
         let hello = WorkerHello::decode(&hello.body)?;
@@ -55,6 +58,7 @@ impl RemoteEngine {
             raw: VecDeque::new(),
             link_bytes: 0,
             cpu: Duration::ZERO,
+            _charge: charge,
         })
     }
 }
@@ -78,11 +82,11 @@ fn receive(link: &mut dyn Link, kind: FrameKind, wait: Duration, max: usize) -> 
 }
 
 impl BlockEngine for RemoteEngine {
-    fn stream(&self, codec: Codec, level: i32, _: &Account) -> Option<Box<dyn BlockStream>> {
+    fn stream(&self, codec: Codec, level: i32, account: &Account) -> Option<Box<dyn BlockStream>> {
         if !matches!(codec, Codec::Zstd | Codec::Deflate) {
             return None;
         }
-        match self.open(codec, level) {
+        match self.open(codec, level, account) {
             Ok(stream) => Some(Box::new(stream)),
             Err(error) => {
                 let now = self.clock.monotonic();
@@ -121,6 +125,7 @@ struct RemoteStream {
     /// Bytes and processor time that are counted already.
     link_bytes: u64,
     cpu: Duration,
+    _charge: Charge,
 }
 
 impl RemoteStream {

@@ -11,7 +11,7 @@ mod verify;
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ use table::BlockEngine;
 pub(crate) use client::{Client, WINDOW_BYTES};
 use quota::Quota;
 
+#[cfg(feature = "tls")]
+use crate::WorkerTls;
 use crate::{Address, Link, StreamLink, Timing};
 
 /// Connections beyond the slots: hosts that are being refused.
@@ -55,6 +57,11 @@ pub struct WorkerOptions {
     pub roots: Vec<Root>,
     /// The token that hosts must know; over TCP there must be one.
     pub token: Option<Vec<u8>>,
+    /// The certificate for links over TCP, which are encrypted then.
+    #[cfg(feature = "tls")]
+    pub tls: Option<WorkerTls>,
+    /// Whether TCP without TLS may leave this machine.
+    pub allows_plaintext: bool,
     /// The merge operators that the worker knows.
     pub operators: Arc<Operators>,
     /// The times of an attempt.
@@ -69,6 +76,39 @@ pub struct WorkerOptions {
     pub cpu_share: Option<f64>,
 }
 
+impl WorkerOptions {
+    /// The link over a TCP connection.
+    #[cfg(feature = "tls")]
+    fn link(&self, stream: TcpStream) -> Result<StreamLink> {
+        match &self.tls {
+            Some(tls) => StreamLink::encrypted(tls.greet(stream, self.timing.connect)?),
+            None => StreamLink::tcp(stream),
+        }
+    }
+
+    /// The link over a TCP connection.
+    #[cfg(not(feature = "tls"))]
+    fn link(&self, stream: TcpStream) -> Result<StreamLink> {
+        StreamLink::tcp(stream)
+    }
+
+    /// Memory of a link beyond its frames, bytes.
+    const fn link_bytes(&self) -> u64 {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return crate::tls::TlsStream::BYTES;
+        }
+        0
+    }
+
+    const fn is_encrypting(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+}
+
 impl Default for WorkerOptions {
     fn default() -> Self {
         Self {
@@ -76,6 +116,9 @@ impl Default for WorkerOptions {
             slots: 2,
             roots: Vec::new(),
             token: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            allows_plaintext: false,
             operators: Arc::new(Operators::builtin()),
             timing: Timing::default(),
             merges: true,
@@ -113,6 +156,25 @@ impl Drop for Connection {
     }
 }
 
+/// A connection that nobody spoke on yet.
+enum Accepted {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Accepted {
+    /// Its link, after the handshake if it is encrypted. The token is checked later, so the time of the
+    /// handshake is bounded, and so are the connections of strangers.
+    fn link(self, options: &WorkerOptions) -> Result<Box<dyn Link>> {
+        let link = match self {
+            Self::Unix(stream) => StreamLink::unix(stream)?,
+            Self::Tcp(stream) => options.link(stream)?,
+        };
+        // The host may answer earlier requests first, and read nothing meanwhile.
+        Ok(Box::new(link.draining(WINDOW_BYTES + (64 << 10))))
+    }
+}
+
 enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),
@@ -128,8 +190,8 @@ impl Worker {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// `Invalid` if another worker listens there, the address is beyond loopback, TCP has no token, or a
-    /// number is zero.
+    /// `Invalid` if another worker listens there, the address is beyond loopback without TLS, TCP has no
+    /// token, or a number is zero.
     pub fn listen(address: &Address, options: WorkerOptions) -> Result<Self> {
         if options.slots == 0 || options.slots > 1024 {
             return Err(Error::invalid("slots of a worker")
@@ -145,7 +207,8 @@ impl Worker {
                 return Err(Error::invalid("worker on TCP").expected("a token").got("none"));
             }
             Address::Tcp(text) => {
-                let listener = TcpListener::bind(Address::loopback(text)?);
+                let may_leave = options.is_encrypting() || options.allows_plaintext;
+                let listener = TcpListener::bind(Address::sockets(text, may_leave)?.as_slice());
                 Listener::Tcp(listener.map_err(|error| unheard(address, error))?)
             }
         };
@@ -190,7 +253,7 @@ impl Worker {
     /// `Retry` if the socket fails.
     pub fn run(&self, stop: &AtomicBool, tell: fn(&str)) -> Result<()> {
         while !stop.load(Ordering::Acquire) {
-            let Some(link) = self.accept()? else { continue };
+            let Some(accepted) = self.accept()? else { continue };
             let shared = Arc::clone(&self.shared);
             let most = shared.options.slots + CONNECTIONS_SPARE;
             if shared.connections.fetch_add(1, Ordering::Relaxed) >= most {
@@ -201,7 +264,8 @@ impl Worker {
             let connection = Connection(shared);
             let serve = move || {
                 let Connection(shared) = &connection;
-                let ended = job::serve(link, shared);
+                let ended =
+                    accepted.link(&shared.options).and_then(|link| job::serve(link, shared));
                 let counter = if ended.is_ok() { &shared.done } else { &shared.failed };
                 counter.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = ended {
@@ -214,7 +278,7 @@ impl Worker {
     }
 
     /// The next connection; `None` if none came in time, or it broke at once.
-    fn accept(&self) -> Result<Option<Box<dyn Link>>> {
+    fn accept(&self) -> Result<Option<Accepted>> {
         let wait = Timespec::try_from(STOP_EVERY).ok();
         let ready = {
             let descriptor = match &self.listener {
@@ -228,21 +292,15 @@ impl Worker {
             Ok(_) => {}
             Err(error) => return Err(Error::retry("socket of a worker").caused_by(error)),
         }
-        let link = match &self.listener {
-            Listener::Unix(listener, _) => {
-                listener.accept().ok().and_then(|(stream, _)| StreamLink::unix(stream).ok())
-            }
-            Listener::Tcp(listener) => {
-                listener.accept().ok().and_then(|(stream, _)| StreamLink::tcp(stream).ok())
-            }
+        let accepted = match &self.listener {
+            Listener::Unix(listener, _) => listener.accept().map(|(it, _)| Accepted::Unix(it)),
+            Listener::Tcp(listener) => listener.accept().map(|(it, _)| Accepted::Tcp(it)),
         };
-        if link.is_none() {
+        if accepted.is_err() {
             // For example without file descriptors: not in a tight loop.
             std::thread::sleep(Duration::from_millis(10));
         }
-        // The host may answer earlier requests first, and read nothing meanwhile.
-        let drained = WINDOW_BYTES + (64 << 10);
-        Ok(link.map(|link| Box::new(link.draining(drained)) as Box<dyn Link>))
+        Ok(accepted.ok())
     }
 }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use table::BlockEngine;
 
 use crate::attempt::{Attempt, Remote};
-use crate::connect::Dial;
+use crate::credentials::Credentials;
 use crate::dispatch::{Candidate, Rate, next_worker};
 use crate::dispatcher::Dispatcher;
 use crate::hello::WorkerHello;
@@ -38,7 +38,7 @@ const WORKERS_MAX: usize = 64;
 /// The workers that a host may offer jobs to.
 pub struct Workers {
     workers: Vec<Arc<RemoteWorker>>,
-    dial: Arc<Dial>,
+    credentials: Arc<Credentials>,
     timing: Timing,
     clock: Arc<dyn Clock>,
     dispatcher: Dispatcher,
@@ -164,13 +164,13 @@ impl WorkerState {
 }
 
 impl Workers {
-    /// The workers at `addresses`, which know `token`. They are reached when there is a job.
+    /// The workers at `addresses`, reached with `credentials` when there is a job.
     ///
     /// # Errors
-    /// `Invalid` if there are none or too many, or an address is beyond loopback.
+    /// `Invalid` if there are none or too many, or an address is beyond loopback, without TLS.
     pub fn new(
         addresses: Vec<Address>,
-        token: Vec<u8>,
+        credentials: Credentials,
         timing: Timing,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
@@ -180,16 +180,14 @@ impl Workers {
                 .got(addresses.len()));
         }
         for address in &addresses {
-            if let Address::Tcp(text) = address {
-                Address::loopback(text)?;
-            }
+            credentials.admit(address)?;
         }
         let worker = |address| Arc::new(RemoteWorker { address, state: Mutex::default() });
         let workers = addresses.into_iter().map(worker).collect();
         let dispatcher = Dispatcher::new(PlacementMode::Remote);
         let (falls_back, verify) = (true, Verify::Full);
-        let dial = Arc::new(Dial::new(token));
-        Ok(Self { workers, dial, timing, clock, dispatcher, falls_back, verify })
+        let credentials = Arc::new(credentials);
+        Ok(Self { workers, credentials, timing, clock, dispatcher, falls_back, verify })
     }
 
     /// Chooses how jobs are placed: at workers, if any is ready, by default.
@@ -275,9 +273,10 @@ impl Offload for Workers {
     }
 
     fn engine(&self) -> Option<Arc<dyn BlockEngine>> {
-        let (worker, dial) = (Arc::clone(self.compressing()?), Arc::clone(&self.dial));
+        let worker = Arc::clone(self.compressing()?);
+        let credentials = Arc::clone(&self.credentials);
         let (timing, clock) = (self.timing, Arc::clone(&self.clock));
-        Some(Arc::new(RemoteEngine { worker, dial, timing, clock }))
+        Some(Arc::new(RemoteEngine { worker, credentials, timing, clock }))
     }
 
     fn falls_back(&self) -> bool {
@@ -352,7 +351,7 @@ impl Workers {
             verifies,
             env: env.clone(),
             proof,
-            dial: Arc::clone(&self.dial),
+            credentials: Arc::clone(&self.credentials),
             timing: self.timing,
             clock: Arc::clone(&self.clock),
         };
@@ -417,7 +416,8 @@ mod tests {
         let addresses = ["unix:a", "unix:b", "unix:c"].map(|it| it.parse().unwrap()).to_vec();
         for (mode, takers) in [(PlacementMode::Auto, [2, 1]), (PlacementMode::Remote, [0, 1])] {
             let clock = Arc::new(ManualClock::default());
-            let workers = Workers::new(addresses.clone(), Vec::new(), Timing::default(), clock);
+            let workers =
+                Workers::new(addresses.clone(), Credentials::default(), Timing::default(), clock);
             let workers = workers.unwrap().placing(mode);
             for _ in 0..2 {
                 workers.ended(&job, Placement::Local, Duration::from_secs(60), true);

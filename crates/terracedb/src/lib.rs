@@ -79,9 +79,11 @@ pub use write_options::{PutOptions, WriteOptions};
 /// ([`Builder::workers`]), and a worker.
 pub mod compaction {
     pub use ::offload::{
-        Address, BLUEFIELD_2, EmulatedEngine, EngineProfile, EngineStatistics, PlacementMode, Root,
-        Timing, Worker, WorkerOptions, Workers,
+        Address, BLUEFIELD_2, Credentials, EmulatedEngine, EngineProfile, EngineStatistics,
+        PlacementMode, Root, Timing, Worker, WorkerOptions, Workers,
     };
+    #[cfg(feature = "tls")]
+    pub use ::offload::{HostTls, WorkerTls};
     pub use compact::Operators;
     pub use compact::offload::{
         BlockEngine, BlockStream, Decision, JobShape, Placement, SoftPool, Verify,

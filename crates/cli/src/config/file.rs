@@ -104,6 +104,9 @@ impl Reader<'_> {
                     | Setting::ScmPath
                     | Setting::CompactionWorkers
                     | Setting::CompactionTokenFile
+                    | Setting::CompactionTlsCa
+                    | Setting::CompactionTlsCert
+                    | Setting::CompactionTlsKey
             );
             let is_list = setting == Setting::LogPath;
             let fits = match value {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::format_bytes;
-use terracedb::compaction::{Timing, Workers};
+use terracedb::compaction::{Credentials, HostTls, Timing, Workers};
 use terracedb::scm::{Scm, ScmCalibration};
 use terracedb::tools::LogConfig;
 use terracedb::{Builder, Db, Durability, Error, Result};
@@ -307,19 +307,38 @@ impl Config {
         let builder = if values.workers.is_empty() {
             builder
         } else {
-            let token = match &values.token_file {
-                Some(file) => token(file)?,
-                None => Vec::new(),
-            };
             let clock = Arc::new(base::SystemClock::new());
             let (addresses, timing) = (values.workers.clone(), Timing::default());
-            let workers = Workers::new(addresses, token, timing, clock)?
+            let workers = Workers::new(addresses, credentials(values)?, timing, clock)?
                 .placing(values.placement)
                 .falling_back(values.fallback)
                 .verifying(values.verify);
             builder.workers(Arc::new(workers))
         };
         Ok(builder)
+    }
+}
+
+/// How this host reaches its workers.
+fn credentials(values: &Values) -> Result<Credentials> {
+    let token = match &values.token_file {
+        Some(file) => token(file)?,
+        None => Vec::new(),
+    };
+    let credentials = Credentials::new(token).allowing_plaintext(values.allow_plaintext);
+    let own = match (&values.tls_cert, &values.tls_key) {
+        (Some(certificate), Some(key)) => Some((certificate.as_path(), key.as_path())),
+        (None, None) => None,
+        _ => {
+            return Err(Error::invalid("configuration")
+                .expected("both `compaction.tls-cert` and `compaction.tls-key`, or neither"));
+        }
+    };
+    match (&values.tls_ca, own) {
+        (Some(authorities), own) => Ok(credentials.encrypting(HostTls::open(authorities, own)?)),
+        (None, None) => Ok(credentials),
+        (None, Some(_)) => Err(Error::invalid("configuration")
+            .expected("`compaction.tls-ca` beside `compaction.tls-cert`")),
     }
 }
 

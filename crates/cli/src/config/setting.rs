@@ -26,13 +26,17 @@ pub(crate) enum Setting {
     LogLanes,
     CompactionWorkers,
     CompactionTokenFile,
+    CompactionTlsCa,
+    CompactionTlsCert,
+    CompactionTlsKey,
+    CompactionAllowPlaintext,
     CompactionPlacement,
     CompactionFallback,
     CompactionVerify,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -53,6 +57,10 @@ impl Setting {
         Self::LogLanes,
         Self::CompactionWorkers,
         Self::CompactionTokenFile,
+        Self::CompactionTlsCa,
+        Self::CompactionTlsCert,
+        Self::CompactionTlsKey,
+        Self::CompactionAllowPlaintext,
         Self::CompactionPlacement,
         Self::CompactionFallback,
         Self::CompactionVerify,
@@ -81,6 +89,10 @@ impl Setting {
             Self::LogLanes => "log.lanes",
             Self::CompactionWorkers => "compaction.workers",
             Self::CompactionTokenFile => "compaction.token-file",
+            Self::CompactionTlsCa => "compaction.tls-ca",
+            Self::CompactionTlsCert => "compaction.tls-cert",
+            Self::CompactionTlsKey => "compaction.tls-key",
+            Self::CompactionAllowPlaintext => "compaction.allow-plaintext",
             Self::CompactionPlacement => "compaction.placement",
             Self::CompactionFallback => "compaction.fallback",
             Self::CompactionVerify => "compaction.verify",
@@ -154,6 +166,18 @@ impl Setting {
                  merges that no worker takes or ends run in this process"
             }
             Self::CompactionTokenFile => "A file with the token that the workers know",
+            Self::CompactionTlsCa => {
+                "Authorities that signed the certificates of workers, in PEM: links over TCP are encrypted, \
+                 and may leave this machine"
+            }
+            Self::CompactionTlsCert => {
+                "The certificate of this host and its chain, in PEM, for workers that ask for one"
+            }
+            Self::CompactionTlsKey => "The private key of `compaction.tls-cert`, in PEM",
+            Self::CompactionAllowPlaintext => {
+                "Whether links over TCP without `compaction.tls-ca` may leave this machine, so that the \
+                 token and the content of merges can be read on the way"
+            }
             Self::CompactionPlacement => {
                 "Where merges run: at workers (`remote`); here, while workers compress (`compress`); or \
                  where the measured rates say that it is fastest (`auto`)"
@@ -191,10 +215,12 @@ impl Setting {
             Self::FlashPath => "a directory",
             Self::LogPath => "directories, separated by commas",
             Self::LogLanes => "a whole number from 1 to 16",
-            Self::CompactionWorkers => {
-                "`unix:PATH` or `tcp://HOST:PORT` with a host of this machine, separated by commas"
-            }
-            Self::CompactionTokenFile => "a file",
+            Self::CompactionWorkers => "`unix:PATH` or `tcp://HOST:PORT`, separated by commas",
+            Self::CompactionTokenFile
+            | Self::CompactionTlsCa
+            | Self::CompactionTlsCert
+            | Self::CompactionTlsKey => "a file",
+            Self::CompactionAllowPlaintext => "`true` or `false`",
             Self::CompactionPlacement => "`remote`, `compress` or `auto`",
             Self::CompactionFallback => "`true` or `false`",
             Self::CompactionVerify => "`full`, `sampled` or `elsewhere`",
@@ -224,6 +250,10 @@ impl Setting {
             | Self::LogLanes
             | Self::CompactionWorkers
             | Self::CompactionTokenFile
+            | Self::CompactionTlsCa
+            | Self::CompactionTlsCert
+            | Self::CompactionTlsKey
+            | Self::CompactionAllowPlaintext
             | Self::CompactionPlacement
             | Self::CompactionFallback
             | Self::CompactionVerify => None,

@@ -43,6 +43,11 @@ pub(crate) struct Values {
     /// Addresses of workers; none: merges run in this process.
     pub(crate) workers: Vec<Address>,
     pub(crate) token_file: Option<PathBuf>,
+    /// Files of TLS: the authorities of workers; the certificate of this host, and its key.
+    pub(crate) tls_ca: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) allow_plaintext: bool,
     pub(crate) placement: PlacementMode,
     pub(crate) fallback: bool,
     pub(crate) verify: Verify,
@@ -71,6 +76,10 @@ impl Default for Values {
             log_lanes: None,
             workers: Vec::new(),
             token_file: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            allow_plaintext: false,
             placement: PlacementMode::Remote,
             fallback: true,
             verify: Verify::Full,
@@ -174,6 +183,16 @@ impl Setting {
             Self::CompactionTokenFile => {
                 (!text.is_empty()).then(|| values.token_file = Some(text.into()))
             }
+            Self::CompactionTlsCa => (!text.is_empty()).then(|| values.tls_ca = Some(text.into())),
+            Self::CompactionTlsCert => {
+                (!text.is_empty()).then(|| values.tls_cert = Some(text.into()))
+            }
+            Self::CompactionTlsKey => {
+                (!text.is_empty()).then(|| values.tls_key = Some(text.into()))
+            }
+            Self::CompactionAllowPlaintext => {
+                text.parse().ok().map(|allows| values.allow_plaintext = allows)
+            }
             Self::CompactionPlacement => text.parse().ok().map(|mode| values.placement = mode),
             Self::CompactionFallback => text.parse().ok().map(|falls| values.fallback = falls),
             Self::CompactionVerify => named(&VERIFY, text).map(|how| values.verify = how),
@@ -208,6 +227,10 @@ impl Setting {
                 values.workers.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
             }
             Self::CompactionTokenFile => values.token_file.as_ref()?.display().to_string(),
+            Self::CompactionTlsCa => values.tls_ca.as_ref()?.display().to_string(),
+            Self::CompactionTlsCert => values.tls_cert.as_ref()?.display().to_string(),
+            Self::CompactionTlsKey => values.tls_key.as_ref()?.display().to_string(),
+            Self::CompactionAllowPlaintext => values.allow_plaintext.to_string(),
             Self::CompactionPlacement => name_of(&PlacementMode::NAMES, values.placement),
             Self::CompactionFallback => values.fallback.to_string(),
             Self::CompactionVerify => name_of(&VERIFY, values.verify),
@@ -288,6 +311,10 @@ mod tests {
             (Setting::LogLanes, &["0", "17", "many"]),
             (Setting::CompactionWorkers, &["", "host:7400", "unix:a,", "unix:a,b"]),
             (Setting::CompactionTokenFile, &[""]),
+            (Setting::CompactionTlsCa, &[""]),
+            (Setting::CompactionTlsCert, &[""]),
+            (Setting::CompactionTlsKey, &[""]),
+            (Setting::CompactionAllowPlaintext, &["", "yes"]),
             (Setting::CompactionPlacement, &["", "far"]),
             (Setting::CompactionFallback, &["", "no"]),
             (Setting::CompactionVerify, &["none"]),

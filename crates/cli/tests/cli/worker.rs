@@ -87,6 +87,63 @@ fn host_and_worker_must_agree_on_a_token_over_tcp() {
     }
 }
 
+/// A file of the certificates for tests.
+fn certificate(name: &str) -> String {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.join("tests/data/tls").join(name).display().to_string()
+}
+
+#[test]
+fn workers_beyond_this_machine_need_tls_on_both_sides() {
+    let scratch = Scratch::new();
+    let token = scratch.arg("token");
+    fs::write(&token, "secret").unwrap();
+    let plain = ["worker", "--listen", "tcp://0.0.0.0:0", "--token-file", &token];
+    let refused = terrace(&plain).bad(2);
+    assert!(refused.contains("tls-cert") && refused.contains("allow-plaintext"), "{refused}");
+    let listen = &plain[1..];
+    let (open, _) = WorkerProcess::start(&[listen, &["--allow-plaintext"]].concat());
+    drop(open);
+    let (chain, key, ca) =
+        (certificate("server.pem"), certificate("server.key"), certificate("ca.pem"));
+    let keyless = terrace(&[&plain[..], &["--tls-cert", &chain]].concat()).bad(2);
+    assert!(keyless.contains("--tls-key"), "{keyless}");
+    let unusable = ["--tls-cert", &*chain, "--tls-key", &*chain];
+    let unusable = terrace(&[&plain[..], &unusable].concat()).bad(2);
+    assert!(unusable.contains("server.pem"), "{unusable}");
+    let tls = ["--tls-cert", &*chain, "--tls-key", &*key, "--tls-ca", &*ca];
+    let (_worker, address) = WorkerProcess::start(&[listen, &tls].concat());
+    // The certificate is for this address.
+    let place = format!("remote={}", address.replace("0.0.0.0", "127.0.0.1"));
+    let setting =
+        |name: &str, value: &str| ["--set".to_owned(), format!("compaction.{name}={value}")];
+    let ca = setting("tls-ca", &ca);
+    let own = [
+        setting("tls-cert", &certificate("client.pem")),
+        setting("tls-key", &certificate("client.key")),
+    ]
+    .concat();
+    let (none, all) = (Vec::new(), [&ca[..], &own].concat());
+    for (number, (settings, is_welcome)) in
+        [(&none, false), (&ca.to_vec(), false), (&all, true)].into_iter().enumerate()
+    {
+        let (data, stats) = (scratch.arg(&format!("store-{number}")), scratch.arg("stats"));
+        let token = setting("token-file", &token);
+        let settings: Vec<&str> = token.iter().chain(settings.iter()).map(String::as_str).collect();
+        terrace(&[&bench(&data, &place, &stats)[..], &settings].concat()).good();
+        let compaction = compaction_of(&scratch.path("stats"));
+        let remote = compaction["remote_jobs"].as_u64().unwrap();
+        assert_eq!(remote > 0, is_welcome, "{settings:?}: {compaction}");
+        assert_eq!(compaction["fallbacks"].as_u64().unwrap() > 0, !is_welcome, "{compaction}");
+    }
+    let data = scratch.arg("store");
+    let half = [&ca[..], &own[..2]].concat();
+    let half: Vec<&str> = half.iter().map(String::as_str).collect();
+    let put = ["put", &*data, "a", "1", "--compaction", &*place];
+    let refused = terrace(&[&put[..], &half].concat()).bad(2);
+    assert!(refused.contains("compaction.tls-key"), "{refused}");
+}
+
 /// Every configuration of the benchmark runs, and its lines have the fields that scripts parse.
 #[test]
 fn offload_benchmark_runs_every_configuration() {

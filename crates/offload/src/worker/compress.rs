@@ -26,7 +26,7 @@ const SLOT_WAIT: Duration = Duration::from_millis(200);
 /// Those of the link, and why a block was not compressed.
 pub(super) fn serve(link: &mut dyn Link, shared: &Arc<Shared>, first: Frame) -> Result<()> {
     let slot = wait_for_slot(shared).ok_or_else(|| Error::retry("slots of a worker"))?;
-    let _grant = Grant::take(shared, CONNECTION_BYTES, slot)?;
+    let _grant = Grant::take(shared, CONNECTION_BYTES + shared.options.link_bytes(), slot)?;
     let began = own_cpu_time();
     let mut spent = Duration::ZERO;
     let mut compressor = None;

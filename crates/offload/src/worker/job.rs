@@ -233,6 +233,7 @@ fn prepare<'a>(
         + read_bytes(shared)
         + WRITER_BYTES
         + 2 * WINDOW_BYTES as u64
+        + shared.options.link_bytes()
         + tables.saturating_mul(TABLE_BYTES)
         + if shared.options.engine.is_some() { Env::ENGINE_BYTES } else { 0 }
         + if job.output.codec == Codec::Zstd { DICTIONARIES_BYTES } else { 0 };
@@ -277,7 +278,8 @@ fn run(
     let budget = Budget::new(grant.bytes);
     let account = budget.account("job");
     // Frames in flight, and those received while one is sent.
-    let _window = budget.account("link").charge(2 * WINDOW_BYTES as u64)?;
+    let link_bytes = 2 * WINDOW_BYTES as u64 + shared.options.link_bytes();
+    let _window = budget.account("link").charge(link_bytes)?;
     let dictionaries = StoreDictionaries::new(Arc::clone(&medium), job.store, account.clone());
     let dictionaries = Arc::new(dictionaries);
     let reclaimer = Arc::downgrade(&dictionaries);

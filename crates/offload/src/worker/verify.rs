@@ -63,7 +63,9 @@ fn prepare<'a>(first: &Frame, shared: &'a Shared) -> Result<(Request, Grant<'a>)
     let (medium, proof) = shared_directory(request.proof, shared).ok_or_else(|| {
         Error::invalid("outputs to verify").expected("a store whose directory this worker has")
     })?;
-    let bytes = VERIFY_BYTES + (outcome.tables.len() as u64).saturating_mul(TABLE_BYTES);
+    let bytes = VERIFY_BYTES
+        + shared.options.link_bytes()
+        + (outcome.tables.len() as u64).saturating_mul(TABLE_BYTES);
     let slot = Running::start(shared).ok_or_else(|| Error::retry("slots of a worker"))?;
     Ok((Request { job, outcome, medium, proof }, Grant::take(shared, bytes, slot)?))
 }
@@ -84,7 +86,8 @@ fn verify(
     memory: u64,
 ) -> Result<Progress> {
     let began = own_cpu_time();
-    let account = Budget::new(memory).account("verification");
+    let account =
+        Budget::new(memory - shared.options.link_bytes().min(memory)).account("verification");
     let store = job.store;
     let dictionaries = StoreDictionaries::new(Arc::clone(&medium), store, account.clone());
     let env = Env {

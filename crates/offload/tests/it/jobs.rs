@@ -1,6 +1,7 @@
 //! Jobs over links that work.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Account, Codec, DictionaryId, EntryKind, ErrorKind, Rng, Seqno, TableId, Trailer};
 use compact::job::{Input, InputRun};
@@ -8,7 +9,7 @@ use compact::offload::{JobShape, Offload, Placement};
 use compact::{Env, KeyRange};
 use media::{FileMedium, FileOptions, Medium, MemoryMedium, Purpose};
 use table::{Dictionary, RangeDeletes, StoreDictionaries};
-use terrace_offload::{Address, Worker, WorkerOptions};
+use terrace_offload::{Address, StreamLink, Worker, WorkerOptions};
 
 use crate::support::{Content, OUTPUTS, STORE, env, key, write};
 use crate::workplace::{
@@ -97,6 +98,22 @@ fn tcp_on_loopback_works_and_beyond_it_is_refused() {
     attempt(&workers, &job, &env(&medium)).unwrap();
     stop.store(true, std::sync::atomic::Ordering::Release);
     thread.join().unwrap();
+}
+
+/// A worker that is stopped accepts nothing: its queue of connections fills up, and then a host is told so at
+/// once. It does not wait without an end.
+#[test]
+fn a_full_queue_of_connections_does_not_hold_a_host() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("worker");
+    let stopped = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    bind(&stopped, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&stopped, 1).unwrap();
+    let connect = || StreamLink::connect(&Address::Unix(path.clone()), Duration::ZERO);
+    let links: Vec<_> = std::iter::from_fn(|| connect().ok()).take(100).collect();
+    assert!((1..100).contains(&links.len()), "{}", links.len());
+    assert_eq!(connect().unwrap_err().kind(), ErrorKind::Retry);
 }
 
 /// Fault 7: a worker that lacks the operator is found out before a byte is written.

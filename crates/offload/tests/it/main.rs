@@ -15,6 +15,7 @@ extern crate compact as terrace_compact;
 mod support;
 
 mod compressing;
+mod encrypted;
 mod faulty;
 mod hostile;
 mod jobs;

@@ -10,7 +10,7 @@ use base::{Error, ManualClock, Result, Rng, SystemClock, TableId};
 use compact::offload::{JobShape, Offload, RemoteRun};
 use compact::{Env, Job, Operators, Outcome};
 use media::Medium;
-use terrace_offload::{Address, Root, Timing, Worker, WorkerOptions, Workers};
+use terrace_offload::{Address, Credentials, Root, Timing, Worker, WorkerOptions, Workers};
 
 use crate::support::{Add, Content, ContentSpec, OUTPUTS, env, ids, input_sum};
 
@@ -52,7 +52,17 @@ impl RunningWorker {
     pub(crate) fn start(options: WorkerOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let address = Address::Unix(directory.path().join("worker"));
-        let worker = Arc::new(Worker::listen(&address, options).unwrap());
+        Self::listen(&address, options, directory)
+    }
+
+    /// A worker at a TCP address of this machine.
+    pub(crate) fn start_on_tcp(address: &str, options: WorkerOptions) -> Self {
+        Self::listen(&address.parse().unwrap(), options, tempfile::tempdir().unwrap())
+    }
+
+    fn listen(address: &Address, options: WorkerOptions, directory: tempfile::TempDir) -> Self {
+        let worker = Arc::new(Worker::listen(address, options).unwrap());
+        let address = worker.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (running, stopped) = (Arc::clone(&worker), Arc::clone(&stop));
         let thread = std::thread::spawn(move || running.run(&stopped, |_| {}).unwrap());
@@ -85,20 +95,20 @@ pub(crate) fn root(directory: &std::path::Path) -> Root {
 /// Workers of a host at `address`.
 pub(crate) fn workers(address: &Address, token: &[u8], timing: Timing) -> Workers {
     let clock = Arc::new(SystemClock::new());
-    Workers::new(vec![address.clone()], token.to_vec(), timing, clock).unwrap()
+    Workers::new(vec![address.clone()], Credentials::new(token.to_vec()), timing, clock).unwrap()
 }
 
 /// Workers of a host at `addresses`.
 pub(crate) fn workers_at(addresses: &[&Address], token: &[u8], timing: Timing) -> Workers {
     let clock = Arc::new(SystemClock::new());
     let addresses = addresses.iter().map(|it| (*it).clone()).collect();
-    Workers::new(addresses, token.to_vec(), timing, clock).unwrap()
+    Workers::new(addresses, Credentials::new(token.to_vec()), timing, clock).unwrap()
 }
 
 /// Workers of a host whose clock stands still: a pause after a failure lasts, however slow the machine is.
 pub(crate) fn stopped_workers(address: &Address, token: &[u8]) -> Workers {
     let clock = Arc::new(ManualClock::default());
-    Workers::new(vec![address.clone()], token.to_vec(), PATIENT, clock).unwrap()
+    Workers::new(vec![address.clone()], Credentials::new(token.to_vec()), PATIENT, clock).unwrap()
 }
 
 /// Tables on `medium`, and a job that merges them.

@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use media::{MemoryMedium, Metered, Purpose};
-use terracedb::compaction::{Address, Root, Timing, Verify, Worker, WorkerOptions, Workers};
+use terracedb::compaction::{
+    Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers,
+};
 use terracedb::events::{Event, Listener};
 use terracedb::{Db, env};
 
@@ -101,7 +103,7 @@ fn content(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 fn workers(address: &Address) -> Workers {
     let clock = Arc::new(env::SystemClock::new());
-    Workers::new(vec![address.clone()], Vec::new(), TIMING, clock).unwrap()
+    Workers::new(vec![address.clone()], Credentials::default(), TIMING, clock).unwrap()
 }
 
 fn open(dir: &std::path::Path, address: &Address, listener: &Arc<Failures>) -> Db {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use base::{Rng, SystemClock};
 use serde::{Deserialize, Serialize};
-use terracedb::compaction::{Address, PlacementMode, Timing, Verify, Workers};
+use terracedb::compaction::{Address, Credentials, PlacementMode, Timing, Verify, Workers};
 use terracedb::events::{Event, Listener};
 use terracedb::{Codec, Db, Durability, Error, Keyspace, Result};
 
@@ -118,7 +118,8 @@ fn open(configuration: &Configuration, merges: &Arc<Merges>) -> Result<Db> {
     };
     let address: Address = worker.parse()?;
     let clock = Arc::new(SystemClock::new());
-    let workers = Workers::new(vec![address], Vec::new(), Timing::default(), clock)?;
+    let credentials = Credentials::default();
+    let workers = Workers::new(vec![address], credentials, Timing::default(), clock)?;
     builder.workers(Arc::new(workers.placing(mode).verifying(verify))).open()
 }
 
