@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::parse_bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use server::{DATABASES, DatabaseKind};
 use terracedb::{Error, ErrorKind};
 use workload::Distribution;
 
@@ -34,6 +35,15 @@ pub(crate) fn distribution(text: &str) -> Result<Distribution, String> {
 /// Parses a time, such as 90s or 12h; a number without a unit is in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::EXPECTED))
+}
+
+/// Parses the number of a database of the server and its kind, such as 1=keep.
+pub(crate) fn database(text: &str) -> Result<(u8, DatabaseKind), String> {
+    let (number, kind) = text.split_once('=').ok_or("a number, `=` and a kind are expected")?;
+    let number = number.parse().ok().filter(|number| *number < DATABASES);
+    let number =
+        number.ok_or_else(|| format!("databases have the numbers 0 to {}", DATABASES - 1))?;
+    Ok((number, kind.parse().map_err(|error| error_text(&error))?))
 }
 
 /// The text of `error` without the prefix of the kind `Invalid`: the user knows that the argument is wrong.

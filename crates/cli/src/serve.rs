@@ -1,15 +1,19 @@
 //! `terrace serve`: the store behind the Redis protocol, until SIGTERM.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use server::{AppendFsync, Config as ServerConfig, DATABASES, DatabaseKind, TlsConfig, serve};
+use server::{AppendFsync, Config as ServerConfig, DatabaseKind, TlsConfig, serve};
 use terracedb::Result;
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, ServeValues};
 use crate::outcome::Outcome;
+use crate::parsers::database;
+
+/// The address of clients by default.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -17,8 +21,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Where clients connect; without a password, a loopback address
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379")]
-    listen: SocketAddr,
+    /// [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
     /// A unix socket for clients, beside --listen; only its owner can connect
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
@@ -26,8 +31,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
     /// When a write is durable: before its reply, within a second, or when the store flushes
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Fsync::Everysec)]
-    appendfsync: Fsync,
+    /// [default: everysec]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    appendfsync: Option<Fsync>,
     /// The password that clients give with AUTH
     /// (or the variable TERRACE_REQUIREPASS, which other users of the machine cannot read)
     #[arg(long, value_name = "PASSWORD")]
@@ -49,9 +55,9 @@ pub(crate) struct Args {
     /// repeated)
     #[arg(long, value_name = "N=KIND", value_parser = database)]
     database: Vec<(u8, DatabaseKind)>,
-    /// The most clients at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    maxclients: usize,
+    /// The most clients at once [default: 10000]
+    #[arg(long, value_name = "N")]
+    maxclients: Option<usize>,
     /// Threads that serve connections [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -66,13 +72,28 @@ enum Fsync {
     No,
 }
 
-/// A number of a database and its kind.
-fn database(text: &str) -> std::result::Result<(u8, DatabaseKind), String> {
-    let (number, kind) = text.split_once('=').ok_or("a number, `=` and a kind are expected")?;
-    let number = number.parse().ok().filter(|number| *number < DATABASES);
-    let number =
-        number.ok_or_else(|| format!("databases have the numbers 0 to {}", DATABASES - 1))?;
-    Ok((number, kind.parse().map_err(|error: terracedb::Error| error.to_string())?))
+impl From<Fsync> for AppendFsync {
+    fn from(when: Fsync) -> Self {
+        match when {
+            Fsync::Always => Self::Always,
+            Fsync::Everysec => Self::EverySecond,
+            Fsync::No => Self::No,
+        }
+    }
+}
+
+/// The certificate and key of the flags, or of the settings.
+fn tls(args: &Args, settings: &ServeValues) -> Result<Option<TlsConfig>> {
+    let of = |flag: &Option<PathBuf>, setting: &Option<PathBuf>| flag.clone().or(setting.clone());
+    let certificates = of(&args.tls_cert, &settings.tls_cert);
+    let authorities = of(&args.tls_ca, &settings.tls_ca);
+    match (certificates, of(&args.tls_key, &settings.tls_key)) {
+        (Some(certificates), Some(key)) => Ok(Some(TlsConfig { certificates, key, authorities })),
+        (None, None) if authorities.is_none() => Ok(None),
+        (certificates, _) => Err(terracedb::Error::invalid("TLS of the server")
+            .expected("`serve.tls-cert` and `serve.tls-key`, or their flags")
+            .got(if certificates.is_some() { "a certificate alone" } else { "no certificate" })),
+    }
 }
 
 /// Serves the store. Prints one line with the address once clients can connect.
@@ -80,33 +101,43 @@ fn database(text: &str) -> std::result::Result<(u8, DatabaseKind), String> {
 /// # Errors
 /// As [`Config::open`] and [`serve`].
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let db = Config::of_store(&args.data, &args.flags)?.open(true)?;
-    let defaults = ServerConfig::new(args.listen);
-    let config =
-        ServerConfig {
-            unix_socket: args.unix_socket.clone(),
-            admin: args.admin,
-            statistics: Some(|db| crate::stats::to_json(db, &db.statistics()).to_string()),
-            password: args
-                .requirepass
-                .clone()
-                .or_else(|| std::env::var("TERRACE_REQUIREPASS").ok())
-                // An empty password protects nothing.
-                .filter(|password| !password.is_empty()),
-            acl_file: args.aclfile.clone(),
-            tls: args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificates, key)| {
-                TlsConfig { certificates, key, authorities: args.tls_ca.clone() }
-            }),
-            databases: args.database.clone(),
-            append_fsync: match args.appendfsync {
-                Fsync::Always => AppendFsync::Always,
-                Fsync::Everysec => AppendFsync::EverySecond,
-                Fsync::No => AppendFsync::No,
-            },
-            clients_max: args.maxclients,
-            threads: args.threads.unwrap_or(defaults.threads),
-            ..defaults
-        };
+    let store = Config::of_store(&args.data, &args.flags)?;
+    let settings = store.serve();
+    let listen = args.listen.or(settings.listen);
+    let defaults = ServerConfig::new(listen.unwrap_or(LISTEN));
+    let tls = tls(args, settings)?;
+    // A flag overrides the setting of the same database.
+    let mut databases = args.database.clone();
+    databases.extend(
+        settings
+            .databases
+            .iter()
+            .cloned()
+            .filter(|(number, _)| args.database.iter().all(|(flagged, _)| flagged != number)),
+    );
+    let db = store.open(true)?;
+    let config = ServerConfig {
+        unix_socket: args.unix_socket.clone().or_else(|| settings.unix_socket.clone()),
+        admin: args.admin.or(settings.admin),
+        statistics: Some(|db| crate::stats::to_json(db, &db.statistics()).to_string()),
+        password: args
+            .requirepass
+            .clone()
+            .or_else(|| std::env::var("TERRACE_REQUIREPASS").ok())
+            // An empty password protects nothing.
+            .filter(|password| !password.is_empty()),
+        acl_file: args.aclfile.clone().or_else(|| settings.aclfile.clone()),
+        tls,
+        databases,
+        append_fsync: args
+            .appendfsync
+            .map(AppendFsync::from)
+            .or(settings.appendfsync)
+            .unwrap_or(defaults.append_fsync),
+        clients_max: args.maxclients.or(settings.maxclients).unwrap_or(defaults.clients_max),
+        threads: args.threads.unwrap_or(defaults.threads),
+        ..defaults
+    };
     serve(db, config, |address| {
         let mut out = std::io::stdout();
         // A supervisor that does not read the line misses it; clients can connect all the same.

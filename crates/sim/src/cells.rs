@@ -161,6 +161,23 @@ impl Change {
         }
     }
 
+    /// The bytes of its key and value.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Put(key, value) | Self::PutExpiring(key, value, _) | Self::Merge(key, value) => {
+                key.len() + value.len()
+            }
+            Self::Delete(key) => key.len(),
+            Self::DeleteRange((start, end)) => [start, end]
+                .map(|bound| match bound {
+                    Bound::Included(key) | Bound::Excluded(key) => key.len(),
+                    Bound::Unbounded => 0,
+                })
+                .iter()
+                .sum(),
+        }
+    }
+
     /// Whether this is a delete of an empty range.
     pub(crate) fn is_nothing(&self) -> bool {
         let Self::DeleteRange(span) = self else { return false };

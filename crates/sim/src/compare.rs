@@ -1,7 +1,7 @@
 //! Compares the store's answers with the model.
 
 use base::Rng;
-use terracedb::{Db, Entry, Keyspace, Result};
+use terracedb::{Db, Entry, Keyspace, Result, Retry};
 
 use crate::cells::{Model, Span, contains};
 use crate::step_error::{Outcome, ensure};
@@ -96,12 +96,41 @@ pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome 
     for at in (1..keys.len()).rev() {
         keys.swap(at, rng.below(at as u64 + 1) as usize);
     }
-    for (key, got) in keys.iter().zip(keyspace.multi_get(&keys)?) {
-        let got = got?;
-        let expected = model.get(*key).map(Vec::as_slice);
-        ensure!(got.as_deref() == expected, "multi_get of {} of `{name}`", show(key));
+    let results = keyspace.multi_get(&keys)?;
+    values(&keys, results, model, &format!("multi_get of `{name}`"), |key| keyspace.get(key))
+}
+
+/// Fails if one of the `results` of many gets differs from the value that `model` has for its key. A caller
+/// holds all results at once, which may leave no memory for another long value: such a get is refused for now,
+/// and is repeated by `get` once the others are dropped.
+pub(crate) fn values<V: AsRef<[u8]>>(
+    keys: &[impl AsRef<[u8]>],
+    results: Vec<Result<Option<V>>>,
+    model: &Model,
+    what: &str,
+    get: impl Fn(&[u8]) -> Result<Option<V>>,
+) -> Outcome {
+    let check = |key: &[u8], got: Option<V>| {
+        let got = got.as_ref().map(AsRef::as_ref);
+        let expected = model.get(key).map(Vec::as_slice);
+        ensure!(
+            got == expected,
+            "{what}: {}: {:?}, expected {:?}",
+            show(key),
+            got.map(show),
+            expected.map(show)
+        );
+        Ok(())
+    };
+    ensure!(results.len() == keys.len(), "{what}: {} of {} gets", results.len(), keys.len());
+    let mut refused = Vec::new();
+    for (key, got) in keys.iter().map(AsRef::as_ref).zip(results) {
+        match got {
+            Err(error) if error.when_to_retry() == Retry::Later => refused.push(key),
+            got => check(key, got?)?,
+        }
     }
-    Ok(())
+    refused.into_iter().try_for_each(|key| check(key, get(key)?))
 }
 
 /// Fails if the device holds a table or a manifest that is not in use.

@@ -44,6 +44,9 @@ fn arguments() -> Result<Arguments, String> {
             all = true;
             continue;
         }
+        if matches!(word.as_str(), "--help" | "-h") {
+            return Err(HELP.to_owned());
+        }
         if word == "--crowded" {
             crowded = true;
             continue;

@@ -59,11 +59,8 @@ impl World {
         let now = self.now();
         let model = self.history.current.at(self.history.live[name], now);
         let keys: Vec<_> = (0..self.rng.below(40)).map(|_| self.key()).collect();
-        let mut found = vec![None; keys.len()];
-        if self.rng.one_in(2) {
-            for (slot, got) in found.iter_mut().zip(keyspace.multi_get(&keys)?) {
-                *slot = got?;
-            }
+        let results = if self.rng.one_in(2) {
+            keyspace.multi_get(&keys)?
         } else {
             let mut queue = self.db().read_queue(1 + self.rng.clone().below(16) as usize)?;
             let mut done = Vec::new();
@@ -78,14 +75,12 @@ impl World {
             }
             queue.poll(&mut done)?;
             ensure!(done.len() == keys.len(), "{} of {} gets completed", done.len(), keys.len());
-            for completed in done {
-                found[completed.token as usize] = completed.result?;
-            }
-        }
-        for (key, got) in keys.iter().zip(&found) {
-            let expected = model.get(key).map(Vec::as_slice);
-            ensure!(got.as_deref() == expected, "queued get {} of `{name}`", show(key));
-        }
+            done.sort_by_key(|completed| completed.token);
+            done.into_iter().map(|completed| completed.result).collect()
+        };
+        let what = format!("queued gets of `{name}`");
+        compare::values(&keys, results, &model, &what, |key| keyspace.get(key))?;
+        let found: Vec<_> = keys.iter().map(|key| model.get(key).map(Vec::as_slice)).collect();
         self.answered(found);
         Ok(())
     }
@@ -265,12 +260,10 @@ impl World {
                 compare::same(&found, &expected, &format!("{what} backwards"))?;
                 found
             };
-            for (key, got) in keys.iter().zip(snapshot.multi_get(&keyspace, &keys)?) {
-                let (many, one) = (got?, snapshot.get(&keyspace, key)?);
-                let expected = model.get(key).map(Vec::as_slice);
-                let right = many.as_deref() == expected && one.as_deref() == expected;
-                ensure!(right, "{what}: {}: {:?}", show(key), one.as_deref().map(show));
-            }
+            let get = |key: &[u8]| snapshot.get(&keyspace, key);
+            compare::values(&keys, snapshot.multi_get(&keyspace, &keys)?, &model, &what, get)?;
+            let ones = keys.iter().map(|key| get(key)).collect();
+            compare::values(&keys, ones, &model, &what, get)?;
             self.answered(found);
         }
         Ok(())

@@ -63,15 +63,17 @@ impl TierStorage {
         rng: &mut Rng,
     ) -> Result<&'static str> {
         let (state, mut fails) = (self.change_while_unused(rng), false);
-        self.left.bytes.resize(settings.pages * PAGE_BYTES, 0);
+        // What a smaller tier does not see stays as it was left: the next one may find it.
+        let mut bytes = self.left.bytes.clone();
+        bytes.resize(settings.pages * PAGE_BYTES, 0);
         self.may_be_damaged = self.left.may_be_damaged;
         self.live = Some(if rng.one_in(16) {
             Live::Missing
         } else if settings.is_mapped {
-            Live::Memory(AnonymousMemory::new(&self.left.bytes)?)
+            Live::Memory(AnonymousMemory::new(&bytes)?)
         } else {
             let image = MemoryMedium::new();
-            image.insert(FILE, self.left.bytes.clone())?;
+            image.insert(FILE, bytes)?;
             let pace = Pace::manual(Arc::clone(clock));
             let device = Faulty::over(&image, rng.next_u64())?.with_pace(pace);
             fails = rng.one_in(16);

@@ -13,6 +13,9 @@ use crate::history::Event;
 use crate::step_error::{Outcome, ensure};
 use crate::world::World;
 
+/// Most bytes of keys and values in a batch.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
 impl World {
     fn durability(&mut self) -> Durability {
         match self.rng.below(10) {
@@ -56,7 +59,13 @@ impl World {
     fn write_batch(&mut self, changes: Vec<Change>) -> Outcome {
         let mut batch = WriteBatch::new();
         let mut event = Event::default();
+        let mut bytes = 0;
         for change in changes {
+            // A longer batch is refused for good: it exceeds a share of the memory limit.
+            bytes += change.bytes();
+            if bytes > BATCH_BYTES_MAX {
+                break;
+            }
             let Some((name, incarnation)) = self.some_keyspace() else { return Ok(()) };
             let change = change.fit(self.is_hashed(incarnation));
             change.add(&mut batch, &self.keyspace(name)?)?;

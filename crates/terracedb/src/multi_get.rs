@@ -38,7 +38,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// `Invalid` if the length of a key is out of bounds; `Closed` if the keyspace was dropped. An error
-    /// of a single key is that key's result and fails no other.
+    /// of a single key is that key's result and fails no other: `Retry` if the values that the caller holds,
+    /// those of this call among them, leave no memory for its long value. Drop them and get it again.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Result<Option<Bytes>>>> {
         self.multi_get_opt(keys, &ReadOptions::new())
     }

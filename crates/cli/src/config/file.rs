@@ -108,7 +108,10 @@ impl Reader<'_> {
                     | Setting::CompactionTlsCert
                     | Setting::CompactionTlsKey
             );
-            let is_list = setting == Setting::LogPath;
+            let is_list = matches!(setting, Setting::LogPath | Setting::ServeDatabases);
+            // As a command line separates several texts.
+            let separator = if setting == Setting::ServeDatabases { ' ' } else { ',' };
+            let text = |value| text(value, separator);
             let fits = match value {
                 DeValue::Array(_) => is_list,
                 value => value.is_str() || !(is_path || is_list),
@@ -147,8 +150,9 @@ pub(super) fn suggestion(key: &str) -> String {
     )
 }
 
-/// A value as the user would type it on the command line; `None` for a table or date.
-fn text(value: &DeValue<'_>) -> Option<String> {
+/// A value as the user would type it on the command line, several texts with `separator` between them; `None`
+/// for a table or date.
+fn text(value: &DeValue<'_>, separator: char) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
@@ -156,12 +160,11 @@ fn text(value: &DeValue<'_>) -> Option<String> {
             .map(|number| number.to_string()),
         DeValue::Float(number) => Some(number.as_str().to_owned()),
         DeValue::Boolean(boolean) => Some(boolean.to_string()),
-        // Several texts, as a command line separates them.
         DeValue::Array(values) => {
             let texts = values.iter().map(|value| value.get_ref().as_str());
             let texts: Vec<&str> = texts.collect::<Option<_>>()?;
-            let is_apart = texts.iter().all(|text| !text.contains(','));
-            is_apart.then(|| texts.join(","))
+            let is_apart = texts.iter().all(|text| !text.contains(separator));
+            is_apart.then(|| texts.join(&separator.to_string()))
         }
         DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
@@ -207,6 +210,22 @@ mod tests {
         assert_eq!(values.flash_path.as_deref(), Some(Path::new("/data/shop")));
         assert_eq!(read.set.len(), 4);
         assert!(read.set.contains(&(Setting::FlashPath, 6)));
+    }
+
+    #[test]
+    fn databases_are_an_array() {
+        let text = "[serve]\nlisten = '[::1]:7000'\nmaxclients = 5\n\
+                    databases = ['0=keep', '1=window=64MiB,clock', '2=allkeys-fifo=64MiB']\n";
+        let (values, read) = read_text(text);
+        assert!(read.problems.is_empty(), "{:?}", read.problems);
+        assert_eq!(values.serve.maxclients, Some(5));
+        let shown = Setting::ServeDatabases.show(&values).unwrap();
+        assert_eq!(shown.split(' ').count(), 3, "{shown}");
+        let mut again = Values::default();
+        assert!(Setting::ServeDatabases.set(&mut again, &shown));
+        assert_eq!(again.serve.databases, values.serve.databases);
+        let (_, read) = read_text("[serve]\ndatabases = ['0=keep 1=keep']\n");
+        assert_eq!(read.problems.len(), 1);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use setting::Setting;
 use values::{CodecName, Values};
 
 pub(crate) use command::{Command, run};
+pub(crate) use values::ServeValues;
 
 /// The environment variable that names a configuration file, as `--config` does.
 const FILE_VARIABLE: &str = "TERRACE_CONFIG";
@@ -263,6 +264,11 @@ impl Config {
     pub(crate) fn open_read_only(&self) -> Result<Db> {
         directory::must_hold_store(self.path()?)?;
         self.builder_without_scm(self.path()?)?.read_only(true).open()
+    }
+
+    /// The settings of `terrace serve`.
+    pub(crate) const fn serve(&self) -> &ServeValues {
+        &self.values.serve
     }
 
     /// The devices of the log.

@@ -33,10 +33,20 @@ pub(crate) enum Setting {
     CompactionPlacement,
     CompactionFallback,
     CompactionVerify,
+    ServeListen,
+    ServeUnixSocket,
+    ServeAdmin,
+    ServeAppendfsync,
+    ServeDatabases,
+    ServeMaxclients,
+    ServeAclfile,
+    ServeTlsCert,
+    ServeTlsKey,
+    ServeTlsCa,
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 37] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -64,6 +74,16 @@ impl Setting {
         Self::CompactionPlacement,
         Self::CompactionFallback,
         Self::CompactionVerify,
+        Self::ServeListen,
+        Self::ServeUnixSocket,
+        Self::ServeAdmin,
+        Self::ServeAppendfsync,
+        Self::ServeDatabases,
+        Self::ServeMaxclients,
+        Self::ServeAclfile,
+        Self::ServeTlsCert,
+        Self::ServeTlsKey,
+        Self::ServeTlsCa,
     ];
 
     /// The key in a configuration file, as `section.name`.
@@ -96,6 +116,16 @@ impl Setting {
             Self::CompactionPlacement => "compaction.placement",
             Self::CompactionFallback => "compaction.fallback",
             Self::CompactionVerify => "compaction.verify",
+            Self::ServeListen => "serve.listen",
+            Self::ServeUnixSocket => "serve.unix-socket",
+            Self::ServeAdmin => "serve.admin",
+            Self::ServeAppendfsync => "serve.appendfsync",
+            Self::ServeDatabases => "serve.databases",
+            Self::ServeMaxclients => "serve.maxclients",
+            Self::ServeAclfile => "serve.aclfile",
+            Self::ServeTlsCert => "serve.tls-cert",
+            Self::ServeTlsKey => "serve.tls-key",
+            Self::ServeTlsCa => "serve.tls-ca",
         }
     }
 
@@ -191,6 +221,23 @@ impl Setting {
                  read in 64 (`sampled`), which spares the link to a remote storage; `elsewhere`: as \
                  `sampled`, after another worker read all"
             }
+            Self::ServeListen => "`terrace serve`: the address and port for clients",
+            Self::ServeUnixSocket => "`terrace serve`: a unix socket for clients of the same user",
+            Self::ServeAdmin => {
+                "`terrace serve`: the address and port of the page with charts, /metrics and /healthz"
+            }
+            Self::ServeAppendfsync => "`terrace serve`: when a write is durable",
+            Self::ServeDatabases => {
+                "`terrace serve`: the kinds of databases, an array in a file, separated by spaces elsewhere; \
+                 a database that is not named is `ordered`; the kind of one that has data cannot change"
+            }
+            Self::ServeMaxclients => "`terrace serve`: the most clients at once",
+            Self::ServeAclfile => "`terrace serve`: the file of the users of ACL",
+            Self::ServeTlsCert => "`terrace serve`: the server's certificate and its chain, in PEM",
+            Self::ServeTlsKey => "`terrace serve`: the private key of `serve.tls-cert`, in PEM",
+            Self::ServeTlsCa => {
+                "`terrace serve`: authorities, in PEM: clients must present a certificate of one of them"
+            }
         }
     }
 
@@ -224,6 +271,18 @@ impl Setting {
             Self::CompactionPlacement => "`remote`, `compress` or `auto`",
             Self::CompactionFallback => "`true` or `false`",
             Self::CompactionVerify => "`full`, `sampled` or `elsewhere`",
+            Self::ServeListen | Self::ServeAdmin => "an address and a port, as in 127.0.0.1:6379",
+            Self::ServeAppendfsync => "`always`, `everysec` or `no`",
+            Self::ServeDatabases => {
+                "`N=KIND` with N from 0 to 15 and `ordered`, `keep`, `window=SIZE`, `window=SIZE,clock`, \
+                 `noeviction`, `allkeys-fifo=SIZE` or `allkeys-lru=SIZE`"
+            }
+            Self::ServeMaxclients => "a whole number from 1 on",
+            Self::ServeUnixSocket
+            | Self::ServeAclfile
+            | Self::ServeTlsCert
+            | Self::ServeTlsKey
+            | Self::ServeTlsCa => "a file",
         }
     }
 
@@ -256,7 +315,17 @@ impl Setting {
             | Self::CompactionAllowPlaintext
             | Self::CompactionPlacement
             | Self::CompactionFallback
-            | Self::CompactionVerify => None,
+            | Self::CompactionVerify
+            | Self::ServeListen
+            | Self::ServeUnixSocket
+            | Self::ServeAdmin
+            | Self::ServeAppendfsync
+            | Self::ServeDatabases
+            | Self::ServeMaxclients
+            | Self::ServeAclfile
+            | Self::ServeTlsCert
+            | Self::ServeTlsKey
+            | Self::ServeTlsCa => None,
         }
     }
 
@@ -266,6 +335,10 @@ impl Setting {
             Self::Memory => "a quarter of the machine's or control group's memory",
             Self::LogPath => "the store's directory",
             Self::LogLanes => "as many as the device's calibration says, or 2 to 8",
+            Self::ServeListen => "127.0.0.1:6379",
+            Self::ServeAppendfsync => "everysec",
+            Self::ServeDatabases => "all `ordered`",
+            Self::ServeMaxclients => "10000",
             _ => "none",
         }
     }

@@ -1,15 +1,19 @@
 //! The values of all settings: their defaults, and how they are read from text and shown as text.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
+use server::{AppendFsync, DatabaseKind};
 use terracedb::compaction::{Address, PlacementMode, Verify};
 use terracedb::scm::{Placement, Scm};
 use terracedb::{Codec, Durability};
 
 use super::setting::Setting;
+use crate::parsers::database as parse_database;
 use crate::time;
 
 /// The values of all settings.
@@ -51,6 +55,22 @@ pub(crate) struct Values {
     pub(crate) placement: PlacementMode,
     pub(crate) fallback: bool,
     pub(crate) verify: Verify,
+    pub(crate) serve: ServeValues,
+}
+
+/// The values of the settings of `terrace serve`, which the flags of the command override.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ServeValues {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) unix_socket: Option<PathBuf>,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) appendfsync: Option<AppendFsync>,
+    pub(crate) databases: Vec<(u8, DatabaseKind)>,
+    pub(crate) maxclients: Option<usize>,
+    pub(crate) aclfile: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl Default for Values {
@@ -83,6 +103,7 @@ impl Default for Values {
             placement: PlacementMode::Remote,
             fallback: true,
             verify: Verify::Full,
+            serve: ServeValues::default(),
         }
     }
 }
@@ -119,6 +140,12 @@ const CODECS: [(&str, Codec); 4] = [
 
 const VERIFY: [(&str, Verify); 3] =
     [("full", Verify::Full), ("sampled", Verify::Sampled), ("elsewhere", Verify::Elsewhere)];
+
+const FSYNCS: [(&str, AppendFsync); 3] = [
+    ("always", AppendFsync::Always),
+    ("everysec", AppendFsync::EverySecond),
+    ("no", AppendFsync::No),
+];
 
 /// The smallest memory limit of a store, bytes.
 const MEMORY_MIN: u64 = 64 << 20;
@@ -196,6 +223,22 @@ impl Setting {
             Self::CompactionPlacement => text.parse().ok().map(|mode| values.placement = mode),
             Self::CompactionFallback => text.parse().ok().map(|falls| values.fallback = falls),
             Self::CompactionVerify => named(&VERIFY, text).map(|how| values.verify = how),
+            Self::ServeListen => text.parse().ok().map(|it| values.serve.listen = Some(it)),
+            Self::ServeUnixSocket => file(text).map(|it| values.serve.unix_socket = Some(it)),
+            Self::ServeAdmin => text.parse().ok().map(|it| values.serve.admin = Some(it)),
+            Self::ServeAppendfsync => {
+                named(&FSYNCS, text).map(|it| values.serve.appendfsync = Some(it))
+            }
+            Self::ServeDatabases => databases(text).map(|it| values.serve.databases = it),
+            Self::ServeMaxclients => text
+                .parse()
+                .ok()
+                .filter(|clients| *clients > 0)
+                .map(|clients| values.serve.maxclients = Some(clients)),
+            Self::ServeAclfile => file(text).map(|it| values.serve.aclfile = Some(it)),
+            Self::ServeTlsCert => file(text).map(|it| values.serve.tls_cert = Some(it)),
+            Self::ServeTlsKey => file(text).map(|it| values.serve.tls_key = Some(it)),
+            Self::ServeTlsCa => file(text).map(|it| values.serve.tls_ca = Some(it)),
         };
         set.is_some()
     }
@@ -234,6 +277,20 @@ impl Setting {
             Self::CompactionPlacement => name_of(&PlacementMode::NAMES, values.placement),
             Self::CompactionFallback => values.fallback.to_string(),
             Self::CompactionVerify => name_of(&VERIFY, values.verify),
+            Self::ServeListen => values.serve.listen?.to_string(),
+            Self::ServeUnixSocket => values.serve.unix_socket.as_ref()?.display().to_string(),
+            Self::ServeAdmin => values.serve.admin?.to_string(),
+            Self::ServeAppendfsync => name_of(&FSYNCS, values.serve.appendfsync?),
+            Self::ServeDatabases if values.serve.databases.is_empty() => return None,
+            Self::ServeDatabases => {
+                let kinds = values.serve.databases.iter();
+                kinds.map(|(number, kind)| format!("{number}={kind}")).collect::<Vec<_>>().join(" ")
+            }
+            Self::ServeMaxclients => values.serve.maxclients?.to_string(),
+            Self::ServeAclfile => values.serve.aclfile.as_ref()?.display().to_string(),
+            Self::ServeTlsCert => values.serve.tls_cert.as_ref()?.display().to_string(),
+            Self::ServeTlsKey => values.serve.tls_key.as_ref()?.display().to_string(),
+            Self::ServeTlsCa => values.serve.tls_ca.as_ref()?.display().to_string(),
         })
     }
 }
@@ -242,6 +299,19 @@ impl Setting {
 fn places(text: &str) -> Option<Vec<String>> {
     let place = |place: &str| (!place.trim().is_empty()).then(|| place.trim().to_owned());
     text.split(',').map(place).collect()
+}
+
+/// The path in `text`; `None` if it is empty.
+fn file(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+/// The kinds of databases in `text`, at least one; `None` if one is wrong or a number is given twice.
+fn databases(text: &str) -> Option<Vec<(u8, DatabaseKind)>> {
+    let found = text.split_whitespace().map(|text| parse_database(text).ok());
+    let found: Vec<_> = found.collect::<Option<_>>()?;
+    let numbers: BTreeSet<u8> = found.iter().map(|(number, _)| *number).collect();
+    (!found.is_empty() && numbers.len() == found.len()).then_some(found)
 }
 
 /// The addresses in `text`, at least one; `None` if one is wrong.
@@ -318,6 +388,13 @@ mod tests {
             (Setting::CompactionPlacement, &["", "far"]),
             (Setting::CompactionFallback, &["", "no"]),
             (Setting::CompactionVerify, &["none"]),
+            (Setting::ServeListen, &["", "localhost", "127.0.0.1"]),
+            (Setting::ServeAdmin, &["9090"]),
+            (Setting::ServeAppendfsync, &["", "sometimes"]),
+            (Setting::ServeDatabases, &["", "keep", "16=keep", "0=heap", "1=keep 1=ordered"]),
+            (Setting::ServeMaxclients, &["0", "many"]),
+            (Setting::ServeUnixSocket, &[""]),
+            (Setting::ServeTlsCert, &[""]),
         ] {
             for text in texts {
                 let mut values = Values::default();

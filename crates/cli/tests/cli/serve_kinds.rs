@@ -63,6 +63,39 @@ fn a_hashed_database_serves_points_and_keeps_its_kind() {
     assert!(start("1=volatile-lru").contains("allkeys-lru=SIZE"));
 }
 
+/// A configuration file has what the flags have, and a flag overrides it.
+#[test]
+fn a_server_takes_its_settings_from_a_file() {
+    let scratch = Scratch::new();
+    let (data, file) = (scratch.path("data"), scratch.path("serve.toml"));
+    let text = "[serve]\nappendfsync = 'always'\nmaxclients = 7\n\
+                databases = ['1=keep', '2=allkeys-lru=4MiB', '3=keep']\n";
+    fs::write(&file, text).unwrap();
+    let arguments = ["--config", file.to_str().unwrap(), "--database", "3=ordered"];
+    let server = Server::start(&data, &arguments);
+    let mut client = server.client();
+    let setting = |client: &mut Client, name: &str| {
+        let Reply::Array(pair) = client.say(&format!("CONFIG GET {name}")) else {
+            panic!("{name}")
+        };
+        pair[1].clone()
+    };
+    assert_eq!(setting(&mut client, "appendfsync"), bulk("always"));
+    assert_eq!(setting(&mut client, "maxclients"), bulk("7"));
+    client.say("SELECT 1");
+    assert!(is_error(&client.say("SCAN 0"), "cannot be scanned"));
+    client.say("SELECT 2");
+    assert_eq!(setting(&mut client, "maxmemory-policy"), bulk("allkeys-lru"));
+    client.say("SELECT 3");
+    assert!(!is_error(&client.say("SCAN 0"), "cannot be scanned"), "the flag's kind");
+    assert_eq!(server.stop(), Some(0));
+    fs::write(&file, "[serve]\ntls-cert = 'server.pem'\n").unwrap();
+    let arguments = ["serve", "--data", data.to_str().unwrap(), "--config", file.to_str().unwrap()];
+    assert!(terrace(&arguments).bad(2).contains("a certificate alone"));
+    fs::write(&file, "[serve]\ndatabases = ['1=heap']\n").unwrap();
+    assert!(terrace(&arguments).bad(2).contains("serve.toml:2"));
+}
+
 /// A window forgets its oldest entries, and no other database does.
 #[test]
 fn a_window_is_a_cache_of_the_newest_entries() {
