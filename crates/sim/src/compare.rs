@@ -101,8 +101,8 @@ pub(crate) fn all(keyspace: &Keyspace, model: &Model, rng: &mut Rng) -> Outcome 
 }
 
 /// Fails if one of the `results` of many gets differs from the value that `model` has for its key. A caller
-/// holds all results at once, which may leave no memory for another long value: such a get is refused for now,
-/// and is repeated by `get` once the others are dropped.
+/// holds all results at once, which may leave no memory for another long value: such a get is refused for
+/// now, and is repeated by `get` once the others are dropped.
 pub(crate) fn values<V: AsRef<[u8]>>(
     keys: &[impl AsRef<[u8]>],
     results: Vec<Result<Option<V>>>,
