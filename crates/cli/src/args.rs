@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, calibrate, check, compact, completions, config, delete_range, entries, ingest,
-    inspect, keyspace, log, plan, repair, replay, scrub, serve, shell, stats, transfer, worker,
+    backup, bench, calibrate, check, compact, completions, config, delete_range, dump, entries,
+    ingest, inspect, keyspace, load, log, plan, repair, replay, scrub, serve, shell, stats,
+    transfer, worker,
 };
 
 /// A key-value store for machines with little DRAM.
@@ -43,6 +44,10 @@ pub(crate) enum Command {
     Shell(Box<shell::Args>),
     /// Add sorted keys in bulk, from a file or standard input
     Ingest(ingest::Args),
+    /// Add rows in any order (tsv, csv, jsonl), or all of a dump
+    Load(Box<load::Args>),
+    /// Write every keyspace with its options and expiries to a file, for `load`
+    Dump(dump::Args),
     /// List, create and drop keyspaces
     Keyspace {
         #[command(subcommand)]

@@ -3,8 +3,11 @@
 //! Facts are printed as they are read, as lines of text or as one JSON object per line, so memory does not
 //! grow with the file.
 
+mod entries;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base::Account;
 use clap::ValueEnum;
@@ -13,9 +16,10 @@ use media::Medium;
 use serde_json::{Value, json};
 use table::Fact;
 use terracedb::tools::inspect_manifest;
-use terracedb::{Error, Result};
+use terracedb::{Error, ErrorKind, Result};
 
 use crate::directory;
+use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::shared_args::OutputArgs;
@@ -29,6 +33,11 @@ pub(crate) struct Args {
     /// Also show every page of a table
     #[arg(long)]
     pages: bool,
+    /// Also show every version in a table that can be read: key, sequence number, kind, and the beginning of
+    /// the value. Damaged pages are named, with the keys around them. In an ingested table the sequence
+    /// number is 0: the manifest has it
+    #[arg(long)]
+    entries: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -52,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let medium = directory::open_read_only(dir.unwrap_or(Path::new(".")))?;
     let mut printer = Printer { out: Output::new(), json: args.output.json };
     let outcome = match args.kind {
-        FileKind::Table => printer.table(&*medium, name, args.pages),
+        FileKind::Table => printer.table(&medium, name, args),
         FileKind::Log => printer.log(&*medium, name),
         FileKind::Manifest => printer.manifest(&*medium, name),
         FileKind::Keyspace => printer.keyspace(&*medium, name).map_err(|error| {
@@ -76,18 +85,43 @@ impl Printer {
         if self.json { self.out.line(json()) } else { self.out.line(text) }
     }
 
-    fn table(&mut self, medium: &dyn Medium, name: &str, pages: bool) -> Result<Outcome> {
+    fn table(&mut self, medium: &Arc<dyn Medium>, name: &str, args: &Args) -> Result<Outcome> {
         let (mut outcome, mut written) = (Outcome::Done, Ok(()));
+        let mut store = None;
         let account = Account::unlimited("inspect");
-        table::describe(medium, name, &account, pages, &mut |fact| {
+        let described = table::describe(&**medium, name, &account, args.pages, &mut |fact| {
+            if let Fact::Footer(footer) = fact {
+                store = Some(footer.store);
+            }
             if matches!(fact, Fact::Damage(_)) {
                 outcome = Outcome::Negative;
             }
             if written.is_ok() {
                 written = self.line(fact, || fact_to_json(fact));
             }
-        })?;
-        written.map(|()| outcome)
+        });
+        written?;
+        match described {
+            // Entries can be read without the parts that describe the table.
+            Err(error) if args.entries && error.kind() == ErrorKind::Corrupt => {
+                self.line(
+                    format_args!("damage: {error}"),
+                    || json!({"fact": "damage", "error": error.to_string()}),
+                )?;
+                outcome = Outcome::Negative;
+            }
+            described => described?,
+        }
+        if args.entries {
+            let is_whole = entries::each_part(medium, name, store, &mut |part| {
+                interrupt::check("inspect")?;
+                self.line(&part, || part.to_json())
+            })?;
+            if !is_whole {
+                outcome = Outcome::Negative;
+            }
+        }
+        Ok(outcome)
     }
 
     fn log(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {

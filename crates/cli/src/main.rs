@@ -16,6 +16,7 @@ mod config;
 mod core;
 mod delete_range;
 mod directory;
+mod dump;
 mod entries;
 mod escape;
 mod hex;
@@ -23,6 +24,7 @@ mod ingest;
 mod inspect;
 mod interrupt;
 mod keyspace;
+mod load;
 mod log;
 mod measured_store;
 mod new_store;
@@ -56,9 +58,11 @@ use crate::output::report_to_stderr;
 fn main() -> ExitCode {
     let args = Args::parse();
     let opens_store = match &args.command {
-        Command::Replay(_) | Command::Plan(_) | Command::Inspect(_) | Command::Calibrate(_) => {
-            false
-        }
+        Command::Replay(_)
+        | Command::Plan(_)
+        | Command::Inspect(_)
+        | Command::Calibrate(_)
+        | Command::Load(_) => false,
         Command::Bench(bench) => !bench.reads_trace(),
         _ => true,
     };
@@ -102,6 +106,8 @@ fn run(command: Command) -> Result<Outcome> {
         Command::Scan(args) => entries::scan(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Ingest(args) => ingest::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Keyspace { command } => keyspace::run(&command),
         Command::Log { command } => log::run(&command),
         Command::Stats(args) => stats::run(&args),
@@ -123,7 +129,7 @@ fn run(command: Command) -> Result<Outcome> {
 }
 
 /// The next step for the user, by the kind of error. If the command does not open a store (`opens_store`),
-/// the damage may be in a trace or a single file, so `terrace check` is no help.
+/// the damage may be in a trace, a dump or a single file, so `terrace check` is no help.
 fn advice(error: &Error, opens_store: bool) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::Corrupt if opens_store => {

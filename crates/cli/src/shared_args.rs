@@ -31,6 +31,14 @@ impl StoreArgs {
         &self.store
     }
 
+    /// The directory of the store.
+    ///
+    /// # Errors
+    /// `Invalid` for wrong settings.
+    pub(crate) fn directory(&self) -> Result<PathBuf> {
+        Config::of_store(&self.store, &self.flags)?.path().map(Path::to_owned)
+    }
+
     /// Opens an existing store.
     ///
     /// # Errors

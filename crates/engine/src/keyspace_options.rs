@@ -1,8 +1,14 @@
 //! Options of a keyspace.
 
 use base::limits::WINDOW_BYTES_MIN;
-use base::{Error, HashKey, HashedPolicy, Result, format_bytes};
+use base::{Discard, Error, HashKey, HashedPolicy, Result, format_bytes};
 use manifest::BASE_FILTER_BITS_MAX;
+use tree::Tree;
+
+/// The names of options as text: docs/format/dump.md.
+const HASHED: &str = "hashed";
+const BASE_FILTER_BITS: &str = "base-filter-bits";
+const MERGE_OPERATOR: &str = "merge-operator";
 
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
@@ -90,6 +96,58 @@ impl KeyspaceOptions {
         self
     }
 
+    /// The options as names and texts, without those that have their defaults.
+    #[must_use]
+    pub fn to_pairs(&self) -> Vec<(String, String)> {
+        let hashed = self.hashed.as_ref().map(|policy| match policy {
+            // In bytes: a size in larger units is rounded.
+            HashedPolicy::Window { bytes, discard } => match discard {
+                Discard::Fifo => format!("window={bytes}"),
+                Discard::Clock => format!("window={bytes},clock"),
+                Discard::Priority(name) => format!("window={bytes},priority={name}"),
+            },
+            HashedPolicy::Keep | HashedPolicy::Resident => policy.to_string(),
+        });
+        let bits = self.base_filter_bits.filter(|bits| *bits > 0).map(|bits| bits.to_string());
+        let all = [
+            (HASHED, hashed),
+            (BASE_FILTER_BITS, bits),
+            (MERGE_OPERATOR, self.merge_operator.clone()),
+        ];
+        let set = all.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
+        set.collect()
+    }
+
+    /// The options of [`KeyspaceOptions::to_pairs`].
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown name, and for a text that is not of that option.
+    pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self> {
+        let mut options = Self::new();
+        for (name, text) in pairs {
+            match name.as_str() {
+                HASHED => options.hashed = Some(text.parse()?),
+                MERGE_OPERATOR => options.merge_operator = Some(text.clone()),
+                BASE_FILTER_BITS => {
+                    let bits = text.parse().map_err(|_| {
+                        Error::invalid(BASE_FILTER_BITS)
+                            .expected(format_args!("0..={BASE_FILTER_BITS_MAX}"))
+                            .got(format_args!("`{}`", text.escape_debug()))
+                    })?;
+                    options.base_filter_bits = Some(bits);
+                }
+                _ => {
+                    let known = [HASHED, BASE_FILTER_BITS, MERGE_OPERATOR].join(", ");
+                    return Err(Error::invalid("option of a keyspace")
+                        .expected(format_args!("one of {known}"))
+                        .got(format_args!("`{}`", name.escape_debug())));
+                }
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
     /// Sets the secret of a hashed keyspace's hash, for tests that must repeat. By default it is random.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
@@ -131,5 +189,53 @@ impl KeyspaceOptions {
 
     pub(crate) fn operator_of_hashed() -> Error {
         Error::invalid("merge operator").expected("an ordered keyspace").got("a hashed one")
+    }
+}
+
+/// The options to create a keyspace like that of `tree` with. Not a method: [`KeyspaceOptions`] is part of the
+/// public API, and trees are not.
+#[must_use]
+pub fn keyspace_options(tree: &Tree) -> KeyspaceOptions {
+    KeyspaceOptions {
+        merge_operator: tree.view().read_context.operator_name().map(str::to_owned),
+        hashed: tree.kind().policy().cloned(),
+        base_filter_bits: Some(tree.kind().base_filter_bits()).filter(|bits| *bits > 0),
+        hash_key: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_the_same_after_text() {
+        let window =
+            |bytes, discard| KeyspaceOptions::new().hashed(HashedPolicy::Window { bytes, discard });
+        for options in [
+            KeyspaceOptions::new(),
+            KeyspaceOptions::new().merge_operator("terrace.i64-add.1"),
+            KeyspaceOptions::new().hashed(HashedPolicy::Keep).base_filter_bits(3),
+            KeyspaceOptions::new().hashed(HashedPolicy::Resident),
+            window(123_456_789_012, Discard::Fifo),
+            window(1 << 30, Discard::Clock),
+            window(1 << 30, Discard::Priority("terrace.first-byte.1".to_owned())),
+        ] {
+            assert_eq!(KeyspaceOptions::from_pairs(&options.to_pairs()).unwrap(), options);
+        }
+    }
+
+    #[test]
+    fn unknown_and_wrong_options_are_named() {
+        for (name, text, expected) in [
+            ("colour", "red", "`colour`"),
+            ("hashed", "round", "`round`"),
+            ("base-filter-bits", "x", "`x`"),
+            ("base-filter-bits", "5", "policy keep"),
+        ] {
+            let pairs = [(name.to_owned(), text.to_owned())];
+            let error = KeyspaceOptions::from_pairs(&pairs).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

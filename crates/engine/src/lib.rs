@@ -38,7 +38,7 @@ pub use commit::Committer;
 pub use entry_options::{EntryOptions, entry_put};
 pub use expiry::Expiry;
 pub use ingest::{Ingest, Ingested};
-pub use keyspace_options::KeyspaceOptions;
+pub use keyspace_options::{KeyspaceOptions, keyspace_options};
 pub use log_media::{JoinedLog, LogConfig, OpenLog, ScmDevices, join_log, open_log, prepare_log};
 pub use lost_records::{LogPlace, LostRecords, lost_records};
 pub use memory::Memory;

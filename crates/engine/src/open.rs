@@ -70,6 +70,7 @@ pub fn open(
     if settings.read_only {
         refuse_resident(&files.state)?;
     }
+    files::refuse_too_many(&*files.medium, &files.state)?;
     let entered = resources.enter();
     let operators = Arc::new(operators);
     let live_settings = LiveSettings::new(settings.clone());

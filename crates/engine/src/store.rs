@@ -281,6 +281,8 @@ impl Store {
         self.buffers.close();
         self.compactor.close();
         self.background.stop(self.resources.executor());
+        // Segments made ahead hold nothing. One that cannot be removed costs its space until the next open.
+        let _ = self.log.give_back(0);
         // The machine's clock may be set back before the next open. An error loses a minute at most.
         let persisted = self.timekeeper.persist(&self.manifest);
         // Acknowledged writes survive the end of the process anyway. After this sync they also survive a

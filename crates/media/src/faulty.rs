@@ -183,6 +183,7 @@ impl Medium for Faulty {
             persistent: true,
             queue_depth: 32,
             backend: "faulty",
+            open_files_max: None,
         }
     }
 

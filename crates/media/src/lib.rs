@@ -39,7 +39,7 @@ pub use calibration::{
     CalibratedDevice, Calibration, FoundCalibration, Points, calibrate, device_of,
 };
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
-pub use file::{FileMedium, FileOptions, Staging};
+pub use file::{FileMedium, FileOptions, Staging, raise_open_files_limit};
 #[cfg(any(test, feature = "forked"))]
 pub use forked::in_forked_child;
 pub use holding::{Hold, Holding};

@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub queue_depth: usize,
     /// How operations reach the device, for statistics: `memory`, `io_uring`, `pread pool`.
     pub backend: &'static str,
+    /// Most files that may be open at a time; `None` if there is no limit.
+    pub open_files_max: Option<u64>,
 }
 
 /// The way a file's content is accessed.

@@ -66,6 +66,7 @@ impl Medium for MemoryMedium {
             persistent: false,
             queue_depth: 32,
             backend: "memory",
+            open_files_max: None,
         }
     }
 

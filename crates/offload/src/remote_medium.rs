@@ -57,6 +57,7 @@ impl Medium for RemoteMedium {
             persistent: true,
             queue_depth: QUEUE_DEPTH,
             backend: "worker link",
+            open_files_max: None,
         }
     }
 

@@ -62,6 +62,7 @@ impl Medium for ObjectMedium {
             persistent: true,
             queue_depth: 8,
             backend: "object store",
+            open_files_max: None,
         }
     }
 

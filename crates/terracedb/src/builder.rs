@@ -351,6 +351,7 @@ impl Builder {
             StoreLocation::Path(path) => {
                 let create = self.create && !read_only;
                 let options = FileOptions { create, read_only, ..FileOptions::default() };
+                media::raise_open_files_limit();
                 Arc::new(FileMedium::open(&path, options)?)
             }
             StoreLocation::Medium(medium) => medium,

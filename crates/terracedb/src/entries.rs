@@ -2,6 +2,7 @@
 
 use base::{EntryKind, KeyForm, Result};
 use bytes::Bytes;
+use engine::Expiry;
 use tree::reads::{CursorSource, Entry, Iter, KeyEntry, iterate};
 use tree::{ResidentEntries, ResidentEntry};
 
@@ -34,17 +35,23 @@ struct LogEntries {
     /// An error does not end the iteration.
     continues: bool,
     is_ended: bool,
+    /// When the last value expires, Unix milliseconds; 0: never.
+    expiry: u64,
 }
 
 impl LogEntries {
     /// The value of an entry, unless it has expired.
-    fn value(&self, entry: &ResidentEntry) -> Result<Option<Bytes>> {
+    fn value(&mut self, entry: &ResidentEntry) -> Result<Option<Bytes>> {
         match entry.kind {
             EntryKind::PutExpiring => {
                 let (expiry, value) = base::expiry::split(&entry.value)?;
+                self.expiry = expiry;
                 Ok((expiry > self.now).then(|| entry.value.slice_ref(value)))
             }
-            _ => Ok(Some(entry.value.clone())),
+            _ => {
+                self.expiry = 0;
+                Ok(Some(entry.value.clone()))
+            }
         }
     }
 }
@@ -101,6 +108,15 @@ impl Entries {
         let user = self.form.user(&key)?;
         Ok(Some((key.slice_ref(user), value)))
     }
+
+    /// When the value that was returned last expires.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        Expiry::of(match &self.stored {
+            Stored::Tree(stored) => stored.expiry_unix_ms(),
+            Stored::Log(entries) => entries.expiry,
+        })
+    }
 }
 
 impl Iterator for Entries {
@@ -135,7 +151,7 @@ impl Keyspace {
             self.flush()?;
             let (entries, now) =
                 (ResidentEntries::new(resident), view.read_context.timekeeper().now());
-            let entries = LogEntries { entries, now, continues: false, is_ended: false };
+            let entries = LogEntries { entries, now, continues: false, is_ended: false, expiry: 0 };
             return Ok(Entries { stored: Stored::Log(entries), form: *self.tree().key_form() });
         }
         let at = self.now()?;

@@ -189,9 +189,9 @@ pub mod tools {
     pub use crate::backup::Backup;
     pub use ::tools::{
         BackupInfo, BackupList, BackupReport, CheckReport, CheckpointOptions, CheckpointReport,
-        DeleteReport, LogMoveReport, Lost, LostKeys, LostLog, LostRange, PruneOptions,
-        RepairOptions, RepairReport, RepairedFile, RestoreReport, ScrubReport, check, check_with,
-        move_log, repair, repair_with,
+        DeleteReport, DumpItem, DumpReader, DumpWriter, DumpedKeyspace, LogMoveReport, Lost,
+        LostKeys, LostLog, LostRange, PruneOptions, RepairOptions, RepairReport, RepairedFile,
+        RestoreReport, ScrubReport, check, check_with, move_log, repair, repair_with,
     };
     pub use base::{Cancel, LineageId, StoreId};
     pub use engine::LogConfig;

@@ -8,6 +8,7 @@ mod capture;
 mod check;
 mod checkpoint;
 mod copier;
+mod dump;
 mod log_move;
 mod repair;
 mod scrub;
@@ -18,6 +19,7 @@ pub use backup::{
 };
 pub use check::{CheckReport, LostKeys, check, check_with, is_ours};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, checkpoint, checkpoint_on};
+pub use dump::{DumpItem, DumpReader, DumpWriter, DumpedKeyspace};
 pub use log_move::{LogMoveReport, move_log};
 pub use repair::{
     Lost, LostLog, LostRange, RepairOptions, RepairReport, RepairedFile, repair, repair_with,

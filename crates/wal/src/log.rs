@@ -308,6 +308,12 @@ impl Log {
         self.lanes.iter().map(|lane| lane.supply.ahead()).max().unwrap_or(0)
     }
 
+    /// The length of the next segment unless a record needs more, bytes, in the lane with the longest.
+    #[must_use]
+    pub fn next_segment_bytes(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.supply.next_bytes()).max().unwrap_or(0)
+    }
+
     /// Removes the segments made ahead of need beyond the first `ahead` of each lane. Returns the number
     /// removed.
     ///

@@ -20,6 +20,9 @@ pub struct Options {
     /// Length of a segment, bytes: a multiple of a page. A record that is larger gets a larger segment
     /// of its own.
     pub segment_bytes: u64,
+    /// Length of the first segment of each lane after the open, if that is less. Each later one is twice as long
+    /// as the one before it, up to `segment_bytes`: so a store that is written little has a small log.
+    pub first_segment_bytes: u64,
     /// Every assigned seqno is above this one, whatever the log holds. The engine passes the largest
     /// seqno that its tables have or that it counts as flushed, so that no seqno is used twice (I4) after a
     /// log, or an unlogged batch, was lost.
@@ -60,6 +63,7 @@ impl Options {
         Self {
             store,
             segment_bytes: 64 << 20,
+            first_segment_bytes: 64 << 20,
             floor,
             recover,
             leave_bytes: 0,
@@ -93,16 +97,18 @@ impl Options {
                 .expected(format_args!("from 1 to {most}, each once"))
                 .got(self.lanes.len()));
         }
-        let whole = self.segment_bytes.is_multiple_of(PAGE_BYTES as u64);
-        if whole && (SEGMENT_BYTES_MIN..=1 << 40).contains(&self.segment_bytes) {
-            return Ok(());
+        for bytes in [self.segment_bytes, self.first_segment_bytes] {
+            let whole = bytes.is_multiple_of(PAGE_BYTES as u64);
+            if !whole || !(SEGMENT_BYTES_MIN..=1 << 40).contains(&bytes) {
+                return Err(Error::invalid("log segment size")
+                    .expected(format_args!(
+                        "a multiple of {PAGE_BYTES}, from {} to 1 TiB",
+                        format_bytes(SEGMENT_BYTES_MIN)
+                    ))
+                    .got(bytes));
+            }
         }
-        Err(Error::invalid("log segment size")
-            .expected(format_args!(
-                "a multiple of {PAGE_BYTES}, from {} to 1 TiB",
-                format_bytes(SEGMENT_BYTES_MIN)
-            ))
-            .got(self.segment_bytes))
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::limits::PAGE_BYTES;
 use base::{
@@ -46,6 +46,8 @@ pub(crate) struct SegmentSpec {
     pub(crate) lane: LaneId,
     /// Length of a segment unless a record needs more, bytes.
     pub(crate) segment_bytes: u64,
+    /// As [`crate::Options::first_segment_bytes`].
+    pub(crate) first_segment_bytes: u64,
     /// As [`crate::Options::leave_bytes`].
     pub(crate) leave_bytes: u64,
     /// As [`crate::Options::has_gaps`].
@@ -66,6 +68,8 @@ pub(crate) struct Supply {
     /// The next id: ids are never reused (I8), and grow in the order of use. Held while a segment is
     /// made: a writer that runs out meanwhile waits for that segment instead of making a second one.
     making: Mutex<u64>,
+    /// Length of the next segment unless a record needs more, bytes. Changed only with `making` locked.
+    next_bytes: AtomicU64,
     /// Segments made ahead, in the order of use. Locked after `making`, and only briefly: a writer that
     /// finds a segment here does not wait.
     ready: Mutex<VecDeque<FreshSegment>>,
@@ -88,6 +92,7 @@ impl Supply {
             shared: Arc::clone(shared),
             has_gaps: AtomicBool::new(spec.has_gaps || spec.is_fenced),
             making: Mutex::new(next),
+            next_bytes: AtomicU64::new(spec.first_segment_bytes.min(spec.segment_bytes)),
             ready: Mutex::default(),
             is_full: AtomicBool::new(false),
         }
@@ -109,6 +114,17 @@ impl Supply {
         self.has_gaps.load(Ordering::Relaxed)
     }
 
+    /// Length of the next segment unless a record needs more, bytes.
+    pub(crate) fn next_bytes(&self) -> u64 {
+        self.next_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Doubles the length of later segments, up to that of a whole one.
+    fn grow(&self) {
+        let grown = self.next_bytes().saturating_mul(2).min(self.spec.segment_bytes);
+        self.next_bytes.store(grown, Ordering::Relaxed);
+    }
+
     /// Lets every later segment have Gaps. Those made ahead may not, so they are removed.
     pub(crate) fn allow_gaps(&self) -> Result<()> {
         let _making = self.making.lock();
@@ -127,8 +143,10 @@ impl Supply {
         if self.ready.lock().len() >= ahead {
             return Ok(false);
         }
-        self.check_free_space(self.spec.segment_bytes)?;
-        let fresh = self.make(&mut next, self.spec.segment_bytes)?;
+        let capacity = self.next_bytes();
+        self.check_free_space(capacity)?;
+        let fresh = self.make(&mut next, capacity)?;
+        self.grow();
         let mut ready = self.ready.lock();
         invariant!(
             ready.back().is_none_or(|last| last.id < fresh.id),
@@ -174,8 +192,8 @@ impl Supply {
         self.make_largest(&mut self.making.lock(), needed, |_| Ok(()))
     }
 
-    /// Makes a segment of at least `needed` bytes, whole if the device has space for that beside the space
-    /// that is left free, otherwise the longest of half the length, a quarter, and so on. `check_least` says
+    /// Makes a segment of at least `needed` bytes, of the next length if the device has space for that beside the
+    /// space that is left free, otherwise the longest of half that length, a quarter, and so on. `check_least` says
     /// whether there is space for the shortest.
     fn make_largest(
         &self,
@@ -184,7 +202,7 @@ impl Supply {
         check_least: impl Fn(u64) -> Result<()>,
     ) -> Result<FreshSegment> {
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
-        let mut capacity = self.spec.segment_bytes.max(least);
+        let mut capacity = self.next_bytes().max(least);
         invariant!(capacity >= needed, "the longest segment has room for its group");
         loop {
             let checked = match capacity > least {
@@ -196,6 +214,9 @@ impl Supply {
                     capacity = (capacity / 2).next_multiple_of(PAGE_BYTES as u64).max(least);
                 }
                 made => {
+                    if made.is_ok() {
+                        self.grow();
+                    }
                     if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
                         self.is_full.store(true, Ordering::Relaxed);
                     }

@@ -205,3 +205,35 @@ fn closed_output_pipe_is_no_error() {
     let run = Run::of(child.wait_with_output().unwrap());
     assert_eq!((run.code, run.err.as_str()), (0, ""));
 }
+
+/// Each table has a handle. The soft limit is raised; a hard limit that is too low is named before anything is
+/// opened.
+#[test]
+fn a_store_with_more_tables_than_handles_is_opened_or_refused_by_name() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    for number in 0..150 {
+        let keyspace = db.create_keyspace(&format!("k{number}")).unwrap();
+        keyspace.put("key", format!("value {number}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let limited = |limits: &str| {
+        let args = format!("get {dir} key --keyspace k149 --memory 64MiB");
+        let binary = env!("CARGO_BIN_EXE_terrace");
+        let script = format!("{limits} && exec '{binary}' {args}");
+        Run::of(std::process::Command::new("sh").args(["-c", &script]).output().unwrap())
+    };
+    assert_eq!(limited("ulimit -Sn 100").good(), "value 149\n");
+    let before = files(&dir).into_iter().filter(|(name, _)| name.ends_with(".table"));
+    let error = limited("ulimit -Sn 100 && ulimit -Hn 100").bad(2);
+    assert!(
+        error.contains("at least 214 for 150 tables") && error.contains("ulimit -n"),
+        "{error}"
+    );
+    let after = files(&dir).into_iter().filter(|(name, _)| name.ends_with(".table"));
+    assert!(before.eq(after));
+    assert_eq!(limited("ulimit -Sn 100").good(), "value 149\n");
+}

@@ -44,6 +44,74 @@ fn inspect_table_prints_its_contents_and_damage() {
     assert!(files(&dir) == before, "an inspection changed the directory");
 }
 
+/// Every version with its kind; a damaged page costs its own entries only, and the others are printed.
+#[test]
+fn inspect_table_prints_entries_around_damage() {
+    let scratch = Scratch::new();
+    let dir = scratch.arg("store");
+    let db = terracedb::Db::builder(&dir).memory(64 << 20).open().unwrap();
+    let keyspace = db.create_keyspace("default").unwrap();
+    for number in 0..2000 {
+        keyspace.put(format!("key {number:04}"), format!("value {number}").repeat(20)).unwrap();
+    }
+    let later = std::time::UNIX_EPOCH + std::time::Duration::from_millis(4_102_444_800_123);
+    let expires = terracedb::EntryOptions::new().expires_at(later);
+    keyspace.put_opt("x expiring", "v", &expires).unwrap();
+    keyspace.put("x long", vec![b'l'; 40_000]).unwrap();
+    keyspace.delete("x deleted").unwrap();
+    keyspace.delete_range("y".."z").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop((keyspace, db));
+    let table = file(&dir, ".table");
+    let found = facts("table", &table, &["--entries"]);
+    let entries = of(&found, "entry");
+    assert!(entries.len() >= 2002, "{}", entries.len());
+    assert_eq!((&entries[7]["key"], &entries[7]["kind"]), (&"key 0007".into(), &"put".into()));
+    let long = "value 7".repeat(20);
+    assert_eq!(
+        (&entries[7]["value"], &entries[7]["value_bytes"]),
+        (&long[..64].into(), &140.into())
+    );
+    assert!(entries.windows(2).all(|two| two[0]["key"].as_str() <= two[1]["key"].as_str()));
+    assert!(
+        entries[..2000].windows(2).all(|two| two[0]["seqno"].as_u64() < two[1]["seqno"].as_u64())
+    );
+    let named = |key: &str| *entries.iter().find(|entry| entry["key"] == key).unwrap();
+    assert_eq!(named("x expiring")["expiry_unix_ms"], 4_102_444_800_123u64);
+    let long = named("x long");
+    assert_eq!((&long["kind"], &long["value_bytes"]), (&"put-pointer".into(), &40_000.into()));
+    assert!(long["value_file"].is_u64());
+    assert!(of(&facts("table", &table, &[]), "entry").is_empty());
+
+    flip(&table, 2 * 4096 + 500);
+    let run = inspect("table", &table, &["--entries", "--json"]);
+    assert_eq!((run.code, run.err.as_str()), (1, ""));
+    let found = json_lines(&run.out);
+    let lost = of(&found, "lost");
+    assert_eq!((lost.len(), &lost[0]["pages"]), (1, &serde_json::json!([2, 3])));
+    let (after, before) = (lost[0]["after"].as_str().unwrap(), lost[0]["before"].as_str().unwrap());
+    let left = of(&found, "entry");
+    assert!(left.len() < entries.len() && left.len() > entries.len() - 500, "{}", left.len());
+    assert!(left.iter().all(|entry| {
+        let key = entry["key"].as_str().unwrap();
+        key <= after || key >= before
+    }));
+    let text = inspect("table", &table, &["--entries"]).out;
+    assert!(
+        text.contains("entry: `key 0000` put at ") && text.contains("lost: pages 2..3"),
+        "{text}"
+    );
+    // Without a footer the manifest names the store.
+    let len = fs::metadata(&table).unwrap().len() as usize;
+    flip(&table, 2 * 4096 + 500);
+    flip(&table, len - 4000);
+    flip(&table, len - 2 * 4096 + 96);
+    let run = inspect("table", &table, &["--entries", "--json"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert_eq!(of(&json_lines(&run.out), "entry").len(), entries.len(), "{}", run.out);
+}
+
 #[test]
 fn inspect_log_prints_its_records() {
     let scratch = Scratch::new();

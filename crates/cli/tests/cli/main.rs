@@ -11,6 +11,8 @@ mod check;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod dump;
+#[cfg(test)]
 mod entries;
 #[cfg(test)]
 mod hashed;
@@ -24,6 +26,8 @@ mod inspect;
 mod interrupted;
 #[cfg(test)]
 mod keeping;
+#[cfg(test)]
+mod load;
 #[cfg(test)]
 mod log;
 #[cfg(test)]

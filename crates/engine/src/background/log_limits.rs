@@ -7,6 +7,17 @@ use crate::Resources;
 /// A log longer than this many write-buffer quotas makes the keyspaces flush that pin its oldest segment.
 const LOG_QUOTAS: u64 = 2;
 
+/// Length of the first segment after an open, bytes. Later ones double, up to the whole length.
+pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Most segments that are shorter than a whole one, because the log grew from its first segment.
+const GROWING_MAX: u64 = 5;
+
+const _: () = assert!(FIRST_SEGMENT_BYTES << GROWING_MAX == SEGMENT_BYTES_MAX);
+
+/// The longest segment, bytes.
+const SEGMENT_BYTES_MAX: u64 = 32 << 20;
+
 /// The length at which the log is shortened by flushes, and the length of its segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
@@ -20,8 +31,8 @@ pub(crate) struct LogLimits {
 
 impl LogLimits {
     /// Most segments beyond those of a full log: stores that are opened often and written little leave
-    /// many short segments.
-    const SEGMENTS_MAX: u64 = 8;
+    /// many short segments. Those of one growing log are among them.
+    const SEGMENTS_MAX: u64 = 8 + GROWING_MAX;
 
     /// The limits for a store's present share of the memory limit. A segment is a quarter of the write
     /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small. Several lanes share
@@ -29,7 +40,8 @@ impl LogLimits {
     pub(crate) fn of(resources: &Resources, lanes: u64) -> Self {
         let quota = resources.write_buffer_bytes();
         let lanes = lanes.max(1);
-        let segment_bytes = (quota / 4 / lanes).clamp(1 << 20, 32 << 20) & !0xf_ffff;
+        let segment_bytes =
+            (quota / 4 / lanes).clamp(FIRST_SEGMENT_BYTES, SEGMENT_BYTES_MAX) & !0xf_ffff;
         let bytes_max = (LOG_QUOTAS * quota).max(4 * lanes * segment_bytes);
         Self { lanes, segment_bytes, bytes_max }
     }
@@ -39,7 +51,10 @@ impl LogLimits {
     /// writes of merges, and writers fill a segment in a quarter of a second.
     fn segments_ahead(self, log: &Log) -> usize {
         let bytes = log.bytes() / self.lanes;
-        usize::from(bytes > self.segment_bytes / 2) + usize::from(bytes > 2 * self.segment_bytes)
+        // While segments grow, those before the active one have about its length together.
+        let next = log.next_segment_bytes();
+        let half = (self.segment_bytes / 2).min((next / 4 * 3).saturating_sub(FIRST_SEGMENT_BYTES));
+        usize::from(bytes > half) + usize::from(bytes > 2 * self.segment_bytes)
     }
 
     /// Makes the next segment if one is missing. Returns whether it made one. An error poisons the log,
@@ -68,6 +83,6 @@ impl LogLimits {
     /// Whether open should flush all replayed writes, so that the log starts anew.
     pub(crate) fn is_worth_emptying(log: &Log) -> bool {
         let statistics = log.statistics();
-        statistics.segments_live > Self::SEGMENTS_MAX / 2 * statistics.lanes
+        statistics.segments_live > (4 + GROWING_MAX) * statistics.lanes
     }
 }

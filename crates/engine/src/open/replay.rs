@@ -16,7 +16,7 @@ use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
 use wal::{Appended, Batch, Log};
 
 use crate::Resources;
-use crate::background::LogLimits;
+use crate::background::{FIRST_SEGMENT_BYTES, LogLimits};
 use crate::lost_records::lost_records;
 use crate::recovery::Recovery;
 use crate::resources::Components as _;
@@ -158,6 +158,7 @@ impl Replay<'_> {
         };
         wal::Options {
             segment_bytes,
+            first_segment_bytes: FIRST_SEGMENT_BYTES,
             recover,
             floor: self.state.floor(),
             logged: known.logged,

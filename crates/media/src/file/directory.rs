@@ -22,6 +22,7 @@ use super::directory_handle::DirectoryHandle;
 use super::handle::DiskFile;
 use super::lock;
 use super::open_files::OpenFiles;
+use super::open_limit::open_files_max;
 use super::poll_queues::PollQueues;
 use super::system::failed;
 use crate::fork::Descriptor;
@@ -206,6 +207,7 @@ impl Medium for FileMedium {
             persistent: true,
             queue_depth: self.backend.depth(),
             backend: self.backend.backend(self.direct),
+            open_files_max: open_files_max(),
         }
     }
 

@@ -101,6 +101,13 @@ impl Iter {
         Ok(entry)
     }
 
+    /// When the value that [`Iter::next_key`] returned last expires, Unix milliseconds; 0 if it does not
+    /// expire, and before the first one.
+    #[must_use]
+    pub fn expiry_unix_ms(&self) -> u64 {
+        self.front.as_ref().map_or(0, Cursor::expiry_unix_ms)
+    }
+
     /// As [`Iter::next_key`], from the back.
     ///
     /// # Errors

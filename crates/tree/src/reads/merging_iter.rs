@@ -19,7 +19,7 @@ use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
 
 use super::range_delete_filter::{RangeDeleteFilter, Visibility};
-use super::resolver::{Resolution, Resolver};
+use super::resolver::{Resolution, Resolver, Value};
 use super::source::{Seek, Source};
 use crate::View;
 
@@ -39,7 +39,7 @@ enum Current {
         unique: bool,
     },
     /// A key and its value, if several versions make the value or if it is separated.
-    Owned(Vec<u8>, Bytes),
+    Owned(Vec<u8>, Value),
 }
 
 /// Whether the version is a value that does not expire and is stored with its key.
@@ -170,7 +170,7 @@ impl MergingIter {
         match &self.current {
             Current::Invalid => None,
             Current::Entry { number, .. } => self.sources.get(*number).map(Source::value),
-            Current::Owned(_, value) => Some(value),
+            Current::Owned(_, value) => Some(&value.bytes),
         }
     }
 
@@ -182,7 +182,16 @@ impl MergingIter {
                 let source = self.sources.get(*number)?;
                 source.entry().map(|(_, trailer)| source.stored(trailer))
             }
-            Current::Owned(_, value) => Some(value.clone()),
+            Current::Owned(_, value) => Some(value.bytes.clone()),
+        }
+    }
+
+    /// When the current value expires, Unix milliseconds; 0: never, or there is no current value.
+    pub const fn expiry(&self) -> u64 {
+        match &self.current {
+            Current::Owned(_, value) => value.expiry,
+            // A put that does not expire.
+            Current::Entry { .. } | Current::Invalid => 0,
         }
     }
 
@@ -311,12 +320,12 @@ impl MergingIter {
     }
 
     /// Ends the key that was being resolved, with its value. Returns whether it has one.
-    fn set_current(&mut self, bytes: Option<Bytes>) -> bool {
+    fn set_current(&mut self, value: Option<Value>) -> bool {
         invariant!(self.resolving.is_some(), "a value is resolved for a key");
         let key = self.resolving.take().unwrap_or_default();
-        match bytes {
-            Some(bytes) => {
-                self.current = Current::Owned(key, bytes);
+        match value {
+            Some(value) => {
+                self.current = Current::Owned(key, value);
                 true
             }
             None => {
@@ -333,7 +342,7 @@ impl MergingIter {
         let resolution = self.resolver.end(&self.view.read_context, key);
         match resolution.map_err(|error| self.key_failed(error))? {
             Resolution::Value(value) => {
-                let is_current = self.set_current(value.map(|value| value.bytes));
+                let is_current = self.set_current(value);
                 if !is_current && !self.forward {
                     self.step_over(self.newest_resolved());
                 }
@@ -391,7 +400,7 @@ impl MergingIter {
         match resolution.map_err(|error| self.key_failed(error))? {
             // Older versions of the key are skipped when the next move starts.
             Some(Resolution::Value(Some(value))) => {
-                return Ok(Some(self.set_current(Some(value.bytes))));
+                return Ok(Some(self.set_current(Some(value))));
             }
             Some(Resolution::Separated(read)) => {
                 self.fetch = Some(read);
@@ -429,7 +438,7 @@ impl ReadOp for MergingIter {
                 };
                 let value = value.map_err(|error| self.key_failed(error))?;
                 self.fetch = None;
-                if self.set_current(value.map(|value| value.bytes)) {
+                if self.set_current(value) {
                     self.end_walk(true);
                     return Ok(Step::Ready(true));
                 }

@@ -139,6 +139,7 @@ impl Opening {
             store: self.options.store,
             lane: chain.lane,
             segment_bytes: if is_appended { self.options.segment_bytes } else { SEGMENT_BYTES_MIN },
+            first_segment_bytes: self.options.first_segment_bytes,
             leave_bytes: self.options.leave_bytes,
             has_gaps: is_appended && self.options.has_gaps,
             is_fenced: is_appended && self.options.is_fenced,

@@ -20,6 +20,7 @@ fn lane(medium: &Arc<dyn Medium>, lane: u16, begin: u64, seqnos: &[u64]) {
         store,
         lane,
         segment_bytes,
+        first_segment_bytes: segment_bytes,
         leave_bytes: 0,
         has_gaps: false,
         is_fenced: false,
