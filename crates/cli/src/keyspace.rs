@@ -6,6 +6,7 @@ use terracedb::hashed::HashedPolicy;
 use terracedb::stats::KeyspaceStatistics;
 use terracedb::{Db, Error, KeyspaceOptions, Result};
 
+use crate::config::CodecName;
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
 use crate::shared_args::{OutputArgs, StoreArgs, existing_keyspace};
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Create a keyspace, and the store if it is missing
     Create(CreateArgs),
+    /// Change how new tables of a keyspace are written
+    Set(SetArgs),
     /// Drop a keyspace with all its data
     Drop(DropArgs),
 }
@@ -51,6 +54,54 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "N", requires = "hashed")]
     base_filter_bits: Option<u8>,
     #[command(flatten)]
+    tables: TableArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How new tables of a keyspace are written.
+#[derive(Debug, clap::Args)]
+struct TableArgs {
+    /// Compression of new tables of this keyspace; by default as the store's setting `codec`
+    #[arg(id = "own_codec", long = "table-codec", value_name = "CODEC")]
+    codec: Option<CodecName>,
+    /// The level of this codec: -7 to 22 of zstd, 1 to 9 of deflate
+    #[arg(
+        long = "table-level",
+        value_name = "N",
+        requires = "own_codec",
+        allow_negative_numbers = true
+    )]
+    level: Option<i8>,
+    /// Filter bits a key in new tables of an ordered keyspace, 0 to 16; by default 8 to 12
+    #[arg(long, value_name = "N")]
+    filter_bits: Option<u8>,
+}
+
+impl TableArgs {
+    fn add_to(&self, mut options: KeyspaceOptions) -> KeyspaceOptions {
+        if let Some(codec) = self.codec {
+            options = options.codec(codec.into());
+        }
+        if let Some(level) = self.level {
+            options = options.level(level);
+        }
+        if let Some(bits) = self.filter_bits {
+            options = options.filter_bits(bits);
+        }
+        options
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The keyspace's name
+    name: String,
+    #[command(flatten)]
+    tables: TableArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -71,6 +122,7 @@ pub(crate) fn run(command: &Command) -> Result<Outcome> {
     match command {
         Command::List(args) => list(args),
         Command::Create(args) => create(args),
+        Command::Set(args) => set(args),
         Command::Drop(args) => drop_keyspace(args),
     }
 }
@@ -90,11 +142,24 @@ fn list(args: &ListArgs) -> Result<Outcome> {
                 kind => format!(", {kind}"),
             };
             let other = other_data(&keyspace);
-            out.line(format_args!("{name}\t{tables} of {bytes}{other}{kind}"))?;
+            let own = own_options(&db, &keyspace.name);
+            out.line(format_args!("{name}\t{tables} of {bytes}{other}{kind}{own}"))?;
         }
     }
     out.flush()?;
     Ok(Outcome::Done)
+}
+
+/// The options of a keyspace besides its kind, as text.
+fn own_options(db: &Db, name: &str) -> String {
+    let options = db.keyspace(name).map(|keyspace| keyspace.options().to_pairs());
+    let mut text = String::new();
+    for (name, value) in options.unwrap_or_default() {
+        if name != "hashed" {
+            text.push_str(&format!(", {name} {}", value.escape_debug()));
+        }
+    }
+    text
 }
 
 /// The value files and unflushed bytes of a keyspace, as text.
@@ -144,7 +209,27 @@ fn create_in(db: &Db, args: &CreateArgs) -> Result<()> {
         Some(bits) => options.base_filter_bits(bits),
         None => options,
     };
-    db.create_keyspace_opt(&args.name, &options).map(drop)
+    db.create_keyspace_opt(&args.name, &args.tables.add_to(options)).map(drop)
+}
+
+fn set(args: &SetArgs) -> Result<Outcome> {
+    let db = args.store.open()?;
+    let keyspace = existing_keyspace(&db, "keyspace", &args.name)?;
+    let wanted = args.tables.add_to(KeyspaceOptions::new());
+    if wanted == KeyspaceOptions::new() {
+        return Err(Error::invalid("keyspace set")
+            .expected("--table-codec, --table-level or --filter-bits")
+            .got("none"));
+    }
+    db.open_or_create_keyspace_opt(&args.name, &wanted)?;
+    let own = keyspace.options().to_pairs();
+    db.close()?;
+    let json: serde_json::Map<_, _> =
+        own.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let text = own.iter().map(|(name, value)| format!("{name} {value}"));
+    let text = format!("{}: {}", args.name.escape_debug(), text.collect::<Vec<_>>().join(", "));
+    print_result(args.output.json, &json.into(), text)?;
+    Ok(Outcome::Done)
 }
 
 fn drop_keyspace(args: &DropArgs) -> Result<Outcome> {

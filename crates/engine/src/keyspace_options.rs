@@ -1,14 +1,30 @@
 //! Options of a keyspace.
 
 use base::limits::WINDOW_BYTES_MIN;
-use base::{Discard, Error, HashKey, HashedPolicy, Result, format_bytes};
-use manifest::BASE_FILTER_BITS_MAX;
+use std::str::FromStr;
+
+use base::{Codec, Discard, Error, HashKey, HashedPolicy, Result, format_bytes};
+use manifest::{BASE_FILTER_BITS_MAX, TableOptions};
+use table::FILTER_BITS_MAX;
 use tree::Tree;
+
+use crate::settings::check_level;
 
 /// The names of options as text: docs/format/dump.md.
 const HASHED: &str = "hashed";
 const BASE_FILTER_BITS: &str = "base-filter-bits";
 const MERGE_OPERATOR: &str = "merge-operator";
+const CODEC: &str = "codec";
+const LEVEL: &str = "level";
+const FILTER_BITS: &str = "filter-bits";
+
+/// The names of codecs as text.
+const CODECS: [(&str, Codec); 4] = [
+    ("none", Codec::None),
+    ("lz4", Codec::Lz4),
+    ("zstd", Codec::Zstd),
+    ("deflate", Codec::Deflate),
+];
 
 /// Options of a keyspace, for `terracedb::Db::create_keyspace_opt`.
 ///
@@ -29,6 +45,7 @@ pub struct KeyspaceOptions {
     pub(crate) merge_operator: Option<String>,
     pub(crate) hashed: Option<HashedPolicy>,
     pub(crate) base_filter_bits: Option<u8>,
+    pub(crate) tables: TableOptions,
     pub(crate) hash_key: Option<HashKey>,
 }
 
@@ -96,6 +113,43 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Compresses new tables of the keyspace with `codec`, whatever the setting of the store is. Unlike its
+    /// kind it may be changed, by `terracedb::Db::open_or_create_keyspace_opt`: then flushes and merges write
+    /// tables with the new codec, and tables that exist stay as they are until they are merged.
+    ///
+    /// ```
+    /// # fn main() -> terracedb::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = terracedb::Db::builder(dir.path()).open()?;
+    /// use terracedb::{Codec, KeyspaceOptions};
+    /// let small = KeyspaceOptions::new().codec(Codec::Zstd).level(19);
+    /// let texts = db.create_keyspace_opt("texts", &small)?;
+    /// assert_eq!(texts.options(), small);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn codec(mut self, codec: Codec) -> Self {
+        self.tables.codec = Some(codec);
+        self
+    }
+
+    /// The level of [`KeyspaceOptions::codec`]: -7 to 22 of Zstandard, 1 to 9 of DEFLATE. By default the
+    /// setting of the store.
+    #[must_use]
+    pub const fn level(mut self, level: i8) -> Self {
+        self.tables.level = Some(level);
+        self
+    }
+
+    /// Filter bits per key in new tables of an ordered keyspace, 0 to 16: by default 8 to 12, as the age of
+    /// the table has it. More bits save device reads of missing keys and take memory; 0 saves the memory of
+    /// filters in a keyspace whose keys are never asked for in vain. It may be changed, as the codec.
+    #[must_use]
+    pub const fn filter_bits(mut self, bits: u8) -> Self {
+        self.tables.filter_bits = Some(bits);
+        self
+    }
+
     /// The options as names and texts, without those that have their defaults.
     #[must_use]
     pub fn to_pairs(&self) -> Vec<(String, String)> {
@@ -113,6 +167,9 @@ impl KeyspaceOptions {
             (HASHED, hashed),
             (BASE_FILTER_BITS, bits),
             (MERGE_OPERATOR, self.merge_operator.clone()),
+            (CODEC, self.tables.codec.map(|codec| codec_name(codec).to_owned())),
+            (LEVEL, self.tables.level.map(|level| level.to_string())),
+            (FILTER_BITS, self.tables.filter_bits.map(|bits| bits.to_string())),
         ];
         let set = all.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
         set.collect()
@@ -129,15 +186,15 @@ impl KeyspaceOptions {
                 HASHED => options.hashed = Some(text.parse()?),
                 MERGE_OPERATOR => options.merge_operator = Some(text.clone()),
                 BASE_FILTER_BITS => {
-                    let bits = text.parse().map_err(|_| {
-                        Error::invalid(BASE_FILTER_BITS)
-                            .expected(format_args!("0..={BASE_FILTER_BITS_MAX}"))
-                            .got(format_args!("`{}`", text.escape_debug()))
-                    })?;
-                    options.base_filter_bits = Some(bits);
+                    options.base_filter_bits = Some(number(BASE_FILTER_BITS, text)?);
                 }
+                CODEC => options.tables.codec = Some(codec_of(text)?),
+                LEVEL => options.tables.level = Some(number(LEVEL, text)?),
+                FILTER_BITS => options.tables.filter_bits = Some(number(FILTER_BITS, text)?),
                 _ => {
-                    let known = [HASHED, BASE_FILTER_BITS, MERGE_OPERATOR].join(", ");
+                    let known =
+                        [HASHED, BASE_FILTER_BITS, MERGE_OPERATOR, CODEC, LEVEL, FILTER_BITS];
+                    let known = known.join(", ");
                     return Err(Error::invalid("option of a keyspace")
                         .expected(format_args!("one of {known}"))
                         .got(format_args!("`{}`", name.escape_debug())));
@@ -162,6 +219,7 @@ impl KeyspaceOptions {
         if self.hashed.is_some() && self.merge_operator.is_some() {
             return Err(Self::operator_of_hashed());
         }
+        self.check_tables()?;
         match self.base_filter_bits {
             None | Some(0) => {}
             Some(_) if self.hashed != Some(HashedPolicy::Keep) => {
@@ -187,19 +245,75 @@ impl KeyspaceOptions {
         }
     }
 
+    /// Refuses a codec of another build, a level without its codec, and too many filter bits.
+    fn check_tables(&self) -> Result<()> {
+        let TableOptions { codec, level, filter_bits } = self.tables;
+        if let Some(codec) = codec {
+            table::check_codec(codec).map_err(|error| error.at(CODEC))?;
+        }
+        match (codec, level) {
+            (Some(codec), Some(level)) => check_level(LEVEL, codec, level.into())?,
+            (None, Some(level)) => {
+                return Err(Error::invalid(LEVEL).expected("a codec with it").got(level));
+            }
+            (_, None) => {}
+        }
+        match filter_bits {
+            Some(_) if self.hashed.is_some() => Err(Self::filters_of_hashed()),
+            Some(bits) if bits > FILTER_BITS_MAX => Err(Error::invalid(FILTER_BITS)
+                .expected(format_args!("0..={FILTER_BITS_MAX}"))
+                .got(bits)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The table options that the manifest has, unless this build cannot write such tables.
+    pub(crate) fn stored_tables(tables: TableOptions) -> Result<TableOptions> {
+        Self { tables, ..Self::default() }.check_tables().map(|()| tables)
+    }
+
+    pub(crate) fn filters_of_hashed() -> Error {
+        let expected = "an ordered keyspace; a hashed one has base-filter-bits";
+        Error::invalid(FILTER_BITS).expected(expected).got("a hashed one")
+    }
+
     pub(crate) fn operator_of_hashed() -> Error {
         Error::invalid("merge operator").expected("an ordered keyspace").got("a hashed one")
     }
 }
 
-/// The options to create a keyspace like that of `tree` with. Not a method: [`KeyspaceOptions`] is part of the
-/// public API, and trees are not.
+fn codec_name(codec: Codec) -> &'static str {
+    match codec {
+        Codec::None => "none",
+        Codec::Lz4 => "lz4",
+        Codec::Zstd => "zstd",
+        Codec::Deflate => "deflate",
+    }
+}
+
+fn codec_of(text: &str) -> Result<Codec> {
+    CODECS.iter().find(|(name, _)| *name == text).map(|(_, codec)| *codec).ok_or_else(|| {
+        Error::invalid(CODEC)
+            .expected(format_args!("one of {}", CODECS.map(|(name, _)| name).join(", ")))
+            .got(format_args!("`{}`", text.escape_debug()))
+    })
+}
+
+fn number<T: FromStr>(option: &'static str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| {
+        Error::invalid(option).expected("a number").got(format_args!("`{}`", text.escape_debug()))
+    })
+}
+
+/// The options to create a keyspace like that of `tree` with. Not a method: [`KeyspaceOptions`] is part of
+/// the public API, and trees are not.
 #[must_use]
 pub fn keyspace_options(tree: &Tree) -> KeyspaceOptions {
     KeyspaceOptions {
         merge_operator: tree.view().read_context.operator_name().map(str::to_owned),
         hashed: tree.kind().policy().cloned(),
         base_filter_bits: Some(tree.kind().base_filter_bits()).filter(|bits| *bits > 0),
+        tables: tree.table_options(),
         hash_key: None,
     }
 }
@@ -215,6 +329,8 @@ mod tests {
         for options in [
             KeyspaceOptions::new(),
             KeyspaceOptions::new().merge_operator("terrace.i64-add.1"),
+            KeyspaceOptions::new().codec(Codec::Zstd).level(-7).filter_bits(0),
+            KeyspaceOptions::new().codec(Codec::None).hashed(HashedPolicy::Keep),
             KeyspaceOptions::new().hashed(HashedPolicy::Keep).base_filter_bits(3),
             KeyspaceOptions::new().hashed(HashedPolicy::Resident),
             window(123_456_789_012, Discard::Fifo),
@@ -232,6 +348,9 @@ mod tests {
             ("hashed", "round", "`round`"),
             ("base-filter-bits", "x", "`x`"),
             ("base-filter-bits", "5", "policy keep"),
+            ("codec", "lzma", "zstd, deflate"),
+            ("level", "3", "a codec with it"),
+            ("filter-bits", "200", "200"),
         ] {
             let pairs = [(name.to_owned(), text.to_owned())];
             let error = KeyspaceOptions::from_pairs(&pairs).unwrap_err().to_string();

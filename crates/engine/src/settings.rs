@@ -73,7 +73,12 @@ impl Default for Settings {
 impl Settings {
     /// The level of the codec, if it has levels.
     pub(crate) const fn level(&self) -> i32 {
-        match self.codec {
+        self.level_of(self.codec)
+    }
+
+    /// The level of `codec`, if it has levels.
+    pub(crate) const fn level_of(&self, codec: Codec) -> i32 {
+        match codec {
             Codec::Deflate => self.deflate_level,
             Codec::None | Codec::Lz4 | Codec::Zstd => self.zstd_level,
         }
@@ -85,16 +90,8 @@ impl Settings {
     /// `Invalid`, naming the setting and its range.
     pub fn validate(&self) -> Result<()> {
         table::check_codec(self.codec).map_err(|error| error.at("setting codec"))?;
-        if !(-7..=22).contains(&self.zstd_level) {
-            return Err(Error::invalid("setting zstd_level")
-                .expected("-7..=22")
-                .got(self.zstd_level));
-        }
-        if !(1..=9).contains(&self.deflate_level) {
-            return Err(Error::invalid("setting deflate_level")
-                .expected("1..=9")
-                .got(self.deflate_level));
-        }
+        check_level("setting zstd_level", Codec::Zstd, self.zstd_level)?;
+        check_level("setting deflate_level", Codec::Deflate, self.deflate_level)?;
         if self.durability == Durability::Unlogged {
             return Err(Error::invalid("setting durability")
                 .expected(
@@ -178,10 +175,30 @@ impl LiveSettings {
     }
 }
 
+/// Refuses a level that `codec` does not have.
+pub(crate) fn check_level(subject: &'static str, codec: Codec, level: i32) -> Result<()> {
+    let levels = match codec {
+        Codec::Zstd => -7..=22,
+        Codec::Deflate => 1..=9,
+        Codec::None | Codec::Lz4 => {
+            return Err(Error::invalid(subject).expected("a codec with levels").got(level));
+        }
+    };
+    if levels.contains(&level) {
+        return Ok(());
+    }
+    let (first, last) = (levels.start(), levels.end());
+    Err(Error::invalid(subject).expected(format_args!("{first}..={last}")).got(level))
+}
+
 impl OptionSource for LiveSettings {
     fn tree_options(&self) -> TreeOptions {
         let settings = self.load();
         let Settings { codec, compaction_rate, write_through, .. } = **settings;
         TreeOptions { codec, level: settings.level(), compaction_rate, write_through }
+    }
+
+    fn level_of(&self, codec: Codec) -> i32 {
+        self.load().level_of(codec)
     }
 }

@@ -10,7 +10,7 @@ use base::{
 use bytes::Bytes;
 
 use crate::header::VERSION_OPENED;
-use crate::{KeyspaceKind, TableEntry, ValuesEntry};
+use crate::{KeyspaceKind, TableEntry, TableOptions, ValuesEntry};
 
 /// Longest stored form of a table's fields, bytes: two bounds, and its value files.
 const TABLE_BYTES_MAX: usize = 1 << 21;
@@ -51,6 +51,8 @@ pub enum Edit {
     ClockReached { unix_ms: u64 },
     /// The merge operator of the keyspace has this name. It never changes.
     KeyspaceOperator { keyspace: KeyspaceId, name: String },
+    /// New tables of the keyspace are written so from now on.
+    KeyspaceTables { keyspace: KeyspaceId, options: TableOptions },
     /// No ingest of the keyspace has a sequence number above `last`. The ingested tables state it too, but
     /// only until they are merged.
     Ingested { keyspace: KeyspaceId, last: Seqno },
@@ -102,6 +104,7 @@ const LOG_BEGINS: u8 = 22;
 const LINEAGE_BEGAN: u8 = 23;
 const LOG_REACHED: u8 = 24;
 const LOG_PLACED: u8 = 26;
+const KEYSPACE_TABLES: u8 = 27;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
@@ -128,6 +131,7 @@ impl Edit {
             Self::DictionaryIdsUsed { .. } => DICTIONARY_IDS_USED,
             Self::ClockReached { .. } => CLOCK_REACHED,
             Self::KeyspaceOperator { .. } => KEYSPACE_OPERATOR,
+            Self::KeyspaceTables { .. } => KEYSPACE_TABLES,
             Self::Ingested { .. } => INGESTED,
             Self::TableDamaged { .. } => TABLE_DAMAGED,
             Self::Scrubbed(_) => SCRUBBED,
@@ -145,6 +149,7 @@ impl Edit {
             Self::LineageBegan { .. } => 2,
             Self::LogReached { .. } => VERSION_OPENED,
             Self::LogPlaced { .. } => 6,
+            Self::KeyspaceTables { .. } => 8,
             _ => 1,
         }
     }
@@ -162,6 +167,7 @@ impl Edit {
             | Self::Flushed { keyspace, .. }
             | Self::DictionaryAdded { keyspace, .. }
             | Self::KeyspaceOperator { keyspace, .. }
+            | Self::KeyspaceTables { keyspace, .. }
             | Self::Ingested { keyspace, .. }
             | Self::TableDamaged { keyspace, .. } => Some(*keyspace),
             Self::TableIdsReserved { .. }
@@ -213,6 +219,7 @@ impl Edit {
             Self::DictionaryIdsUsed { last } => put_varint(out, u64::from(last.0)),
             Self::ClockReached { unix_ms } => put_u64(out, *unix_ms),
             Self::KeyspaceOperator { name, .. } => put_bytes(out, name.as_bytes()),
+            Self::KeyspaceTables { options, .. } => options.encode(out),
             Self::Ingested { last, .. } => put_varint(out, last.get()),
             Self::Scrubbed(ScrubPosition { began_ms, next, end }) => {
                 put_u64(out, *began_ms);
@@ -258,7 +265,8 @@ impl Edit {
             | DICTIONARY_ADDED
             | INGESTED
             | TABLE_DAMAGED
-            | KEYSPACE_OPERATOR => {
+            | KEYSPACE_OPERATOR
+            | KEYSPACE_TABLES => {
                 let keyspace = KeyspaceId(id_u32(cursor)?);
                 Self::decode_fields(tag, keyspace, cursor)?
             }
@@ -335,6 +343,9 @@ impl Edit {
             TABLE_DAMAGED => Self::TableDamaged { keyspace, table: TableId(cursor.u64()?) },
             KEYSPACE_OPERATOR => {
                 Self::KeyspaceOperator { keyspace, name: name(cursor, OPERATOR_NAME_BYTES_MAX)? }
+            }
+            KEYSPACE_TABLES => {
+                Self::KeyspaceTables { keyspace, options: TableOptions::decode(cursor)? }
             }
             _ => return Err(base::broken_invariant!("a keyspace edit's tag has fields to decode")),
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{DictionaryId, Error, KeyRange, KeyspaceId, Result, RunId, Seqno, TableId};
 
-use crate::{Edit, KeyspaceKind, TableEntry, ValuesEntry};
+use crate::{Edit, KeyspaceKind, TableEntry, TableOptions, ValuesEntry};
 
 /// The state of one keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct KeyspaceEntry {
     pub dictionaries: Vec<DictionaryId>,
     /// The name of the merge operator, if one was set.
     pub operator: Option<String>,
+    /// How new tables are written.
+    pub table_options: TableOptions,
 }
 
 impl KeyspaceEntry {
@@ -42,6 +44,7 @@ impl KeyspaceEntry {
             values: BTreeMap::new(),
             dictionaries: Vec::new(),
             operator: None,
+            table_options: TableOptions { codec: None, level: None, filter_bits: None },
         }
     }
 }
@@ -153,6 +156,10 @@ impl KeyspaceEntry {
         edits.extend(self.dictionaries.iter().map(used));
         if let Some(name) = self.operator.clone() {
             edits.push(Edit::KeyspaceOperator { keyspace, name });
+        }
+        if self.table_options != TableOptions::default() {
+            let options = self.table_options;
+            edits.push(Edit::KeyspaceTables { keyspace, options });
         }
         edits.push(Edit::Flushed { keyspace, below: self.flushed_below });
         if self.ingested > Seqno::ZERO {

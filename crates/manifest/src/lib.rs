@@ -25,6 +25,7 @@ mod state;
 #[cfg(test)]
 mod state_tests;
 mod table_entry;
+mod table_options;
 #[cfg(test)]
 mod tests;
 mod values_entry;
@@ -39,4 +40,5 @@ pub use reader::{ManifestRecord, Recovered, inspect, recover};
 pub use salvage::{Salvage, salvage_state};
 pub use state::ManifestState;
 pub use table_entry::{TableEntry, range_of};
+pub use table_options::TableOptions;
 pub use values_entry::ValuesEntry;

@@ -86,6 +86,9 @@ impl fmt::Display for Edit {
             Self::KeyspaceOperator { keyspace, name } => {
                 write!(f, "keyspace {keyspace} merges by `{}`", name.escape_debug())
             }
+            Self::KeyspaceTables { keyspace, options } => {
+                write!(f, "keyspace {keyspace} writes tables with {options}")
+            }
             Self::TableIdsReserved { below } => write!(f, "table ids reserved below {below}"),
         }
     }

@@ -72,6 +72,10 @@ impl ManifestState {
                 Ok(())
             }
             Edit::KeyspaceOperator { keyspace, name } => self.entry(keyspace)?.set_operator(name),
+            Edit::KeyspaceTables { keyspace, options } => {
+                self.entry(keyspace)?.table_options = options;
+                Ok(())
+            }
             Edit::DictionaryAdded { keyspace, dictionary } => {
                 self.add_dictionary(keyspace, dictionary)
             }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use base::{ErrorKind, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, TableId};
+use base::{Codec, ErrorKind, KeyRange, KeyspaceId, LaneId, SegmentId, Seqno, TableId};
 
 use super::tests::{created, entry, golden, range, state, whole_edits};
 use super::*;
+use crate::{KeyspaceKind, TableOptions};
 
 /// The number of an ingest outlives the merge of its tables and a rewrite of the manifest.
 #[test]
@@ -329,4 +330,39 @@ fn a_state_is_rebuilt_from_its_own_edits() {
         rebuilt.apply(edit).unwrap();
     }
     assert_eq!(rebuilt, state());
+}
+
+/// Golden bytes of every form, and the least version; a manifest written anew has the last options.
+#[test]
+fn table_options_of_a_keyspace_are_stored_and_replaced() {
+    let edit = |keyspace, options| Edit::KeyspaceTables { keyspace: KeyspaceId(keyspace), options };
+    let options = |codec, level, filter_bits| TableOptions { codec, level, filter_bits };
+    let all = [
+        edit(300, options(Some(Codec::Zstd), Some(19), Some(12))),
+        edit(1, options(Some(Codec::Deflate), Some(-6), None)),
+        edit(1, TableOptions::default()),
+    ];
+    let mut body = Vec::new();
+    for edit in &all {
+        assert_eq!(edit.format_version(), 8);
+        edit.encode(&mut body);
+    }
+    let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+    let golden = include_str!("../golden/manifest_tables.hex");
+    assert_eq!(hex, golden.split_whitespace().collect::<String>());
+    assert_eq!(Edit::decode_all(&body).unwrap(), all);
+    for wrong in [&[0x1b, 1, 8][..], &[0x1b, 1, 2, 3], &[0x1b, 1, 1, 9], &[0x1b, 1, 4]] {
+        assert!(Edit::decode_all(wrong).is_err(), "{wrong:02x?}");
+    }
+    let (keyspace, name) = (KeyspaceId(300), "k".to_owned());
+    let mut state = ManifestState::default();
+    state.apply(Edit::KeyspaceCreated { keyspace, kind: KeyspaceKind::Ordered, name }).unwrap();
+    state.apply(edit(300, options(Some(Codec::None), None, None))).unwrap();
+    let last = options(None, None, Some(3));
+    state.apply(edit(300, last)).unwrap();
+    assert_eq!(state.keyspaces[&keyspace].table_options, last);
+    let mut edits = Vec::new();
+    state.keyspaces[&keyspace].push_edits(keyspace, &mut edits);
+    assert!(edits.contains(&edit(300, last)), "{edits:?}");
+    assert!(state.apply(edit(301, last)).is_err(), "an unknown keyspace");
 }

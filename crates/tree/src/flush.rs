@@ -351,7 +351,7 @@ impl Output {
         // First of all: a failed manifest refuses, and then nothing else is tried.
         let ids = env.manifest.reserve_tables(2)?;
         let (table, values) = (ids.start, TableId(ids.start.0 + 1));
-        let options = env.options.tree_options();
+        let options = self.tree.options(&*env.options);
         let dictionary = match options.codec {
             // A table without its dictionary is larger but correct, so a shortage is no failure.
             Codec::Zstd => self.dictionary(env, options.level).unwrap_or(None),

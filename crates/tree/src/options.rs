@@ -21,4 +21,7 @@ pub struct TreeOptions {
 pub trait OptionSource: fmt::Debug + Send + Sync {
     /// The options in force. A flush or a merge asks once and keeps them to its end.
     fn tree_options(&self) -> TreeOptions;
+
+    /// The level of `codec` in force, if it has levels.
+    fn level_of(&self, codec: Codec) -> i32;
 }

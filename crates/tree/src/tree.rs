@@ -25,10 +25,11 @@ use base::{
 };
 use cache::RowOwner;
 use compact::plan::hashed::{keep, window};
-use manifest::KeyspaceKind;
+use manifest::{KeyspaceKind, TableOptions};
 use parking_lot::{Mutex, MutexGuard};
 use table::{FILTER_BITS_DEFAULT, Layout, Table};
 
+use crate::options::{OptionSource, TreeOptions};
 use crate::read_clock::ReadClock;
 use crate::{Memtable, ReadContext, Rectangle, Version, WriteCounters};
 
@@ -85,6 +86,8 @@ pub struct Tree {
     kind: KeyspaceKind,
     /// How the keys are stored: follows from the kind.
     key_form: KeyForm,
+    /// How new tables are written, as far as the keyspace differs from the store.
+    table_options: Mutex<TableOptions>,
     view: ArcSwap<View>,
     /// The rectangles that compaction jobs have reserved.
     reserved: Mutex<Vec<Rectangle>>,
@@ -165,6 +168,7 @@ impl Tree {
             id,
             name,
             key_form: kind.key_form(),
+            table_options: Mutex::default(),
             kind,
             view: ArcSwap::from_pointee(view),
             reserved: Mutex::default(),
@@ -208,6 +212,27 @@ impl Tree {
         &self.key_form
     }
 
+    /// How new tables are written, as far as the keyspace differs from the store.
+    pub fn table_options(&self) -> TableOptions {
+        *self.table_options.lock()
+    }
+
+    /// Sets how new tables are written. The manifest has the options.
+    pub fn set_table_options(&self, options: TableOptions) {
+        *self.table_options.lock() = options;
+    }
+
+    /// The options in force for a new table of this keyspace.
+    pub fn options(&self, of_store: &dyn OptionSource) -> TreeOptions {
+        let mut options = of_store.tree_options();
+        let TableOptions { codec, level, filter_bits: _ } = self.table_options();
+        if let Some(codec) = codec {
+            options.codec = codec;
+            options.level = level.map_or_else(|| of_store.level_of(codec), i32::from);
+        }
+        options
+    }
+
     /// The layout of a table of this keyspace, given the bytes of entries that it and its neighbours of one
     /// run will hold within `range`.
     pub fn layout(&self, bytes: u64, range: &KeyRange) -> Layout {
@@ -221,7 +246,7 @@ impl Tree {
     /// number of such tables that its base will have above it, those of a window from the number in it.
     pub fn flush_filter_bits(&self, bytes: u64) -> u8 {
         match self.kind.policy() {
-            None => return FILTER_BITS_DEFAULT,
+            None => return self.table_options().filter_bits.unwrap_or(FILTER_BITS_DEFAULT),
             Some(policy @ HashedPolicy::Window { .. }) => {
                 let options = window_options(policy);
                 return options.map_or(FILTER_BITS_DEFAULT, |it| it.flush_filter_bits(bytes));

@@ -20,8 +20,8 @@ pub struct Options {
     /// Length of a segment, bytes: a multiple of a page. A record that is larger gets a larger segment
     /// of its own.
     pub segment_bytes: u64,
-    /// Length of the first segment of each lane after the open, if that is less. Each later one is twice as long
-    /// as the one before it, up to `segment_bytes`: so a store that is written little has a small log.
+    /// Length of the first segment of each lane after the open, if that is less. Each later one is twice as
+    /// long as the one before it, up to `segment_bytes`: so a store that is written little has a small log.
     pub first_segment_bytes: u64,
     /// Every assigned seqno is above this one, whatever the log holds. The engine passes the largest
     /// seqno that its tables have or that it counts as flushed, so that no seqno is used twice (I4) after a

@@ -192,9 +192,9 @@ impl Supply {
         self.make_largest(&mut self.making.lock(), needed, |_| Ok(()))
     }
 
-    /// Makes a segment of at least `needed` bytes, of the next length if the device has space for that beside the
-    /// space that is left free, otherwise the longest of half that length, a quarter, and so on. `check_least` says
-    /// whether there is space for the shortest.
+    /// Makes a segment of at least `needed` bytes, of the next length if the device has space for that beside
+    /// the space that is left free, otherwise the longest of half that length, a quarter, and so on.
+    /// `check_least` says whether there is space for the shortest.
     fn make_largest(
         &self,
         next: &mut u64,

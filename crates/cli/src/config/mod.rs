@@ -23,10 +23,10 @@ use crate::directory;
 use crate::output::report_to_stderr;
 use crate::parsers::size;
 use setting::Setting;
-use values::{CodecName, Values};
+use values::Values;
 
 pub(crate) use command::{Command, run};
-pub(crate) use values::ServeValues;
+pub(crate) use values::{CodecName, ServeValues};
 
 /// The environment variable that names a configuration file, as `--config` does.
 const FILE_VARIABLE: &str = "TERRACE_CONFIG";

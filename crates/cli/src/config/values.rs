@@ -110,7 +110,7 @@ impl Default for Values {
 
 /// A codec as `--codec` names it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum CodecName {
+pub(crate) enum CodecName {
     None,
     Lz4,
     Zstd,

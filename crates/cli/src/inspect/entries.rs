@@ -1,4 +1,5 @@
-//! `terrace inspect table --entries`: every version that can be read of a table, and the keys around each damage.
+//! `terrace inspect table --entries`: every version that can be read of a table, and the keys around each
+//! damage.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,8 +43,8 @@ pub(super) struct Version {
     place: Option<(TableId, u32)>,
 }
 
-/// Passes on the content of table `name` in order. `store` is that of the table's footer; without one, that of
-/// the newest manifest. Returns whether all of it was read.
+/// Passes on the content of table `name` in order. `store` is that of the table's footer; without one, that
+/// of the newest manifest. Returns whether all of it was read.
 ///
 /// # Errors
 /// As [`salvage`]; `Invalid` if `name` is not that of a table; those of `visit`.

@@ -104,8 +104,8 @@ impl<R: BufRead> CsvRows<R> {
 }
 
 impl Columns {
-    /// The chosen columns among `count`, called `names` if they have names: by default the first is the key and
-    /// the others are the value.
+    /// The chosen columns among `count`, called `names` if they have names: by default the first is the key
+    /// and the others are the value.
     fn of(selection: &Selection, names: &[String], count: usize) -> Result<Self> {
         let find = |argument: &'static str, wanted: &str| {
             let by_name = names.iter().position(|name| name == wanted);

@@ -39,8 +39,8 @@ impl<R: BufRead> JsonRows<R> {
     }
 }
 
-/// The row of an object. Its key is a field, by default `key`. Its value is one field; or an object of several;
-/// or, if only the key was chosen, the whole object as it is written.
+/// The row of an object. Its key is a field, by default `key`. Its value is one field; or an object of
+/// several; or, if only the key was chosen, the whole object as it is written.
 fn row(text: &[u8], selection: &Selection) -> Result<Row> {
     let object: Object<'_> = serde_json::from_slice(text)
         .map_err(|error| Error::invalid("row").expected("a JSON object").caused_by(error))?;
@@ -132,7 +132,8 @@ mod tests {
         let read = |key: &str, values: &[&str], text: &str| {
             all(Format::Jsonl, &selection(key, values), text)
         };
-        let lines = "{\"key\":\"b\",\"value\":\"x\\ny\"}\n{\"value\":{\"n\": 12345678901234567890123},\"key\":7}\r\n";
+        let lines = "{\"key\":\"b\",\"value\":\"x\\ny\"}\n\
+                     {\"value\":{\"n\": 12345678901234567890123},\"key\":7}\r\n";
         assert_eq!(read("", &[], lines), ["b=x\ny", "7={\"n\": 12345678901234567890123}"]);
         let line = "{\"id\": \"a\", \"n\": 1.50, \"tags\": [1, null]}\n";
         assert_eq!(read("id", &[], line), [format!("a={}", line.trim())]);

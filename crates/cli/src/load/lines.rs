@@ -34,8 +34,8 @@ impl<R: BufRead> Lines<R> {
         self.bytes
     }
 
-    /// Moves to the next line that is not empty. `None` at the end; an error in the result is that of this line
-    /// alone, which is too long, and the next call moves behind it.
+    /// Moves to the next line that is not empty. `None` at the end; an error in the result is that of this
+    /// line alone, which is too long, and the next call moves behind it.
     ///
     /// # Errors
     /// That of the input.

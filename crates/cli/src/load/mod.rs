@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// The file's format [default: dump if it begins as one, else by the ending of its name, else tsv]
     #[arg(long)]
     format: Option<Format>,
-    /// The keyspace to add rows to, which is created if it is missing [default: default]. Of a dump, load only
-    /// this keyspace
+    /// The keyspace to add rows to, which is created if it is missing [default: default]. Of a dump, load
+    /// only this keyspace
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
     /// The column (csv: its name, or its number from 1) or field (jsonl) with the key
@@ -77,8 +77,8 @@ pub(crate) struct Args {
     /// Leave out rows that are wrong, print the first of them, and end with exit status 1
     #[arg(long)]
     skip_bad: bool,
-    /// Memory of the sort, besides that of the store. More rows are sorted in temporary files, and a row is at
-    /// most a quarter as long
+    /// Memory of the sort, besides that of the store. More rows are sorted in temporary files, and a row is
+    /// at most a quarter as long
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     sort_memory: u64,
     /// The directory of the temporary files, which have no names and end with the command

@@ -1,5 +1,5 @@
-//! Rows of an input: a key and a value each, from lines, CSV records or JSON objects. A row that is wrong is an
-//! error of that row alone, and the next one can be read.
+//! Rows of an input: a key and a value each, from lines, CSV records or JSON objects. A row that is wrong is
+//! an error of that row alone, and the next one can be read.
 
 use std::io::BufRead;
 
@@ -115,8 +115,8 @@ impl<R: BufRead> Rows<R> {
 pub(super) struct TsvRows<R> {
     lines: Lines<R>,
     is_hex: bool,
-    /// Whether the first line ended with CR LF, as all must then. A CR may also be the last byte of a value, so
-    /// it is never dropped in doubt.
+    /// Whether the first line ended with CR LF, as all must then. A CR may also be the last byte of a value,
+    /// so it is never dropped in doubt.
     has_cr: Option<bool>,
 }
 

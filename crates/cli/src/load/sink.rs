@@ -36,7 +36,8 @@ impl Sink {
     /// Adds an entry. Into an ordered keyspace keys ascend.
     ///
     /// # Errors
-    /// As [`Ingest::put_opt`] and [`WriteBatch::put_opt`]. After `Invalid` the sink can go on without the entry.
+    /// As [`Ingest::put_opt`] and [`WriteBatch::put_opt`]. After `Invalid` the sink can go on without the
+    /// entry.
     pub(super) fn put(&mut self, key: &[u8], value: &[u8], options: &EntryOptions) -> Result<()> {
         match self {
             Self::Ingest(ingest) => ingest.put_opt(key, value, options),

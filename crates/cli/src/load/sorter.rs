@@ -151,7 +151,8 @@ impl Sorter {
         }
     }
 
-    /// Passes the rows of the buffer on, sorted, and empties it. Returns the number of rows that were left out.
+    /// Passes the rows of the buffer on, sorted, and empties it. Returns the number of rows that were left
+    /// out.
     fn drain(&mut self, consume: &mut dyn FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<u64> {
         let Self { buffer, slots, .. } = self;
         let key = |slot: &Slot| {
@@ -246,7 +247,8 @@ mod tests {
 
     type Rows = Vec<(Vec<u8>, Vec<u8>, u64)>;
 
-    /// Sorts random rows, many of whose keys repeat. Returns the rows, those expected, and the runs at the end.
+    /// Sorts random rows, many of whose keys repeat. Returns the rows, those expected, and the runs at the
+    /// end.
     fn sorted(rng: &mut Rng, budget: usize, count: u64) -> (Rows, Rows, u64, u64) {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(dir.path(), budget);

@@ -206,8 +206,8 @@ fn closed_output_pipe_is_no_error() {
     assert_eq!((run.code, run.err.as_str()), (0, ""));
 }
 
-/// Each table has a handle. The soft limit is raised; a hard limit that is too low is named before anything is
-/// opened.
+/// Each table has a handle. The soft limit is raised; a hard limit that is too low is named before anything
+/// is opened.
 #[test]
 fn a_store_with_more_tables_than_handles_is_opened_or_refused_by_name() {
     let scratch = Scratch::new();

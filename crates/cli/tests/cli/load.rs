@@ -24,7 +24,8 @@ fn unsorted_rows_of_every_format_are_loaded() {
     load(&scratch, "b.csv", csv, &["--keyspace", "b", "--key", "name", "--value", "city"]).good();
     assert_eq!(scan(&scratch, &["--keyspace", "b"]), "Ada, L\tLondon\nBob\tNew\\nYork\n");
     load(&scratch, "b.csv", csv, &["--keyspace", "c"]).good();
-    let expected = "3\t{\"name\":\"Bob\",\"city\":\"New\\\\nYork\"}\n7\t{\"name\":\"Ada, L\",\"city\":\"London\"}\n";
+    let expected = "3\t{\"name\":\"Bob\",\"city\":\"New\\\\nYork\"}\n\
+                    7\t{\"name\":\"Ada, L\",\"city\":\"London\"}\n";
     assert_eq!(scan(&scratch, &["--keyspace", "c"]), expected);
 
     let jsonl = "{\"id\": 2, \"tags\": [\"x\"]}\n{\"id\": 1, \"tags\": []}\n";

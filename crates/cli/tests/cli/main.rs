@@ -27,6 +27,8 @@ mod interrupted;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod keyspace_tables;
+#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod log;

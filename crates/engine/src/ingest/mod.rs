@@ -294,13 +294,13 @@ impl Ingest {
 
 /// Moves long values to a new value file, which is created with the first of them.
 fn create_separator(store: &Store, tree: &Tree, account: &Account) -> Result<ValueSeparator> {
-    let settings = store.settings.load();
+    let options = tree.options(&*store.settings);
     let spec = ValuesSpec {
         store: store.id,
         file: store.manifest.next_table()?,
         keyspace: tree.id(),
-        codec: settings.codec,
-        level: settings.level(),
+        codec: options.codec,
+        level: options.level,
         purpose: Purpose::Ingest,
     };
     let least = VALUE_APART_BYTES as u64;
@@ -313,8 +313,8 @@ fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer>
     let id = tree.id();
     // First, because a poisoned manifest refuses it.
     let table = store.manifest.next_table()?;
-    let settings = store.settings.load();
-    let dictionary = match settings.codec {
+    let options = tree.options(&*store.settings);
+    let dictionary = match options.codec {
         Codec::Zstd => store.manifest.dictionary(id).0,
         _ => None,
     };
@@ -322,10 +322,10 @@ fn create_table(store: &Store, tree: &Tree, account: &Account) -> Result<Writer>
         store: store.id,
         table,
         keyspace: id,
-        codec: settings.codec,
-        level: settings.level(),
+        codec: options.codec,
+        level: options.level,
         dictionary: dictionary.map(|id| store.dictionaries.get(id)).transpose()?,
-        filter_bits: FILTER_BITS_DEFAULT,
+        filter_bits: tree.table_options().filter_bits.unwrap_or(FILTER_BITS_DEFAULT),
         layout: Layout::Sorted,
         purpose: Purpose::Ingest,
     };

@@ -143,12 +143,12 @@ fn remove_orphans(
     Ok(())
 }
 
-/// Files that a store opens beside its tables: log segments, manifests, outputs of flushes and merges; and those
-/// of the rest of the process.
+/// Files that a store opens beside its tables: log segments, manifests, outputs of flushes and merges; and
+/// those of the rest of the process.
 const OTHER_FILES: u64 = 64;
 
-/// Refuses a store with more tables and value files than the process may have open. Each has a handle while the
-/// store is open, and an open that ran out of them on the way would name none of this.
+/// Refuses a store with more tables and value files than the process may have open. Each has a handle while
+/// the store is open, and an open that ran out of them on the way would name none of this.
 pub(super) fn refuse_too_many(medium: &dyn Medium, state: &ManifestState) -> Result<()> {
     let Some(most) = medium.capabilities().open_files_max else { return Ok(()) };
     let files = state.keyspaces.values().map(|it| it.tables.len() + it.values.len());

@@ -9,9 +9,9 @@ use media::Medium;
 use table::{Dictionaries, Table, file_name};
 use tree::{Piece, Resident, TableFile, Tree, TreeContext, Trees, Version};
 
-use crate::Resources;
 use crate::recovery::Recovery;
 use crate::resources::Components as _;
+use crate::{KeyspaceOptions, Resources};
 
 /// Opens every table of the manifest's `state`. A damaged table still becomes a part of its tree;
 /// reads of its range fail.
@@ -62,7 +62,11 @@ pub(super) fn open_trees(
         }
         let (kind, name) = (entry.kind.clone(), entry.name.clone());
         let first = Seqno::ZERO;
-        trees.insert(Tree::new(*id, kind, name, version, read_context, &memtables, first)?);
+        let tree = Tree::new(*id, kind, name, version, read_context, &memtables, first)?;
+        let options = KeyspaceOptions::stored_tables(entry.table_options);
+        let at = |error: Error| error.at(format_args!("keyspace `{}`", entry.name));
+        tree.set_table_options(options.map_err(at)?);
+        trees.insert(tree);
     }
     Ok(trees)
 }

@@ -6,7 +6,7 @@ use base::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use base::{
     Discard, Error, ErrorKind, HashKey, HashedPolicy, KeyspaceId, Result, Seqno, invariant,
 };
-use manifest::{Edit, KeyspaceFile, KeyspaceKind};
+use manifest::{Edit, KeyspaceFile, KeyspaceKind, TableOptions};
 use tree::{Memtable, Resident, Tree, Version};
 
 use super::Store;
@@ -73,6 +73,7 @@ impl Store {
             operator
                 && (options.hashed.is_none() || options.hashed.as_ref() == tree.kind().policy())
                 && has_base_filter(tree, options)
+                && options.tables.or(tree.table_options()) == tree.table_options()
         };
         if let Some(tree) = self.trees.by_name(name).filter(|tree| has_options(tree)) {
             return Ok(tree);
@@ -119,6 +120,15 @@ impl Store {
         }
         if options.merge_operator.is_some() && tree.kind().policy().is_some() {
             return Err(KeyspaceOptions::operator_of_hashed());
+        }
+        let tables = options.tables.or(tree.table_options());
+        if tables != tree.table_options() {
+            if tables.filter_bits.is_some() && tree.kind().policy().is_some() {
+                return Err(KeyspaceOptions::filters_of_hashed());
+            }
+            let keyspace = tree.id();
+            self.manifest.append(vec![Edit::KeyspaceTables { keyspace, options: tables }])?;
+            tree.set_table_options(tables);
         }
         let Some(wanted) = &options.merge_operator else { return Ok(()) };
         let read_context = Arc::clone(&tree.view().read_context);
@@ -186,6 +196,9 @@ impl Store {
             edits.push(Edit::KeyspaceOperator { keyspace, name: operator.clone() });
             read_context.set_operator(operator.clone(), self.operators.get(operator).cloned());
         }
+        if options.tables != TableOptions::default() {
+            edits.push(Edit::KeyspaceTables { keyspace, options: options.tables });
+        }
         let version = Version::default();
         let (name, first) = (name.to_owned(), Seqno::ZERO);
         let tree = Tree::new(keyspace, kind, name, version, read_context, account, first);
@@ -195,6 +208,7 @@ impl Store {
                 self.remove_keyspace_file(keyspace);
             }
         })?;
+        tree.set_table_options(options.tables);
         debug_assert_eq!(
             tree.kind().is_resident(),
             tree.view().read_context.resident().is_some(),

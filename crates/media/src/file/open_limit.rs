@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit as far as the system allows without privileges, from the soft limit to the hard one: a store
-/// has a file open for each table. A refusal leaves the limit as it was.
+/// Raises the limit as far as the system allows without privileges, from the soft limit to the hard one: a
+/// store has a file open for each table. A refusal leaves the limit as it was.
 pub fn raise_open_files_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

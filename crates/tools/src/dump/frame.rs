@@ -95,8 +95,8 @@ pub(super) fn check_header(header: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The checksum of frame `number`, with its length, kind and payload. A frame that is missing or moved changes
-/// the numbers of those behind it.
+/// The checksum of frame `number`, with its length, kind and payload. A frame that is missing or moved
+/// changes the numbers of those behind it.
 pub(super) fn checksum(number: u64, prefix: &[u8], payload: &[u8]) -> u32 {
     let crc = crc32c_append(0, &number.to_le_bytes());
     crc32c_append(crc32c_append(crc, prefix), payload)

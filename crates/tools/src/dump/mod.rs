@@ -1,8 +1,8 @@
-//! The stream format of a dump: every keyspace of a store with its options and its live entries, independent of
-//! the formats of tables, log and manifest. Byte format: docs/format/dump.md.
+//! The stream format of a dump: every keyspace of a store with its options and its live entries, independent
+//! of the formats of tables, log and manifest. Byte format: docs/format/dump.md.
 //!
-//! [`DumpWriter`] writes one front to back, [`DumpReader`] reads it and verifies each frame before it passes on
-//! an entry. Neither seeks, so a dump may be a pipe. Memory: one frame.
+//! [`DumpWriter`] writes one front to back, [`DumpReader`] reads it and verifies each frame before it passes
+//! on an entry. Neither seeks, so a dump may be a pipe. Memory: one frame.
 
 mod frame;
 mod reader;

@@ -38,8 +38,8 @@ enum Within {
     Failed,
 }
 
-/// Reads a dump front to back. It returns an entry only after the checksum of its frame was verified, and the end
-/// only after all counts agree; an input that ends early is `Corrupt`.
+/// Reads a dump front to back. It returns an entry only after the checksum of its frame was verified, and the
+/// end only after all counts agree; an input that ends early is `Corrupt`.
 pub struct DumpReader<R> {
     input: R,
     within: Within,
@@ -96,8 +96,8 @@ impl<R: Read> DumpReader<R> {
     /// The next part; `None` after the last one, once the whole dump was verified.
     ///
     /// # Errors
-    /// `Corrupt` if the dump is damaged or ends early, with the number of the frame; `Io` if it cannot be read.
-    /// Every later call fails then.
+    /// `Corrupt` if the dump is damaged or ends early, with the number of the frame; `Io` if it cannot be
+    /// read. Every later call fails then.
     pub fn next_item(&mut self) -> Result<Option<DumpItem<'_>>> {
         while self.at >= self.payload.len() {
             if self.within == Within::Ended {

@@ -188,7 +188,8 @@ impl MergeJob {
         // After the version: see the module's header.
         let horizon = env.snapshots.horizon(&env.ring);
         let tables = merge.bytes / merge.table_bytes.max(1) * 2 + SPARE_IDS;
-        let options = env.options.tree_options();
+        let options = tree.options(&*env.options);
+        let bits = merge.filter_bits.round().clamp(0.0, 255.0) as u8;
         let dictionary = match options.codec {
             Codec::Zstd => env.manifest.dictionary(tree.id()).0,
             _ => None,
@@ -209,7 +210,7 @@ impl MergeJob {
                 codec: options.codec,
                 level: options.level,
                 dictionary,
-                filter_bits: merge.filter_bits.round().clamp(0.0, 255.0) as u8,
+                filter_bits: tree.table_options().filter_bits.unwrap_or(bits),
                 layout: tree.layout(rectangle.bytes, &rectangle.range),
                 table_bytes_max: merge.table_bytes.max(compact::job::TABLE_BYTES_MIN),
                 ids,

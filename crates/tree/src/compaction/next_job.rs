@@ -104,7 +104,7 @@ impl Compactor {
 
     /// The planner's options: a merge has at most as many runs as fit in the memory of one job.
     pub(super) fn job_options(&self, tree: &Tree) -> plan::Options {
-        let codec = self.env.options.tree_options().codec;
+        let codec = tree.options(&*self.env.options).codec;
         let taken = writer_bytes(codec, tree.key_form()) + self.job_env().read_bytes;
         let room = (self.pool.limit() as usize).saturating_sub(taken);
         let fits = (room / compact::Env::RUN_BYTES_MIN).max(2);
@@ -283,7 +283,7 @@ impl Compactor {
         now_ms: u64,
     ) -> Result<Option<MergeJob>> {
         let env = self.job_env();
-        let codec = self.env.options.tree_options().codec;
+        let codec = tree.options(&*self.env.options).codec;
         let bytes = memory_for(merge, &env, codec, tree.key_form());
         let most = self.pool.limit();
         // With many runs, range deletes get half as much memory at least: otherwise slices would be small,

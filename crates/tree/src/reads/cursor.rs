@@ -207,7 +207,8 @@ impl Cursor {
         self.merge.shared_value()
     }
 
-    /// When the current value expires, Unix milliseconds; 0 if it does not expire, and without a current entry.
+    /// When the current value expires, Unix milliseconds; 0 if it does not expire, and without a current
+    /// entry.
     #[must_use]
     pub const fn expiry_unix_ms(&self) -> u64 {
         self.merge.expiry()
