@@ -59,7 +59,7 @@ impl Default for Settings {
             zstd_level: 3,
             deflate_level: 6,
             compaction_rate: 0,
-            write_through: true,
+            write_through: false,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             memory: 0,

@@ -171,7 +171,7 @@ impl Builder {
     }
 
     /// Whether flushes and merges put the pages that they write into the page cache while it is not full, so
-    /// that data that fits into memory is never read from the device; true by default. A merge also caches
+    /// that data that fits into memory is never read from the device; false by default. A merge also caches
     /// the outputs that take the place of cached inputs.
     #[must_use]
     pub fn write_through(mut self, is_on: bool) -> Self {

@@ -84,7 +84,7 @@ impl Default for Values {
             deflate_level: 6,
             background_threads: 2,
             compaction_rate: 0,
-            write_through: true,
+            write_through: false,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             scm_path: None,
