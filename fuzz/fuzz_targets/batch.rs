@@ -10,5 +10,9 @@ fuzz_target!(|body: &[u8]| {
         ops += 1;
         bytes += op.key.len() + op.value.len();
     }
+    for (at, moved) in base::decode_moved(body).map_while(Result::ok).map(|(at, it)| (at, it.op)) {
+        let again = base::decode_ops(&body[at..]).next();
+        assert!(again.is_some_and(|op| op.is_ok_and(|op| op == moved)));
+    }
     assert!(ops <= body.len() && bytes <= body.len());
 });

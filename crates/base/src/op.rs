@@ -190,7 +190,7 @@ pub fn decode_ops_at(body: &[u8]) -> impl Iterator<Item = Result<(usize, BatchOp
     })
 }
 
-fn decode_op<'a>(cursor: &mut Cursor<'a>) -> Result<BatchOp<'a>> {
+pub(crate) fn decode_op<'a>(cursor: &mut Cursor<'a>) -> Result<BatchOp<'a>> {
     let at = cursor.position();
     let refused = |expected: &'static str, got: &dyn std::fmt::Debug| {
         Error::corrupt("write batch")

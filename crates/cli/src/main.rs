@@ -26,6 +26,7 @@ mod interrupt;
 mod keyspace;
 mod load;
 mod log;
+mod log_stats;
 mod measured_store;
 mod new_store;
 mod outcome;

@@ -17,6 +17,7 @@ use terracedb::scm::ScmCalibration;
 use terracedb::stats::{Memory, MissCurve, MissPoint, RowSetStatistics, ScmStatus, Statistics};
 use terracedb::{Db, Error, Result};
 
+use crate::log_stats;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
@@ -140,6 +141,7 @@ fn print_devices(statistics: &Statistics, out: &mut Output) -> Result<()> {
         format_count(statistics.log.segments_live, "segment"),
         statistics.device_backend
     ))?;
+    log_stats::print_lanes(&statistics.log_collection, out)?;
     if let Some(space) = statistics.device_space {
         let (free, total) = (format_bytes(space.free), format_bytes(space.total));
         out.line(format_args!("{free} free of {total} on the device"))?;
@@ -261,7 +263,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
     let recovery = db.recovery();
     json!({
         "keyspaces": statistics.keyspaces.iter().map(keyspace_to_json).collect::<Vec<_>>(),
-        "log": { "bytes": statistics.log_bytes, "segments": statistics.log.segments_live },
+        "log": log_stats::log_to_json(statistics),
         "device_backend": statistics.device_backend,
         "device_space": statistics.device_space.map(|space| {
             json!({ "total": space.total, "free": space.free })

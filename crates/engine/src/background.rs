@@ -2,6 +2,8 @@
 //!
 //! Each task is a step function that an executor runs; it ends after [`Background::stop`] was called.
 
+mod collect_plan;
+mod collector;
 mod counters;
 mod dead_segments;
 mod flush_task;
@@ -17,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Executor, TaskHandle};
 use parking_lot::Mutex;
 
+pub(crate) use collector::Collector;
 pub use counters::BackgroundCounters;
 pub(crate) use flush_task::FlushTask;
 pub(crate) use log_limits::{FIRST_SEGMENT_BYTES, LogLimits};

@@ -7,6 +7,37 @@ use std::time::Duration;
 use crate::latency::{BOUNDS_US, Latency};
 use crate::shared::Shared;
 
+/// Writes a family of metrics: name, kind, help, and samples with their labels.
+type Family<'a> = dyn FnMut(&str, &str, &str, Vec<(String, u64)>) + 'a;
+
+/// The lanes of the log, and the collection of its segments with resident entries.
+fn resident(statistics: &terracedb::stats::Statistics, family: &mut Family<'_>) {
+    let log = &statistics.log_collection;
+    let lanes = log.lanes.iter();
+    let queues = lanes.map(|it| (format!("{{lane=\"{}\"}}", it.lane.0), it.queue)).collect();
+    family("terrace_log_lane_queue", "gauge", "Batches that wait for a lane's leader.", queues);
+    let index = statistics.keyspaces.iter().map(|keyspace| keyspace.index_bytes).sum();
+    let index = vec![(String::new(), index)];
+    family("terrace_resident_index_bytes", "gauge", "Indexes of resident keyspaces.", index);
+    let generations = [("writers", &log.writers), ("survivors", &log.survivors)];
+    let of = |part: &str, value: u64, name: &str| {
+        (format!("{{generation=\"{name}\",part=\"{part}\"}}"), value)
+    };
+    let sizes = generations
+        .iter()
+        .flat_map(|(name, it)| [of("all", it.bytes, name), of("live", it.live_bytes, name)]);
+    let help = "Log segments with resident entries, and their live bytes.";
+    family("terrace_resident_log_bytes", "gauge", help, sizes.collect());
+    for (name, help, value) in [
+        ("segments", "Log segments collected.", log.collected_segments),
+        ("entries", "Entries that the collector moved.", log.moved_entries),
+        ("bytes", "Bytes that the collector wrote.", log.moved_bytes),
+    ] {
+        let name = format!("terrace_log_collected_{name}_total");
+        family(&name, "counter", help, vec![(String::new(), value)]);
+    }
+}
+
 /// The metrics, from the statistics of the store and the counters of the server.
 pub(crate) fn metrics(shared: &Shared) -> String {
     let statistics = shared.keys.db.statistics();
@@ -57,6 +88,7 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         components.map(|part| (format!("{{component=\"{}\"}}", part.name), part.used)).collect();
     family("terrace_memory_bytes", "gauge", "Memory in use by component.", components);
     family("terrace_log_bytes", "gauge", "The write-ahead log.", one(statistics.log_bytes));
+    resident(&statistics, &mut family);
     let compaction = &statistics.compaction;
     let running = compaction.running as u64;
     family("terrace_compactions_running", "gauge", "Merges that run.", one(running));

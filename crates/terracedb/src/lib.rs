@@ -48,6 +48,7 @@ mod checkpoint;
 mod db;
 mod entries;
 mod keyspace;
+mod log_collection;
 mod multi_get;
 mod opening;
 mod pop;
@@ -163,6 +164,7 @@ pub mod scm {
 
 /// Counters and sizes of an open store ([`Db::statistics`]), and sizes as text.
 pub mod stats {
+    pub use crate::log_collection::{GenerationStatistics, LogCollection};
     pub use crate::statistics::{
         Hits, KeyspaceStatistics, LevelStatistics, LookupStatistics, Statistics, WalkStatistics,
     };
@@ -179,7 +181,7 @@ pub mod stats {
     pub use tools::ScrubStatistics;
     pub use tree::ClockStatistics;
     pub use tree::compaction::{CompactionStatistics, DroppedEntries};
-    pub use wal::Statistics as LogStatistics;
+    pub use wal::{LaneStatistics, Statistics as LogStatistics};
 }
 
 /// Check, repair, scrub, checkpoints and backups of stores. Part of the feature `tools`, which is on by

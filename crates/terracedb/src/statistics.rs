@@ -12,6 +12,7 @@ use media::{Space, Usage};
 use tree::compaction::CompactionStatistics;
 use tree::{TableFile, Tree, ValueFile, Version};
 
+use crate::log_collection::LogCollection;
 use crate::recovery::Problem;
 use crate::stats::ClockStatistics;
 #[cfg(feature = "tools")]
@@ -55,6 +56,8 @@ pub struct Statistics {
     pub transaction_conflicts: u64,
     /// The write-ahead log.
     pub log: wal::Statistics,
+    /// Its lanes, and the collection of segments that hold entries of resident keyspaces.
+    pub log_collection: LogCollection,
     /// Size of the log on the device now, bytes.
     pub log_bytes: u64,
     /// Flushes of memtables, bytes that they wrote, and failed flushes.
@@ -331,6 +334,7 @@ impl Statistics {
             transactions: store.transactions.committed.get(),
             transaction_conflicts: store.transactions.conflicts.get(),
             log: store.log.statistics(),
+            log_collection: LogCollection::of(store),
             log_bytes: store.log.bytes(),
             flushes: background.flushes.get(),
             flush_bytes: background.flush_bytes.get(),

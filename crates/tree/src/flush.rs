@@ -145,7 +145,8 @@ impl FlushJob {
         drop(view);
         let retention = Retention::new(rules, &env.writer_account)?;
         let resident = tree.view().read_context.resident().cloned();
-        let resident = resident.map(|it| ResidentFlush::new(&it, &memtable, below));
+        let log_end = env.log.as_ref().map(|log| log.last().plus(1));
+        let resident = resident.map(|it| ResidentFlush::new(&it, &memtable, below, log_end));
         let (writer, written) = (None, None);
         let output =
             Output { tree: Arc::clone(&tree), memtable: Arc::clone(&memtable), writer, written };

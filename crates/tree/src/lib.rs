@@ -45,8 +45,8 @@ pub use purge_task::PurgeTask;
 pub use quarantine::Quarantine;
 pub use read_context::ReadContext;
 pub use resident::{
-    LogSegment, LogSegments, Places, Resident, ResidentEntries, ResidentEntry, ResidentSizes,
-    ResidentVersion,
+    LogSegment, LogSegments, Moved, Moves, Places, Resident, ResidentEntries, ResidentEntry,
+    ResidentSizes, ResidentVersion,
 };
 pub use row_compression::RowCompression;
 pub use row_refresh::RowRefresh;

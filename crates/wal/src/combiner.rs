@@ -226,6 +226,11 @@ impl<W: Writer> Combiner<W> {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// The number of records in slots.
+    pub(crate) fn waiting(&self) -> usize {
+        self.slots.iter().take(self.used()).filter(|slot| slot.is_pending()).count()
+    }
+
     /// A slot that holds a record.
     fn pending(&self) -> Option<&Slot> {
         self.slots.iter().take(self.used()).find(|slot| slot.is_pending())

@@ -87,6 +87,8 @@ struct Segment {
     fresh: FreshSegment,
     /// The lane sequence of its Begin.
     begin: u64,
+    /// No record has a seqno below this one.
+    first: u64,
     /// Offset of the next record.
     tail: u64,
     /// Whether records were stored since the last sync point.
@@ -239,6 +241,12 @@ impl Lane {
         self.active.as_ref().is_none_or(|segment| segment.pins.is_empty())
     }
 
+    /// No record of the segment being written has a seqno below this one; `u64::MAX` if it has none.
+    pub(crate) fn first(&self) -> u64 {
+        let written = self.active.as_ref().filter(|segment| !segment.pins.is_empty());
+        written.map_or(u64::MAX, |segment| segment.first)
+    }
+
     /// Continues in a new segment with room for `bytes`. Returns the old segment's tail.
     ///
     /// The first segment after an open states, durably and before any append, the lane sequence at which
@@ -278,6 +286,7 @@ impl Lane {
         let next = Segment {
             fresh,
             begin: self.sequence,
+            first: seqno,
             // Synced records have their pages, or units, to themselves.
             tail: match (self.is_fenced, opened) {
                 (true, _) => PAGE + UNIT_BYTES,
@@ -298,14 +307,20 @@ impl Lane {
 
     fn retire(&mut self, old: Segment) -> SegmentTail {
         let Segment {
-            fresh: FreshSegment { id, file, charge, .. }, begin, tail, dirty, pins, ..
+            fresh: FreshSegment { id, file, charge, .. },
+            begin,
+            first,
+            tail,
+            dirty,
+            pins,
+            ..
         } = old;
         if dirty {
             self.unsynced.push(Arc::clone(&file));
         }
         // No stores follow.
         file.prepare_stores(u64::MAX);
-        self.retention.add(self.id, SealedSegment { id, begin, bytes: tail, pins, charge });
+        self.retention.add(self.id, SealedSegment { id, begin, first, bytes: tail, pins, charge });
         SegmentTail { file, used: tail }
     }
 

@@ -32,6 +32,7 @@ mod record;
 mod recover;
 mod retention;
 mod scan;
+mod segment_records;
 mod shared;
 mod slot;
 mod source;
@@ -57,9 +58,10 @@ pub use place::{DEVICE_LANES_MAX, DEVICES_MAX, LogDevice, LogPlace, PLACE_BYTES_
 pub use position::{Cut, LogEnd, Reached};
 pub use record::{Begin, Content, FIXED_BYTES, Keyspaces, Record, parse_record, record_bytes};
 pub use recover::Recovery;
-pub use retention::SegmentUse;
+pub use retention::{FullSegment, SegmentUse};
+pub use segment_records::{SegmentBatch, SegmentRecords};
 pub use start::Start;
-pub use statistics::Statistics;
+pub use statistics::{LaneStatistics, Statistics};
 pub use stored::{StoredBatch, StoredSegment};
 
 #[cfg(test)]

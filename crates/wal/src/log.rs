@@ -17,6 +17,7 @@
 
 mod acknowledge;
 mod begin;
+mod collecting;
 mod freeing;
 mod open;
 
@@ -57,6 +58,8 @@ pub struct Log {
     /// At least one.
     lanes: Box<[LaneOfLog]>,
     is_fenced: bool,
+    /// The last of several lanes has moved records only.
+    has_resident: AtomicBool,
     /// Some of several lanes may have no segment yet, because a device was full at the open. A hint.
     lacks_segments: AtomicBool,
     syncer: Syncer,
@@ -121,7 +124,8 @@ impl Log {
 
     /// The lane of the calling thread.
     fn lane(&self) -> Result<&LaneOfLog> {
-        let home = if self.lanes.len() == 1 { 0 } else { home() % self.lanes.len() };
+        let lanes = self.writers_lanes();
+        let home = if lanes <= 1 { 0 } else { home() % lanes };
         self.lanes.get(home).ok_or_else(|| broken_invariant!("a log has lanes"))
     }
 
@@ -141,7 +145,13 @@ impl Log {
             match self.append_at(batch) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
                     self.begin_short()?;
-                    self.lane()?.combiner.with(|lane| lane.make_short_room(bytes as u64))?;
+                    let lane = self.lane()?;
+                    match lane.combiner.with(|lane| lane.make_short_room(bytes as u64)) {
+                        Err(error) if error.kind() == ErrorKind::NoSpace => {
+                            return self.append_to_reserve(batch, bytes as u64);
+                        }
+                        made => made?,
+                    }
                 }
                 appended => return appended,
             }
@@ -299,13 +309,15 @@ impl Log {
     /// As [`Log::append`].
     pub fn prepare(&self, ahead: usize) -> Result<bool> {
         self.begin_lanes()?;
-        self.lanes.iter().try_fold(false, |made, lane| Ok(lane.supply.prepare(ahead)? | made))
+        let mut lanes = self.lanes.iter().take(self.writers_lanes());
+        lanes.try_fold(false, |made, lane| Ok(lane.supply.prepare(ahead)? | made))
     }
 
-    /// Number of segments made ahead of need, in the lane with most of them.
+    /// Number of segments made ahead of writers' need, in the lane with most of them.
     #[must_use]
     pub fn prepared(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.supply.ahead()).max().unwrap_or(0)
+        let lanes = self.lanes.iter().take(self.writers_lanes());
+        lanes.map(|lane| lane.supply.ahead_of_writers()).max().unwrap_or(0)
     }
 
     /// The length of the next segment unless a record needs more, bytes, in the lane with the longest.

@@ -281,6 +281,7 @@ pub(crate) fn settle(
     let mut tail = None;
     for (index, found) in chain.segments.into_iter().enumerate() {
         let (id, begin) = (found.id, found.first.map_or(0, |first| first.sequence));
+        let first = found.first.map_or(0, |first| first.seqno);
         let name = segment_name(lane, id);
         if !reached.contains(&index) {
             match found.state {
@@ -295,7 +296,7 @@ pub(crate) fn settle(
         tail = Some(SegmentTail { file, used: found.tail });
         let charge = source.account.charge(SEGMENT_MEMORY)?;
         let SegmentScan { tail: bytes, pins, .. } = found;
-        retention.add(lane, SealedSegment { id, begin, bytes, pins, charge });
+        retention.add(lane, SealedSegment { id, begin, first, bytes, pins, charge });
     }
     Ok(tail)
 }

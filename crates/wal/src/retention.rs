@@ -19,6 +19,8 @@ pub(crate) struct SealedSegment {
     pub(crate) id: SegmentId,
     /// The lane sequence of its Begin.
     pub(crate) begin: u64,
+    /// No record has a seqno below this one.
+    pub(crate) first: u64,
     /// Written bytes.
     pub(crate) bytes: u64,
     pub(crate) pins: Pins,
@@ -36,6 +38,19 @@ pub enum SegmentUse {
     Full(Seqno),
     /// It was freed.
     Freed,
+}
+
+/// A segment that gets no more records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullSegment {
+    /// Its number.
+    pub segment: SegmentId,
+    /// No record has a seqno below this one.
+    pub first: Seqno,
+    /// The records of resident keyspaces have seqnos below this one; 0 if there are none.
+    pub resident_end: Seqno,
+    /// Written bytes.
+    pub bytes: u64,
 }
 
 /// See the module. Its lock is a leaf: no other lock is taken and no I/O is done under it.
@@ -102,6 +117,31 @@ impl Retention {
         let pins = sealed.pins.alive(|_| Seqno::ZERO);
         let resident = pins.filter(|(keyspace, _)| state.resident.contains(keyspace));
         SegmentUse::Full(resident.map(|(_, end)| end).max().unwrap_or_default())
+    }
+
+    /// The full segments of each lane, oldest first.
+    pub(crate) fn full(&self) -> BTreeMap<LaneId, Vec<FullSegment>> {
+        let state = self.0.lock();
+        let of = |sealed: &SealedSegment| {
+            let pins = sealed.pins.alive(|keyspace| state.below(keyspace));
+            let resident = pins.filter(|(keyspace, _)| state.resident.contains(keyspace));
+            FullSegment {
+                segment: sealed.id,
+                first: Seqno::new(sealed.first),
+                resident_end: resident.map(|(_, end)| end).max().unwrap_or_default(),
+                bytes: sealed.bytes,
+            }
+        };
+        let lanes = state.sealed.iter();
+        lanes.map(|(lane, segments)| (*lane, segments.iter().map(of).collect())).collect()
+    }
+
+    /// No record of another full segment than `segment` of `lane` has a seqno below this one.
+    pub(crate) fn first_except(&self, lane: LaneId, segment: SegmentId) -> u64 {
+        let state = self.0.lock();
+        let all = state.sealed.iter().flat_map(|(lane, it)| it.iter().map(move |one| (*lane, one)));
+        let others = all.filter(|(of, one)| (*of, one.id) != (lane, segment));
+        others.map(|(_, one)| one.first).min().unwrap_or(u64::MAX)
     }
 
     /// The records of `keyspace` below `below` are dead. Those of a resident keyspace die only with it.

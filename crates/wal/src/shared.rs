@@ -2,7 +2,7 @@
 //! the counters. One part belongs to the log, the other to each of its lanes.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Error, Result};
@@ -17,6 +17,8 @@ pub(crate) struct Shared {
     poison: OnceLock<Error>,
     /// Called when the next stores should be prepared.
     pub(crate) growth: GrowthListener,
+    /// The lane of moved records needs a segment first: no other segment is made.
+    pub(crate) lacks_reserve: AtomicBool,
 }
 
 /// The part of one lane. Only the caller that syncs advances the durable position, and only the leader
@@ -90,7 +92,7 @@ impl Shared {
     pub(crate) fn new(lanes: usize, stored: u64, next: u64) -> Arc<Self> {
         let (numbers, poison, growth) =
             (Numbers::new(lanes, stored, next), OnceLock::new(), GrowthListener::default());
-        Arc::new(Self { numbers, poison, growth })
+        Arc::new(Self { numbers, poison, growth, lacks_reserve: AtomicBool::new(false) })
     }
 
     /// The first failure that made further writes unsafe.

@@ -198,6 +198,7 @@ fn a_refused_group_takes_no_seqnos() {
             assert!(ops != REFUSED || !written.iter().any(|(_, ops)| *ops == u64::from(REFUSED)));
         }
         written.sort_unstable();
+        assert_eq!(combiner.waiting(), 0);
         combiner.with(|tape| assert_eq!(tape.records, written));
     });
 }

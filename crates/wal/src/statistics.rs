@@ -1,5 +1,7 @@
 //! Statistics of a log.
 
+use base::LaneId;
+
 /// Counters since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -33,4 +35,25 @@ pub struct Statistics {
     pub segments_inline: u64,
     /// Segments removed.
     pub segments_freed: u64,
+}
+
+/// A lane that receives appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneStatistics {
+    /// The lane.
+    pub lane: LaneId,
+    /// Whether writers append to the other lanes, and the collector to this one.
+    pub is_of_survivors: bool,
+    /// Segments in use, the one being written included.
+    pub segments: u64,
+    /// Their written bytes.
+    pub bytes: u64,
+    /// Segments made ahead.
+    pub ready: u64,
+    /// Batches appended since the log was opened.
+    pub records: u64,
+    /// Groups written with one store each: `records` over `groups` is how many batches waited together.
+    pub groups: u64,
+    /// Batches that wait for the lane's leader now.
+    pub queue: u64,
 }

@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use base::limits::PAGE_BYTES;
 use base::{
-    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, format_bytes, invariant,
-    limits::KEYSPACES_MAX,
+    Account, Charge, Error, ErrorKind, LaneId, Result, SegmentId, StoreId, broken_invariant,
+    format_bytes, invariant, limits::KEYSPACES_MAX,
 };
 use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
@@ -75,6 +75,8 @@ pub(crate) struct Supply {
     ready: Mutex<VecDeque<FreshSegment>>,
     /// The device had no space when a writer last needed a segment. A hint: `Relaxed`.
     is_full: AtomicBool,
+    /// Segments that stay ready for moved records.
+    reserved: AtomicUsize,
 }
 
 impl Supply {
@@ -95,6 +97,7 @@ impl Supply {
             next_bytes: AtomicU64::new(spec.first_segment_bytes.min(spec.segment_bytes)),
             ready: Mutex::default(),
             is_full: AtomicBool::new(false),
+            reserved: AtomicUsize::new(0),
         }
     }
 
@@ -140,8 +143,12 @@ impl Supply {
     /// Makes the next segment unless `ahead` are ready. Returns whether it made one.
     pub(crate) fn prepare(&self, ahead: usize) -> Result<bool> {
         let mut next = self.making.lock();
+        let ahead = ahead + self.reserved.load(Ordering::Relaxed);
         if self.ready.lock().len() >= ahead {
             return Ok(false);
+        }
+        if !self.is_reserve() {
+            self.check_reserve()?;
         }
         let capacity = self.next_bytes();
         self.check_free_space(capacity)?;
@@ -159,6 +166,7 @@ impl Supply {
     /// Removes the segments made ahead beyond the first `ahead`. Returns the number removed.
     pub(crate) fn give_back(&self, ahead: usize) -> Result<usize> {
         let _making = self.making.lock();
+        let ahead = ahead + self.reserved.load(Ordering::Relaxed);
         let mut removed = 0;
         loop {
             let mut ready = self.ready.lock();
@@ -178,6 +186,11 @@ impl Supply {
     /// Whether the device had no space when a writer last needed a segment.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Number of segments made ahead that writers may take.
+    pub(crate) fn ahead_of_writers(&self) -> usize {
+        self.ahead().saturating_sub(self.reserved.load(Ordering::Relaxed))
     }
 
     /// Number of segments made ahead.
@@ -231,8 +244,10 @@ impl Supply {
     pub(crate) fn take_short(&self, needed: u64) -> Result<FreshSegment> {
         let mut next = self.making.lock();
         let mut ready = self.ready.lock();
+        // The collector needs one to free space.
+        let left = self.reserved.load(Ordering::Relaxed).min(1);
         // Ids grow in the order of use, so a segment that is too small cannot be used later.
-        while let Some(first) = ready.pop_front() {
+        while let Some(first) = (ready.len() > left).then(|| ready.pop_front()).flatten() {
             if first.capacity >= needed {
                 return Ok(first);
             }
@@ -240,6 +255,10 @@ impl Supply {
                 ready.push_front(first);
                 return Err(error);
             }
+        }
+        if !ready.is_empty() {
+            self.is_full.store(true, Ordering::Relaxed);
+            return Err(no_space_for_collector());
         }
         drop(ready);
         let capacity = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
@@ -260,12 +279,38 @@ impl Supply {
         }
     }
 
-    /// A segment of at least `needed` bytes: the next one made ahead, or a new one.
+    /// A segment of at least `needed` bytes: the next one made ahead, or a new one. Leaves those that are kept
+    /// for moved records.
     pub(crate) fn take(&self, needed: u64) -> Result<FreshSegment> {
+        self.take_leaving(needed, self.reserved.load(Ordering::Relaxed))
+    }
+
+    /// As [`Supply::take`], for moved records.
+    pub(crate) fn take_reserved(&self, needed: u64) -> Result<FreshSegment> {
+        self.take_leaving(needed, 0)
+    }
+
+    /// Keeps `count` segments ready for moved records, and makes one if there are fewer. Without any, no lane
+    /// gets a segment for other records until there is one.
+    ///
+    /// # Errors
+    /// As making a segment.
+    pub(crate) fn reserve(&self, count: usize) -> Result<()> {
+        self.reserved.store(count, Ordering::Relaxed);
+        let mut made = Ok(());
+        while self.ahead() < count && made.is_ok() {
+            let mut next = self.making.lock();
+            made = self.make(&mut next, self.spec.segment_bytes).map(|fresh| {
+                self.ready.lock().push_back(fresh);
+            });
+        }
+        self.shared.log.lacks_reserve.store(self.ahead() == 0, Ordering::Relaxed);
+        made
+    }
+
+    fn take_leaving(&self, needed: u64, left: usize) -> Result<FreshSegment> {
         let fits = |ready: &mut VecDeque<FreshSegment>| {
-            ready
-                .front()
-                .is_some_and(|first| first.capacity >= needed)
+            (ready.len() > left && ready.front().is_some_and(|first| first.capacity >= needed))
                 .then(|| ready.pop_front())?
         };
         if let Some(fresh) = fits(&mut self.ready.lock()) {
@@ -276,6 +321,17 @@ impl Supply {
         if let Some(fresh) = fits(&mut ready) {
             return Ok(fresh);
         }
+        if left > 0 {
+            self.check_reserve()?;
+            if let Some(first) = ready.front().filter(|first| first.capacity >= needed) {
+                // Ids grow in the order of use: the new segment takes the place of the one that is kept.
+                debug_assert!(first.capacity > 0, "a segment has bytes");
+                drop(ready);
+                return self.take_and_replace(&mut next);
+            }
+        } else if !self.is_reserve() {
+            self.check_reserve()?;
+        }
         // Ids grow in the order of use, so a segment that is too small cannot be used later.
         while let Some(first) = ready.front() {
             self.medium.remove(first.file.name())?;
@@ -284,6 +340,34 @@ impl Supply {
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
         self.make_largest(&mut next, needed, |capacity| self.check_free_space(capacity))
+    }
+
+    /// The segment that was made first, once another one is ready in its place.
+    fn take_and_replace(&self, next: &mut u64) -> Result<FreshSegment> {
+        count(&self.shared.counters.segments_inline, 1);
+        let checked = self.check_free_space(self.spec.segment_bytes);
+        let made = checked.and_then(|()| self.make(next, self.spec.segment_bytes));
+        if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+        let made = made?;
+        let mut ready = self.ready.lock();
+        ready.push_back(made);
+        ready.pop_front().ok_or_else(|| broken_invariant!("a segment was added"))
+    }
+
+    /// Whether segments are kept here for moved records.
+    fn is_reserve(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed) > 0
+    }
+
+    /// Refuses a segment while the lane of moved records has none: they free space.
+    fn check_reserve(&self) -> Result<()> {
+        if !self.shared.log.lacks_reserve.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.is_full.store(true, Ordering::Relaxed);
+        Err(no_space_for_collector())
     }
 
     /// Refuses a segment that would leave too little space on the device.
@@ -347,4 +431,9 @@ impl Supply {
         let has_gaps = version >= VERSION_GAPS;
         Ok(FreshSegment { id, seed: header.seed(), file, capacity, has_gaps, charge })
     }
+}
+
+#[cold]
+fn no_space_for_collector() -> Error {
+    Error::no_space("log segment").expected("space for the log's collector first")
 }

@@ -11,6 +11,16 @@ pub struct BackgroundCounters {
     pub flush_bytes: Counter,
     /// Flushes that failed.
     pub flush_failures: Counter,
+    /// Segments of the log out of which the live entries of resident keyspaces were moved.
+    pub collected_segments: Counter,
+    /// Entries that were moved, and the bytes of the records with their copies.
+    pub moved_entries: Counter,
+    /// See [`BackgroundCounters::moved_entries`].
+    pub moved_bytes: Counter,
+    /// Tombstones that were given up, because no older version of their keys was left.
+    pub dropped_tombstones: Counter,
+    /// Collections that failed.
+    pub collect_failures: Counter,
     /// Interval syncs that failed.
     pub sync_failures: Counter,
 }

@@ -14,6 +14,7 @@ use tree::events::Event;
 use tree::{FlushJob, TreeContext, Trees};
 use wal::Log;
 
+use super::collector::Collector;
 use super::counters::BackgroundCounters;
 use super::dead_segments::give_up_dead_segments;
 use super::log_limits::LogLimits;
@@ -40,6 +41,7 @@ pub(crate) struct FlushTask {
     pub stop: Arc<AtomicBool>,
     pub job: Option<FlushJob>,
     pub waiting_deletes: WaitingDeletes,
+    pub collector: Collector,
     /// When the job began, by the compactor's clock.
     pub began: Duration,
 }
@@ -122,6 +124,7 @@ impl FlushTask {
         if self.log_limits.is_over(&self.log) {
             self.seal_pinning();
         }
+        let collecting = self.collector.step(&self.context, &self.trees, &self.buffers);
         // An error means that there is no memory for the next memtable: the next shortage tries again.
         let _ = self.buffers.relieve_pressure();
         let trees = self.trees.all();
@@ -135,7 +138,7 @@ impl FlushTask {
         });
         let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) else {
             self.buffers.release_idle_memory();
-            return Progress::IdleFor(POLL_INTERVAL);
+            return if collecting { Progress::Again } else { Progress::IdleFor(POLL_INTERVAL) };
         };
         // A write is in its memtable once it is visible, so the memtable is complete once everything
         // below its end is.

@@ -9,7 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_ops, invariant};
+use base::{
+    Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_moved, decode_ops,
+    invariant, is_moved,
+};
 use compact::Horizon;
 use manifest::{Edit, KeyspaceKind, ManifestState};
 use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
@@ -45,6 +48,11 @@ impl Replay<'_> {
         }
         for (keyspace, below) in flushed {
             log.flushed(keyspace, below);
+        }
+        for tree in self.trees.all() {
+            if let Some(resident) = tree.view().read_context.resident() {
+                resident.keep_tombstones_below(log.last().plus(1));
+            }
         }
         if self.settings.read_only {
             return Ok(log);
@@ -239,6 +247,9 @@ struct Apply<'a> {
 impl Apply<'_> {
     /// Applies the record that was `appended`.
     fn record(&mut self, appended: Appended, body: &[u8]) -> Result<()> {
+        if is_moved(body) {
+            return self.moved(appended, body);
+        }
         let mut next = appended.first;
         for op in decode_ops(body) {
             let op = op?;
@@ -268,6 +279,44 @@ impl Apply<'_> {
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
         self.note_places(appended, body)?;
+        self.flush_if_large(next)
+    }
+
+    /// Applies a record of moved entries: those of which no newer version is known. The copies of an entry and
+    /// its first record are one version, so the last one counts.
+    fn moved(&mut self, appended: Appended, body: &[u8]) -> Result<()> {
+        let (mut keyspaces, mut ops) = (BTreeSet::new(), 0);
+        for moved in decode_moved(body) {
+            keyspaces.insert(moved?.1.op.keyspace);
+            ops += 1;
+        }
+        let ids: Vec<_> = keyspaces.into_iter().collect();
+        let batch = Batch { keyspaces: &ids, ops, body };
+        let mut next = appended.first;
+        for moved in decode_moved(body) {
+            let (at, moved) = moved?;
+            let (seqno, op) = (next, moved.op);
+            next = next.plus(1);
+            let Some(tree) = self.replay.trees.get(op.keyspace) else {
+                self.check_dropped(seqno, op.keyspace)?;
+                continue;
+            };
+            let view = tree.view();
+            let Some(resident) = view.read_context.resident() else {
+                return Err(Error::corrupt("log record of moved entries")
+                    .at(format_args!("sequence number {seqno}"))
+                    .expected("a resident keyspace")
+                    .got(format_args!("`{}`", tree.name())));
+            };
+            let memtables: Vec<_> = view.memtables().collect();
+            if resident.origin(&memtables, op.key)?.is_some_and(|newest| newest > moved.first) {
+                continue;
+            }
+            view.active.reserve(op.size())?;
+            let length = op.key.len() + op.value.len();
+            resident.note_moved(appended, &batch, (at, length), seqno, &view.active)?;
+            view.active.insert(op.key, Trailer::new(seqno, op.kind), op.value, Horizon::default);
+        }
         self.flush_if_large(next)
     }
 

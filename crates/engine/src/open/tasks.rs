@@ -13,8 +13,8 @@ use wal::Log;
 
 use crate::Resources;
 use crate::background::{
-    Background, BackgroundCounters, FlushTask, LogLimits, LogTask, SegmentTask, SyncTask,
-    WaitingDeletes,
+    Background, BackgroundCounters, Collector, FlushTask, LogLimits, LogTask, SegmentTask,
+    SyncTask, WaitingDeletes,
 };
 use crate::buffers::Buffers;
 use crate::event_watch::{EventWatchTask, Reported};
@@ -58,6 +58,7 @@ impl Tasks<'_> {
     }
 
     fn start_flush(&self, executor: &dyn Executor) -> TaskHandle {
+        let log_limits = LogLimits::of(self.resources, self.log.statistics().lanes);
         let task = FlushTask {
             context: Arc::clone(self.context),
             trees: Arc::clone(self.trees),
@@ -65,11 +66,12 @@ impl Tasks<'_> {
             compactor: Arc::clone(self.compactor),
             log: Arc::clone(self.log),
             ring: Arc::clone(&self.context.ring),
-            log_limits: LogLimits::of(self.resources, self.log.statistics().lanes),
+            log_limits,
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(&self.stop),
             job: None,
             waiting_deletes: WaitingDeletes::default(),
+            collector: Collector::new(self.log, log_limits.segment_bytes, &self.counters),
             began: Duration::ZERO,
         };
         let flusher = executor.spawn("flush", Box::new(task));

@@ -58,7 +58,10 @@ pub(super) fn open_trees(
         }
         if entry.kind.is_resident() {
             let account = resources.indexes_account();
-            read_context.set_resident(Resident::new(*id, &context.segments, &account)?);
+            let resident = Resident::new(*id, &context.segments, &account)?;
+            // Until the replay is over.
+            resident.keep_tombstones_below(Seqno::MAX);
+            read_context.set_resident(resident);
         }
         let (kind, name) = (entry.kind.clone(), entry.name.clone());
         let first = Seqno::ZERO;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use base::{
     Account, BatchOp, Charge, EntryKind, Error, KeyspaceId, Result, Seqno, broken_invariant,
-    decode_ops, invariant,
+    decode_ops, invariant, is_moved,
 };
 use parking_lot::Mutex;
 use tree::Tree;
@@ -117,6 +117,10 @@ impl Seen {
             last.is_none_or(|last| last.seqno < first),
             "batches are observed in the order of their sequence numbers"
         );
+        if is_moved(body) {
+            // Copies of entries: no new version of any key.
+            return;
+        }
         if body.is_empty() {
             // The record of an ingest: one seqno, with keys unknown here.
             self.discard();

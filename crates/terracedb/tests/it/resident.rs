@@ -15,12 +15,12 @@ use terracedb::{
 
 use crate::common::{self, Views, assert_same, text};
 
-fn resident() -> KeyspaceOptions {
+pub(crate) fn resident() -> KeyspaceOptions {
     KeyspaceOptions::new().hashed(HashedPolicy::Resident)
 }
 
 /// A store with its log on two devices, each of two lanes.
-fn open_in(devices: &Arc<Views>, memory: u64) -> Result<Db> {
+pub(crate) fn open_in(devices: &Arc<Views>, memory: u64) -> Result<Db> {
     Db::on_medium(Arc::clone(&devices.device))
         .memory(memory)
         .log_path(["one", "two"])
@@ -29,7 +29,7 @@ fn open_in(devices: &Arc<Views>, memory: u64) -> Result<Db> {
         .open()
 }
 
-fn open(devices: &Arc<Views>) -> (Db, Keyspace) {
+pub(crate) fn open(devices: &Arc<Views>) -> (Db, Keyspace) {
     let db = open_in(devices, common::MEMORY).unwrap();
     let keyspace = db.open_or_create_keyspace_opt("r", &resident()).unwrap();
     (db, keyspace)

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use base::{EntryKind, Result, Seqno};
 
+use super::place::Place;
 use super::places::SortedPlaces;
 use super::{Resident, hash_of};
 use crate::Memtable;
@@ -21,16 +22,28 @@ pub(crate) struct ResidentFlush {
     resident: Arc<Resident>,
     memtable: Arc<Memtable>,
     places: SortedPlaces,
+    /// As [`Resident::keep_tombstones_below`].
+    keeps_tombstones: bool,
+    /// Every copy of an older version of a key with a tombstone here is in the log before this seqno.
+    log_end: Option<Seqno>,
 }
 
 impl ResidentFlush {
     /// A flush of `memtable`, whose writes are visible and below `below`.
-    pub(crate) fn new(resident: &Arc<Resident>, memtable: &Arc<Memtable>, below: Seqno) -> Self {
+    /// `log_end` is the end of the log; `None` during its replay.
+    pub(crate) fn new(
+        resident: &Arc<Resident>,
+        memtable: &Arc<Memtable>,
+        below: Seqno,
+        log_end: Option<Seqno>,
+    ) -> Self {
         // Before the first change of the index.
         resident.indexed_up_to.fetch_max(below.before().get(), Ordering::AcqRel);
         let (resident, memtable) = (Arc::clone(resident), Arc::clone(memtable));
         let places = memtable.places().sorted();
-        Self { resident, memtable, places }
+        let kept_below = resident.tombstones_below.load(Ordering::Relaxed);
+        let keeps_tombstones = memtable.first().get() < kept_below;
+        Self { resident, memtable, places, keeps_tombstones, log_end }
     }
 
     /// Does one step with the keys from `cursor` on. Returns whether it was the last one.
@@ -49,7 +62,9 @@ impl ResidentFlush {
                 cursor.next();
             }
             let kind = trailer.kind()?;
-            self.resident.set(&key, kind, has_older, &self.places, trailer.seqno())?;
+            let needs_tombstone = has_older || self.keeps_tombstones;
+            let place = self.places.of(trailer.seqno())?;
+            self.resident.set(&key, kind, needs_tombstone, place, self.log_end)?;
         }
         Ok(false)
     }
@@ -67,20 +82,22 @@ impl ResidentFlush {
 }
 
 impl Resident {
-    /// Makes the write at `seqno` the newest version of `key` in the index. A tombstone is kept only if the
+    /// Makes the write at `place` the newest version of `key` in the index. A tombstone is kept only if the
     /// log may have an older version.
     fn set(
         &self,
         key: &[u8],
         kind: EntryKind,
-        has_older: bool,
-        places: &SortedPlaces,
-        seqno: Seqno,
+        needs_tombstone: bool,
+        place: Place,
+        log_end: Option<Seqno>,
     ) -> Result<()> {
-        let place = places.of(seqno)?;
         let is_delete = kind == EntryKind::Delete;
-        let adds = has_older || !is_delete;
+        let adds = needs_tombstone || !is_delete;
         let segment = self.segments.get(place)?;
+        if let Some(end) = log_end.filter(|_| is_delete) {
+            segment.raise_tombstones_end(end);
+        }
         // First: a segment without entries may be freed.
         segment.add();
         let mut replaced = None;

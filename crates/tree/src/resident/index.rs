@@ -93,6 +93,26 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// Frees the slot at `at`. Later slots that were put behind it because it was full move up.
+    fn remove(&mut self, at: usize) {
+        let len = self.slots.len();
+        let behind: Vec<_> = (1..len)
+            .map(|step| (at + step) % len)
+            .map_while(|at| {
+                self.slots.get(at).copied().filter(|slot| *slot != 0).map(|it| (at, it))
+            })
+            .collect();
+        for position in behind.iter().map(|(at, _)| *at).chain([at]) {
+            if let Some(slot) = self.slots.get_mut(position) {
+                *slot = 0;
+            }
+        }
+        self.used = self.used.saturating_sub(1);
+        behind.into_iter().for_each(|(_, slot)| self.put(slot));
+    }
+}
+
 const fn shard_of(hash: u64) -> usize {
     (hash >> (u64::BITS - SHARD_BITS)) as usize
 }
@@ -213,6 +233,39 @@ impl Index {
             }
             None => Ok(None),
         }
+    }
+
+    /// Whether a key with this hash has the place `place`.
+    pub(super) fn contains(&self, hash: u64, place: Place) -> Result<bool> {
+        let wanted = slot(tag_of(hash), place);
+        let shard = self.shard(shard_of(hash))?.read();
+        Ok(shard.probe(tag_of(hash)).any(|(_, slot)| slot == wanted))
+    }
+
+    /// Replaces the place `from` of a key with this hash by `to`. Returns false if the key has another place
+    /// by now.
+    pub(super) fn replace(&self, hash: u64, from: Place, to: Place) -> Result<bool> {
+        let tag = tag_of(hash);
+        let wanted = slot(tag, from);
+        let mut shard = self.shard(shard_of(hash))?.write();
+        let found = shard.probe(tag).find(|(_, slot)| *slot == wanted);
+        match found.and_then(|(at, _)| shard.slots.get_mut(at)) {
+            Some(old) => {
+                *old = slot(tag, to);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Removes the place `place` of a key with this hash. Returns false if the key has another place by now.
+    pub(super) fn remove(&self, hash: u64, place: Place) -> Result<bool> {
+        let wanted = slot(tag_of(hash), place);
+        let mut shard = self.shard(shard_of(hash))?.write();
+        let found = shard.probe(tag_of(hash)).find(|(_, slot)| *slot == wanted);
+        let Some((at, _)) = found else { return Ok(false) };
+        shard.remove(at);
+        Ok(true)
     }
 
     /// The number of tombstones changes by as much.

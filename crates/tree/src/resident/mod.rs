@@ -8,11 +8,12 @@
 //! refused.
 //!
 //! The log keeps the segments that the index points into (`wal::Log::keep_resident`). A replay of the log
-//! builds the index again.
+//! builds the index again. The collector moves live entries out of old segments (`collect`).
 //!
 //! Memory: the index is charged before it grows. A write of a new key is refused when there is none
 //! ([`Resident::admit`]); a write of a key that the index or a memtable has needs none.
 
+mod collect;
 mod entries;
 mod flush;
 mod index;
@@ -33,6 +34,7 @@ use self::index::Index;
 use self::place::Place;
 use crate::Memtable;
 
+pub use collect::{Moved, Moves};
 pub use entries::{ResidentEntries, ResidentEntry};
 pub(crate) use flush::ResidentFlush;
 pub use places::Places;
@@ -46,6 +48,8 @@ pub struct Resident {
     segments: Arc<LogSegments>,
     /// No write above this seqno is in the index. Stored before the first of them is.
     indexed_up_to: AtomicU64,
+    /// As [`Resident::keep_tombstones_below`].
+    tombstones_below: AtomicU64,
 }
 
 /// The newest flushed version of a key.
@@ -85,6 +89,7 @@ impl Resident {
             index: Index::new(account)?,
             segments: Arc::clone(segments),
             indexed_up_to: AtomicU64::new(0),
+            tombstones_below: AtomicU64::new(0),
         }))
     }
 
@@ -166,7 +171,12 @@ impl Resident {
         for op in decode_ops_at(batch.body) {
             let (at, op) = op?;
             if op.keyspace == self.keyspace {
-                let place = self.segments.place(address, batch.ops, head, at)?;
+                let place = self.segments.place(
+                    address,
+                    batch.ops,
+                    head,
+                    (at, op.key.len() + op.value.len()),
+                )?;
                 memtable_for(seqno).places().note(seqno, place);
             }
             seqno = seqno.plus(1);
@@ -205,7 +215,7 @@ impl Resident {
         let (start, at) = segment.record_of(place)?;
         if let Some(at) = at {
             segment.verify(start)?;
-            let Some(head) = self.head_of_part(segment.stored(), start, at, key)? else {
+            let Some(head) = self.head_of_part(&segment, start, at, key)? else {
                 return Ok(None);
             };
             let mut value = vec![0; head.value_bytes];
@@ -230,7 +240,7 @@ impl Resident {
         let segment = self.segments.get(place)?;
         let (start, at) = segment.record_of(place)?;
         let at = at.unwrap_or(start + self.single_head_bytes());
-        match self.head_of_part(segment.stored(), start, at, key) {
+        match self.head_of_part(&segment, start, at, key) {
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
             head => head,
         }
@@ -244,14 +254,14 @@ impl Resident {
     /// The head of the operation at offset `at` within the record at `start`, if it is one of `key`.
     fn head_of_part(
         &self,
-        segment: &wal::StoredSegment,
+        segment: &LogSegment,
         start: u64,
         at: u64,
         key: &[u8],
     ) -> Result<Option<Head>> {
         /// The longest length of a value, as stored.
         const LENGTH_BYTES: u64 = 5;
-        let (seqno, end) = segment.extent(start)?;
+        let (seqno, end) = segment.stored().extent(start)?;
         let mut wanted = vec![0];
         put_varint(&mut wanted, u64::from(self.keyspace.0));
         put_varint(&mut wanted, key.len() as u64);
@@ -261,7 +271,7 @@ impl Resident {
             return Ok(None);
         }
         let mut bytes = vec![0; wanted.len() + LENGTH_BYTES.min(end - value_at) as usize];
-        segment.load(at, &mut bytes)?;
+        segment.stored().load(at, &mut bytes)?;
         let mut cursor = Cursor::new("log record", &bytes);
         let kind = EntryKind::decode(cursor.u8()?)?;
         if cursor.take(wanted.len() - 1)? != wanted.get(1..).unwrap_or_default() {
@@ -273,6 +283,7 @@ impl Resident {
             _ => cursor.length(usize::try_from(end - value_at).unwrap_or(usize::MAX))?,
         };
         let value_at = value_at + (cursor.position() - before) as u64;
+        let seqno = segment.first_of_moved(start, at)?.unwrap_or(seqno);
         Ok(Some(Head { seqno, kind, value_at, value_bytes }))
     }
 }

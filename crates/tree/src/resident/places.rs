@@ -91,6 +91,12 @@ impl Places {
         self.state.lock().writes.push((seqno, place));
     }
 
+    /// The place of the write at `seqno`. To be called while writes are noted in the order of their seqnos, as
+    /// in a replay.
+    pub(super) fn of(&self, seqno: Seqno) -> Result<Place> {
+        find(&self.state.lock().writes, seqno)
+    }
+
     /// The places in the order of their seqnos.
     pub(super) fn sorted(&self) -> SortedPlaces {
         let mut writes = self.state.lock().writes.clone();
@@ -111,11 +117,16 @@ pub(super) struct SortedPlaces(Vec<(Seqno, Place)>);
 impl SortedPlaces {
     /// The place of the write at `seqno`.
     pub(super) fn of(&self, seqno: Seqno) -> Result<Place> {
-        let found = self.0.binary_search_by_key(&seqno, |(seqno, _)| *seqno);
-        let found = found.ok().and_then(|at| self.0.get(at));
-        let (_, place) = found.ok_or_else(|| {
-            broken_invariant!("a write to a resident keyspace has its place in the log")
-        })?;
-        Ok(*place)
+        find(&self.0, seqno)
     }
+}
+
+/// The place of the write at `seqno` among `writes`, which are in the order of their seqnos.
+fn find(writes: &[(Seqno, Place)], seqno: Seqno) -> Result<Place> {
+    let found = writes.binary_search_by_key(&seqno, |(seqno, _)| *seqno);
+    let found = found.ok().and_then(|at| writes.get(at));
+    let (_, place) = found.ok_or_else(|| {
+        broken_invariant!("a write to a resident keyspace has its place in the log")
+    })?;
+    Ok(*place)
 }

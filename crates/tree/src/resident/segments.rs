@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use base::{
-    Account, Charge, Error, LaneId, Result, SegmentId, StoreId, broken_invariant, format_bytes,
+    Account, Charge, Error, LaneId, Result, SegmentId, Seqno, StoreId, broken_invariant,
+    format_bytes, moved_first_at,
 };
 use media::Medium;
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +27,17 @@ const FREE_MIN: usize = 4096;
 
 /// Set in the start of a record that was verified; offsets have 28 bits.
 const VERIFIED: u32 = 1 << 31;
+
+/// Set in the start of a record of moved operations.
+const MOVED: u32 = 1 << 30;
+
+/// The bits of an offset.
+const OFFSET: u32 = MOVED - 1;
+
+/// The offset of a record.
+fn offset(record: &AtomicU32) -> u64 {
+    u64::from(record.load(Ordering::Relaxed) & OFFSET)
+}
 
 /// See the module.
 pub struct LogSegments {
@@ -48,6 +60,11 @@ pub struct LogSegment {
     stored: StoredSegment,
     /// Slots of indexes that point into it.
     live: AtomicU64,
+    /// Operations of resident keyspaces that were noted, and their length, bytes.
+    noted: AtomicU64,
+    noted_bytes: AtomicU64,
+    /// As [`LogSegment::tombstones_end`]; 0: not known.
+    tombstones_end: AtomicU64,
     /// The offsets of the records of several operations, in order.
     records: RwLock<Vec<AtomicU32>>,
     charge: Mutex<Charge>,
@@ -86,7 +103,6 @@ impl LogSegment {
             return Ok((place.offset(), None));
         }
         let records = self.records.read();
-        let offset = |record: &AtomicU32| u64::from(record.load(Ordering::Relaxed) & !VERIFIED);
         let after = records.partition_point(|record| offset(record) <= place.offset());
         let start = after.checked_sub(1).and_then(|at| records.get(at)).map(offset);
         let start = start.ok_or_else(|| {
@@ -109,17 +125,61 @@ impl LogSegment {
 
     fn with_record(&self, start: u64, then: impl FnOnce(&AtomicU32) -> bool) -> bool {
         let records = self.records.read();
-        let offset = |record: &AtomicU32| u64::from(record.load(Ordering::Relaxed) & !VERIFIED);
         let at = records.partition_point(|record| offset(record) < start);
         records.get(at).filter(|record| offset(record) == start).is_some_and(then)
     }
 
-    /// Notes a record of several operations.
-    fn note_record(&self, start: u32) {
+    /// The bytes of its live entries, about: as if all operations had the same length.
+    pub fn live_bytes(&self) -> u64 {
+        let noted = self.noted.load(Ordering::Relaxed).max(1);
+        let bytes = u128::from(self.noted_bytes.load(Ordering::Relaxed));
+        let live = u128::from(self.live().min(noted));
+        u64::try_from(bytes * live / u128::from(noted)).unwrap_or(u64::MAX)
+    }
+
+    /// The length of all operations that were noted, bytes.
+    pub fn noted_bytes(&self) -> u64 {
+        self.noted_bytes.load(Ordering::Relaxed)
+    }
+
+    fn count_op(&self, bytes: usize) {
+        self.noted.fetch_add(1, Ordering::Relaxed);
+        self.noted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Every record that may have an older version of a key with a tombstone here has a seqno below this one.
+    /// `None` if it is not known.
+    pub fn tombstones_end(&self) -> Option<Seqno> {
+        let end = self.tombstones_end.load(Ordering::Acquire);
+        (end > 0).then(|| Seqno::new(end))
+    }
+
+    /// Raises [`LogSegment::tombstones_end`] for a tombstone that was added.
+    pub(super) fn raise_tombstones_end(&self, end: Seqno) {
+        self.tombstones_end.fetch_max(end.get(), Ordering::AcqRel);
+    }
+
+    /// The first seqno of the record that first had the operation at `place`, if it was moved there.
+    pub(super) fn moved_first(&self, place: Place) -> Result<Option<Seqno>> {
+        let (start, Some(at)) = self.record_of(place)? else { return Ok(None) };
+        self.first_of_moved(start, at)
+    }
+
+    /// As [`LogSegment::moved_first`], of the operation at `at` of the record at `start`.
+    pub(super) fn first_of_moved(&self, start: u64, at: u64) -> Result<Option<Seqno>> {
+        if !self.with_record(start, |record| record.load(Ordering::Relaxed) & MOVED != 0) {
+            return Ok(None);
+        }
+        let mut first = [0; 8];
+        self.stored.load(moved_first_at(at), &mut first)?;
+        Seqno::try_from(u64::from_le_bytes(first)).map(Some)
+    }
+
+    /// Notes a record of several operations, or of moved ones.
+    fn note_record(&self, start: u32, is_moved: bool) {
         let mut records = self.records.write();
-        let offset = |record: &AtomicU32| record.load(Ordering::Relaxed) & !VERIFIED;
-        let at = records.partition_point(|record| offset(record) < start);
-        if records.get(at).is_some_and(|record| offset(record) == start) {
+        let at = records.partition_point(|record| offset(record) < u64::from(start));
+        if records.get(at).is_some_and(|record| offset(record) == u64::from(start)) {
             return;
         }
         if records.len() == records.capacity() {
@@ -128,8 +188,15 @@ impl LogSegment {
             let _ = self.charge.lock().grow((more * size_of::<AtomicU32>()) as u64);
             records.reserve_exact(more);
         }
-        records.insert(at, AtomicU32::new(start));
+        records.insert(at, AtomicU32::new(start | if is_moved { MOVED } else { 0 }));
     }
+}
+
+#[cold]
+fn too_far() -> Error {
+    let most = format_bytes(u64::from(OFFSET) + 1);
+    broken_invariant!("a record of a resident keyspace ends within the first part of its segment")
+        .expected(format_args!("below {most}"))
 }
 
 impl fmt::Debug for LogSegment {
@@ -195,22 +262,52 @@ impl LogSegments {
         address: RecordAddress,
         ops: u32,
         head: usize,
-        op: usize,
+        (op, bytes): (usize, usize),
     ) -> Result<Place> {
         let (number, segment) = self.number(address.lane, address.segment)?;
-        let too_far = || {
-            let most = format_bytes(u64::from(VERIFIED));
-            broken_invariant!(
-                "a record of a resident keyspace ends within the first part of its segment"
-            )
-            .expected(format_args!("below {most}"))
-        };
+        segment.count_op(bytes);
         if ops == 1 {
             return Place::new(number, address.offset, true).ok_or_else(too_far);
         }
         let start = u32::try_from(address.offset).map_err(|_| too_far())?;
-        segment.note_record(start);
+        segment.note_record(start, false);
         Place::new(number, address.offset + (head + op) as u64, false).ok_or_else(too_far)
+    }
+
+    /// As [`LogSegments::place`], of a moved operation of `bytes` bytes.
+    pub(super) fn place_of_moved(
+        &self,
+        address: RecordAddress,
+        head: usize,
+        (op, bytes): (usize, usize),
+    ) -> Result<Place> {
+        let (number, segment) = self.number(address.lane, address.segment)?;
+        segment.count_op(bytes);
+        let start = u32::try_from(address.offset).map_err(|_| too_far())?;
+        segment.note_record(start, true);
+        Place::new(number, address.offset + (head + op) as u64, false).ok_or_else(too_far)
+    }
+
+    /// The number of a segment that has one.
+    pub(super) fn known(&self, lane: LaneId, segment: SegmentId) -> Option<u16> {
+        self.numbers.read().known.get(&(lane, segment)).copied()
+    }
+
+    /// The segment, if it has entries.
+    pub fn of(&self, lane: LaneId, segment: SegmentId) -> Option<Arc<LogSegment>> {
+        let numbers = self.numbers.read();
+        let number = *numbers.known.get(&(lane, segment))?;
+        numbers.segments.get(usize::from(number))?.clone()
+    }
+
+    /// Charged for what is known of segments, and for moves.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The medium with the segments, and the store that they belong to.
+    pub fn medium(&self) -> (&Arc<dyn Medium>, StoreId) {
+        (&self.medium, self.store)
     }
 
     /// The number of a segment, which gets one if it has none.
@@ -230,6 +327,9 @@ impl LogSegments {
         let segment = Arc::new(LogSegment {
             stored: StoredSegment::new(&self.medium, self.store, lane, id),
             live: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
+            noted_bytes: AtomicU64::new(0),
+            tombstones_end: AtomicU64::new(0),
             records: RwLock::default(),
             charge: Mutex::new(self.account.empty_charge()),
         });

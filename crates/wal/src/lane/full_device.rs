@@ -24,6 +24,21 @@ impl Lane {
         Ok(())
     }
 
+    /// Makes room for a moved record of `bytes`, if need be in a segment that is kept for such records.
+    pub(crate) fn make_reserved_room(&mut self, bytes: u64) -> Result<()> {
+        self.shared.check()?;
+        let bytes = GAP_BYTES as u64 + bytes;
+        if self.has_room(bytes) {
+            return Ok(());
+        }
+        let fresh = self
+            .supply
+            .take_reserved(3 * PAGE + (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE))?;
+        self.begin_segment(fresh)?;
+        invariant!(self.has_room(bytes), "a new segment has room for its record");
+        Ok(())
+    }
+
     /// Begins the first segment after an open; a shorter one if the device has no space for a whole one.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.shared.check()?;

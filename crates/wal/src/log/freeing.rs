@@ -1,5 +1,7 @@
 //! Removal of the segments that hold no live record, oldest first.
 
+use std::sync::atomic::Ordering;
+
 use base::limits::PAGE_BYTES;
 use base::{KeyspaceId, LaneId, Result, SegmentId, Seqno};
 
@@ -15,9 +17,11 @@ impl Log {
         self.retention.flushed(keyspace, below);
     }
 
-    /// Notes that the entries of `keyspace` stay in the log: no flush makes its records dead.
+    /// Notes that the entries of `keyspace` stay in the log: no flush makes its records dead. Of several lanes,
+    /// the last one gets no record of a writer any more.
     pub fn keep_resident(&self, keyspace: KeyspaceId) {
         self.retention.keep(keyspace);
+        self.has_resident.store(true, Ordering::Relaxed);
     }
 
     /// Notes that no resident keyspace needs a record of `segment` any more: each of its live entries has a

@@ -1,0 +1,255 @@
+//! The collector of the log: moves live entries of resident keyspaces out of old segments, which then are free.
+//!
+//! A segment is read front to back. Its live entries become records of the lane of survivors; they are durable
+//! when the append returns. Then the indexes get their new places, and the segment has no live entry left
+//! (`give_up_dead_segments`). A crash at any step leaves the old record, or both: a replay takes the last copy
+//! of the newest version (`docs/format/batch.md`).
+//!
+//! A step of the flush task, between two flushes. It reads at most [`STEP_BYTES`] of records, and a few steps
+//! take a millisecond of work each; a flush that waits is done between two steps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno};
+use tree::{LogSegment, Moves, TreeContext, Trees};
+use wal::{Log, SegmentRecords, SegmentUse};
+
+use super::collect_plan::{Candidate, LaneState, choose};
+use super::counters::BackgroundCounters;
+use crate::buffers::Buffers;
+
+/// Bytes of records that a step reads, at least one record.
+const STEP_BYTES: u64 = 512 << 10;
+
+/// A record of moved entries has about this many bytes.
+const RECORD_BYTES: usize = 64 << 10;
+
+/// Segments that are kept for moved records.
+const RESERVED_SEGMENTS: usize = 2;
+
+/// A lane with a segment that cannot be read is left alone for so many looks.
+const LOOKS_AFTER_FAILURE: u32 = 50;
+
+/// See the module.
+pub(crate) struct Collector {
+    log: Arc<Log>,
+    counters: Arc<BackgroundCounters>,
+    /// The records of earlier opens are below this seqno.
+    opened: Seqno,
+    current: Option<Collecting>,
+    /// Length of a segment, bytes.
+    segment_bytes: u64,
+    /// Looks until a failed collection is tried again.
+    wait: u32,
+    /// The lanes whose collection failed.
+    failed: BTreeSet<LaneId>,
+}
+
+/// A segment that is being collected.
+struct Collecting {
+    records: SegmentRecords,
+    segment: Arc<LogSegment>,
+    /// Every record that may have an older version than a tombstone of the segment is below this seqno.
+    tombstones_end: Seqno,
+    gives_up_tombstones: bool,
+}
+
+impl Collector {
+    pub(crate) fn new(
+        log: &Arc<Log>,
+        segment_bytes: u64,
+        counters: &Arc<BackgroundCounters>,
+    ) -> Self {
+        Self {
+            log: Arc::clone(log),
+            counters: Arc::clone(counters),
+            opened: log.last().plus(1),
+            segment_bytes,
+            current: None,
+            wait: 0,
+            failed: BTreeSet::new(),
+        }
+    }
+
+    /// Does a step of work. Returns whether there is more.
+    pub(crate) fn step(&mut self, context: &TreeContext, trees: &Trees, buffers: &Buffers) -> bool {
+        if !trees.all().iter().any(|tree| tree.kind().is_resident()) {
+            self.current = None;
+            return false;
+        }
+        // An error is that of a full device, or poisons the log, which every writer then reports.
+        let _ = self.log.reserve(RESERVED_SEGMENTS);
+        if self.wait > 0 {
+            self.wait -= 1;
+        }
+        let stepped = match self.current.take() {
+            Some(current) => self.collect(current, context, trees),
+            None => self.begin(context, trees, buffers),
+        };
+        stepped.unwrap_or_else(|error| {
+            self.counters.collect_failures.add(1);
+            if error.kind() != ErrorKind::NoSpace {
+                self.wait = LOOKS_AFTER_FAILURE;
+            }
+            false
+        })
+    }
+
+    /// Begins with the segment that the plan chooses.
+    fn begin(&mut self, context: &TreeContext, trees: &Trees, buffers: &Buffers) -> Result<bool> {
+        if self.wait == 0 {
+            self.failed.clear();
+        }
+        let (is_full, segment_bytes) = (self.log.is_full(), self.segment_bytes);
+        let lanes = self.lanes(context, trees);
+        let chosen = choose(&lanes, segment_bytes, is_full);
+        let Some((lane, id)) = chosen else {
+            if is_full {
+                // What memtables overwrite and delete is dead once they are flushed.
+                seal_resident(trees, buffers);
+            }
+            return Ok(false);
+        };
+        let Some(segment) = context.segments.of(lane, id) else { return Ok(false) };
+        let bytes = lanes.iter().filter(|it| it.lane == lane).flat_map(|it| &it.segments);
+        let bytes = bytes.filter(|it| it.segment == id).map(|it| it.bytes).next().unwrap_or(0);
+        let account = context.segments.account();
+        let medium = &context.medium;
+        let records = SegmentRecords::open(medium, context.store, lane, id, bytes, account)
+            .inspect_err(|_| self.note_failed(lane))?;
+        let (tombstones_end, gives_up_tombstones) = self.tombstones(lane, id, &segment);
+        self.current = Some(Collecting { records, segment, tombstones_end, gives_up_tombstones });
+        Ok(true)
+    }
+
+    /// The end below which every older version of a key with a tombstone in the segment is, and whether there
+    /// is none left in another segment.
+    fn tombstones(&self, lane: LaneId, id: SegmentId, segment: &LogSegment) -> (Seqno, bool) {
+        // Those of a replay were in the index before the store was open.
+        let end = segment.tombstones_end().unwrap_or(self.opened);
+        (end, self.log.first_except(lane, id) >= end)
+    }
+
+    /// The full segments of all lanes but a failed one.
+    fn lanes(&self, context: &TreeContext, trees: &Trees) -> Vec<LaneState> {
+        let flushed_end = flushed_end(context, trees);
+        let next = self.log.last().get() + 1;
+        let full = self.log.full_segments().into_iter();
+        let of = |(lane, segments): (LaneId, Vec<wal::FullSegment>)| {
+            let candidate = |full: wal::FullSegment| {
+                let segment = context.segments.of(lane, full.segment);
+                let live = segment.as_ref().map_or(0, |it| it.live_bytes());
+                Candidate {
+                    segment: full.segment,
+                    bytes: full.bytes,
+                    live_bytes: live.min(full.bytes),
+                    has_live: segment.is_some_and(|it| it.live() > 0),
+                    age: next.saturating_sub(full.first.get()),
+                    is_ready: full.resident_end <= flushed_end && !self.failed.contains(&lane),
+                }
+            };
+            LaneState { lane, segments: segments.into_iter().map(candidate).collect() }
+        };
+        full.map(of).collect()
+    }
+
+    /// Reads some records of the segment, and moves their live entries.
+    fn collect(
+        &mut self,
+        mut current: Collecting,
+        context: &TreeContext,
+        trees: &Trees,
+    ) -> Result<bool> {
+        let (lane, id) = current.segment.id();
+        if current.segment.live() == 0 || self.log.use_of(lane, id) == SegmentUse::Freed {
+            self.counters.collected_segments.add(1);
+            return Ok(true);
+        }
+        let resident_of = |keyspace| {
+            let tree = trees.get(keyspace).filter(|tree| !tree.is_dropped())?;
+            tree.view().read_context.resident().cloned()
+        };
+        let begin = current.records.at();
+        let mut is_over = false;
+        while current.records.at() < begin + STEP_BYTES && !is_over {
+            let gives_up = current.gives_up_tombstones;
+            let Some(mut moves) = Moves::new(&context.segments, &current.segment, gives_up) else {
+                return Ok(true);
+            };
+            while moves.bytes() < RECORD_BYTES && current.records.at() < begin + STEP_BYTES {
+                let Some(batch) =
+                    current.records.next_batch().inspect_err(|_| self.note_failed(lane))?
+                else {
+                    is_over = true;
+                    break;
+                };
+                moves.add(&batch, resident_of)?;
+            }
+            self.counters.dropped_tombstones.add(moves.given_up());
+            self.append(moves, current.tombstones_end, context)?;
+        }
+        if is_over {
+            if current.segment.live() > 0 {
+                self.note_failed(lane);
+                return Err(self.left_over(&current.segment));
+            }
+            self.counters.collected_segments.add(1);
+            return Ok(true);
+        }
+        self.current = Some(current);
+        Ok(true)
+    }
+
+    fn note_failed(&mut self, lane: LaneId) {
+        self.failed.insert(lane);
+    }
+
+    /// Appends a record of moved entries, and brings their places into the indexes.
+    fn append(&self, moves: Moves, end: Seqno, context: &TreeContext) -> Result<()> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let (bytes, ops) = (moves.bytes() as u64, moves.batch().ops);
+        let appended = self.log.append_moved(moves.batch())?;
+        // Every later writer waits for these seqnos.
+        context.ring.publish(appended.first, u64::from(ops));
+        let moved = moves.install(appended, end)?;
+        self.counters.moved_entries.add(moved.entries);
+        self.counters.moved_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// A segment that was read to its end still has live entries.
+    #[cold]
+    fn left_over(&self, segment: &LogSegment) -> Error {
+        let (lane, id) = segment.id();
+        Error::corrupt("log segment")
+            .at(wal::segment_name(lane, id))
+            .expected("every entry that an index points to")
+            .got(format_args!("{} not found", segment.live()))
+    }
+}
+
+/// Every write to a resident keyspace below this seqno is in its index.
+fn flushed_end(context: &TreeContext, trees: &Trees) -> Seqno {
+    // First: a visible write is in its memtable.
+    let mut end = context.ring.visible().plus(1);
+    for tree in trees.all().iter().filter(|tree| tree.kind().is_resident() && !tree.is_dropped()) {
+        let view = tree.view();
+        let unflushed = view.memtables().filter(|memtable| !memtable.is_empty());
+        end = unflushed.map(|memtable| memtable.first()).fold(end, Seqno::min);
+    }
+    end
+}
+
+/// Seals the memtables of resident keyspaces: a full device keeps writers from filling them, and segments whose
+/// entries are not in an index cannot be collected.
+fn seal_resident(trees: &Trees, buffers: &Buffers) {
+    for tree in trees.all().iter().filter(|tree| tree.kind().is_resident()) {
+        if !tree.view().active.is_empty() {
+            // An error means that there is no memory for the next memtable: the next look tries again.
+            let _ = buffers.seal(tree);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! [`LogCollection`]: the lanes of a log, and the collection of its segments with resident entries.
+
+use std::collections::BTreeMap;
+
+use base::LaneId;
+use engine::Store;
+use wal::LaneStatistics;
+
+/// The lanes of a log, and the collection of the segments that hold entries of resident keyspaces.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LogCollection {
+    /// The lanes that receive appends.
+    pub lanes: Vec<LaneStatistics>,
+    /// Segments out of which the live entries were moved, and collections that failed, since the store was
+    /// opened.
+    pub collected_segments: u64,
+    /// See `collected_segments`.
+    pub collect_failures: u64,
+    /// Entries that were moved, and the bytes of their new records.
+    pub moved_entries: u64,
+    /// See `moved_entries`.
+    pub moved_bytes: u64,
+    /// Tombstones that were given up, because the log had no older version of their keys.
+    pub dropped_tombstones: u64,
+    /// Bytes of keys and values that were written to resident keyspaces.
+    pub resident_user_bytes: u64,
+    /// The segments with entries that writers wrote.
+    pub writers: GenerationStatistics,
+    /// The segments with entries that survived a collection. A log of one lane has both in the same segments,
+    /// and counts them as those of writers.
+    pub survivors: GenerationStatistics,
+}
+
+/// The segments of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GenerationStatistics {
+    /// Segments with live entries, those being written included.
+    pub segments: u64,
+    /// Their written bytes.
+    pub bytes: u64,
+    /// The bytes of their live entries, estimated from the number of entries.
+    pub live_bytes: u64,
+}
+
+impl GenerationStatistics {
+    /// The part of the bytes that is live; 1 without segments.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        if self.bytes == 0 { 1.0 } else { self.live_bytes as f64 / self.bytes as f64 }
+    }
+}
+
+impl LogCollection {
+    /// Bytes that the log wrote for resident keyspaces, per byte of keys and values that was written to them:
+    /// 1 without collection. Heads of records and other keyspaces are left out. 0 if nothing was written.
+    #[must_use]
+    pub fn collection_write_amplification(&self) -> f64 {
+        if self.resident_user_bytes == 0 {
+            return 0.0;
+        }
+        1.0 + self.moved_bytes as f64 / self.resident_user_bytes as f64
+    }
+
+    pub(crate) fn of(store: &Store) -> Self {
+        let counters = &store.background.counters;
+        let resident = store.trees.all().into_iter().filter(|tree| tree.kind().is_resident());
+        let lanes = store.log.lane_statistics();
+        let survivors = lanes.iter().find(|lane| lane.is_of_survivors).map(|lane| lane.lane);
+        let full: BTreeMap<LaneId, Vec<_>> = store.log.full_segments();
+        let mut statistics = Self {
+            collected_segments: counters.collected_segments.get(),
+            collect_failures: counters.collect_failures.get(),
+            moved_entries: counters.moved_entries.get(),
+            moved_bytes: counters.moved_bytes.get(),
+            dropped_tombstones: counters.dropped_tombstones.get(),
+            resident_user_bytes: resident.map(|tree| tree.writes().user_bytes.get()).sum(),
+            lanes,
+            ..Self::default()
+        };
+        for segment in store.segments.all().iter().filter(|segment| segment.live() > 0) {
+            let (lane, id) = segment.id();
+            let full = full.get(&lane).and_then(|it| it.iter().find(|full| full.segment == id));
+            let live_bytes = segment.live_bytes();
+            let generation = match survivors == Some(lane) {
+                true => &mut statistics.survivors,
+                false => &mut statistics.writers,
+            };
+            generation.segments += 1;
+            // One that is being written has about as many bytes as its entries.
+            generation.bytes += full.map_or_else(|| segment.noted_bytes(), |full| full.bytes);
+            generation.live_bytes += live_bytes;
+        }
+        statistics
+    }
+}
