@@ -27,7 +27,8 @@ pub fn is_moved(body: &[u8]) -> bool {
     body.first() == Some(&MOVED)
 }
 
-/// Appends to `body` the operation `op`, which the record at `first` had first. Returns its offset in the body.
+/// Appends to `body` the operation `op`, which the record at `first` had first. Returns its offset in the
+/// body.
 pub fn put_moved(body: &mut Vec<u8>, first: Seqno, op: &BatchOp<'_>) -> usize {
     if body.is_empty() {
         body.push(MOVED);
@@ -49,8 +50,8 @@ pub const fn moved_first_at(at: u64) -> u64 {
     at.saturating_sub(FIRST_BYTES as u64)
 }
 
-/// Decodes the operations of a body for which [`is_moved`] is true, each with its offset. Ends after the first
-/// error.
+/// Decodes the operations of a body for which [`is_moved`] is true, each with its offset. Ends after the
+/// first error.
 ///
 /// # Errors
 /// An item is `Corrupt` if the bytes are no moved operation.

@@ -1,9 +1,9 @@
 //! All six systems in one store: an ordered, a `keep`, a `window` and a `resident` keyspace, the log on
 //! storage-class memory, a cache tier there, and a worker that runs merges.
 //!
-//! A child process writes batches over all four keyspaces. The parent kills it again and again, opens the store
-//! each time, and verifies every key: a batch is in all keyspaces or in none, and no acknowledged one is lost.
-//! At the end it prints the statistics of the store on one page.
+//! A child process writes batches over all four keyspaces. The parent kills it again and again, opens the
+//! store each time, and verifies every key: a batch is in all keyspaces or in none, and no acknowledged one
+//! is lost. At the end it prints the statistics of the store on one page.
 //!
 //! ```sh
 //! cargo run --release --example six_systems          # 3 kills

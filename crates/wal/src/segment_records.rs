@@ -1,5 +1,5 @@
-//! The batches of one full segment, in order, each verified: for the collector. It reads a device while others
-//! write to other segments, in memory bounded by the longest record.
+//! The batches of one full segment, in order, each verified: for the collector. It reads a device while
+//! others write to other segments, in memory bounded by the longest record.
 
 use std::sync::Arc;
 

@@ -279,8 +279,8 @@ impl Supply {
         }
     }
 
-    /// A segment of at least `needed` bytes: the next one made ahead, or a new one. Leaves those that are kept
-    /// for moved records.
+    /// A segment of at least `needed` bytes: the next one made ahead, or a new one. Leaves those that are
+    /// kept for moved records.
     pub(crate) fn take(&self, needed: u64) -> Result<FreshSegment> {
         self.take_leaving(needed, self.reserved.load(Ordering::Relaxed))
     }

@@ -1,10 +1,10 @@
 //! Which segment of the log to collect next: a pure function of what the lanes hold.
 //!
 //! The segments of a lane are freed oldest first, so only the oldest one of a lane can be collected with
-//! effect. A fully live one may stand before dead ones: a lane is judged by the best prefix of its segments, by
-//! benefit over cost as in a log-structured file system (Rosenblum and Ousterhout): the dead bytes, times their
-//! age, over the bytes that are read and written again. Old segments with few dead bytes are taken at last:
-//! what is left in them stays.
+//! effect. A fully live one may stand before dead ones: a lane is judged by the best prefix of its
+//! segments, by benefit over cost as in a log-structured file system (Rosenblum and Ousterhout): the dead
+//! bytes, times their age, over the bytes that are read and written again. Old segments with few dead bytes
+//! are taken at last: what is left in them stays.
 //!
 //! Nothing is collected while less than a third of the log is dead: at two thirds full each user byte costs
 //! about one more byte. On a full device a twentieth suffices.

@@ -1,9 +1,10 @@
-//! The collector of the log: moves live entries of resident keyspaces out of old segments, which then are free.
+//! The collector of the log: moves live entries of resident keyspaces out of old segments, which then are
+//! free.
 //!
-//! A segment is read front to back. Its live entries become records of the lane of survivors; they are durable
-//! when the append returns. Then the indexes get their new places, and the segment has no live entry left
-//! (`give_up_dead_segments`). A crash at any step leaves the old record, or both: a replay takes the last copy
-//! of the newest version (`docs/format/batch.md`).
+//! A segment is read front to back. Its live entries become records of the lane of survivors; they are
+//! durable when the append returns. Then the indexes get their new places, and the segment has no live
+//! entry left (`give_up_dead_segments`). A crash at any step leaves the old record, or both: a replay takes
+//! the last copy of the newest version (`docs/format/batch.md`).
 //!
 //! A step of the flush task, between two flushes. It reads at most [`STEP_BYTES`] of records, and a few steps
 //! take a millisecond of work each; a flush that waits is done between two steps.
@@ -243,8 +244,8 @@ fn flushed_end(context: &TreeContext, trees: &Trees) -> Seqno {
     end
 }
 
-/// Seals the memtables of resident keyspaces: a full device keeps writers from filling them, and segments whose
-/// entries are not in an index cannot be collected.
+/// Seals the memtables of resident keyspaces: a full device keeps writers from filling them, and segments
+/// whose entries are not in an index cannot be collected.
 fn seal_resident(trees: &Trees, buffers: &Buffers) {
     for tree in trees.all().iter().filter(|tree| tree.kind().is_resident()) {
         if !tree.view().active.is_empty() {

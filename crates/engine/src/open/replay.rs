@@ -282,8 +282,8 @@ impl Apply<'_> {
         self.flush_if_large(next)
     }
 
-    /// Applies a record of moved entries: those of which no newer version is known. The copies of an entry and
-    /// its first record are one version, so the last one counts.
+    /// Applies a record of moved entries: those of which no newer version is known. The copies of an entry
+    /// and its first record are one version, so the last one counts.
     fn moved(&mut self, appended: Appended, body: &[u8]) -> Result<()> {
         let (mut keyspaces, mut ops) = (BTreeSet::new(), 0);
         for moved in decode_moved(body) {

@@ -1,13 +1,13 @@
-//! The collector's part of a resident keyspace: which entries of a segment are live, and their move to a newer
-//! record.
+//! The collector's part of a resident keyspace: which entries of a segment are live, and their move to a
+//! newer record.
 //!
 //! An entry is live if the index has its place. Its copy is durable before the index gets the new place, and
 //! only if it still has the old one: so a newer version wins. A reader holds the lock of its shard while it
 //! reads a place, so no reader is at the old place afterwards, and the segment may be freed.
 //!
-//! Tombstones. A tombstone hides older versions of its key in a replay. It is given up once no other segment
-//! can have one: if every record of every other segment is newer than the moment at which the tombstone was in
-//! the index ([`LogSegment::tombstones_end`]).
+//! Tombstones. A tombstone hides older versions of its key in a replay. It is given up once no other
+//! segment can have one: if every record of every other segment is newer than the moment at which the
+//! tombstone was in the index ([`LogSegment::tombstones_end`]).
 //!
 //! Called by the task that flushes, between two flushes: nothing else changes an index.
 
@@ -197,8 +197,8 @@ impl Moves {
 }
 
 impl Resident {
-    /// For a replay: the version of `key` that `memtables`, newest first, or the index have. Returns the first
-    /// seqno of the record that had it first, or a seqno of that record.
+    /// For a replay: the version of `key` that `memtables`, newest first, or the index have. Returns the
+    /// first seqno of the record that had it first, or a seqno of that record.
     ///
     /// # Errors
     /// Those of a read of the log.
@@ -235,8 +235,9 @@ impl Resident {
         Ok(())
     }
 
-    /// Every tombstone of a memtable that begins below `end` stays in the index, although the index has no older
-    /// version: a replay has found it, and the log may have an older version that the replay passed over.
+    /// Every tombstone of a memtable that begins below `end` stays in the index, although the index has no
+    /// older version: a replay has found it, and the log may have an older version that the replay passed
+    /// over.
     pub fn keep_tombstones_below(&self, end: Seqno) {
         self.tombstones_below.store(end.get(), std::sync::atomic::Ordering::Relaxed);
     }

@@ -91,8 +91,8 @@ impl Places {
         self.state.lock().writes.push((seqno, place));
     }
 
-    /// The place of the write at `seqno`. To be called while writes are noted in the order of their seqnos, as
-    /// in a replay.
+    /// The place of the write at `seqno`. To be called while writes are noted in the order of their seqnos,
+    /// as in a replay.
     pub(super) fn of(&self, seqno: Seqno) -> Result<Place> {
         find(&self.state.lock().writes, seqno)
     }

@@ -1,9 +1,9 @@
 //! Moved records: copies of live entries of resident keyspaces, by which old segments become free.
 //!
-//! They are appended to the last lane, if there are several: the other lanes then hold what writers wrote, and
-//! that lane what survived. Entries that are overwritten soon and entries that stay do not share segments, so
-//! that fewer bytes are moved. Some segments are kept for this lane, so that a full device can be collected, and
-//! deletes for which no other lane has space go there.
+//! They are appended to the last lane, if there are several: the other lanes then hold what writers wrote,
+//! and that lane what survived. Entries that are overwritten soon and entries that stay do not share
+//! segments, so that fewer bytes are moved. Some segments are kept for this lane, so that a full device can
+//! be collected, and deletes for which no other lane has space go there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -49,8 +49,8 @@ impl Log {
         self.acknowledge(lane.id, written, &batch)
     }
 
-    /// Appends a batch that only deletes to the lane of moved records, from the segments that are kept for it but
-    /// the last one: deletes are the way out of a full device.
+    /// Appends a batch that only deletes to the lane of moved records, from the segments that are kept for
+    /// it but the last one: deletes are the way out of a full device.
     pub(super) fn append_to_reserve(&self, batch: Batch<'_>, bytes: u64) -> Result<Appended> {
         let lane = self.survivors()?;
         lane.combiner.with(|writer| writer.make_short_room(bytes))?;

@@ -17,8 +17,8 @@ impl Log {
         self.retention.flushed(keyspace, below);
     }
 
-    /// Notes that the entries of `keyspace` stay in the log: no flush makes its records dead. Of several lanes,
-    /// the last one gets no record of a writer any more.
+    /// Notes that the entries of `keyspace` stay in the log: no flush makes its records dead. Of several
+    /// lanes, the last one gets no record of a writer any more.
     pub fn keep_resident(&self, keyspace: KeyspaceId) {
         self.retention.keep(keyspace);
         self.has_resident.store(true, Ordering::Relaxed);
