@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Result, fuzz, sim, test};
+use crate::{Result, aarch64, fuzz, sim, test};
 
 /// Default times of the simulation and of each fuzz target, seconds.
 const SIM_SECONDS: u64 = 3600;
@@ -22,7 +22,7 @@ struct Plan<'a> {
 }
 
 /// Names of the steps, for `--only`.
-const STEPS: [&str; 4] = ["tests", "sim", "fuzz", "miri"];
+const STEPS: [&str; 5] = ["tests", "aarch64", "sim", "fuzz", "miri"];
 
 /// Outcome of a step.
 enum Outcome {
@@ -82,8 +82,14 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     let is_wanted = |step: &str| plan.only.is_none_or(|only| only == step);
     let mut steps = Steps::default();
     if is_wanted("tests") {
-        // The ignored tests are among them, with 200 kills of workers and 200 of their hosts.
+        // The ignored tests are among them, with 200 kills of workers, 200 of their hosts, and 200 of both.
         steps.run("tests", || test::run_long(plan.tests));
+    }
+    if is_wanted("aarch64") {
+        match aarch64::missing_tools() {
+            Some(missing) => steps.skip("aarch64", missing),
+            None => steps.run("aarch64", aarch64::run),
+        }
     }
     if is_wanted("sim") {
         let seconds = plan.sim_seconds.to_string();

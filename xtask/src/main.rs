@@ -5,6 +5,7 @@
 //! (crates depend downward) and [`tidy`] (files, modules, formats, documents and language). Both are also
 //! tests, so that `cargo test` checks them, too.
 
+mod aarch64;
 mod api;
 mod bench;
 mod bindings;

@@ -79,6 +79,8 @@ fn address(text: &str) -> std::result::Result<Address, String> {
 pub(crate) struct EngineReport {
     pub(crate) blocks: u64,
     pub(crate) hits: u64,
+    /// Processor time of blocks that the memo lacked.
+    pub(crate) miss_cpu_seconds: f64,
 }
 
 impl EngineReport {
@@ -89,8 +91,8 @@ impl EngineReport {
     fn keep(engine: &EmulatedEngine, file: &Path) {
         let mut last = None;
         loop {
-            let EngineStatistics { blocks, hits, .. } = engine.statistics();
-            let now = Self { blocks, hits };
+            let EngineStatistics { blocks, hits, miss_cpu, .. } = engine.statistics();
+            let now = Self { blocks, hits, miss_cpu_seconds: miss_cpu.as_secs_f64() };
             if last != Some(now)
                 && let Ok(text) = serde_json::to_string(&now)
             {
@@ -158,6 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         memory: args.memory,
         slots: args.slots,
         roots: args.roots.clone(),
+        media: Vec::new(),
         token: args.token_file.as_deref().map(token).transpose()?,
         tls: tls(args)?,
         allows_plaintext: args.allow_plaintext,

@@ -436,3 +436,56 @@ fn every_change_of_an_entry_changes_its_hash() {
         assert_ne!(table::entry_hash(key, trailer, value), hash);
     }
 }
+
+/// Two jobs that share the keys of one, cut anywhere: together they keep what one keeps, no version is lost
+/// at the cut or kept twice, and a range delete over the cut covers the keys of both sides. A part that was
+/// lost is run again, whole, with other ids.
+#[test]
+fn a_cut_between_two_jobs_splits_no_key_and_no_range_delete() {
+    let (mut rng, seed) = Rng::from_env();
+    for round in 0..20 {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+        let env = env(&medium);
+        let spec = ContentSpec {
+            runs: 1 + rng.below(4),
+            keys: 300,
+            entries: 1 + rng.below(1000),
+            tables: 1 + rng.below(3),
+            value_bytes: 100,
+            puts_only: false,
+            disjoint: false,
+        };
+        let content = Content::random(&mut rng, &medium, &spec);
+        let readers: Vec<_> = (0..rng.below(4)).map(|_| 1 + rng.below(4000)).collect();
+        let whole = content.job(&readers);
+        let (wanted, wanted_ranges) = expected(&content, &whole, &env);
+        let cut = key(rng.below(spec.keys));
+        let (mut versions, mut ranges) = (Vec::new(), Vec::new());
+        let parts = [KeyRange::new(b"", Some(&cut)), KeyRange::new(&cut, None)];
+        for (number, bounds) in (0u32..).zip(parts) {
+            let mut part = Job { bounds, part: number, ..whole.clone() };
+            for attempt in 0..2 {
+                let first = OUTPUTS + 1000 * u64::from(2 * number + attempt);
+                part.output.ids = TableId(first)..TableId(first + 500);
+                part.epoch += 1;
+                let outcome = run(part.clone(), &env).unwrap();
+                let (kept, deletes) = survivors(&outcome, &part, &medium);
+                if attempt == 0 {
+                    part.discard_outputs(&*medium).unwrap();
+                } else {
+                    versions.extend(kept);
+                    ranges.extend(deletes.deletes());
+                }
+            }
+        }
+        assert!(versions == wanted, "seed {seed} round {round}");
+        let ranges = RangeDeletes::build(ranges);
+        let of = |ranges: &RangeDeletes, key: &[u8]| {
+            ranges.fragment_at(key).map(|it| it.seqnos.to_vec()).unwrap_or_default()
+        };
+        for number in 0..spec.keys * 2 {
+            let key = key(number);
+            assert_eq!(of(&ranges, &key), of(&wanted_ranges, &key), "seed {seed} round {round}");
+        }
+    }
+}

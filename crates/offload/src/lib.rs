@@ -43,5 +43,5 @@ pub use link::{Link, StreamLink};
 pub use timing::Timing;
 #[cfg(feature = "tls")]
 pub use tls::{HostTls, WorkerTls};
-pub use worker::{Root, Worker, WorkerOptions};
+pub use worker::{OpenMedium, Root, Worker, WorkerOptions};
 pub use workers::Workers;

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use base::{Error, Result};
 use compact::Operators;
+use media::Medium;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use table::BlockEngine;
 
@@ -46,6 +47,19 @@ pub struct Root {
     pub directory: PathBuf,
 }
 
+/// The files of a store that a worker reaches by itself, in another way than through a directory: the seam
+/// for an object store.
+///
+/// It must see files that the host made, and the host those of the worker once they are synced with their
+/// names; it must not create a file that exists.
+pub trait OpenMedium: Send + Sync + fmt::Debug {
+    /// Opens the files, for one job.
+    ///
+    /// # Errors
+    /// Any: then they come over the link.
+    fn open(&self) -> Result<Arc<dyn Medium>>;
+}
+
 /// Options of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
@@ -55,6 +69,8 @@ pub struct WorkerOptions {
     pub slots: usize,
     /// Directories of stores that the worker can open. The files of other stores come over the link.
     pub roots: Vec<Root>,
+    /// Stores that it reaches in other ways.
+    pub media: Vec<Arc<dyn OpenMedium>>,
     /// The token that hosts must know; over TCP there must be one.
     pub token: Option<Vec<u8>>,
     /// The certificate for links over TCP, which are encrypted then.
@@ -115,6 +131,7 @@ impl Default for WorkerOptions {
             memory: 256 << 20,
             slots: 2,
             roots: Vec::new(),
+            media: Vec::new(),
             token: None,
             #[cfg(feature = "tls")]
             tls: None,

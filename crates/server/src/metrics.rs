@@ -108,8 +108,31 @@ pub(crate) fn metrics(shared: &Shared) -> String {
         let workers = compaction.workers.iter();
         workers.map(|it| (format!("{{worker=\"{}\"}}", label(&it.address)), value(it))).collect()
     };
-    let jobs = workers(|worker| worker.jobs);
-    family("terrace_worker_jobs_total", "counter", "Merges by worker.", jobs);
+    type Counter = fn(&terracedb::stats::WorkerStatistics) -> u64;
+    let counters: [(&str, &str, Counter); 8] = [
+        ("jobs", "Merges by worker.", |it| it.jobs),
+        ("read_bytes", "Bytes of inputs by worker.", |it| it.bytes_read),
+        ("written_bytes", "Bytes of outputs by worker.", |it| it.bytes_written),
+        ("link_bytes", "Bytes over the link by worker.", |it| it.link_bytes),
+        ("compressed_bytes", "Bytes of blocks compressed by worker.", |it| it.compressed_bytes),
+        ("verified", "Outcomes of others verified by worker.", |it| it.verified),
+        ("cpu_microseconds", "Processor time by worker.", |it| it.cpu.as_micros() as u64),
+        ("host_cpu_microseconds", "Processor time of the host by worker.", |it| {
+            it.host_cpu.as_micros() as u64
+        }),
+    ];
+    for (name, help, counter) in counters {
+        let name = format!("terrace_worker_{name}_total");
+        family(&name, "counter", help, workers(counter));
+    }
+    let failures = compaction.workers.iter().flat_map(|it| {
+        let label = label(&it.address);
+        it.failures.iter().map(move |(reason, count)| {
+            (format!("{{worker=\"{label}\",reason=\"{reason}\"}}"), *count)
+        })
+    });
+    let failures = failures.collect();
+    family("terrace_worker_failures_total", "counter", "Attempts that failed by worker.", failures);
     let running = workers(|worker| worker.running as u64);
     family("terrace_worker_running", "gauge", "Merges that run, by worker.", running);
     let debt = compaction.debt_bytes;

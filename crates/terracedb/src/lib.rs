@@ -81,7 +81,7 @@ pub use write_options::{PutOptions, WriteOptions};
 pub mod compaction {
     pub use ::offload::{
         Address, BLUEFIELD_2, Credentials, EmulatedEngine, EngineProfile, EngineStatistics,
-        PlacementMode, Root, Timing, Worker, WorkerOptions, Workers,
+        OpenMedium, PlacementMode, Root, Timing, Worker, WorkerOptions, Workers,
     };
     #[cfg(feature = "tls")]
     pub use ::offload::{HostTls, WorkerTls};

@@ -79,3 +79,5 @@ mod transfer;
 mod usage;
 #[cfg(test)]
 mod worker;
+
+mod worker_kills;

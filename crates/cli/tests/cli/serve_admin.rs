@@ -9,7 +9,7 @@ use crate::serve_client::*;
 use crate::support::*;
 
 /// A port that was free a moment ago.
-fn free() -> SocketAddr {
+pub(crate) fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -22,7 +22,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn body(address: SocketAddr, path: &str) -> String {
+pub(crate) fn body(address: SocketAddr, path: &str) -> String {
     get(address, path).unwrap().split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 

@@ -8,13 +8,26 @@ use crate::support::*;
 /// Most kills of a long test.
 const KILLS_LONG: usize = 200;
 
+/// The program of workers in place of the one that is tested, with arguments before `worker`: of another
+/// processor, under an emulator (`cargo xtask long --only aarch64`).
+const PROGRAM: &str = "TERRACE_WORKER_PROGRAM";
+
 /// A worker process, killed when dropped.
-struct WorkerProcess(Child);
+pub(crate) struct WorkerProcess(pub(crate) Child);
 
 impl WorkerProcess {
     /// Starts a worker and waits until it listens. Returns it with its address.
-    fn start(args: &[&str]) -> (Self, String) {
-        let mut command: Command = command([&["worker"], args].concat());
+    pub(crate) fn start(args: &[&str]) -> (Self, String) {
+        let args = [&["worker"], args].concat();
+        let mut command = match std::env::var(PROGRAM) {
+            Err(_) => command(args),
+            Ok(program) => {
+                let mut words = program.split_whitespace();
+                let mut command = Command::new(words.next().unwrap());
+                command.args(words).args(args).stdin(Stdio::null());
+                command
+            }
+        };
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -166,6 +179,16 @@ fn offload_benchmark_runs_every_configuration() {
             assert!(line[field].is_f64(), "{field} of {line}");
         }
         assert!(line["emulation"].as_str().unwrap().contains("core"), "{line}");
+        // The engine is emulated for DEFLATE; it says where its rate is from.
+        let has_engine = line["codec"] == "deflate" && line["mode"] != "local";
+        let has_source = line["emulation"].as_str().unwrap().contains("github.com");
+        assert_eq!(has_source, has_engine, "{line}");
+        if has_engine && line["memo_hits"].is_f64() {
+            let (hits, cpu) = (&line["memo_hits"], &line["memo_miss_cpu_seconds"]);
+            assert!((0.0..=1.0).contains(&hits.as_f64().unwrap()), "{line}");
+            // Blocks that the memo lacked, and only these, took processor time: it counts as the engine's.
+            assert_eq!(hits.as_f64() < Some(1.0), cpu.as_f64() > Some(0.0), "{line}");
+        }
         assert_eq!(line["quota"].is_null(), number % 5 == 0, "{line}");
         // The dispatcher moves jobs or not, as busy as the machine is.
         if line["mode"] != "dispatcher" {
@@ -174,9 +197,10 @@ fn offload_benchmark_runs_every_configuration() {
         }
         assert_eq!(line["fallbacks"], 0, "{line}");
     }
-    // Near the storage the tables do not cross the link.
+    // Near the storage the tables do not cross the link, apart from the sample that the host reads: of so few
+    // pages it is a large part, and random.
     let link = |number: usize| lines[number]["link_share"].as_f64().unwrap();
-    assert!(link(2) > 0.9 && link(3) < 0.3, "{text}");
+    assert!(link(2) > 0.9 && link(3) < link(2) / 2.0, "{text}");
 }
 
 /// Fault 3: workers die by kill -9 while they write, with and without the store's directory; the host goes

@@ -248,21 +248,25 @@ fn read_bytes(shared: &Shared) -> u64 {
     (shared.options.memory / 4 / shared.options.slots.max(1) as u64).min(READ_BYTES_MAX)
 }
 
-/// The directory of the store, if it is one of the worker's roots. A root is the store's directory if it has
-/// the file that the host just made there, and the host confirms the file's content.
+/// The files of the store, if they are in one of the worker's roots or other media: if it has the file that
+/// the host just made there, and the host confirms the file's content.
 pub(super) fn shared_directory(
     proof: TableId,
     shared: &Shared,
 ) -> Option<(Arc<dyn Medium>, [u8; PROOF_BYTES])> {
     let name = values_file_name(proof);
-    shared.options.roots.iter().find_map(|root| {
+    let roots = shared.options.roots.iter().map(|root| {
         let options = FileOptions { create: false, ..FileOptions::default() };
-        let medium = FileMedium::open(&root.directory, options).ok()?;
+        FileMedium::open(&root.directory, options).map(|medium| Arc::new(medium) as Arc<dyn Medium>)
+    });
+    let others = shared.options.media.iter().map(|medium| medium.open());
+    roots.chain(others).find_map(|medium| {
+        let medium = medium.ok()?;
         let file = medium.open(&name, Access::Direct).ok()?;
         let (buf, result) = file.read(0, Buf::pages(1), Purpose::Compaction);
         result.ok()?;
         let proof = buf.first_chunk::<PROOF_BYTES>().copied()?;
-        Some((Arc::new(medium) as Arc<dyn Medium>, proof))
+        Some((medium, proof))
     })
 }
 

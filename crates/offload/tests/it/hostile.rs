@@ -17,12 +17,12 @@ use terrace_offload::{Address, Frame, FrameKind, Link, StreamLink, Timing};
 use crate::support::{Content, Version, env, key, write};
 use crate::workplace::{PATIENT, attempt, content, local, outputs, workers};
 
-const WAIT: Duration = Duration::from_secs(300);
-const MAX: usize = 64 << 20;
+pub(crate) const WAIT: Duration = Duration::from_secs(300);
+pub(crate) const MAX: usize = 64 << 20;
 
 /// The worker's end of a link, past the hello and the offer.
-struct Hostile {
-    link: StreamLink,
+pub(crate) struct Hostile {
+    pub(crate) link: StreamLink,
     job: Job,
     number: u32,
 }
@@ -32,7 +32,7 @@ impl Hostile {
         Frame { kind, job: self.job.id, epoch: self.job.epoch, body }
     }
 
-    fn send(&mut self, kind: FrameKind, body: Vec<u8>) {
+    pub(crate) fn send(&mut self, kind: FrameKind, body: Vec<u8>) {
         let frame = self.frame(kind, body);
         let _ = self.link.send(&frame);
     }
@@ -61,7 +61,7 @@ fn named(name: &str) -> Vec<u8> {
 }
 
 /// Runs one attempt at a worker that behaves as `behave` says. Returns why it failed, and its reason.
-fn attempt_at(
+pub(crate) fn attempt_at(
     medium: &Arc<dyn Medium>,
     job: &Job,
     timing: Timing,
@@ -71,23 +71,7 @@ fn attempt_at(
     let path = directory.path().join("worker");
     let listener = UnixListener::bind(&path).unwrap();
     let offered = job.clone();
-    let thread = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut link = StreamLink::unix(stream).unwrap();
-        assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Hello);
-        let mut hello = Vec::new();
-        // Protocol, slots, whole jobs, engine, operators, codecs.
-        put_u32(&mut hello, 3);
-        put_u32(&mut hello, 1);
-        hello.push(1);
-        put_bytes(&mut hello, b"soft");
-        put_varint(&mut hello, 1);
-        put_bytes(&mut hello, b"add.1");
-        put_bytes(&mut hello, &[0, 1, 2, 3]);
-        link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello }).unwrap();
-        assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Offer);
-        behave(Hostile { link, job: offered, number: 0 });
-    });
+    let thread = std::thread::spawn(move || greeted(&listener, offered, behave));
     let workers = workers(&Address::Unix(path), b"", timing);
     let ended = attempt(&workers, job, &env(medium));
     thread.join().unwrap();
@@ -98,13 +82,32 @@ fn attempt_at(
     })
 }
 
-fn accept(hostile: &mut Hostile) {
+/// Accepts one connection, says hello, and takes the offer of `offered`; then it behaves as `behave` says.
+pub(crate) fn greeted(listener: &UnixListener, offered: Job, behave: impl FnOnce(Hostile)) {
+    let (stream, _) = listener.accept().unwrap();
+    let mut link = StreamLink::unix(stream).unwrap();
+    assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Hello);
+    let mut hello = Vec::new();
+    // Protocol, slots, whole jobs, engine, operators, codecs.
+    put_u32(&mut hello, 3);
+    put_u32(&mut hello, 1);
+    hello.push(1);
+    put_bytes(&mut hello, b"soft");
+    put_varint(&mut hello, 1);
+    put_bytes(&mut hello, b"add.1");
+    put_bytes(&mut hello, &[0, 1, 2, 3]);
+    link.send(&Frame { kind: FrameKind::Hello, job: 0, epoch: 0, body: hello }).unwrap();
+    assert_eq!(link.receive(WAIT, MAX).unwrap().unwrap().kind, FrameKind::Offer);
+    behave(Hostile { link, job: offered, number: 0 });
+}
+
+pub(crate) fn accept(hostile: &mut Hostile) {
     let mut body = vec![0];
     put_bytes(&mut body, &[0; 16]);
     hostile.send(FrameKind::Accept, body);
 }
 
-fn done(outcome: &Outcome) -> Vec<u8> {
+pub(crate) fn done(outcome: &Outcome) -> Vec<u8> {
     let mut body = Vec::new();
     put_u64(&mut body, outcome.bytes_read);
     put_u64(&mut body, u64::MAX);
@@ -112,7 +115,7 @@ fn done(outcome: &Outcome) -> Vec<u8> {
     body
 }
 
-fn store() -> (Arc<dyn Medium>, Job) {
+pub(crate) fn store() -> (Arc<dyn Medium>, Job) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let (_, job) = content(&mut Rng::new(20), &medium, 200);
     (medium, job)

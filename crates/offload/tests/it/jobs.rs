@@ -9,7 +9,7 @@ use compact::offload::{JobShape, Offload, Placement};
 use compact::{Env, KeyRange};
 use media::{FileMedium, FileOptions, Medium, MemoryMedium, Purpose};
 use table::{Dictionary, RangeDeletes, StoreDictionaries};
-use terrace_offload::{Address, StreamLink, Worker, WorkerOptions};
+use terrace_offload::{Address, OpenMedium, StreamLink, Worker, WorkerOptions};
 
 use crate::support::{Content, OUTPUTS, STORE, env, key, write};
 use crate::workplace::{
@@ -52,6 +52,35 @@ fn worker_with_the_directory_ships_no_tables() {
     assert_eq!(outcome.tables, local(&job, &medium).tables);
     let statistics = workers.statistics().remove(0);
     assert!(statistics.link_bytes < outcome.bytes_written() / 2, "{statistics:?}");
+}
+
+/// The files of a store in memory, as an object store would be reached.
+#[derive(Debug)]
+struct Shared(Option<Arc<dyn Medium>>);
+
+impl OpenMedium for Shared {
+    fn open(&self) -> base::Result<Arc<dyn Medium>> {
+        self.0.clone().ok_or_else(|| base::Error::retry("store").got("no answer"))
+    }
+}
+
+/// A medium that cannot be opened, one of another store, and that of the store: the proof tells.
+#[test]
+fn worker_with_another_medium_of_the_store_ships_no_tables() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
+    let (_, job) = content(&mut Rng::new(17), &medium, 2000);
+    let reached = |media: Vec<Arc<dyn OpenMedium>>| {
+        let worker = RunningWorker::start(WorkerOptions { media, ..worker_options() });
+        let workers = workers(&worker.address, b"", PATIENT);
+        let outcome = attempt(&workers, &job, &env(&medium)).unwrap();
+        assert_eq!(outcome.tables, local(&job, &medium).tables);
+        job.discard_outputs(&*medium).unwrap();
+        workers.statistics().remove(0).link_bytes < outcome.bytes_written() / 2
+    };
+    let other: Arc<dyn OpenMedium> = Arc::new(Shared(Some(Arc::new(MemoryMedium::new()))));
+    let silent: Arc<dyn OpenMedium> = Arc::new(Shared(None));
+    assert!(!reached(vec![Arc::clone(&silent), Arc::clone(&other)]));
+    assert!(reached(vec![silent, other, Arc::new(Shared(Some(Arc::clone(&medium))))]));
 }
 
 #[test]

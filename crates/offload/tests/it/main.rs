@@ -16,6 +16,7 @@ mod support;
 
 mod compressing;
 mod encrypted;
+mod faults;
 mod faulty;
 mod hostile;
 mod jobs;

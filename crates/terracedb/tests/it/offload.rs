@@ -11,7 +11,7 @@ use terracedb::compaction::{
     Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers,
 };
 use terracedb::events::{Event, Listener};
-use terracedb::{Db, env};
+use terracedb::{Db, EntryOptions, env};
 
 use crate::common;
 
@@ -244,4 +244,62 @@ fn sampling_leaves_out_nothing_that_this_process_wrote() {
     let all = compaction.bytes_read() + compaction.bytes_written();
     assert!(compaction.bytes_written() > 4 << 20, "{compaction:?}");
     assert!(read >= all * 95 / 100, "{read} of {all}");
+}
+
+/// Fault 1: all keys expired, so that the merge has no outputs and its inputs go.
+#[test]
+fn merge_of_expired_keys_at_a_worker_has_no_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("w"));
+    let _worker = RunningWorker::start(&address, None);
+    let listener = Arc::new(Failures::default());
+    let db = open(&dir.path().join("store"), &address, &listener);
+    let keyspace = db.create_keyspace("k").unwrap();
+    let short = EntryOptions::new().ttl(Duration::from_millis(1));
+    for round in 0..3 {
+        for number in 0..500 {
+            keyspace.put_opt(format!("{number}"), format!("{round}"), &short).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    db.compact().unwrap();
+    assert!(content(&db).is_empty());
+    let statistics = db.statistics();
+    assert!(statistics.compaction.remote > 0, "{:?}", statistics.compaction);
+    assert_eq!(statistics.keyspaces[0].tables, 0);
+}
+
+/// Fault 13: a worker's outputs take the place of their inputs, and tables that need no merge move without a
+/// worker: the tree has the shape that it has without workers.
+#[test]
+fn the_tree_has_the_same_shape_with_a_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = Address::Unix(dir.path().join("w"));
+    let _worker = RunningWorker::start(&address, None);
+    let fill = |db: &Db| {
+        let keyspace = db.create_keyspace("k").unwrap();
+        let mut shapes = Vec::new();
+        // Rounds of new keys, whose tables overlap no other; then rounds over all of them.
+        for round in 0..6u32 {
+            for number in 0..1000u32 {
+                let number = if round < 3 { round * 1000 + number } else { number * 3 };
+                keyspace.put(number.to_be_bytes(), format!("{round} {number}").repeat(9)).unwrap();
+            }
+            db.flush().unwrap();
+            if round % 3 == 2 {
+                db.compact().unwrap();
+                let statistics = db.statistics();
+                let found = &statistics.keyspaces[0];
+                shapes.push((found.runs, found.tables, found.table_entries));
+            }
+        }
+        (shapes, content(db))
+    };
+    let builder = |name: &str| Db::builder(dir.path().join(name)).memory(common::MEMORY);
+    let with = builder("with").workers(Arc::new(workers(&address))).open().unwrap();
+    let without = builder("without").open().unwrap();
+    assert_eq!(fill(&with), fill(&without));
+    let compaction = with.statistics().compaction;
+    assert!(compaction.remote > 0 && compaction.fallbacks == 0, "{compaction:?}");
 }

@@ -103,6 +103,8 @@ struct Line<'a> {
     measured: Measured,
     /// Share of the blocks that the engine found in its memo.
     memo_hits: Option<f64>,
+    /// Processor time of the blocks that it did not find: it delayed the engine and is no job's.
+    memo_miss_cpu_seconds: Option<f64>,
     emulation: String,
 }
 
@@ -177,6 +179,7 @@ fn of_codec(
         quota: None,
         measured: local,
         memo_hits: None,
+        memo_miss_cpu_seconds: None,
         emulation: pinned.to_owned(),
     })?;
     for quota in quotas {
@@ -186,10 +189,11 @@ fn of_codec(
             format!("{pinned}, worker on another; quota {quota} % by pauses of the worker");
         if is_emulated {
             emulation.push_str(&format!(
-                "; engine {}, {} MB/s, {} us",
+                "; engine {}, {} MB/s, {} us, of {}",
                 BLUEFIELD_2.name,
                 BLUEFIELD_2.compress_rate / 1e6,
-                BLUEFIELD_2.latency.as_micros()
+                BLUEFIELD_2.latency.as_micros(),
+                BLUEFIELD_2.source
             ));
             // Fills the memo: the measured runs do the same work. Those of the dispatcher also read tables
             // that the host merged, whose blocks end elsewhere.
@@ -203,8 +207,18 @@ fn of_codec(
             let after = worker.engine();
             let (blocks, hits) = (after.blocks - before.blocks, after.hits - before.hits);
             let memo_hits = (blocks > 0).then(|| hits as f64 / blocks as f64);
+            let miss_cpu = after.miss_cpu_seconds - before.miss_cpu_seconds;
+            let memo_miss_cpu_seconds = is_emulated.then_some(miss_cpu);
             let (quota, emulation) = (Some(*quota), emulation.clone());
-            tell(&Line { codec, mode, quota, measured, memo_hits, emulation })?;
+            tell(&Line {
+                codec,
+                mode,
+                quota,
+                measured,
+                memo_hits,
+                memo_miss_cpu_seconds,
+                emulation,
+            })?;
         }
     }
     Ok(())
