@@ -11,7 +11,7 @@ use terracedb::compaction::{
     Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers,
 };
 use terracedb::events::{Event, Listener};
-use terracedb::{Db, EntryOptions, env};
+use terracedb::{Db, env};
 
 use crate::common;
 
@@ -244,30 +244,6 @@ fn sampling_leaves_out_nothing_that_this_process_wrote() {
     let all = compaction.bytes_read() + compaction.bytes_written();
     assert!(compaction.bytes_written() > 4 << 20, "{compaction:?}");
     assert!(read >= all * 95 / 100, "{read} of {all}");
-}
-
-/// Fault 1: all keys expired, so that the merge has no outputs and its inputs go.
-#[test]
-fn merge_of_expired_keys_at_a_worker_has_no_outputs() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = Address::Unix(dir.path().join("w"));
-    let _worker = RunningWorker::start(&address, None);
-    let listener = Arc::new(Failures::default());
-    let db = open(&dir.path().join("store"), &address, &listener);
-    let keyspace = db.create_keyspace("k").unwrap();
-    let short = EntryOptions::new().ttl(Duration::from_millis(1));
-    for round in 0..3 {
-        for number in 0..500 {
-            keyspace.put_opt(format!("{number}"), format!("{round}"), &short).unwrap();
-        }
-        db.flush().unwrap();
-    }
-    std::thread::sleep(Duration::from_millis(5));
-    db.compact().unwrap();
-    assert!(content(&db).is_empty());
-    let statistics = db.statistics();
-    assert!(statistics.compaction.remote > 0, "{:?}", statistics.compaction);
-    assert_eq!(statistics.keyspaces[0].tables, 0);
 }
 
 /// Fault 13: a worker's outputs take the place of their inputs, and tables that need no merge move without a
