@@ -1,5 +1,5 @@
-//! Workers on an Arm, as in a DPU: `terrace worker` is built for it, and the process tests of workers run with
-//! it under an emulator, with hosts of this machine's processor.
+//! Workers on an Arm, as in a DPU: `terrace worker` is built for it, and the process tests of workers run
+//! with it under an emulator, with hosts of this machine's processor.
 
 use std::process::Command;
 

@@ -8,7 +8,7 @@ use base::{Error, Result};
 use crate::HostTls;
 use crate::{Address, Link, StreamLink, Timing};
 
-/// What a host shows to its workers, and what it asks of them.
+/// The secrets that a host shows to its workers, and the proofs that it asks of them.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Vec<u8>,

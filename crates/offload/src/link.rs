@@ -198,7 +198,7 @@ impl StreamLink {
         Ok(())
     }
 
-    /// Receives what is there. The other side takes nothing at the moment.
+    /// Receives the bytes that are there. The other side takes nothing at the moment.
     fn drain(&mut self) -> Result<()> {
         if self.received.len() < self.drain_bytes {
             self.wait_at_most(Duration::ZERO)?;

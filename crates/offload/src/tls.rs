@@ -36,7 +36,7 @@ pub struct HostTls(Arc<ClientConfig>);
 pub struct WorkerTls(Arc<ServerConfig>);
 
 impl HostTls {
-    /// Trusts workers whose certificates the authorities in a PEM file signed. `own` has the files of a
+    /// Trusts workers with certificates of the authorities in a PEM file. `own` has the files of a
     /// certificate and its key, for workers that ask for one.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ impl HostTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Shakes hands with the worker at the other end of `socket`, whose address has the name `host`, within
-    /// `wait`.
+    /// Shakes hands with the worker at the other end of `socket` within `wait`. Its certificate must be for
+    /// `host`, the name in its address.
     pub(crate) fn greet(&self, socket: TcpStream, host: &str, wait: Duration) -> Result<TlsStream> {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|error| {
@@ -72,7 +72,7 @@ impl HostTls {
 }
 
 impl WorkerTls {
-    /// Shows the certificate chain in a PEM file, whose key is in another. With `authorities`, hosts need a
+    /// Shows the certificate chain in a PEM file; its key is in another. With `authorities`, hosts need a
     /// certificate that one of these signed.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what is encrypted.
+    /// Sends the ciphertext that waits.
     fn push(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             if self.session.write_tls(&mut self.socket)? == 0 {
@@ -237,7 +237,7 @@ impl Write for TlsStream {
         self.push()?;
         let taken = self.session.writer().write(buf)?;
         match self.push() {
-            // What is encrypted counts as written; the next call sends it.
+            // Encrypted bytes count as written; the next call sends them.
             Err(error) if !is_timeout(&error) => Err(error),
             _ => Ok(taken),
         }

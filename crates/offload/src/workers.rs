@@ -91,7 +91,7 @@ impl WorkerState {
         now >= self.paused_until && !self.is_ready(now)
     }
 
-    /// Records what the worker said of itself.
+    /// Records the hello of the worker.
     pub(crate) fn set_hello(&mut self, hello: &WorkerHello) {
         self.slots = Some(hello.slots.clamp(1, 1024) as usize);
         self.compresses_only = !hello.merges;

@@ -26,7 +26,7 @@ const TABLE_BYTES: u64 = 64 << 10;
 /// Serves a connection with the request `first`.
 ///
 /// # Errors
-/// Those of the link, and what is wrong with the outputs; the host was told.
+/// Those of the link, and damage of the outputs; the host was told.
 pub(super) fn serve(mut link: Box<dyn Link>, shared: &Arc<Shared>, first: &Frame) -> Result<()> {
     let ids = (first.job, first.epoch);
     let (request, grant) = match prepare(first, shared) {
@@ -70,7 +70,7 @@ fn prepare<'a>(first: &Frame, shared: &'a Shared) -> Result<(Request, Grant<'a>)
     Ok((Request { job, outcome, medium, proof }, Grant::take(shared, bytes, slot)?))
 }
 
-/// What is being done.
+/// The work in progress.
 enum Stage {
     Pages(Box<Verification>),
     /// The tables whose entries are left to decode.

@@ -107,8 +107,8 @@ impl BlockStream for LyingStream<'_> {
     }
 }
 
-/// A block that a worker damaged is found before it is written: its writer decompresses what came over a
-/// link.
+/// A block that a worker damaged is found before it is written: its writer decompresses payloads of
+/// a link.
 #[test]
 fn lying_payloads_are_found_before_they_are_written() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

@@ -1,4 +1,4 @@
-//! Links over TLS: who is let in, and bytes that are no handshake.
+//! Links over TLS: certificates that are accepted or refused, and bytes that are no handshake.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -263,8 +263,8 @@ fn strangers_at_the_address_of_a_worker_cost_an_attempt() {
     }
 }
 
-/// Changed bytes are found by TLS at the end of their record, or make the record longer than what arrives:
-/// no frame is made of them.
+/// Changed bytes are found by TLS at the end of their record, or make the record longer than the bytes that
+/// arrive: no frame is made of them.
 #[test]
 fn changed_bytes_on_the_way_end_the_attempt() {
     let worker = RunningWorker::start_on_tcp("tcp://127.0.0.1:0", options(false, SHORT));

@@ -317,7 +317,7 @@ fn a_dictionary_crosses_the_link_once() {
     );
 }
 
-/// What a job takes beyond its grant is refused: the memory of a worker is bounded.
+/// Memory beyond the grant of a job is refused: the memory of a worker is bounded.
 #[test]
 fn a_job_that_needs_more_memory_than_its_grant_fails() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());

@@ -56,7 +56,7 @@ fn another_worker_reads_and_decodes_every_page_near_the_storage() {
     assert_eq!(statistics[1].jobs, 0);
     // Nothing but messages crossed the link.
     assert!(statistics[1].link_bytes < place.outcome.bytes_written() / 4, "{statistics:?}");
-    // Nobody verifies what it wrote itself.
+    // No worker verifies its own outputs.
     let alone = workers_at(&[&first.address], b"", PATIENT);
     assert!(place.verify(&alone, &first.address).is_none());
 }
