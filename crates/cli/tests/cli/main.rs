@@ -79,5 +79,5 @@ mod transfer;
 mod usage;
 #[cfg(test)]
 mod worker;
-
+#[cfg(test)]
 mod worker_kills;
