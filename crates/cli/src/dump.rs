@@ -112,7 +112,7 @@ fn dump(args: &Args, db: &Db, keyspaces: &[Keyspace], out: impl Write) -> Result
             };
             writer.entry(&key, &value, unix_ms(entries.expiry()))?;
             done += 1;
-            if done % ENTRIES_PER_UPDATE == 0 {
+            if done.is_multiple_of(ENTRIES_PER_UPDATE) {
                 interrupt::check("dump")?;
                 bar.show(done, None);
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{DeleteRange, Durability, Error, HashedPolicy, Key, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
-use engine::{Expiry, Ingest, KeyspaceOptions, Store, entry_put, keyspace_options};
+use engine::{Expiry, Ingest, Store, entry_put};
 use tree::compaction::Compaction;
 use tree::reads::{
     Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value, iterate, iterate_prefix,
@@ -65,12 +65,6 @@ impl Keyspace {
     #[must_use]
     pub fn hashed_policy(&self) -> Option<&HashedPolicy> {
         self.tree.kind().policy()
-    }
-
-    /// The options to create a keyspace of the same kind and merge operator with.
-    #[must_use]
-    pub fn options(&self) -> KeyspaceOptions {
-        keyspace_options(&self.tree)
     }
 
     /// Sets `key` to `value` with the store's default durability.

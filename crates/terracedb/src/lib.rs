@@ -51,6 +51,7 @@ mod keyspace;
 mod log_collection;
 mod multi_get;
 mod opening;
+mod options_of;
 mod pop;
 mod read_options;
 mod snapshot;

@@ -204,7 +204,7 @@ impl<R: std::io::BufRead> Load<'_, R> {
                 Ok(_) => {}
                 Err(error) => self.bad_row(line, error)?,
             }
-            if self.rows_read % ROWS_PER_UPDATE == 0 {
+            if self.rows_read.is_multiple_of(ROWS_PER_UPDATE) {
                 bar.show(self.rows.bytes(), self.length);
             }
         }
@@ -245,7 +245,7 @@ impl<R: std::io::BufRead> Load<'_, R> {
             }
             sink.write_if_full()?;
             done += 1;
-            if done % ROWS_PER_UPDATE == 0 {
+            if done.is_multiple_of(ROWS_PER_UPDATE) {
                 bar.show(done, Some(total));
             }
             Ok(())

@@ -63,7 +63,7 @@ fn verify<R: Read>(dump: &mut DumpReader<R>, length: Option<u64>) -> Result<Rest
             }
             DumpItem::Entry { .. } => restored.added.entries += 1,
         }
-        if restored.added.entries % ENTRIES_PER_UPDATE == 0 {
+        if restored.added.entries.is_multiple_of(ENTRIES_PER_UPDATE) {
             interrupt::check("load")?;
             bar.show(dump.bytes(), length);
         }
@@ -128,7 +128,7 @@ fn restore_into<R: Read>(
                 count += 1;
             }
         }
-        if count % ENTRIES_PER_UPDATE == 0 {
+        if count.is_multiple_of(ENTRIES_PER_UPDATE) {
             interrupt::check("load")?;
             bar.show(dump.bytes(), length);
         }

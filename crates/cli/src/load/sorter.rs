@@ -24,6 +24,9 @@ struct Slot {
     value_len: u32,
 }
 
+/// Takes a row: its line, key and value.
+type Consume<'a> = dyn FnMut(u64, &[u8], &[u8]) -> Result<()> + 'a;
+
 /// Bytes of the line number before a key in the buffer.
 const LINE_BYTES: usize = 8;
 
@@ -97,10 +100,7 @@ impl Sorter {
     ///
     /// # Errors
     /// Those of `consume` and of the temporary files; `Cancelled` after a signal.
-    pub(super) fn finish(
-        mut self,
-        consume: &mut dyn FnMut(u64, &[u8], &[u8]) -> Result<()>,
-    ) -> Result<u64> {
+    pub(super) fn finish(mut self, consume: &mut Consume<'_>) -> Result<u64> {
         if self.levels.is_empty() {
             return self.drain(consume);
         }
@@ -153,7 +153,7 @@ impl Sorter {
 
     /// Passes the rows of the buffer on, sorted, and empties it. Returns the number of rows that were left
     /// out.
-    fn drain(&mut self, consume: &mut dyn FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<u64> {
+    fn drain(&mut self, consume: &mut Consume<'_>) -> Result<u64> {
         let Self { buffer, slots, .. } = self;
         let key = |slot: &Slot| {
             let at = slot.at + LINE_BYTES;
@@ -205,11 +205,7 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 /// Merges `runs`. Returns the number of rows that were left out.
-fn merge(
-    runs: Vec<Run>,
-    buffer_bytes: usize,
-    consume: &mut dyn FnMut(u64, &[u8], &[u8]) -> Result<()>,
-) -> Result<u64> {
+fn merge(runs: Vec<Run>, buffer_bytes: usize, consume: &mut Consume<'_>) -> Result<u64> {
     let mut heads = BinaryHeap::new();
     for run in runs {
         let mut reader = run.read(buffer_bytes)?;
