@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 pub(crate) use collector::Collector;
 pub use counters::BackgroundCounters;
 pub(crate) use flush_task::FlushTask;
-pub(crate) use log_limits::{FIRST_SEGMENT_BYTES, LogLimits};
+pub(crate) use log_limits::LogLimits;
 pub(crate) use log_task::LogTask;
 pub(crate) use segment_task::SegmentTask;
 pub(crate) use sync_task::SyncTask;

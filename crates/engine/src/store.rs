@@ -22,7 +22,7 @@ use tree::reads::{QueuePool, Reader};
 use tree::{LogSegments, Quarantine, SnapshotList, Timekeeper, Tree, Trees};
 use wal::Log;
 
-use crate::background::Background;
+use crate::background::{Background, LogLimits};
 use crate::buffers::Buffers;
 use crate::commit::Committer;
 use crate::pace::Pace;
@@ -282,7 +282,9 @@ impl Store {
         self.compactor.close();
         self.background.stop(self.resources.executor());
         // Segments made ahead hold nothing. One that cannot be removed costs its space until the next open.
-        let _ = self.log.give_back(0);
+        if LogLimits::of(&self.resources, self.log.statistics().lanes).is_growing() {
+            let _ = self.log.give_back(0);
+        }
         // The machine's clock may be set back before the next open. An error loses a minute at most.
         let persisted = self.timekeeper.persist(&self.manifest);
         // Acknowledged writes survive the end of the process anyway. After this sync they also survive a

@@ -7,13 +7,12 @@ use crate::Resources;
 /// A log longer than this many write-buffer quotas makes the keyspaces flush that pin its oldest segment.
 const LOG_QUOTAS: u64 = 2;
 
-/// Length of the first segment after an open, bytes. Later ones double, up to the whole length.
-pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+/// Length of the first segment after an open, bytes, if segments grow. Later ones double, up to the whole length.
+const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Most segments that are shorter than a whole one, because the log grew from its first segment.
-const GROWING_MAX: u64 = 5;
-
-const _: () = assert!(FIRST_SEGMENT_BYTES << GROWING_MAX == SEGMENT_BYTES_MAX);
+/// Segments up to this length are whole from the first one on: growing would save little, and a store on a full
+/// device is deleted from in the space that the unused end of its last segment gives back.
+const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
 /// The longest segment, bytes.
 const SEGMENT_BYTES_MAX: u64 = 32 << 20;
@@ -31,8 +30,8 @@ pub(crate) struct LogLimits {
 
 impl LogLimits {
     /// Most segments beyond those of a full log: stores that are opened often and written little leave
-    /// many short segments. Those of one growing log are among them.
-    const SEGMENTS_MAX: u64 = 8 + GROWING_MAX;
+    /// many short segments.
+    const SEGMENTS_MAX: u64 = 8;
 
     /// The limits for a store's present share of the memory limit. A segment is a quarter of the write
     /// buffers, 1 to 32 MiB in whole MiB, so that the log of a small store is small. Several lanes share
@@ -46,6 +45,21 @@ impl LogLimits {
         Self { lanes, segment_bytes, bytes_max }
     }
 
+    /// Whether the log begins with short segments, and spare ones are removed at a close.
+    pub(crate) const fn is_growing(self) -> bool {
+        self.segment_bytes > WHOLE_BYTES_MAX
+    }
+
+    /// Length of the first segment after an open.
+    pub(crate) const fn first_segment_bytes(self) -> u64 {
+        if self.is_growing() { FIRST_SEGMENT_BYTES } else { self.segment_bytes }
+    }
+
+    /// Most segments of a lane that are shorter than a whole one, because they grew.
+    fn short_segments(self) -> u64 {
+        u64::from((self.segment_bytes / self.first_segment_bytes()).ilog2())
+    }
+
     /// How many empty segments should be ready after the active one of each lane: 0 until it is half full,
     /// then 1, and 2 for a log of more than two segments. Making one takes two syncs, which wait for the
     /// writes of merges, and writers fill a segment in a quarter of a second.
@@ -53,7 +67,10 @@ impl LogLimits {
         let bytes = log.bytes() / self.lanes;
         // While segments grow, those before the active one have about its length together.
         let next = log.next_segment_bytes();
-        let half = (self.segment_bytes / 2).min((next / 4 * 3).saturating_sub(FIRST_SEGMENT_BYTES));
+        let half = match next < self.segment_bytes {
+            true => (next / 4 * 3).saturating_sub(FIRST_SEGMENT_BYTES),
+            false => self.segment_bytes / 2,
+        };
         usize::from(bytes > half) + usize::from(bytes > 2 * self.segment_bytes)
     }
 
@@ -74,15 +91,16 @@ impl LogLimits {
     /// it.
     pub(super) fn is_over(self, log: &Log) -> bool {
         let full = self.bytes_max / self.segment_bytes;
-        let spare = Self::SEGMENTS_MAX * self.lanes;
+        let spare = (Self::SEGMENTS_MAX + self.short_segments()) * self.lanes;
         log.is_full()
             || log.bytes() > self.bytes_max
             || log.statistics().segments_live > full + spare
     }
 
     /// Whether open should flush all replayed writes, so that the log starts anew.
-    pub(crate) fn is_worth_emptying(log: &Log) -> bool {
+    pub(crate) fn is_worth_emptying(self, log: &Log) -> bool {
         let statistics = log.statistics();
-        statistics.segments_live > (4 + GROWING_MAX) * statistics.lanes
+        let most = Self::SEGMENTS_MAX / 2 + self.short_segments();
+        statistics.segments_live > most * statistics.lanes
     }
 }

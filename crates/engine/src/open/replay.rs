@@ -19,7 +19,7 @@ use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
 use wal::{Appended, Batch, Log};
 
 use crate::Resources;
-use crate::background::{FIRST_SEGMENT_BYTES, LogLimits};
+use crate::background::LogLimits;
 use crate::lost_records::lost_records;
 use crate::recovery::Recovery;
 use crate::resources::Components as _;
@@ -64,7 +64,7 @@ impl Replay<'_> {
             log.prepare(0)?;
             // The damaged segments are removed with all that could be read of them, now in tables.
             self.empty_log(&log)?;
-        } else if LogLimits::is_worth_emptying(&log) {
+        } else if self.log_limits(log.statistics().lanes).is_worth_emptying(&log) {
             self.try_empty_log(&log)?;
         }
         self.record_end(&log)?;
@@ -152,6 +152,10 @@ impl Replay<'_> {
             .got(keyspace)
     }
 
+    fn log_limits(&self, lanes: u64) -> LogLimits {
+        LogLimits::of(self.resources, lanes)
+    }
+
     fn log_options(&self) -> wal::Options {
         let recover = match self.settings.recover_damaged_log {
             true => wal::Recover::PastDamage,
@@ -159,14 +163,15 @@ impl Replay<'_> {
         };
         let known = self.state.known_log();
         let is_fenced = self.state.log_place.is_on_devices();
-        let segment_bytes = match self.settings.read_only {
+        let limits = self.log_limits(known.lanes.len() as u64);
+        let (segment_bytes, first_segment_bytes) = match self.settings.read_only {
             // In memory, and nothing is appended to it.
-            true => wal::SEGMENT_BYTES_MIN,
-            false => LogLimits::of(self.resources, known.lanes.len() as u64).segment_bytes,
+            true => (wal::SEGMENT_BYTES_MIN, wal::SEGMENT_BYTES_MIN),
+            false => (limits.segment_bytes, limits.first_segment_bytes()),
         };
         wal::Options {
             segment_bytes,
-            first_segment_bytes: FIRST_SEGMENT_BYTES,
+            first_segment_bytes,
             recover,
             floor: self.state.floor(),
             logged: known.logged,
