@@ -7,11 +7,12 @@ use crate::Resources;
 /// A log longer than this many write-buffer quotas makes the keyspaces flush that pin its oldest segment.
 const LOG_QUOTAS: u64 = 2;
 
-/// Length of the first segment after an open, bytes, if segments grow. Later ones double, up to the whole length.
+/// Length of the first segment after an open, bytes, if segments grow. Later ones double, up to the whole
+/// length.
 const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Segments up to this length are whole from the first one on: growing would save little, and a store on a full
-/// device is deleted from in the space that the unused end of its last segment gives back.
+/// Segments up to this length are whole from the first one on: growing would save little, and a store on a
+/// full device is deleted from in the space that the unused end of its last segment gives back.
 const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
 /// The longest segment, bytes.
