@@ -108,13 +108,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let tls = tls(args, settings)?;
     // A flag overrides the setting of the same database.
     let mut databases = args.database.clone();
-    databases.extend(
-        settings
-            .databases
-            .iter()
-            .cloned()
-            .filter(|(number, _)| args.database.iter().all(|(flagged, _)| flagged != number)),
-    );
+    let is_flagged = |number: u8| args.database.iter().any(|(flagged, _)| *flagged == number);
+    let set = settings.databases.iter();
+    databases.extend(set.filter(|(number, _)| !is_flagged(*number)).cloned());
     let db = store.open(true)?;
     let config = ServerConfig {
         unix_socket: args.unix_socket.clone().or_else(|| settings.unix_socket.clone()),

@@ -52,8 +52,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Keeps the file `name` that `other`, an overlay of the same medium, has pinned. Returns whether there
-    /// is such a file.
+    /// Keeps the file `name` that `other`, an overlay of the same medium, has pinned. Returns whether it has
+    /// one.
     pub fn pin_like(&self, other: &Self, name: &str) -> bool {
         let file = other.pinned.lock().get(name).map(Arc::clone);
         file.map(|file| self.pinned.lock().insert(name.to_owned(), file)).is_some()

@@ -110,6 +110,32 @@ impl PageReader {
         }
     }
 
+    /// As [`PageReader::run`], without waiting for a device: `None` if a page is neither in DRAM nor in
+    /// memory of the SCM tier.
+    ///
+    /// # Errors
+    /// As [`PageReader::run`], without those of devices.
+    pub fn run_in_memory<O: ReadOp>(&self, op: &mut O) -> Result<Option<(O::Output, Depth)>> {
+        self.owner.check()?;
+        let (mut depth, mut supplied) = (Depth::default(), None);
+        loop {
+            self.counters.steps.add(1);
+            let span = match op.step(supplied.take())? {
+                Step::Ready(output) => return Ok(Some((output, depth))),
+                Step::Need(span) => span,
+            };
+            let (pages, from) = match self.cached(op, span)? {
+                Some(pages) => (pages, Depth::Page),
+                None => match self.find_in_scm(op, span)? {
+                    Some(TierPage::Pages(pages)) => (pages, Depth::Scm),
+                    Some(TierPage::Read(_)) | None => return Ok(None),
+                },
+            };
+            depth = depth.max(from);
+            supplied = Some(pages);
+        }
+    }
+
     /// Gets the pages of `span`: from DRAM, a read-ahead window, the SCM tier, or flash.
     fn pages<O: ReadOp>(
         &self,

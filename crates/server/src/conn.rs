@@ -206,15 +206,19 @@ async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), End> {
     loop {
         let held = charge.bytes() as usize;
-        let Ok(permit) = workers.acquire().await else { return Err(End::Socket) };
         let Some(mut session) = place.take() else { return Err(End::Socket) };
-        let work = tokio::task::spawn_blocking(move || {
-            let left = session.run(requests);
-            (session, left)
-        });
-        // A command that panicked has no session to go on with.
-        let Ok((mut session, left)) = work.await else { return Err(End::Socket) };
-        drop(permit);
+        let mut left = session.run_at_once(requests);
+        if session.must_continue(&left) {
+            let Ok(permit) = workers.acquire().await else { return Err(End::Socket) };
+            let work = tokio::task::spawn_blocking(move || {
+                let left = session.run(left);
+                (session, left)
+            });
+            // A command that panicked has no session to go on with.
+            let Ok(ended) = work.await else { return Err(End::Socket) };
+            (session, left) = ended;
+            drop(permit);
+        }
         requests = if session.is_closing { Vec::new() } else { left };
         let bytes = std::mem::take(&mut session.reply.bytes);
         let shared = Arc::clone(&session.shared);

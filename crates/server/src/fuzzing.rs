@@ -9,9 +9,10 @@ use terracedb::{Db, Result};
 
 use crate::command::TABLE;
 use crate::keys::{Keys, stored_key};
+use crate::part::part_row;
 use crate::reply::{Done, Fail, Reply};
 use crate::spec::{Call, Run, Spec};
-use crate::unit::{Unit, part_row};
+use crate::unit::Unit;
 use crate::value::{Head, Value};
 
 /// One request or more for each command on keys: `k` and `l` hold the input, `m` is missing, `f` is a

@@ -30,17 +30,25 @@ impl Locks {
 
     /// Locks the stored keys `keys`.
     pub(crate) fn lock<'k>(&self, keys: impl Iterator<Item = &'k Vec<u8>>) -> Held<'_> {
+        let numbers = self.numbers(keys);
+        let stripes = numbers.iter().filter_map(|number| self.stripes.get(*number));
+        Held(stripes.map(Mutex::lock).collect())
+    }
+
+    /// Locks the stored keys `keys`; `None` if one of them is locked.
+    pub(crate) fn try_lock<'k>(&self, keys: impl Iterator<Item = &'k Vec<u8>>) -> Option<Held<'_>> {
+        let numbers = self.numbers(keys);
+        let stripes = numbers.iter().filter_map(|number| self.stripes.get(*number));
+        stripes.map(Mutex::try_lock).collect::<Option<_>>().map(Held)
+    }
+
+    /// The numbers of the stripes of `keys`, in the order in which they are locked.
+    fn numbers<'k>(&self, keys: impl Iterator<Item = &'k Vec<u8>>) -> Vec<usize> {
         let mut numbers: Vec<_> =
             keys.map(|key| self.hasher.hash_one(key) as usize % STRIPES).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Held(
-            numbers
-                .iter()
-                .filter_map(|number| self.stripes.get(*number))
-                .map(Mutex::lock)
-                .collect(),
-        )
+        numbers
     }
 
     /// Locks every key.

@@ -1,6 +1,7 @@
 //! [`Session`]: the state of a connection, and the execution of its requests. No I/O on the socket here:
-//! requests go in, replies come out. A session runs on one thread at a time, one of the pool that may wait
-//! for the store.
+//! requests go in, replies come out. A session runs on one thread at a time: the connection's own executes
+//! what data in memory decides ([`Session::run_at_once`]), and one of the pool that may wait for the store
+//! all else ([`Session::run`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,11 +13,10 @@ use terracedb::memory::{Account, Charge};
 use crate::acl::User;
 use crate::blocking::{Block, State, Waiter};
 use crate::clients::Client;
-use crate::keys::now_ms;
 use crate::permission::permission_error;
 use crate::reply::{Done, Fail, Reply};
 use crate::resp::{Request, request_bytes};
-use crate::shared::{Shared, Slow};
+use crate::shared::Shared;
 use crate::spec::{Call, Run, Spec, Table};
 use crate::unit::Unit;
 use crate::watch::Mark;
@@ -90,11 +90,15 @@ pub(crate) struct Session {
     /// The place of the present request's reply in `reply`.
     pub(crate) reply_start: usize,
     /// Keys that got a value, and are not yet offered to the clients that wait for them.
-    created: Vec<Vec<u8>>,
+    pub(crate) created: Vec<Vec<u8>>,
     /// EXEC executes the commands now.
     pub(crate) is_executing: bool,
     /// The client waits for a key.
     pub(crate) blocked: Option<Blocked>,
+    /// The thread may not wait for the store.
+    pub(crate) is_at_once: bool,
+    /// The present request would have had to wait, and did nothing.
+    pub(crate) must_wait: bool,
 }
 
 /// A client that waits.
@@ -131,20 +135,28 @@ impl Session {
             created: Vec::new(),
             is_executing: false,
             blocked: None,
+            is_at_once: false,
+            must_wait: false,
         }
+    }
+
+    /// Whether the next request is to be executed.
+    pub(crate) fn may_go_on(&self) -> bool {
+        !self.is_closing
+            && self.blocked.is_none()
+            && !self.client.is_killed.load(Ordering::Acquire)
+            && self.reply.bytes.len() < OUTPUT_BYTES
     }
 
     /// Executes `requests` in order, as long as the replies fit the output buffer; returns those that are
     /// left.
     pub(crate) fn run(&mut self, requests: Vec<Request>) -> Vec<Request> {
         let mut requests = requests.into_iter();
-        while !self.is_closing
-            && self.blocked.is_none()
-            && !self.client.is_killed.load(Ordering::Acquire)
-            && self.reply.bytes.len() < OUTPUT_BYTES
+        while self.may_go_on()
             && let Some(request) = requests.next()
         {
-            self.execute(request);
+            let left = self.execute(request);
+            debug_assert!(left.is_none(), "a session that may wait executes every request");
         }
         if std::mem::take(&mut self.has_written)
             && self.shared.config.append_fsync == crate::AppendFsync::Always
@@ -158,15 +170,20 @@ impl Session {
         requests.collect()
     }
 
-    fn execute(&mut self, request: Request) {
+    /// Executes `request`. Returns it if it has to wait and the thread may not.
+    pub(crate) fn execute(&mut self, request: Request) -> Option<Request> {
         let start = Instant::now();
         self.reply_start = self.reply.bytes.len();
-        self.shared.counts.commands.fetch_add(1, Ordering::Relaxed);
         let is_skipped = match self.replies {
             Replies::On | Replies::SkipNext => false,
             Replies::Off | Replies::Skip => true,
         };
         let outcome = self.dispatch(&request);
+        if std::mem::take(&mut self.must_wait) {
+            self.reply.bytes.truncate(self.reply_start);
+            return Some(request);
+        }
+        self.shared.counts.commands.fetch_add(1, Ordering::Relaxed);
         if let Err(fail) = outcome {
             self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
             self.reply.bytes.truncate(self.reply_start);
@@ -185,33 +202,7 @@ impl Session {
         let took = start.elapsed();
         self.shared.counts.latency.add(took);
         self.note_slow(request, took);
-    }
-
-    fn note_slow(&self, mut args: Request, took: Duration) {
-        let threshold_us = self.shared.slow_threshold_us.load(Ordering::Relaxed);
-        if u64::try_from(threshold_us).is_ok_and(|least| took.as_micros() < u128::from(least))
-            || threshold_us < 0
-        {
-            return;
-        }
-        redact(&mut args);
-        let more = |count: usize| format!("... ({count} more arguments)").into_bytes();
-        if args.len() > SLOW_ARGS_MAX {
-            let left_out = args.len() - SLOW_ARGS_MAX + 1;
-            args.truncate(SLOW_ARGS_MAX - 1);
-            args.push(more(left_out));
-        }
-        for arg in &mut args {
-            if arg.len() > SLOW_ARG_BYTES_MAX {
-                let left_out = arg.len() - SLOW_ARG_BYTES_MAX;
-                arg.truncate(SLOW_ARG_BYTES_MAX);
-                arg.extend(format!("... ({left_out} more bytes)").bytes());
-            }
-        }
-        let address = self.client.address.clone();
-        let name = self.client.info.lock().name.clone();
-        let slow = Slow { id: 0, unix_s: now_ms() / 1000, took, args, address, name };
-        self.shared.slow.lock().add(slow);
+        None
     }
 
     fn dispatch(&mut self, request: &Request) -> Done {
@@ -238,7 +229,12 @@ impl Session {
             self.reply.simple("QUEUED");
             return Ok(());
         }
+        if self.is_at_once && !self.is_quick(spec, request) {
+            self.must_wait = true;
+            return Ok(());
+        }
         match spec.run {
+            Run::Keys(_) if self.is_at_once => self.run_alone_at_once(spec, request),
             Run::Session(run) => {
                 let locks = Arc::clone(&self.shared);
                 let _held = spec.has("all_keys").then(|| locks.locks.lock_all());
@@ -435,27 +431,6 @@ impl Session {
 /// The memory of a watched key or a topic: in the session, in the shared table, and the nodes of both.
 pub(crate) fn held_bytes(name: &[u8]) -> u64 {
     2 * name.len() as u64 + 256
-}
-
-/// A slow command is kept with this many arguments, of this many bytes each.
-const SLOW_ARGS_MAX: usize = 32;
-const SLOW_ARG_BYTES_MAX: usize = 128;
-
-/// Replaces the passwords of a request.
-fn redact(args: &mut [Vec<u8>]) {
-    let name = args.first().map_or_else(String::new, |name| crate::args::option(name));
-    let from = match name.as_str() {
-        "AUTH" => 1,
-        // The rules name passwords and keys.
-        "ACL" if args.get(1).is_some_and(|sub| crate::args::option(sub) == "SETUSER") => 2,
-        "HELLO" => args
-            .iter()
-            .position(|arg| arg.eq_ignore_ascii_case(b"auth"))
-            .map_or(args.len(), |at| at + 1),
-        _ => args.len(),
-    };
-    let most = if name == "HELLO" { 2 } else { args.len() };
-    args.iter_mut().skip(from).take(most).for_each(|arg| *arg = b"(redacted)".to_vec());
 }
 
 /// A session returns to its connection when its replies have this length, bytes, so that they are sent

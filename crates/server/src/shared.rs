@@ -108,6 +108,13 @@ impl Shared {
         self.locks.lock_all()
     }
 
+    /// As [`Shared::lock_for_writing`] without waiting: `None` if a key is locked, or a client waits for one.
+    pub(crate) fn try_lock_for_writing(&self, keys: &[Vec<u8>]) -> Option<crate::locks::Held<'_>> {
+        let held = self.locks.try_lock(keys.iter())?;
+        // Clients begin to wait under the locks of their keys.
+        keys.iter().all(|key| self.waiters.of(key).is_empty()).then_some(held)
+    }
+
     /// A number that clients cannot predict.
     pub(crate) fn random(&self) -> u64 {
         self.hasher.hash_one(self.draws.fetch_add(1, Ordering::Relaxed))

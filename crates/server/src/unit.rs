@@ -4,6 +4,7 @@
 //! The caller holds the locks of the keys that it writes ([`crate::locks`]). A unit without locks reads one
 //! row, or from one snapshot, so that it sees one state. One thread; calls may wait for the device.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
@@ -13,9 +14,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use terracedb::hashed::HashedPolicy;
 use terracedb::memory::Charge;
+use terracedb::polling::{TryGet, TryWrite};
 use terracedb::{Keyspace, Snapshot, WriteBatch, WriteOptions};
 
 use crate::keys::{DATABASES, Keys, SHARDS, now_ms};
+use crate::part::{owner, part_range};
 use crate::reply::Fail;
 use crate::take::check_rows;
 use crate::value::{Head, Kind, Value, is_expired};
@@ -51,6 +54,10 @@ pub(crate) struct Unit {
     journal: Option<Vec<Undo>>,
     /// The state of [`Unit::random`]; 0: not drawn yet.
     random: u64,
+    /// The unit may not wait for a device, for flushes or for merges.
+    is_at_once: bool,
+    /// A unit that may not wait would have to: its caller drops it, and what it did.
+    must_wait: Cell<bool>,
 }
 
 /// A staged write: the key or row, and the staged write that it replaced.
@@ -67,6 +74,9 @@ pub(crate) struct Written {
     /// Those that were missing before, in the order of the commands.
     pub(crate) created: Vec<Vec<u8>>,
 }
+
+/// The longest request, and the longest stored value, of a command that is executed at once, bytes.
+pub(crate) const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 /// Memory of one staged row beside its bytes.
 const ROW_BYTES: usize = 96;
@@ -90,6 +100,8 @@ impl Unit {
             collected,
             journal: None,
             random: 0,
+            is_at_once: false,
+            must_wait: Cell::new(false),
         }
     }
 
@@ -97,6 +109,24 @@ impl Unit {
     pub(crate) fn reading(keys: &Arc<Keys>, is_many: bool) -> Self {
         let snapshot = is_many.then(|| keys.db.snapshot());
         Self { is_locked: false, snapshot, ..Self::new(keys) }
+    }
+
+    /// Makes it a unit that may not wait. Then reads and [`Unit::commit`] fail if they would have to, and
+    /// [`Unit::must_wait`] tells so.
+    pub(crate) fn at_once(mut self) -> Self {
+        self.is_at_once = true;
+        self
+    }
+
+    /// Whether a unit that may not wait would have to.
+    pub(crate) const fn must_wait(&self) -> bool {
+        self.must_wait.get()
+    }
+
+    /// The error of a unit that would have to wait. No client sees it.
+    fn would_wait(&self) -> Fail {
+        self.must_wait.set(true);
+        Fail::new("ERR the command waits for a device")
     }
 
     /// Charges `bytes` to the memory limit until the unit ends.
@@ -125,6 +155,17 @@ impl Unit {
     }
 
     fn row(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Bytes>, Fail> {
+        if self.is_at_once {
+            return match keyspace.try_get(key)? {
+                // A long value takes long to copy.
+                TryGet::Done(row)
+                    if row.as_ref().is_none_or(|it| it.len() <= AT_ONCE_BYTES_MAX) =>
+                {
+                    Ok(row)
+                }
+                TryGet::Done(_) | TryGet::Wait => Err(self.would_wait()),
+            };
+        }
         // A window has no snapshots: of several keys of one, each is read by itself.
         let is_kept = !matches!(keyspace.hashed_policy(), Some(HashedPolicy::Window { .. }));
         Ok(match self.snapshot.as_ref().filter(|_| is_kept) {
@@ -163,6 +204,9 @@ impl Unit {
         let mut value = self.row(keyspace, key)?.as_ref().map(Value::decode).transpose()?;
         let is_torn = |value: &Value| value.is_large && !self.is_locked && self.snapshot.is_none();
         if value.as_ref().is_some_and(is_torn) {
+            if self.is_at_once {
+                return Err(self.would_wait());
+            }
             // The value and its rows must be of one state.
             self.snapshot = Some(self.keys.db.snapshot());
             value = self.row(keyspace, key)?.as_ref().map(Value::decode).transpose()?;
@@ -300,6 +344,9 @@ impl Unit {
         if from >= to {
             return Ok(());
         }
+        if self.is_at_once {
+            return Err(self.would_wait());
+        }
         let mut stored = match &self.snapshot {
             Some(snapshot) => snapshot.range(&self.keys.parts, from..to)?,
             None => self.keys.parts.range(from..to)?,
@@ -340,27 +387,6 @@ impl Unit {
                 above = next_staged();
             }
         }
-    }
-
-    /// The bytes of a value and its key as stored, about: the rows of a large collection are averaged over
-    /// a hundred.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn stored_bytes(&self, key: &[u8], value: &Value) -> Result<usize, Fail> {
-        let own = key.len() + value.bytes.len() + 10;
-        let Some(head) = value.head()? else { return Ok(own) };
-        let database = key.first().copied().unwrap_or(0);
-        let (from, to) = part_range(database, head.id);
-        let (mut rows, mut bytes) = (0_usize, 0);
-        self.walk(&from, &to, false, |row, element| {
-            rows += 1;
-            bytes += row.len() + element.len();
-            Ok(if rows < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
-        let count = head.count.saturating_mul(value.kind.rows());
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        Ok(own + bytes.saturating_mul(count) / rows.max(1))
     }
 
     /// Commits the staged writes, and returns the stored keys that changed. Writes to windows alone have the
@@ -435,7 +461,14 @@ impl Unit {
         for row in &self.stale {
             batch.delete(&keys.expiry, row)?;
         }
-        keys.db.write_opt(&batch, if is_logged { options } else { unlogged })?;
+        let options = if is_logged { options } else { unlogged };
+        match self.is_at_once {
+            true => match keys.db.try_write(&batch, options)? {
+                TryWrite::Done => {}
+                TryWrite::Wait(_) => return Err(self.would_wait()),
+            },
+            false => keys.db.write_opt(&batch, options)?,
+        }
         for (count, change) in keys.count.iter().zip(changes) {
             count.fetch_add(change, Ordering::Relaxed);
         }
@@ -449,22 +482,6 @@ impl Unit {
         self.charge.shrink_to(0);
         Ok(Written { keys: written, created })
     }
-}
-
-/// A row of a large collection as stored: the database, the number of the collection, the element.
-pub(crate) fn part_row(database: u8, id: u64, element: &[u8]) -> Vec<u8> {
-    [&[database], &id.to_be_bytes()[..], element].concat()
-}
-
-/// The rows of a large collection: the first possible one, and the first behind them.
-pub(crate) fn part_range(database: u8, id: u64) -> (Vec<u8>, Vec<u8>) {
-    (part_row(database, id, &[]), part_row(database, id.saturating_add(1), &[]))
-}
-
-/// The database and the number of the collection of a row.
-fn owner(row: &[u8]) -> Option<(u8, u64)> {
-    let (database, rest) = row.split_first()?;
-    Some((*database, u64::from_be_bytes(*rest.first_chunk::<8>()?)))
 }
 
 /// The next number of a random sequence (splitmix64).

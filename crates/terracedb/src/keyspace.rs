@@ -3,16 +3,15 @@
 //! A write is checked against the limits here and handed to the committer of the crate `engine`. A read
 //! takes a read view of the keyspace's tree, then looks up the row cache, memtables and tables (`tree`).
 
-use std::ops::{Bound, Deref, RangeBounds};
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use base::{DeleteRange, Durability, Error, HashedPolicy, Key, KeyRange, Result, Seqno, Write};
+use base::{DeleteRange, Durability, Error, HashedPolicy, KeyRange, Result, Seqno, Write};
 use bytes::Bytes;
 use engine::{Expiry, Ingest, Store, entry_put};
 use tree::compaction::Compaction;
 use tree::reads::{
-    Cursor, CursorSource, Iter, Lookup, Probe, ReadQueue, Value, iterate, iterate_prefix,
-    reads_from, start_get,
+    Cursor, CursorSource, Iter, ReadQueue, iterate, iterate_prefix, reads_from, start_get,
 };
 use tree::{Tree, View};
 
@@ -211,85 +210,6 @@ impl Keyspace {
     /// As [`Keyspace::put`].
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()> {
         self.write(key.as_ref(), Write::Delete, options.durability_in(&self.store))
-    }
-
-    /// The value of `key`; `None` if it has none. A value in a DRAM page is not copied: the returned
-    /// bytes keep the page's memory in use until they are dropped.
-    ///
-    /// # Errors
-    /// `Corrupt` if the page that should hold the key is damaged; keys of other pages still read.
-    /// `Closed` if the keyspace was dropped.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.get_opt(key, &ReadOptions::new())
-    }
-
-    /// As [`Keyspace::get`], with options.
-    ///
-    /// # Errors
-    /// As [`Keyspace::get`].
-    pub fn get_opt(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Bytes>> {
-        Ok(self.find(key.as_ref(), *options)?.map(|value| value.bytes))
-    }
-
-    fn find(&self, key: &[u8], options: ReadOptions) -> Result<Option<Value>> {
-        let stored = self.tree.key_form().stored(key)?;
-        let key = stored.key();
-        let probe = match options.fill_row_cache {
-            true => self.store.reader.rows.probe(self.tree.rows(), key.bytes()),
-            false => Probe::without_fill(key.bytes()),
-        };
-        let (view, at) = self.tree.read_view(|| self.store.ring.visible());
-        self.usable()?;
-        self.lookup(key, probe, view, at)
-    }
-
-    pub(crate) fn get_at(&self, key: &[u8], at: Seqno) -> Result<Option<Bytes>> {
-        let stored = self.tree.key_form().stored(key)?;
-        let key = stored.key();
-        let view = self.tree.view();
-        self.usable()?;
-        let value = self.lookup(key, Probe::without_fill(key.bytes()), view, at)?;
-        self.check_read_at(key.bytes(), at)?;
-        Ok(value.map(|value| value.bytes))
-    }
-
-    /// Refuses a read at `at` of a key of a resident keyspace that was written after `at`: the log has the
-    /// newest version only.
-    pub(crate) fn check_read_at(&self, key: &[u8], at: Seqno) -> Result<()> {
-        // After the read: the view has what was in the index when the key was read, or the index has it.
-        let view = self.tree.view();
-        let Some(resident) = view.read_context.resident() else { return Ok(()) };
-        if resident.indexed_up_to() <= at {
-            return Ok(());
-        }
-        match resident.newest(key)?.filter(|newest| *newest > at) {
-            None => Ok(()),
-            Some(newest) => Err(Error::conflict("transaction")
-                .at(format_args!("a key in the resident keyspace `{}`", self.name()))
-                .expected(format_args!("no write after sequence number {at}"))
-                .got(newest)),
-        }
-    }
-
-    fn lookup<V: Deref<Target = Arc<View>>>(
-        &self,
-        key: Key<'_>,
-        probe: Probe,
-        view: V,
-        at: Seqno,
-    ) -> Result<Option<Value>> {
-        let reader = &self.store.reader;
-        if let Some(value) = reader.row(&view, key.bytes(), probe, at, None) {
-            return Ok(Some(value));
-        }
-        let mut lookup = Lookup::new(key, probe, view, at, None);
-        let (value, depth) = reader.pages.run(&mut lookup, None)?;
-        reader.pages.counters.lookup_ended(depth, value.is_some());
-        lookup.count(value.is_some());
-        if let Some(value) = &value {
-            reader.rows.fill(&lookup, value, depth);
-        }
-        Ok(value)
     }
 
     /// True if `key` has a value. Costs as much as a get.

@@ -47,6 +47,7 @@ mod builder;
 mod checkpoint;
 mod db;
 mod entries;
+mod get;
 mod keyspace;
 mod log_collection;
 mod multi_get;
@@ -142,6 +143,7 @@ pub mod memory {
 
 /// Results of calls that do not block: reads of a [`ReadQueue`], writes of [`Db::try_write`].
 pub mod polling {
+    pub use crate::read_options::TryGet;
     pub use crate::write_options::TryWrite;
     pub use read::Completed;
 }

@@ -1,4 +1,6 @@
-//! [`ReadOptions`]: what one read leaves in the caches.
+//! [`ReadOptions`]: what one read leaves in the caches; [`TryGet`]: the outcome of a read that does not wait.
+
+use bytes::Bytes;
 
 /// Options of gets ([`Keyspace::get_opt`](crate::Keyspace::get_opt),
 /// [`Keyspace::multi_get_opt`](crate::Keyspace::multi_get_opt)).
@@ -39,4 +41,14 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The outcome of a get that does not wait ([`Keyspace::try_get`](crate::Keyspace::try_get)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum TryGet {
+    /// The value; `None` if the key has none.
+    Done(Option<Bytes>),
+    /// A page that is needed is on a device.
+    Wait,
 }

@@ -301,7 +301,12 @@ impl Supply {
         while self.ahead() < count && made.is_ok() {
             let mut next = self.making.lock();
             made = self.make(&mut next, self.spec.segment_bytes).map(|fresh| {
-                self.ready.lock().push_back(fresh);
+                let mut ready = self.ready.lock();
+                invariant!(
+                    ready.back().is_none_or(|last| last.id < fresh.id),
+                    "segments kept for moved records are in the order of their ids"
+                );
+                ready.push_back(fresh);
             });
         }
         self.shared.log.lacks_reserve.store(self.ahead() == 0, Ordering::Relaxed);

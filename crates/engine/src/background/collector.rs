@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno};
+use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno, invariant};
 use tree::{LogSegment, Moves, TreeContext, Trees};
 use wal::{Log, SegmentRecords, SegmentUse};
 
@@ -113,6 +113,7 @@ impl Collector {
             return Ok(false);
         };
         let Some(segment) = context.segments.of(lane, id) else { return Ok(false) };
+        invariant!(segment.id() == (lane, id), "the segment that is collected is the chosen one");
         let bytes = lanes.iter().filter(|it| it.lane == lane).flat_map(|it| &it.segments);
         let bytes = bytes.filter(|it| it.segment == id).map(|it| it.bytes).next().unwrap_or(0);
         let account = context.segments.account();
@@ -212,6 +213,7 @@ impl Collector {
             return Ok(());
         }
         let (bytes, ops) = (moves.bytes() as u64, moves.batch().ops);
+        invariant!(ops > 0, "a record of moved entries has one");
         let appended = self.log.append_moved(moves.batch())?;
         // Every later writer waits for these seqnos.
         context.ring.publish(appended.first, u64::from(ops));

@@ -10,6 +10,7 @@
 #![allow(unreachable_pub, reason = "the support of compact's tests is shared")]
 
 extern crate compact as terrace_compact;
+extern crate terrace_offload as offload;
 
 #[path = "../../../compact/tests/support/mod.rs"]
 mod support;

@@ -9,9 +9,10 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::inline;
+use crate::part::part_row;
 use crate::reply::Fail;
 use crate::take::Take;
-use crate::unit::{Unit, part_row};
+use crate::unit::Unit;
 use crate::value::{Head, Kind, Value};
 
 #[derive(Debug)]

@@ -12,9 +12,10 @@ use siphasher::sip::SipHasher13;
 
 use super::inline::{self, Member};
 use super::score::{self, score_of};
+use crate::part::part_row;
 use crate::reply::Fail;
 use crate::take::Take;
-use crate::unit::{Unit, part_row};
+use crate::unit::Unit;
 use crate::value::{Head, Kind, Value};
 
 const BY_MEMBER: u8 = 0;

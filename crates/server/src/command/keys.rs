@@ -5,11 +5,12 @@ use crate::args::{self, AT_MILLIS, AT_SECONDS, MILLIS, SECONDS, Unit};
 use crate::encoding;
 use crate::glob;
 use crate::keys::{DATABASES, now_ms, stored_key};
+use crate::part;
 use crate::reply::{Done, Fail};
 use crate::session::Session;
 use crate::spec::Call;
 use crate::take::{Take, check_rows};
-use crate::unit::{self, Unit as Staged};
+use crate::unit::Unit as Staged;
 use crate::value::{Head, Kind, Value};
 
 fn no_such_key() -> Fail {
@@ -166,9 +167,9 @@ fn copied(unit: &mut Staged, from: &[u8], value: Value, to: u8) -> Result<Value,
     check_rows(head.count.saturating_mul(value.kind.rows()))?;
     let mut taken = Take::to_store(unit, Kind::Set, 0)?;
     let (id, mut rows) = (unit.keys.new_id(), Vec::new());
-    let (start, end) = unit::part_range(database, head.id);
+    let (start, end) = part::part_range(database, head.id);
     unit.walk(&start, &end, false, |row, element| {
-        let row = unit::part_row(to, id, row.get(9..).unwrap_or_default());
+        let row = part::part_row(to, id, row.get(9..).unwrap_or_default());
         taken.add(row.len() + element.len())?;
         rows.push((row, bytes::Bytes::copy_from_slice(element)));
         Ok(std::ops::ControlFlow::Continue(()))

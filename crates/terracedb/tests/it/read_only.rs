@@ -70,8 +70,8 @@ fn write_until(db: &Db, ended: &AtomicBool, allowed: &AtomicU64, written: &Atomi
     }
 }
 
-/// The result of `open`, which is called again while the writer changes its manifest all the time. It ends:
-/// the writer waits once it has written what it may.
+/// The result of `open`, which is called again while the writer changes its manifest all the time. It
+/// ends: the writer waits once it has written what it may.
 fn retried<T>(open: impl Fn() -> terracedb::Result<T>) -> T {
     loop {
         match open() {

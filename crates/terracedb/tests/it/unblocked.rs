@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use base::{Durability, ErrorKind};
-use terracedb::polling::TryWrite;
+use media::Purpose;
+use terracedb::polling::{TryGet, TryWrite};
 use terracedb::{Db, ReadQueue, WriteBatch, WriteOptions};
 
 use crate::common::{self, MEMORY, Stepped};
@@ -115,4 +116,44 @@ fn a_queue_of_a_device_that_cannot_tell_has_no_descriptor() {
     let db = Db::on_medium(common::memory()).open().unwrap();
     let mut queue = db.read_queue(4).unwrap();
     assert!(queue.descriptor().unwrap().is_none());
+}
+
+/// A get that does not wait is decided by memory, or tells that a device is needed and reads none.
+#[test]
+fn try_get_answers_from_memory_and_reads_no_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::builder(dir.path()).memory(MEMORY).open().unwrap();
+    let db = open();
+    let keyspace = db.create_keyspace("k").unwrap();
+    for number in 0u64..2000 {
+        keyspace.put(number.to_be_bytes(), vec![number as u8; 100]).unwrap();
+    }
+    let value = |number: u64| Some(vec![number as u8; 100].into());
+    assert_eq!(keyspace.try_get(7u64.to_be_bytes()).unwrap(), TryGet::Done(value(7)));
+    assert_eq!(keyspace.try_get("missing").unwrap(), TryGet::Done(None));
+    keyspace.delete(7u64.to_be_bytes()).unwrap();
+    assert_eq!(keyspace.try_get(7u64.to_be_bytes()).unwrap(), TryGet::Done(None));
+    db.flush().unwrap();
+    drop((keyspace, db));
+    let db = open();
+    let keyspace = db.keyspace("k").unwrap();
+    let mut waited = 0;
+    for number in (0u64..2000).step_by(97) {
+        let reads = || db.statistics().device.of(Purpose::Data).read_ops;
+        let before = reads();
+        let tried = keyspace.try_get(number.to_be_bytes()).unwrap();
+        assert_eq!(reads(), before, "it reads no device");
+        match tried {
+            TryGet::Done(found) => assert_eq!(found, value(number)),
+            TryGet::Wait => {
+                waited += 1;
+                assert_eq!(keyspace.get(number.to_be_bytes()).unwrap(), value(number));
+                let again = keyspace.try_get(number.to_be_bytes()).unwrap();
+                assert_eq!(again, TryGet::Done(value(number)), "the page is cached now");
+            }
+        }
+    }
+    assert!(waited > 0, "pages of a store that was just opened are on the device");
+    db.drop_keyspace("k").unwrap();
+    assert_eq!(keyspace.try_get("a").unwrap_err().kind(), ErrorKind::Closed);
 }

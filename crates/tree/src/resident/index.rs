@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Account, Charge, Error, Result, format_bytes, invariant};
 use parking_lot::{Mutex, RwLock};
 
-use super::ResidentSizes;
 use super::place::{BITS, Place};
+use super::sizes::ResidentSizes;
 
 /// Bits of the hash that choose the shard.
 const SHARD_BITS: u32 = 10;

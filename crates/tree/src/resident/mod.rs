@@ -20,6 +20,7 @@ mod index;
 mod place;
 mod places;
 mod segments;
+mod sizes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,7 @@ pub use entries::{ResidentEntries, ResidentEntry};
 pub(crate) use flush::ResidentFlush;
 pub use places::Places;
 pub use segments::{LogSegment, LogSegments};
+pub use sizes::ResidentSizes;
 
 /// See the module.
 #[derive(Debug)]
@@ -61,17 +63,6 @@ pub struct ResidentVersion {
     pub kind: EntryKind,
     /// The value as stored.
     pub value: Bytes,
-}
-
-/// Sizes of a resident keyspace.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ResidentSizes {
-    /// Entries of the index.
-    pub entries: u64,
-    /// Those that are tombstones.
-    pub tombstones: u64,
-    /// Memory of the index, bytes.
-    pub index_bytes: u64,
 }
 
 impl Resident {

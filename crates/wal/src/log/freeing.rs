@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use base::limits::PAGE_BYTES;
-use base::{KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use base::{KeyspaceId, LaneId, Result, SegmentId, Seqno, invariant};
 
 use super::{LaneOfLog, Log};
 use crate::name::segment_name;
@@ -126,6 +126,10 @@ impl Log {
         let mut freed = 0;
         for (lane, start) in start.iter() {
             while let Some(oldest) = self.retention.oldest_before(lane, start) {
+                invariant!(
+                    oldest < start,
+                    "a segment that is removed lies before the log's start (I7)"
+                );
                 self.medium.remove(&segment_name(lane, oldest))?;
                 self.retention.freed(lane, oldest);
                 let counted = self.shared_of(lane).or(self.lanes.first().map(|lane| &*lane.shared));

@@ -1,0 +1,87 @@
+//! Execution of short commands on the connection's own thread: those that data in memory decides, and that
+//! wait for nobody. They cost no switch of threads; a command that would have to wait does nothing here, and
+//! is executed by a thread that may.
+
+use std::sync::Arc;
+
+use crate::AppendFsync;
+use crate::reply::Done;
+use crate::resp::{Request, request_bytes};
+use crate::session::Session;
+use crate::spec::{Run, Spec};
+use crate::unit::{AT_ONCE_BYTES_MAX, Unit};
+
+/// Most keys of a write that is executed at once.
+const AT_ONCE_KEYS_MAX: usize = 8;
+
+impl Session {
+    /// Executes the first of `requests`, up to one that has to wait for a device, for a lock of a key, for
+    /// flushes or for merges, or that may take long; returns the others.
+    pub(crate) fn run_at_once(&mut self, requests: Vec<Request>) -> Vec<Request> {
+        let mut requests = requests.into_iter();
+        self.is_at_once = true;
+        let mut left = None;
+        while left.is_none()
+            && self.may_go_on()
+            && let Some(request) = requests.next()
+        {
+            left = self.execute(request);
+        }
+        self.is_at_once = false;
+        match left {
+            Some(request) => std::iter::once(request).chain(requests).collect(),
+            None => requests.collect(),
+        }
+    }
+
+    /// Whether [`Session::run`] is to execute `left`, or to sync writes.
+    pub(crate) fn must_continue(&self, left: &[Request]) -> bool {
+        !left.is_empty() && self.may_go_on()
+    }
+
+    /// Whether a command may be executed at once: it is short, and replies are not held back until writes are
+    /// durable.
+    pub(crate) fn is_quick(&self, spec: &Spec, request: &Request) -> bool {
+        let is_long = ["blocking", "all_keys", "whole_database"].into_iter().any(|it| spec.has(it));
+        let is_synced = self.shared.config.append_fsync == AppendFsync::Always;
+        match spec.run {
+            Run::Session(_) => matches!(spec.name, "ping" | "echo" | "select" | "multi"),
+            Run::Keys(_) if is_long || spec.numkeys > 0 => false,
+            Run::Keys(_) => {
+                let keys_max = if spec.has("write") { AT_ONCE_KEYS_MAX } else { 1 };
+                !(spec.has("write") && is_synced)
+                    && spec.keys_of(request).len() <= keys_max
+                    && request_bytes(request) <= AT_ONCE_BYTES_MAX
+            }
+        }
+    }
+
+    /// As [`Session::run_alone`], without waiting; sets `must_wait` if it would have to.
+    pub(crate) fn run_alone_at_once(&mut self, spec: &Spec, request: &Request) -> Done {
+        let shared = Arc::clone(&self.shared);
+        let is_write = spec.has("write");
+        let _held = if is_write {
+            let keys = spec.locked_keys(request, self.database);
+            let Some(held) = shared.try_lock_for_writing(&keys) else {
+                self.must_wait = true;
+                return Ok(());
+            };
+            Some(held)
+        } else {
+            None
+        };
+        let unit = match is_write {
+            true => Unit::new(&shared.keys),
+            false => Unit::reading(&shared.keys, false),
+        };
+        let mut unit = unit.at_once();
+        let mut done = self.run_in(&mut unit, spec, request, &mut None);
+        if done.is_ok() && !unit.must_wait() {
+            done = self.commit(&mut unit);
+        }
+        self.must_wait = unit.must_wait();
+        // No client waits for these keys.
+        self.created.clear();
+        done
+    }
+}
