@@ -9,6 +9,7 @@ use base::{format_bytes, parse_bytes};
 use clap::ValueEnum;
 use server::{AppendFsync, DatabaseKind};
 use terracedb::compaction::{Address, PlacementMode, Verify};
+use terracedb::hashed::HashedPolicy;
 use terracedb::scm::{Placement, Scm};
 use terracedb::{Codec, Durability};
 
@@ -284,7 +285,9 @@ impl Setting {
             Self::ServeDatabases if values.serve.databases.is_empty() => return None,
             Self::ServeDatabases => {
                 let kinds = values.serve.databases.iter();
-                kinds.map(|(number, kind)| format!("{number}={kind}")).collect::<Vec<_>>().join(" ")
+                let text =
+                    |(number, kind): &(u8, DatabaseKind)| format!("{number}={}", exact(kind));
+                kinds.map(text).collect::<Vec<_>>().join(" ")
             }
             Self::ServeMaxclients => values.serve.maxclients?.to_string(),
             Self::ServeAclfile => values.serve.aclfile.as_ref()?.display().to_string(),
@@ -299,6 +302,17 @@ impl Setting {
 fn places(text: &str) -> Option<Vec<String>> {
     let place = |place: &str| (!place.trim().is_empty()).then(|| place.trim().to_owned());
     text.split(',').map(place).collect()
+}
+
+/// A kind with its exact size, as it is given.
+fn exact(kind: &DatabaseKind) -> String {
+    let text = kind.to_string();
+    match kind {
+        DatabaseKind::Hashed(HashedPolicy::Window { bytes, .. }) => {
+            text.replacen(&format_bytes(*bytes), &size(*bytes), 1)
+        }
+        _ => text,
+    }
 }
 
 /// The path in `text`; `None` if it is empty.
