@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::AppendFsync;
 use crate::reply::Done;
 use crate::resp::{Request, request_bytes};
 use crate::session::Session;
@@ -34,16 +33,17 @@ impl Session {
         }
     }
 
-    /// Whether [`Session::run`] is to execute `left`, or to sync writes.
+    /// Whether [`Session::run`] is to execute `left`, or to sync writes before their replies are sent: a pop
+    /// that a client waited for was written by another session.
     pub(crate) fn must_continue(&self, left: &[Request]) -> bool {
-        !left.is_empty() && self.may_go_on()
+        self.must_sync() || !left.is_empty() && self.may_go_on()
     }
 
     /// Whether a command may be executed at once: it is short, and replies are not held back until writes are
     /// durable.
     pub(crate) fn is_quick(&self, spec: &Spec, request: &Request) -> bool {
         let is_long = ["blocking", "all_keys", "whole_database"].into_iter().any(|it| spec.has(it));
-        let is_synced = self.shared.config.append_fsync == AppendFsync::Always;
+        let is_synced = self.is_synced();
         match spec.run {
             Run::Session(_) => matches!(spec.name, "ping" | "echo" | "select" | "multi"),
             Run::Keys(_) if is_long || spec.numkeys > 0 => false,

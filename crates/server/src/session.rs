@@ -140,6 +140,16 @@ impl Session {
         }
     }
 
+    /// Whether replies are sent once their writes are durable.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.shared.config.append_fsync == crate::AppendFsync::Always
+    }
+
+    /// Whether a write whose reply was not sent may not be durable, and has to be.
+    pub(crate) fn must_sync(&self) -> bool {
+        self.has_written && self.is_synced()
+    }
+
     /// Whether the next request is to be executed.
     pub(crate) fn may_go_on(&self) -> bool {
         !self.is_closing
@@ -158,10 +168,9 @@ impl Session {
             let left = self.execute(request);
             debug_assert!(left.is_none(), "a session that may wait executes every request");
         }
-        if std::mem::take(&mut self.has_written)
-            && self.shared.config.append_fsync == crate::AppendFsync::Always
-            && let Err(error) = self.shared.keys.db.sync()
-        {
+        let must_sync = self.must_sync();
+        self.has_written = false;
+        if must_sync && let Err(error) = self.shared.keys.db.sync() {
             // The writes may not be durable, so none of their replies may say that they are.
             self.reply.bytes.clear();
             self.reply.error(&Fail::from(error));

@@ -2,7 +2,8 @@
 //! writes, and [`Unit::commit`] makes them one batch.
 //!
 //! The caller holds the locks of the keys that it writes ([`crate::locks`]). A unit without locks reads one
-//! row, or from one snapshot, so that it sees one state. One thread; calls may wait for the device.
+//! row, or from one snapshot, so that it sees one state. One thread; calls may wait for the
+//! device, except those of [`Unit::at_once`].
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -107,6 +107,11 @@ impl Reader<'_> {
                     | Setting::CompactionTlsCa
                     | Setting::CompactionTlsCert
                     | Setting::CompactionTlsKey
+                    | Setting::ServeUnixSocket
+                    | Setting::ServeAclfile
+                    | Setting::ServeTlsCert
+                    | Setting::ServeTlsKey
+                    | Setting::ServeTlsCa
             );
             let is_list = matches!(setting, Setting::LogPath | Setting::ServeDatabases);
             // As a command line separates several texts.
