@@ -76,7 +76,9 @@ fn a_window_evicts_its_oldest_runs_and_keeps_the_newest() {
     assert_eq!(found.kind, "hashed window=640.0 KiB");
     let evicted = recorder.take(|it| matches!(it, Event::Evicted { entries: 50.., .. }));
     assert!(evicted.iter().any(|it| it.contains("window `seen` evicted")), "{evicted:?}");
-    assert_eq!(keyspace.entries().unwrap().count() as u64, found.table_entries - 1);
+    // The tombstone is not flushed if the run of its key was evicted before.
+    let tombstones = found.table_entries - keyspace.entries().unwrap().count() as u64;
+    assert!(tombstones <= 1, "{tombstones}, {found:?}");
     // Each entry is written once: flushes write, merges do not.
     assert_eq!(db.statistics().compaction.bytes_written(), 0);
     drop((db, keyspace));
