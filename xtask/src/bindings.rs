@@ -29,13 +29,18 @@ with terracedb.open(path + '/restored') as db:
 
 /// Tests both.
 pub(crate) fn run() -> Result {
-    c()?;
+    c(&[])?;
     python()
 }
 
-fn c() -> Result {
-    let manifest = ["--manifest-path", "bindings/c/Cargo.toml"];
-    let mut tests = cargo(["test", "--locked", "--quiet"].into_iter().chain(manifest));
+/// Tests C with the long tests: Go over the library, and sanitizers.
+pub(crate) fn run_long() -> Result {
+    c(&["--", "--include-ignored"])
+}
+
+fn c(arguments: &[&str]) -> Result {
+    let words = ["test", "--locked", "--quiet", "--manifest-path", "bindings/c/Cargo.toml"];
+    let mut tests = cargo(words.iter().chain(arguments).copied());
     // The crates of the workspace are built already.
     tests.env("CARGO_TARGET_DIR", workspace::root().join("target"));
     command::run(tests)

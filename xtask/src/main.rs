@@ -48,8 +48,9 @@ usage: cargo xtask TASK
   bindings                  C: header and example; Python: wheel, tests, documents and type stubs
   object-store              backups in a real S3 server, moto of the Python package index
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
-                            every test, the long ones too, optimised, with assertions on; then an hour of
-                            sim, a minute of each fuzz target, and Miri; ends with one line for each step
+                            every test, the long ones too, optimised, with assertions on; then Go and
+                            sanitizers over the C library, the workers' tests on an emulated Arm, an hour
+                            of sim, a minute of each fuzz target, and Miri; ends with one line for each step
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   bench --compare REV [--pairs N] [--threshold PERCENT] [-- ARGS]

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::command::{self, cargo, succeeds};
+use crate::test::REMOTE;
 use crate::{Result, workspace};
 
 /// The environment, below the folder of build results.
@@ -13,6 +14,8 @@ const TOOLS: &str = "target/object-store";
 /// The server. The versions that the test is known to pass with.
 const PACKAGES: [&str; 2] = ["moto[server]>=5.1,<6", "boto3"];
 const BUCKET: &str = "terrace-tests";
+/// The name of the tests.
+const TEST: &str = "real::a_real_server";
 /// moto takes any.
 const KEY: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "testing"),
@@ -54,8 +57,10 @@ pub(crate) fn run() -> Result {
     let mut bucket = tool("python");
     bucket.args(["-c", &script]);
     command::run(bucket)?;
-    let mut tests =
-        cargo(["test", "--package", "terrace-remote", "--test", "it", "real", "--", "--ignored"]);
+    // The features of the whole workspace, for which the tests are built already.
+    let words =
+        ["test", "--workspace", "--features", REMOTE, "--test", "it", TEST, "--", "--ignored"];
+    let mut tests = cargo(words);
     tests.envs(KEY).env("TERRACE_S3_ENDPOINT", endpoint).env("TERRACE_S3_BUCKET", BUCKET);
     command::run(tests)
 }

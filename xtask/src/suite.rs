@@ -15,6 +15,8 @@ use crate::{Result, command, workspace};
 /// Results of the steps run so far.
 pub(crate) struct Suite {
     start: Instant,
+    /// The steps so far, each with its end.
+    ends: Vec<(String, Instant)>,
     /// Receives the output of tests.
     out: Box<dyn Write>,
     tally: Tally,
@@ -28,6 +30,7 @@ impl Suite {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
+            ends: Vec::new(),
             out: Box::new(stdout()),
             tally: Tally::default(),
             passed: Vec::new(),
@@ -37,10 +40,24 @@ impl Suite {
 
     /// Adds the result of a step that is not a run of tests.
     pub(crate) fn add(&mut self, name: &'static str, result: Result) {
+        self.end_step(name);
         match result {
             Ok(()) => self.passed.push(name),
             Err(error) => self.add_failure(name, error),
         }
+    }
+
+    fn end_step(&mut self, name: &str) {
+        self.ends.push((name.to_owned(), Instant::now()));
+    }
+
+    /// The seconds of each step.
+    fn times(&self) -> String {
+        let starts = std::iter::once(self.start).chain(self.ends.iter().map(|(_, end)| *end));
+        let time = |((name, end), start): (&(String, Instant), Instant)| {
+            format!("{name} {} s", end.saturating_duration_since(start).as_secs())
+        };
+        self.ends.iter().zip(starts).map(time).collect::<Vec<_>>().join(", ")
     }
 
     fn add_failure(&mut self, name: &str, error: impl std::fmt::Display) {
@@ -59,7 +76,9 @@ impl Suite {
         build: Command,
         tests: Command,
     ) -> bool {
-        match build_tests(build) {
+        let names = build_tests(build);
+        self.end_step(&format!("build of {name}"));
+        match names {
             Ok(names) => self.tally.begin(names, suffix),
             Err(error) => {
                 self.add_failure(name, error);
@@ -79,6 +98,7 @@ impl Suite {
         {
             self.add_failure(name, error);
         }
+        self.end_step(name);
     }
 
     /// Prints a summary, which begins with the name of the `task`; an error if any step failed.
@@ -87,6 +107,7 @@ impl Suite {
         if !slowest.is_empty() {
             eprintln!("\nslowest test programs: {slowest}");
         }
+        eprintln!("steps: {}", self.times());
         let minutes = self.start.elapsed().as_secs_f64() / 60.0;
         let passed = self
             .passed

@@ -10,7 +10,7 @@ use crate::suite::Suite;
 const SHUTTLE: &str = "shuttle";
 
 /// The feature of the program that its default build lacks.
-const REMOTE: &str = "terrace/remote";
+pub(crate) const REMOTE: &str = "terrace/remote";
 
 /// Crates with unsafe code or atomic orderings, and the arguments that select their tests without system
 /// calls, which Miri cannot run.

@@ -12,6 +12,8 @@ use crate::unit::{AT_ONCE_BYTES_MAX, Unit};
 
 /// Most keys of a write that is executed at once.
 const AT_ONCE_KEYS_MAX: usize = 8;
+/// Most commands of a pipeline that are executed at once: other clients of the thread wait for them.
+const AT_ONCE_COMMANDS_MAX: usize = 128;
 
 impl Session {
     /// Executes the first of `requests`, up to one that has to wait for a device, for a lock of a key, for
@@ -20,10 +22,11 @@ impl Session {
         let mut requests = requests.into_iter();
         self.is_at_once = true;
         let mut left = None;
-        while left.is_none()
-            && self.may_go_on()
-            && let Some(request) = requests.next()
-        {
+        for _ in 0..AT_ONCE_COMMANDS_MAX {
+            if left.is_some() || !self.may_go_on() {
+                break;
+            }
+            let Some(request) = requests.next() else { break };
             left = self.execute(request);
         }
         self.is_at_once = false;
