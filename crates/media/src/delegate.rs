@@ -73,6 +73,10 @@ macro_rules! delegate {
         fn space(&self) -> ::base::Result<Option<$crate::Space>> {
             self.$inner.space()
         }
+
+        fn space_for(&self, name: &str) -> ::base::Result<Option<$crate::Space>> {
+            self.$inner.space_for(name)
+        }
     };
     (@ sync_names $inner:ident) => {
         fn sync_names(&self, names: &[&str]) -> ::base::Result<()> {

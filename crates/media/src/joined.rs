@@ -147,6 +147,10 @@ impl Medium for Joined {
         self.first.medium.space()
     }
 
+    fn space_for(&self, name: &str) -> Result<Option<Space>> {
+        self.of(name).medium.space()
+    }
+
     fn sync_names(&self, names: &[&str]) -> Result<()> {
         self.members().try_for_each(|member| {
             let own = names.iter().copied().filter(|name| std::ptr::eq(self.of(name), member));

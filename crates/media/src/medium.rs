@@ -113,6 +113,15 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// Errors of the device.
     fn space(&self) -> Result<Option<Space>>;
 
+    /// As [`Medium::space`], of the device that a file with this name belongs to.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn space_for(&self, name: &str) -> Result<Option<Space>> {
+        let _ = name;
+        self.space()
+    }
+
     /// Makes every earlier create, rename and remove durable. `names` are those that the caller is about to
     /// rely on: if an earlier failed sync may have lost one of them, the call fails ([`crate::Naming`]).
     ///

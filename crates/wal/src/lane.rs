@@ -16,6 +16,7 @@ mod fenced;
 mod full_device;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::limits::PAGE_BYTES;
 use base::{LaneId, Result, SegmentId, Seqno, broken_invariant, invariant};
@@ -297,6 +298,7 @@ impl Lane {
             written_ahead: 0,
             pins: Pins::default(),
         };
+        self.shared.is_for_deletes.store(false, Ordering::Relaxed);
         self.sequence += 1;
         // No record vouches yet for records that became durable since the Begin was encoded: a Mark is
         // due.

@@ -23,7 +23,7 @@ mod open;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::limits::PAGE_BYTES;
 use base::{
@@ -58,8 +58,6 @@ pub struct Log {
     /// At least one.
     lanes: Box<[LaneOfLog]>,
     is_fenced: bool,
-    /// The last of several lanes has moved records only.
-    has_resident: AtomicBool,
     /// Some of several lanes may have no segment yet, because a device was full at the open. A hint.
     lacks_segments: AtomicBool,
     syncer: Syncer,
@@ -85,6 +83,17 @@ struct LaneOfLog {
     shared: Arc<LaneShared>,
     supply: Arc<Supply>,
     combiner: Combiner<Lane>,
+}
+
+impl LaneOfLog {
+    /// Refuses a put if the segment being written has space for deletes only.
+    fn check_put(&self) -> Result<()> {
+        if self.shared.is_for_deletes.load(Ordering::Relaxed) {
+            self.supply.check_put()?;
+            self.shared.is_for_deletes.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// All lanes, held in the order of their numbers: nothing is appended, and no seqno is taken.
@@ -118,15 +127,22 @@ impl Log {
         batch.check()?;
         self.begin_lacking()?;
         let lane = self.lane()?;
-        let written = lane.combiner.append(&batch)?;
+        let written = self.after_reserve(|| {
+            lane.check_put()?;
+            lane.combiner.append(&batch)
+        })?;
         self.acknowledge(lane.id, written, &batch)
     }
 
     /// The lane of the calling thread.
     fn lane(&self) -> Result<&LaneOfLog> {
+        self.lanes.get(self.home()).ok_or_else(|| broken_invariant!("a log has lanes"))
+    }
+
+    /// The position of the lane of the calling thread.
+    fn home(&self) -> usize {
         let lanes = self.writers_lanes();
-        let home = if lanes <= 1 { 0 } else { home() % lanes };
-        self.lanes.get(home).ok_or_else(|| broken_invariant!("a log has lanes"))
+        if lanes <= 1 { 0 } else { home() % lanes }
     }
 
     /// Holds all lanes.
@@ -135,28 +151,43 @@ impl Log {
     }
 
     /// As [`Log::append`], of a batch that only deletes: on a full device it may take half of the space that
-    /// segments leave free for flushes ([`crate::Options::leave_bytes`]).
+    /// segments leave free for flushes ([`crate::Options::leave_bytes`]), and all of the space that they
+    /// leave free for deletes of resident keyspaces. The lanes of other threads may have some if the own one
+    /// has none.
     ///
     /// # Errors
     /// As [`Log::append`].
     pub fn append_deletes(&self, batch: Batch<'_>) -> Result<Appended> {
-        let bytes = batch.body.len() + 5 * (2 + batch.keyspaces.len());
-        for _ in 0..SHORT_ROOMS_MAX {
-            match self.append_at(batch) {
-                Err(error) if error.kind() == ErrorKind::NoSpace => {
-                    self.begin_short()?;
-                    let lane = self.lane()?;
-                    match lane.combiner.with(|lane| lane.make_short_room(bytes as u64)) {
-                        Err(error) if error.kind() == ErrorKind::NoSpace => {
-                            return self.append_to_reserve(batch, bytes as u64);
-                        }
-                        made => made?,
-                    }
+        base::unbroken()?;
+        batch.check()?;
+        let bytes = (batch.body.len() + 5 * (2 + batch.keyspaces.len())) as u64;
+        let mut appended = self.begin_lacking().and_then(|()| {
+            let lane = self.lane()?;
+            let written = self.after_reserve(|| lane.combiner.append(&batch))?;
+            self.acknowledge(lane.id, written, &batch)
+        });
+        let is_refused = |appended: &Result<Appended>| {
+            appended.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace)
+        };
+        if !is_refused(&appended) {
+            return appended;
+        }
+        self.after_reserve(|| self.begin_short())?;
+        let (home, lanes) = (self.home(), self.writers_lanes().max(1));
+        for step in 0..lanes {
+            let lane = self.lanes.get((home + step) % lanes);
+            let lane = lane.ok_or_else(|| broken_invariant!("a log has lanes"))?;
+            for _ in 0..SHORT_ROOMS_MAX {
+                let written = self
+                    .after_reserve(|| lane.combiner.with(|lane| lane.make_short_room(bytes)))
+                    .and_then(|()| lane.combiner.append(&batch));
+                appended = written.and_then(|written| self.acknowledge(lane.id, written, &batch));
+                if !is_refused(&appended) {
+                    return appended;
                 }
-                appended => return appended,
             }
         }
-        self.append_at(batch)
+        appended
     }
 
     /// As [`Log::append`], but only if `check` succeeds. `check` gets the seqno that the batch would
@@ -173,7 +204,8 @@ impl Log {
         base::unbroken()?;
         batch.check()?;
         self.begin_lacking()?;
-        let (lane, written) = {
+        let (lane, written) = self.after_reserve(|| {
+            self.lanes.first().map_or(Ok(()), LaneOfLog::check_put)?;
             let mut held = self.hold();
             // Before the check: it would refuse the batch for seqnos that never become visible.
             self.shared.check()?;
@@ -184,8 +216,8 @@ impl Log {
                 lane.zip(writer).ok_or_else(|| broken_invariant!("a log has lanes"))?;
             let written = writer.append(&batch)?;
             debug_assert_eq!(written.first, next, "a batch gets the seqno that its check saw");
-            (lane.id, written)
-        };
+            Ok((lane.id, written))
+        })?;
         self.acknowledge(lane, written, &batch)
     }
 
@@ -309,8 +341,10 @@ impl Log {
     /// As [`Log::append`].
     pub fn prepare(&self, ahead: usize) -> Result<bool> {
         self.begin_lanes()?;
-        let mut lanes = self.lanes.iter().take(self.writers_lanes());
-        lanes.try_fold(false, |made, lane| Ok(lane.supply.prepare(ahead)? | made))
+        let lanes = || self.lanes.iter().take(self.writers_lanes());
+        self.after_reserve(|| {
+            lanes().try_fold(false, |made, lane| Ok(lane.supply.prepare(ahead)? | made))
+        })
     }
 
     /// Number of segments made ahead of writers' need, in the lane with most of them.

@@ -136,6 +136,12 @@ impl Retention {
         lanes.map(|(lane, segments)| (*lane, segments.iter().map(of).collect())).collect()
     }
 
+    /// Written bytes of the longest sealed segment.
+    pub(crate) fn longest(&self) -> u64 {
+        let state = self.0.lock();
+        state.sealed.values().flatten().map(|sealed| sealed.bytes).max().unwrap_or(0)
+    }
+
     /// No record of another full segment than `segment` of `lane` has a seqno below this one.
     pub(crate) fn first_except(&self, lane: LaneId, segment: SegmentId) -> u64 {
         let state = self.0.lock();

@@ -17,7 +17,9 @@ pub(crate) struct Shared {
     poison: OnceLock<Error>,
     /// Called when the next stores should be prepared.
     pub(crate) growth: GrowthListener,
-    /// The lane of moved records needs a segment first: no other segment is made.
+    /// The entries of a keyspace stay in the log.
+    pub(crate) has_resident: AtomicBool,
+    /// Fewer segments are ready for moved records than are kept for them: those are made first.
     pub(crate) lacks_reserve: AtomicBool,
 }
 
@@ -32,6 +34,8 @@ pub(crate) struct LaneShared {
     durable_sequence: AtomicU64,
     /// Written bytes of the segment being written. A statistic: `Relaxed`.
     active_bytes: AtomicU64,
+    /// The segment being written has space that is left to deletes. A hint: `Relaxed`.
+    pub(crate) is_for_deletes: AtomicBool,
     pub(crate) counters: Counters,
 }
 
@@ -92,7 +96,8 @@ impl Shared {
     pub(crate) fn new(lanes: usize, stored: u64, next: u64) -> Arc<Self> {
         let (numbers, poison, growth) =
             (Numbers::new(lanes, stored, next), OnceLock::new(), GrowthListener::default());
-        Arc::new(Self { numbers, poison, growth, lacks_reserve: AtomicBool::new(false) })
+        let (has_resident, lacks_reserve) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { numbers, poison, growth, has_resident, lacks_reserve })
     }
 
     /// The first failure that made further writes unsafe.
@@ -124,6 +129,7 @@ impl LaneShared {
             index,
             durable_sequence: AtomicU64::new(0),
             active_bytes: AtomicU64::new(0),
+            is_for_deletes: AtomicBool::new(false),
             counters: Counters::default(),
         })
     }

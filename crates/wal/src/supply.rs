@@ -27,6 +27,10 @@ pub(crate) const SEGMENT_MEMORY: u64 = 16 * KEYSPACES_MAX as u64 + 1024;
 /// At most this fraction of a device, as a divisor, is left free.
 const LEAVE_FRACTION: u64 = 8;
 
+/// This fraction of a device with resident keyspaces, as a divisor, is left free for deletes: what they add
+/// must make more than that of the log's older bytes dead before the collector can free some.
+const DELETES_FRACTION: u64 = 20;
+
 /// A segment without records.
 #[derive(Debug)]
 pub(crate) struct FreshSegment {
@@ -112,6 +116,11 @@ impl Supply {
         self.spec.is_fenced
     }
 
+    /// Length of a whole segment, bytes.
+    pub(crate) const fn segment_bytes(&self) -> u64 {
+        self.spec.segment_bytes
+    }
+
     /// Whether new segments may have Gaps.
     pub(crate) fn has_gaps(&self) -> bool {
         self.has_gaps.load(Ordering::Relaxed)
@@ -150,7 +159,10 @@ impl Supply {
         if !self.is_reserve() {
             self.check_reserve()?;
         }
-        let capacity = self.next_bytes();
+        let capacity = match self.is_reserve() {
+            true => self.spec.segment_bytes,
+            false => self.next_bytes(),
+        };
         self.check_free_space(capacity)?;
         let fresh = self.make(&mut next, capacity)?;
         self.grow();
@@ -202,16 +214,18 @@ impl Supply {
     /// left free, it is shorter; the shortest one need not leave space free, so that a full store can be
     /// opened to delete from it.
     pub(crate) fn take_first(&self, needed: u64) -> Result<FreshSegment> {
-        self.make_largest(&mut self.making.lock(), needed, |_| Ok(()))
+        let check = |capacity| self.check_free_space(capacity);
+        self.make_largest(&mut self.making.lock(), needed, check, |_| Ok(()))
     }
 
     /// Makes a segment of at least `needed` bytes, of the next length if the device has space for that beside
     /// the space that is left free, otherwise the longest of half that length, a quarter, and so on.
-    /// `check_least` says whether there is space for the shortest.
+    /// `check` says whether there is space for one, `check_least` for the shortest.
     fn make_largest(
         &self,
         next: &mut u64,
         needed: u64,
+        check: impl Fn(u64) -> Result<()>,
         check_least: impl Fn(u64) -> Result<()>,
     ) -> Result<FreshSegment> {
         let least = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
@@ -219,7 +233,7 @@ impl Supply {
         invariant!(capacity >= needed, "the longest segment has room for its group");
         loop {
             let checked = match capacity > least {
-                true => self.check_free_space(capacity),
+                true => check(capacity),
                 false => check_least(capacity),
             };
             match checked.and_then(|()| self.make(next, capacity)) {
@@ -239,15 +253,21 @@ impl Supply {
         }
     }
 
-    /// A short segment of at least `needed` bytes, for deletes on a full device. It may take half of the
-    /// space that other segments leave free: flushes of deletes need little, and free much.
-    pub(crate) fn take_short(&self, needed: u64) -> Result<FreshSegment> {
+    /// A segment of at least `needed` bytes for deletes on a full device, which may take space that other
+    /// segments leave free. For resident keyspaces that is all of it, in segments as long as possible: the
+    /// collector frees whole ones. Otherwise half of it, in a short segment: flushes of deletes need little,
+    /// and free much.
+    pub(crate) fn take_for_deletes(&self, needed: u64) -> Result<FreshSegment> {
+        if self.leaves_for_deletes() {
+            let taken = self.take_within(needed, self.reserved.load(Ordering::Relaxed), |_| Ok(()));
+            // For puts it is full.
+            self.is_full.store(true, Ordering::Relaxed);
+            return taken;
+        }
         let mut next = self.making.lock();
         let mut ready = self.ready.lock();
-        // The collector needs one to free space.
-        let left = self.reserved.load(Ordering::Relaxed).min(1);
         // Ids grow in the order of use, so a segment that is too small cannot be used later.
-        while let Some(first) = (ready.len() > left).then(|| ready.pop_front()).flatten() {
+        while let Some(first) = ready.pop_front() {
             if first.capacity >= needed {
                 return Ok(first);
             }
@@ -256,15 +276,16 @@ impl Supply {
                 return Err(error);
             }
         }
-        if !ready.is_empty() {
-            self.is_full.store(true, Ordering::Relaxed);
-            return Err(no_space_for_collector());
-        }
         drop(ready);
         let capacity = needed.next_multiple_of(PAGE_BYTES as u64).max(SEGMENT_BYTES_MIN);
         invariant!(capacity >= needed, "a short segment has room for its record");
         self.check_free(capacity, self.spec.leave_bytes / 2, 2 * LEAVE_FRACTION)?;
         self.make(&mut next, capacity)
+    }
+
+    /// Whether puts leave space to deletes of resident keyspaces.
+    pub(crate) fn leaves_for_deletes(&self) -> bool {
+        self.is_fenced() && self.shared.log.has_resident.load(Ordering::Relaxed)
     }
 
     /// The file of the next segment made ahead.
@@ -282,24 +303,38 @@ impl Supply {
     /// A segment of at least `needed` bytes: the next one made ahead, or a new one. Leaves those that are
     /// kept for moved records.
     pub(crate) fn take(&self, needed: u64) -> Result<FreshSegment> {
-        self.take_leaving(needed, self.reserved.load(Ordering::Relaxed))
+        let check = |capacity| self.check_free_space(capacity);
+        self.take_within(needed, self.reserved.load(Ordering::Relaxed), check)
     }
 
     /// As [`Supply::take`], for moved records.
     pub(crate) fn take_reserved(&self, needed: u64) -> Result<FreshSegment> {
-        self.take_leaving(needed, 0)
+        let taken = self.take_within(needed, 0, |_| Ok(()));
+        // Before the collector frees a segment, which must become the next one that is kept.
+        let lacks = self.ahead() < self.reserved.load(Ordering::Relaxed);
+        self.shared.log.lacks_reserve.fetch_or(lacks, Ordering::Relaxed);
+        taken
     }
 
-    /// Keeps `count` segments ready for moved records, and makes one if there are fewer. Without any, no lane
-    /// gets a segment for other records until there is one.
+    /// Keeps `count` segments ready for moved records, and makes those that are missing. As long as some are,
+    /// no lane gets a segment for other records.
     ///
     /// # Errors
     /// As making a segment.
     pub(crate) fn reserve(&self, count: usize) -> Result<()> {
         self.reserved.store(count, Ordering::Relaxed);
+        self.refill_reserve()
+    }
+
+    /// Makes the segments that are missing of those to be kept.
+    ///
+    /// # Errors
+    /// As making a segment.
+    pub(crate) fn refill_reserve(&self) -> Result<()> {
+        let mut next = self.making.lock();
+        let lacks = || self.ahead() < self.reserved.load(Ordering::Relaxed);
         let mut made = Ok(());
-        while self.ahead() < count && made.is_ok() {
-            let mut next = self.making.lock();
+        while lacks() && made.is_ok() {
             made = self.make(&mut next, self.spec.segment_bytes).map(|fresh| {
                 let mut ready = self.ready.lock();
                 invariant!(
@@ -309,11 +344,18 @@ impl Supply {
                 ready.push_back(fresh);
             });
         }
-        self.shared.log.lacks_reserve.store(self.ahead() == 0, Ordering::Relaxed);
+        self.shared.log.lacks_reserve.store(lacks(), Ordering::Relaxed);
         made
     }
 
-    fn take_leaving(&self, needed: u64, left: usize) -> Result<FreshSegment> {
+    /// A segment of at least `needed` bytes, after which `left` segments stay ready. `check` says whether
+    /// there is space for a new one.
+    fn take_within(
+        &self,
+        needed: u64,
+        left: usize,
+        check: impl Fn(u64) -> Result<()>,
+    ) -> Result<FreshSegment> {
         let fits = |ready: &mut VecDeque<FreshSegment>| {
             (ready.len() > left && ready.front().is_some_and(|first| first.capacity >= needed))
                 .then(|| ready.pop_front())?
@@ -332,7 +374,7 @@ impl Supply {
                 // Ids grow in the order of use: the new segment takes the place of the one that is kept.
                 debug_assert!(first.capacity > 0, "a segment has bytes");
                 drop(ready);
-                return self.take_and_replace(&mut next);
+                return self.take_and_replace(&mut next, check);
             }
         } else if !self.is_reserve() {
             self.check_reserve()?;
@@ -344,13 +386,17 @@ impl Supply {
         }
         drop(ready);
         count(&self.shared.counters.segments_inline, 1);
-        self.make_largest(&mut next, needed, |capacity| self.check_free_space(capacity))
+        self.make_largest(&mut next, needed, &check, &check)
     }
 
     /// The segment that was made first, once another one is ready in its place.
-    fn take_and_replace(&self, next: &mut u64) -> Result<FreshSegment> {
+    fn take_and_replace(
+        &self,
+        next: &mut u64,
+        check: impl Fn(u64) -> Result<()>,
+    ) -> Result<FreshSegment> {
         count(&self.shared.counters.segments_inline, 1);
-        let checked = self.check_free_space(self.spec.segment_bytes);
+        let checked = check(self.spec.segment_bytes);
         let made = checked.and_then(|()| self.make(next, self.spec.segment_bytes));
         if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
             self.is_full.store(true, Ordering::Relaxed);
@@ -366,6 +412,14 @@ impl Supply {
         self.reserved.load(Ordering::Relaxed) > 0
     }
 
+    /// Refuses a put into space that is left to deletes, unless there is space for another segment.
+    pub(crate) fn check_put(&self) -> Result<()> {
+        let checked =
+            self.check_reserve().and_then(|()| self.check_free_space(self.spec.segment_bytes));
+        self.is_full.store(checked.is_err(), Ordering::Relaxed);
+        checked
+    }
+
     /// Refuses a segment while the lane of moved records has none: they free space.
     fn check_reserve(&self) -> Result<()> {
         if !self.shared.log.lacks_reserve.load(Ordering::Relaxed) {
@@ -377,6 +431,10 @@ impl Supply {
 
     /// Refuses a segment that would leave too little space on the device.
     fn check_free_space(&self, capacity: u64) -> Result<()> {
+        if self.leaves_for_deletes() {
+            let least = self.spec.segment_bytes;
+            return self.check_left(capacity, |total| least.max(total / DELETES_FRACTION));
+        }
         self.check_free(capacity, self.spec.leave_bytes, LEAVE_FRACTION)
     }
 
@@ -385,8 +443,14 @@ impl Supply {
         if leave == 0 {
             return Ok(());
         }
-        let Some(space) = self.medium.space()? else { return Ok(()) };
-        let least = capacity.saturating_add(leave.min(space.total / fraction));
+        self.check_left(capacity, |total| leave.min(total / fraction))
+    }
+
+    /// Refuses a segment that would not leave the bytes that `left` returns for the device's length.
+    fn check_left(&self, capacity: u64, left: impl Fn(u64) -> u64) -> Result<()> {
+        let name = segment_name(self.spec.lane, SegmentId(0));
+        let Some(space) = self.medium.space_for(&name)? else { return Ok(()) };
+        let least = capacity.saturating_add(left(space.total));
         if space.free >= least {
             return Ok(());
         }

@@ -7,7 +7,11 @@
 //! are taken at last: what is left in them stays.
 //!
 //! Nothing is collected while less than a third of the log is dead: at two thirds full each user byte costs
-//! about one more byte. On a full device a twentieth suffices.
+//! about one more byte.
+//!
+//! On a full device a twentieth suffices, and bytes count as dead only if a move gives them back: a copy of
+//! an entry is longer than its record in a batch, and shorter than a record by itself. A prefix is moved only
+//! if all of it gives bytes back, and no part of it takes more than are kept for moved records.
 
 use base::{LaneId, SegmentId};
 
@@ -30,6 +34,8 @@ pub(super) struct Candidate {
     pub bytes: u64,
     /// Bytes of its live entries; at most `bytes`.
     pub live_bytes: u64,
+    /// Bytes that copies of its live entries take.
+    pub moved_bytes: u64,
     /// Whether an index points into it.
     pub has_live: bool,
     /// Writes since its first record.
@@ -39,8 +45,9 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    fn dead(&self) -> u64 {
-        self.bytes.saturating_sub(self.live_bytes)
+    /// The bytes that are dead.
+    fn dead(&self, is_full: bool) -> u64 {
+        self.bytes.saturating_sub(if is_full { self.moved_bytes } else { self.live_bytes })
     }
 }
 
@@ -55,7 +62,7 @@ pub(super) struct LaneState {
 fn is_due(lanes: &[LaneState], segment_bytes: u64, is_full: bool) -> bool {
     let all = || lanes.iter().flat_map(|lane| &lane.segments);
     let (bytes, dead) =
-        all().fold((0, 0), |(bytes, dead), one| (bytes + one.bytes, dead + one.dead()));
+        all().fold((0, 0), |(bytes, dead), one| (bytes + one.bytes, dead + one.dead(is_full)));
     let (share, least) = match is_full {
         true => (DEAD_MAX_FULL, 1),
         false => (DEAD_MAX, DEAD_SEGMENTS_MIN * segment_bytes),
@@ -77,13 +84,18 @@ pub(super) fn choose(
         let ready = lane.segments.iter().take(PREFIX_MAX).take_while(|one| one.is_ready);
         let mut first = None;
         let (mut benefit, mut cost) = (0u128, 1u128);
+        let (mut taken, mut given) = (0u64, 0u64);
         for one in ready {
             if one.has_live {
                 first = first.or(Some(one.segment));
                 cost += u128::from(one.bytes) + u128::from(one.live_bytes);
             }
-            benefit += u128::from(one.dead()) * u128::from(one.age.max(1));
-            let Some(segment) = first else { continue };
+            benefit += u128::from(one.dead(is_full)) * u128::from(one.age.max(1));
+            (taken, given) = (taken + one.moved_bytes, given + one.bytes);
+            if is_full && taken > given + segment_bytes / 2 {
+                break;
+            }
+            let Some(segment) = first.filter(|_| !is_full || taken < given) else { continue };
             // Scaled, so that small ratios differ.
             let score = benefit.saturating_mul(1 << 20) / cost;
             if score > 0 && best.is_none_or(|(most, ..)| score > most) {
@@ -106,6 +118,7 @@ mod tests {
             segment: SegmentId(at),
             bytes: SEGMENT,
             live_bytes: SEGMENT * live / 100,
+            moved_bytes: SEGMENT * live / 98,
             has_live: *live > 0,
             age: age - at,
             is_ready: true,

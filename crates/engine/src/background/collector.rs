@@ -26,9 +26,6 @@ const STEP_BYTES: u64 = 512 << 10;
 /// A record of moved entries has about this many bytes.
 const RECORD_BYTES: usize = 64 << 10;
 
-/// Segments that are kept for moved records.
-const RESERVED_SEGMENTS: usize = 2;
-
 /// A lane with a segment that cannot be read is left alone for so many looks.
 const LOOKS_AFTER_FAILURE: u32 = 50;
 
@@ -80,7 +77,7 @@ impl Collector {
             return false;
         }
         // An error is that of a full device, or poisons the log, which every writer then reports.
-        let _ = self.log.reserve(RESERVED_SEGMENTS);
+        let _ = self.log.reserve();
         if self.wait > 0 {
             self.wait -= 1;
         }
@@ -137,15 +134,20 @@ impl Collector {
     fn lanes(&self, context: &TreeContext, trees: &Trees) -> Vec<LaneState> {
         let flushed_end = flushed_end(context, trees);
         let next = self.log.last().get() + 1;
+        let segment_bytes = self.segment_bytes.max(1);
         let full = self.log.full_segments().into_iter();
         let of = |(lane, segments): (LaneId, Vec<wal::FullSegment>)| {
             let candidate = |full: wal::FullSegment| {
                 let segment = context.segments.of(lane, full.segment);
                 let live = segment.as_ref().map_or(0, |it| it.live_bytes());
+                let copies = segment.as_ref().map_or(0, |it| it.copied_bytes());
+                // The end of a segment without room for another record stays unused.
+                let unused = copies.saturating_mul(RECORD_BYTES as u64) / segment_bytes;
                 Candidate {
                     segment: full.segment,
                     bytes: full.bytes,
                     live_bytes: live.min(full.bytes),
+                    moved_bytes: copies + unused,
                     has_live: segment.is_some_and(|it| it.live() > 0),
                     age: next.saturating_sub(full.first.get()),
                     is_ready: full.resident_end <= flushed_end && !self.failed.contains(&lane),

@@ -33,6 +33,7 @@ mod dictionary;
 mod expiry;
 mod faults;
 mod faults_anywhere;
+mod full_lanes;
 mod golden_store;
 mod hashed;
 mod keep_counters;

@@ -137,6 +137,13 @@ impl LogSegment {
         u64::try_from(bytes * live / u128::from(noted)).unwrap_or(u64::MAX)
     }
 
+    /// The length of copies of its live entries, bytes, about: as [`LogSegment::live_bytes`].
+    pub fn copied_bytes(&self) -> u64 {
+        /// Kind, keyspace, the two lengths, and the first seqno.
+        const HEAD_BYTES: u64 = 14;
+        self.live_bytes() + HEAD_BYTES * self.live()
+    }
+
     /// The length of all operations that were noted, bytes.
     pub fn noted_bytes(&self) -> u64 {
         self.noted_bytes.load(Ordering::Relaxed)

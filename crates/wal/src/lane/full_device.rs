@@ -1,5 +1,7 @@
 //! A lane on a device that is nearly full: shorter segments, and the cut of the last one.
 
+use std::sync::atomic::Ordering;
+
 use base::{Result, broken_invariant, invariant};
 use media::Purpose;
 
@@ -9,8 +11,8 @@ use crate::name::parse_segment_name;
 use crate::record::{BEGIN_BYTES, Begin, FIXED_BYTES, GAP_BYTES, MARK_BYTES, begin};
 
 impl Lane {
-    /// Makes room for a record of `bytes` on a full device: continues in a short segment, which may take
-    /// space that other segments leave free.
+    /// Makes room for a record of `bytes` that deletes on a full device: continues in a segment that may take
+    /// space which other segments leave free.
     pub(crate) fn make_short_room(&mut self, bytes: u64) -> Result<()> {
         self.shared.check()?;
         let bytes = GAP_BYTES as u64 + FIXED_BYTES as u64 + bytes;
@@ -18,8 +20,9 @@ impl Lane {
             return Ok(());
         }
         let needed = 3 * PAGE + (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE);
-        let fresh = self.supply.take_short(needed)?;
+        let fresh = self.supply.take_for_deletes(needed)?;
         self.begin_segment(fresh)?;
+        self.shared.is_for_deletes.store(self.supply.leaves_for_deletes(), Ordering::Relaxed);
         invariant!(self.has_room(bytes), "a short segment has room for its record");
         Ok(())
     }
@@ -35,6 +38,8 @@ impl Lane {
             .supply
             .take_reserved(3 * PAGE + (MARK_BYTES as u64 + bytes).next_multiple_of(PAGE))?;
         self.begin_segment(fresh)?;
+        // Matters in a log of one lane.
+        self.shared.is_for_deletes.store(self.supply.is_full(), Ordering::Relaxed);
         invariant!(self.has_room(bytes), "a new segment has room for its record");
         Ok(())
     }

@@ -2,8 +2,12 @@
 //!
 //! They are appended to the last lane, if there are several: the other lanes then hold what writers wrote,
 //! and that lane what survived. Entries that are overwritten soon and entries that stay do not share
-//! segments, so that fewer bytes are moved. Some segments are kept for this lane, so that a full device can
-//! be collected, and deletes for which no other lane has space go there.
+//! segments, so that fewer bytes are moved.
+//!
+//! A full device. Segments are kept for this lane, enough for all entries of any segment. Once one of them is
+//! used, no other segment is made before there is another in its place ([`Log::reserve`]): the segment that
+//! becomes free is that one. Puts leave a twentieth of the device to deletes, which then make segments
+//! collectable (`crate::supply`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -49,13 +53,22 @@ impl Log {
         self.acknowledge(lane.id, written, &batch)
     }
 
-    /// Appends a batch that only deletes to the lane of moved records, from the segments that are kept for
-    /// it but the last one: deletes are the way out of a full device.
-    pub(super) fn append_to_reserve(&self, batch: Batch<'_>, bytes: u64) -> Result<Appended> {
-        let lane = self.survivors()?;
-        lane.combiner.with(|writer| writer.make_short_room(bytes))?;
-        let written = lane.combiner.append(&batch)?;
-        self.acknowledge(lane.id, written, &batch)
+    /// Does `append`. If it is refused because segments for moved records are made first, makes those, and
+    /// does it again.
+    pub(super) fn after_reserve<R>(&self, mut append: impl FnMut() -> Result<R>) -> Result<R> {
+        for _ in 0..ROOMS_MAX {
+            match append() {
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.lacks_reserve() => {
+                    self.survivors()?.supply.refill_reserve()?;
+                }
+                appended => return appended,
+            }
+        }
+        append()
+    }
+
+    fn lacks_reserve(&self) -> bool {
+        self.shared.lacks_reserve.load(Ordering::Relaxed)
     }
 
     /// The lane of moved records.
@@ -72,17 +85,21 @@ impl Log {
     /// The number of lanes that writers append to.
     pub(super) fn writers_lanes(&self) -> usize {
         let lanes = self.lanes.len();
-        lanes - usize::from(lanes > 1 && self.has_resident.load(Ordering::Relaxed))
+        lanes - usize::from(lanes > 1 && self.shared.has_resident.load(Ordering::Relaxed))
     }
 
-    /// Keeps `segments` segments ready for moved records. While there is none and no space for one, writers
-    /// get no segment either.
+    /// Keeps segments ready for moved records, with room for all entries of any full segment. While there are
+    /// fewer and no space for more, writers get no segment either.
     ///
     /// # Errors
     /// As [`Log::append`]; `NoSpace` without space for them.
-    pub fn reserve(&self, segments: usize) -> Result<()> {
+    pub fn reserve(&self) -> Result<()> {
+        /// A copy of the shortest entry has 20 bytes for 12, and the end of a segment stays unused.
+        const COPIES: u64 = 2;
         self.begin_lacking()?;
-        self.survivors()?.supply.reserve(segments)
+        let supply = &self.survivors()?.supply;
+        let longest = self.retention.longest().div_ceil(supply.segment_bytes()).max(1);
+        supply.reserve((COPIES * longest) as usize)
     }
 
     /// The full segments of each lane, oldest first.

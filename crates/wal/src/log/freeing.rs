@@ -21,7 +21,7 @@ impl Log {
     /// lanes, the last one gets no record of a writer any more.
     pub fn keep_resident(&self, keyspace: KeyspaceId) {
         self.retention.keep(keyspace);
-        self.has_resident.store(true, Ordering::Relaxed);
+        self.shared.has_resident.store(true, Ordering::Relaxed);
     }
 
     /// Notes that no resident keyspace needs a record of `segment` any more: each of its live entries has a

@@ -107,7 +107,6 @@ impl Log {
             retention: opening.retention,
             lanes: lanes.into_iter().map(|(_, lane)| lane).collect(),
             is_fenced,
-            has_resident: AtomicBool::new(false),
             lacks_segments: AtomicBool::new(lacks_segments),
             syncer: Syncer::default(),
             freeing: Mutex::new(Freeing { stale: opening.stale, is_damaged }),
