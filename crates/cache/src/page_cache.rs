@@ -25,6 +25,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::attached_blocks::AttachedBlocks;
+use crate::curve::{Contest, Subject};
 use crate::live_files::LiveFiles;
 use crate::reuse::KindReuse;
 use crate::rows::Ghost;
@@ -49,6 +50,7 @@ pub struct PageCache {
     /// The tier that evicted pages are offered to.
     lower_tier: OnceLock<Arc<ScmTier>>,
     files: Arc<LiveFiles>,
+    contest: Contest,
     /// The last number that [`PageCache::unnamed_file`] gave.
     unnamed: AtomicU64,
     _charge: Charge,
@@ -142,6 +144,7 @@ impl PageCache {
             meta: Lookups::default(),
             lower_tier: OnceLock::new(),
             files: Arc::default(),
+            contest: Contest::new(account, Subject::Pages, capacity_bytes),
             unnamed: AtomicU64::new(0),
             _charge: charge,
         })
@@ -173,8 +176,9 @@ impl PageCache {
         shards.iter_mut().for_each(|shard| shard.set_slots_max(slots));
     }
 
-    const fn shared(&self) -> Shared<'_> {
-        Shared { pool: &self.pool, index: &self.index, blocks: &self.blocks }
+    fn shared(&self) -> Shared<'_> {
+        let rules = self.contest.rules();
+        Shared { pool: &self.pool, index: &self.index, blocks: &self.blocks, rules }
     }
 
     /// The number of the shard for a hash.
@@ -199,7 +203,8 @@ impl PageCache {
     /// The page and its heat after this use. Counts a hit or a miss of `kind`.
     #[inline]
     fn lookup(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
-        let found = self.find_frame(key, key.hash());
+        let hash = key.hash();
+        let found = self.find_frame(key, hash);
         let lookups = match kind {
             PageKind::Data => &self.data,
             PageKind::Meta => &self.meta,
@@ -207,6 +212,7 @@ impl PageCache {
         match found {
             Some(frame) => {
                 lookups.hits.add(1);
+                self.contest.ask(hash, PAGE_BYTES, kind, || self.bytes());
                 let heat = touch(&frame, kind);
                 Some((frame, heat))
             }
@@ -327,6 +333,7 @@ impl PageCache {
     fn insert_as(&self, key: PageKey, kind: PageKind, page: &Page, is_warm: bool) -> Option<Frame> {
         let hash = key.hash();
         let entry = PageEntry { key, hash, kind, is_warm };
+        self.contest.ask(hash, PAGE_BYTES, kind, || self.bytes());
         let shard = self.shard(hash)?;
         shard.lock().insert(entry, page, self.shared(), self.lower_tier().map(|tier| &**tier))
     }

@@ -20,7 +20,7 @@ use crate::attached_blocks::{self, AttachedBlocks};
 use crate::page_queue::{Links, PageQueue};
 use crate::reuse::KindReuse;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Queue};
+use crate::rows::policy::{self, Admission, Queue, Rules};
 use crate::scm::ScmTier;
 use crate::{CacheStatistics, KindStatistics, PageKey, PageKind};
 use heat::{HEAT_MAX, least_heat};
@@ -38,8 +38,11 @@ pub(crate) struct Shard {
     /// The queue of pages that were used once, and the main queue.
     new: PageQueue,
     main: PageQueue,
-    /// Ghost list of the policy: pages evicted from the queue of new pages.
+    /// Ghost list of the policy: pages evicted from the queue of new pages. As long as the rules want for
+    /// `ghost_slots` pages.
     ghost: Ghost,
+    ghost_slots: usize,
+    admission: Admission,
     pub(crate) data: KindStatistics,
     pub(crate) meta: KindStatistics,
     pub(crate) refused: u64,
@@ -65,6 +68,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) pool: &'a FramePool,
     pub(crate) index: &'a FrameIndex,
     pub(crate) blocks: &'a AttachedBlocks,
+    /// The rules of the policy.
+    pub(crate) rules: Rules,
 }
 
 /// A page to insert.
@@ -97,7 +102,9 @@ impl Shard {
             free: Vec::with_capacity(slots),
             new: PageQueue::default(),
             main: PageQueue::default(),
-            ghost: Ghost::new(policy::ghost_entries(slots)),
+            ghost: Ghost::new(policy::ghost_entries(Rules::Open, slots)),
+            ghost_slots: slots,
+            admission: Admission::default(),
             data: KindStatistics::default(),
             meta: KindStatistics::default(),
             refused: 0,
@@ -312,8 +319,12 @@ impl Shard {
             self.refused += 1;
             return frame;
         }
+        self.ghost.set_len(policy::ghost_entries(shared.rules, self.ghost_slots));
+        let is_recalled = kind == PageKind::Data && self.ghost.recall(hash);
         let queue = match kind {
-            PageKind::Data if !self.ghost.recall(hash) && !is_warm => Queue::New,
+            PageKind::Data if !is_warm => {
+                self.admission.queue_of_admitted(shared.rules, is_recalled)
+            }
             _ => Queue::Main,
         };
         let slot = Slot { kind, queue, links: Links::NONE, frame: frame.clone() };

@@ -387,6 +387,7 @@ fn scm_to_json(scm: &ScmStatus) -> Value {
         "misses": counts.misses,
         "busy": counts.busy,
         "passed": counts.passed,
+        "offered": counts.offered,
         "admitted": counts.admitted,
         "refused": {
             "cold": refused.cold,

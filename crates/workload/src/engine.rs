@@ -98,8 +98,9 @@ impl Engine {
 }
 
 const fn scm_counts(counts: &terracedb::stats::ScmStatistics) -> ScmCounts {
+    let refused = &counts.refused;
     let terracedb::stats::Refusals { cold, budget, churn, busy, dead, kind, place, slow } =
-        counts.refused;
+        *refused;
     let rows = &counts.rows;
     ScmCounts {
         hits_rows: rows.hits,
@@ -121,9 +122,9 @@ const fn scm_counts(counts: &terracedb::stats::ScmStatistics) -> ScmCounts {
         hits: counts.hits_data + counts.hits_meta,
         hits_meta: counts.hits_meta,
         misses: counts.misses,
-        offered: counts.admitted + cold + budget + churn,
+        offered: counts.offered.saturating_sub(counts.kept),
         admitted: counts.admitted,
-        refused: cold + budget + churn + busy + dead + kind + place + slow,
+        refused: refused.sum(),
         refused_cold: cold,
         refused_budget: budget,
         refused_churn: churn,

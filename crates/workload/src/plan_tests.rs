@@ -27,7 +27,7 @@ impl Exact {
     }
 
     fn new(capacity: usize) -> Self {
-        let ghost = Ghost::new(policy::ghost_entries(capacity));
+        let ghost = Ghost::new(policy::ghost_entries(policy::Rules::Open, capacity));
         let (new, main, heat) = Default::default();
         Self { capacity, new, main, heat, ghost }
     }
@@ -44,7 +44,8 @@ impl Exact {
         }
         let recalled = self.ghost.recall(key);
         while self.heat.len() >= self.capacity {
-            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let queue =
+                policy::victim(policy::Rules::Open, self.new.len() as u64, self.main.len() as u64);
             let list = if queue == policy::Queue::New { &mut self.new } else { &mut self.main };
             let oldest = list.pop_front().unwrap();
             match policy::verdict(queue, self.heat[&oldest]) {

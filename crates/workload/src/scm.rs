@@ -37,11 +37,10 @@ pub struct ScmCounts {
     pub rows_bytes: u64,
     /// The most bytes of slots that rows may have.
     pub rows_bytes_max: u64,
-    /// Pages offered for admission: admitted, or refused for their heat, the write budget or churn. Without
-    /// admission control at most these would have been written; fewer, as more of them would still be in the
-    /// tier.
+    /// Pages offered that the tier did not hold: admitted, refused, lost because background work was behind,
+    /// or waiting to be written at the end.
     pub offered: u64,
-    /// Pages admitted.
+    /// Pages admitted and written.
     pub admitted: u64,
     /// Pages refused.
     pub refused: u64,
@@ -53,7 +52,7 @@ pub struct ScmCounts {
     pub refused_churn: u64,
     /// Pages refused because too many waited to be written.
     pub refused_busy: u64,
-    /// Pages admitted and then refused because their file was removed before they were written.
+    /// Pages refused because their file was removed before they were written.
     pub refused_dead: u64,
     /// Pages refused because their kind is not cached in SCM.
     pub refused_kind: u64,

@@ -13,6 +13,7 @@
 //! A sampled miss counts as 1/rate misses, and is divided by all accesses, not by the sampled ones. So it
 //! does not matter whether the hottest key is in the sample: it never misses.
 
+mod contest;
 mod meter;
 mod miss_curve;
 mod residents;
@@ -20,6 +21,7 @@ mod simulation;
 mod simulations;
 mod tiers;
 
+pub use contest::Contest;
 pub use meter::Meter;
 pub use miss_curve::{MissCurve, Point};
 pub use simulation::Subject;

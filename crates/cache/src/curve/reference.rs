@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Admission, Queue, Verdict};
+use crate::rows::policy::{self, Admission, Queue, Rules, Verdict};
 
 pub(super) struct Reference {
     capacity: usize,
@@ -18,8 +18,11 @@ pub(super) struct Reference {
 impl Reference {
     /// A cache of `capacity` keys.
     pub(super) fn new(capacity: usize, are_rows: bool) -> Self {
-        let ghost =
-            if are_rows { Ghost::default() } else { Ghost::new(policy::ghost_entries(capacity)) };
+        let ghost = if are_rows {
+            Ghost::default()
+        } else {
+            Ghost::new(policy::ghost_entries(Rules::Open, capacity))
+        };
         let (new, main, heat) = Default::default();
         Self { capacity, admission: are_rows.then(Admission::default), new, main, heat, ghost }
     }
@@ -31,9 +34,9 @@ impl Reference {
             return true;
         }
         let recalled = self.ghost.recall(key);
-        let queue = match &self.admission {
+        let queue = match &mut self.admission {
             None => Some(if recalled { Queue::Main } else { Queue::New }),
-            Some(admission) => admission.queue(key, recalled),
+            Some(admission) => admission.queue(Rules::Open, key, recalled),
         };
         match queue {
             None => self.remember(key),
@@ -59,7 +62,7 @@ impl Reference {
     /// [`crate::RowCache`].
     fn remember(&mut self, key: u64) {
         let (held, now) = (self.new.len() + self.main.len(), self.ghost.capacity());
-        let rows = policy::ghost_entries(held.max(64));
+        let rows = policy::ghost_entries(Rules::Open, held.max(64));
         if self.admission.is_some() && (rows > now / 4 * 5 || rows < now / 2) {
             self.ghost.resize(rows);
         }
@@ -67,11 +70,11 @@ impl Reference {
     }
 
     fn evict_oldest(&mut self) {
-        let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+        let queue = policy::victim(Rules::Open, self.new.len() as u64, self.main.len() as u64);
         let key = self.queue(queue).pop_front().unwrap();
         let heat = self.heat[&key];
-        if let (Queue::New, Some(admission)) = (queue, &mut self.admission) {
-            admission.note_left_new(heat);
+        if let Some(admission) = &mut self.admission {
+            admission.note_turn(queue, heat);
         }
         match policy::verdict(queue, heat) {
             Verdict::Keep(heat) => {

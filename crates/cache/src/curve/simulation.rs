@@ -7,7 +7,7 @@ use base::{invariant, limits};
 
 use super::residents::{Number, Residency, Residents};
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Admission, Queue, Verdict};
+use crate::rows::policy::{self, Admission, Queue, Rules, Verdict};
 
 /// Size of a page, bytes.
 pub(super) const PAGE_BYTES: u64 = limits::PAGE_BYTES as u64;
@@ -52,16 +52,29 @@ pub(super) struct Simulation {
     new_bytes: u64,
     main_bytes: u64,
     ghost: Ghost,
+    rules: Rules,
     admission: Admission,
     /// Misses, each weighted by the number of keys that its key stood for.
     pub(super) misses: f64,
 }
 
 impl Simulation {
-    pub(super) fn new(at: usize, bytes: u64) -> Self {
+    pub(super) fn new(at: usize, bytes: u64, rules: Rules) -> Self {
         let (new, main, ghost, admission) = Default::default();
         let (capacity, new_bytes, main_bytes, misses) = (bytes, 0, 0, 0.0);
-        Self { at, bytes, capacity, new, main, new_bytes, main_bytes, ghost, admission, misses }
+        Self {
+            at,
+            bytes,
+            capacity,
+            new,
+            main,
+            new_bytes,
+            main_bytes,
+            ghost,
+            rules,
+            admission,
+            misses,
+        }
     }
 
     /// Sets the sampling rate: one of `1 / rate` keys is sampled from now on.
@@ -93,9 +106,11 @@ impl Simulation {
         let recalled = is_plain && self.ghost.recall(key.hash);
         let queue = match access.subject {
             _ if !is_fit => None,
-            Subject::Pages if is_plain && !recalled => Some(Queue::New),
+            Subject::Pages if is_plain => {
+                Some(self.admission.queue_of_admitted(self.rules, recalled))
+            }
             Subject::Pages => Some(Queue::Main),
-            Subject::Rows => self.admission.queue(key.hash, recalled),
+            Subject::Rows => self.admission.queue(self.rules, key.hash, recalled),
         };
         let Some(queue) = queue else { return self.remember(key.hash, access) };
         self.make_room(residents, u64::from(key.bytes), access);
@@ -128,7 +143,7 @@ impl Simulation {
 
     /// Gives the oldest key of a queue its turn: evicts it or keeps it.
     fn evict_oldest(&mut self, residents: &mut Residents, access: AccessContext) {
-        let queue = policy::victim(self.new_bytes, self.main_bytes);
+        let queue = policy::victim(self.rules, self.new_bytes, self.main_bytes);
         let (list, sum) = match queue {
             Queue::New => (&mut self.new, &mut self.new_bytes),
             Queue::Main => (&mut self.main, &mut self.main_bytes),
@@ -145,9 +160,7 @@ impl Simulation {
             residents.set(number, self.at, Residency::default());
             return residents.release(number);
         }
-        if queue == Queue::New {
-            self.admission.note_left_new(residency.heat());
-        }
+        self.admission.note_turn(queue, residency.heat());
         match policy::verdict(queue, residency.heat()) {
             Verdict::Keep(heat) => {
                 residents.set(number, self.at, Residency::alive(heat));
@@ -176,8 +189,8 @@ impl Simulation {
         };
         // If the cache could hold every sampled key, the list needs no more than those.
         let most = access.keys_max.max(GHOST_KEYS_MIN);
-        let (rows, now) =
-            (policy::ghost_entries(keys.clamp(GHOST_KEYS_MIN, most)), self.ghost.capacity());
+        let rows = policy::ghost_entries(self.rules, keys.clamp(GHOST_KEYS_MIN, most));
+        let now = self.ghost.capacity();
         if rows > now / 4 * 5 || rows < now / 2 {
             self.ghost.resize(rows);
         }

@@ -7,6 +7,7 @@ use super::miss_curve::{MissCurve, Point};
 use super::residents::{Residency, Residents};
 use super::simulation::{AccessContext, HEAT_MAX, Simulation, Subject};
 use crate::PageKind;
+use crate::rows::policy::Rules;
 
 /// Most sizes: misses are reported as bits of a word.
 const SIZES_MAX: usize = 64;
@@ -62,8 +63,30 @@ impl Simulations {
     #[must_use]
     pub fn new(subject: Subject, sizes: &[u64], rate: f64, bytes_max: usize) -> Self {
         invariant!(sizes.is_sorted(), "sizes are simulated smallest first");
-        let sizes = sizes.iter().take(SIZES_MAX).enumerate();
-        let caches: Vec<_> = sizes.map(|(at, bytes)| Simulation::new(at, *bytes)).collect();
+        let caches = sizes.iter().map(|bytes| (*bytes, Rules::Open));
+        Self::of_caches(subject, caches, rate, bytes_max)
+    }
+
+    /// As [`Simulations::new`], of caches of one size by different rules.
+    pub(super) fn of_rules(
+        subject: Subject,
+        rules: &[Rules],
+        bytes: u64,
+        rate: f64,
+        bytes_max: usize,
+    ) -> Self {
+        Self::of_caches(subject, rules.iter().map(|rules| (bytes, *rules)), rate, bytes_max)
+    }
+
+    fn of_caches(
+        subject: Subject,
+        caches: impl Iterator<Item = (u64, Rules)>,
+        rate: f64,
+        bytes_max: usize,
+    ) -> Self {
+        let caches = caches.take(SIZES_MAX).enumerate();
+        let caches: Vec<_> =
+            caches.map(|(at, (bytes, rules))| Simulation::new(at, bytes, rules)).collect();
         let residents = Residents::new(caches.len(), bytes_max / 2);
         let threshold = (rate.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
         let (asked, new_keys) = (1.0, 0);
@@ -194,6 +217,11 @@ impl Simulations {
         for cache in &mut self.caches {
             cache.lower_rate(&mut self.residents, access);
         }
+    }
+
+    /// Misses of each cache so far, each weighted by the number of keys that its key stood for.
+    pub(super) fn misses(&self) -> impl Iterator<Item = f64> {
+        self.caches.iter().map(|cache| cache.misses)
     }
 
     /// The curve, given the number of accesses of all keys, sampled or not.

@@ -52,6 +52,15 @@ impl Ghost {
         }
     }
 
+    /// Changes the size to about `rows` entries. If that is another size the list is empty afterwards, so that
+    /// no two lists exist at a time.
+    pub fn set_len(&mut self, rows: usize) {
+        if self.capacity() != rows.next_multiple_of(WAYS) {
+            *self = Self::default();
+            *self = Self::new(rows);
+        }
+    }
+
     /// Adds an entry.
     pub fn remember(&mut self, hash: u64) {
         self.put(fingerprint(hash));
@@ -116,6 +125,14 @@ mod tests {
         (1..20).for_each(|number| ghost.remember(number << 32));
         ghost.resize(1000);
         assert!((1..20).filter(|number| ghost.recall(number << 32)).count() >= kept);
+        ghost.set_len(997);
+        ghost.remember(1 << 32);
+        ghost.set_len(1000);
+        assert!(ghost.recall(1 << 32), "the same size");
+        ghost.remember(1 << 32);
+        ghost.set_len(2000);
+        assert!(ghost.capacity() == 2000 && !ghost.recall(1 << 32));
+        ghost.resize(1000);
         for (rows, then) in
             [(1100, 1000), (900, 1000), (1200, 1200), (1, 4), (1, 4), (0, 0), (0, 0)]
         {

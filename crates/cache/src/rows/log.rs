@@ -17,7 +17,7 @@ use base::{Account, Charge, invariant};
 
 use super::evicted_rows::{EvictedRow, EvictedRows, Queued};
 use super::ghost::Ghost;
-use super::policy::{self, Admission, Queue, Verdict};
+use super::policy::{self, Admission, Queue, Rules, Verdict};
 use super::row::{ROW_BYTES_LEAST, Row, RowFrom, RowRef};
 use super::segments::{CHUNK_BYTES, CHUNK_SEGMENTS, SEGMENT_WORDS, Segments};
 use super::statistics::{Refusal, RowStatistics};
@@ -46,6 +46,8 @@ pub(super) struct Shared<'a> {
     pub(super) index: &'a TagBuckets,
     /// The tier that evicted rows are written to, if there is one that holds rows.
     pub(super) lower: Option<&'a ScmTier>,
+    /// The rules of the policy.
+    pub(super) rules: Rules,
 }
 
 #[derive(Debug)]
@@ -148,7 +150,7 @@ impl RowLog {
         let recalled = self.ghost.recall(hash);
         // While a whole chunk is unused, a new row evicts nothing.
         let unused = || (self.segments.free() > CHUNK_SEGMENTS).then_some(Queue::New);
-        let Some(queue) = self.admission.queue(hash, recalled).or_else(unused) else {
+        let Some(queue) = self.admission.queue(shared.rules, hash, recalled).or_else(unused) else {
             self.remember(shared, hash);
             // With more memory the row might have been admitted. While rows are refused, few are evicted.
             self.shadow.remember(hash);
@@ -211,8 +213,8 @@ impl RowLog {
     }
 
     fn remember(&mut self, shared: Shared<'_>, hash: u64) {
-        let rows = policy::ghost_entries(shared.index.len().max(GHOST_ROWS_MIN));
-        if rows > self.ghost.capacity() / 4 * 5 || rows < self.ghost.capacity() / 4 {
+        let rows = policy::ghost_entries(shared.rules, shared.index.len().max(GHOST_ROWS_MIN));
+        if rows > self.ghost.capacity() / 4 * 5 || rows < self.ghost.capacity() / 2 {
             let shadow = (self.shadow_bytes / self.row_bytes(shared)) as usize;
             let bytes = Ghost::bytes_of(rows) + Ghost::bytes_of(shadow);
             // Both sizes exist while entries move from the old list to the new one.
@@ -289,7 +291,7 @@ impl RowLog {
 
     /// Cleans the segment that the policy picks.
     fn clean(&mut self, shared: Shared<'_>) -> Option<()> {
-        let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+        let queue = policy::victim(shared.rules, self.new.len() as u64, self.main.len() as u64);
         let segment = self.queue(queue).pop_front()?;
         let rows = self.rows_of(shared, segment);
         for (at, hash) in &rows {
@@ -297,9 +299,7 @@ impl RowLog {
             invariant!(place.is_some(), "positions of the log have 32 bits");
             let Some(place) = place else { continue };
             let Some(entry) = shared.index.entry(*hash, place) else { continue };
-            if queue == Queue::New {
-                self.admission.note_left_new(entry.heat);
-            }
+            self.admission.note_turn(queue, entry.heat);
             let verdict = match entry.is_stale {
                 true => policy::STALE,
                 false => policy::verdict(queue, entry.heat),

@@ -11,6 +11,11 @@
 //! If hardly any new entry is used again, most new rows are not admitted at all: reads spread evenly over
 //! much data should not pay for rows that nobody reads.
 //!
+//! Loops that are longer than the cache are worst for a queue: an entry is evicted just before its next use.
+//! The guarded [`Rules`] keep a part of the loop instead: an entry that the ghost list has enters the main
+//! queue only as often as that queue evicts unused entries anyway. [`crate::curve::Contest`] measures which
+//! rules miss least.
+//!
 //! A row whose key was written is stale: it answers no reads until a flush renews it with the new version. If
 //! it is the oldest of its queue before that, it is evicted whatever its heat, and enters the ghost list. A
 //! key that readers find in memtables counts as used, as a key read from tables does: its row comes with the
@@ -29,11 +34,45 @@ pub enum Queue {
     Main,
 }
 
-/// Share of the queue of new entries in all bytes, in 1/256.
-const NEW_PART: u64 = 18;
+/// How entries get into the main queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// Every entry that the ghost list has enters the main queue.
+    #[default]
+    Open,
+    /// An entry that the ghost list has enters the main queue with the probability that the oldest entry
+    /// there is cold. The queue of new entries is short.
+    Guarded,
+    /// As `Guarded`, with a ghost list twice as long: for loops of several times the cache.
+    GuardedLong,
+}
 
-/// Entries of the ghost list for 16 cached entries.
-const GHOST_PART: usize = 19;
+impl Rules {
+    /// All rules.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Guarded, Self::GuardedLong];
+
+    /// Share of the queue of new entries in all bytes, in 1/256.
+    const fn new_part(self) -> u64 {
+        match self {
+            Self::Open => 18,
+            Self::Guarded | Self::GuardedLong => 3,
+        }
+    }
+
+    /// Entries of the ghost list for 16 cached entries.
+    const fn ghost_part(self) -> usize {
+        match self {
+            Self::Open | Self::Guarded => 19,
+            Self::GuardedLong => GHOST_PART_MAX,
+        }
+    }
+}
+
+/// Most entries of the ghost list for 16 cached entries.
+const GHOST_PART_MAX: usize = 40;
+
+/// Most memory of a ghost list for each cached entry, bytes.
+pub const GHOST_BYTES_MAX: usize = GHOST_PART_MAX * size_of::<u32>() / 16;
 
 /// Least number of 256 entries leaving the queue of new entries that must have been used again for new
 /// entries to be admitted.
@@ -56,8 +95,8 @@ pub enum Verdict {
 
 /// The queue that loses its oldest entry, given the bytes that both hold.
 #[must_use]
-pub const fn victim(new: u64, main: u64) -> Queue {
-    let is_over = new * 256 >= (new + main) * NEW_PART;
+pub const fn victim(rules: Rules, new: u64, main: u64) -> Queue {
+    let is_over = new * 256 >= (new + main) * rules.new_part();
     if main == 0 || new > 0 && is_over { Queue::New } else { Queue::Main }
 }
 
@@ -85,28 +124,38 @@ pub(super) const fn queue_of_renewed(awaited: Awaited) -> Queue {
 
 /// Size of the ghost list for `entries` cached entries.
 #[must_use]
-pub const fn ghost_entries(entries: usize) -> usize {
-    entries * GHOST_PART / 16
+pub const fn ghost_entries(rules: Rules, entries: usize) -> usize {
+    entries * rules.ghost_part() / 16
 }
 
-/// Admission of new entries, by how many of them are used again.
+/// Admission of entries, by how many of those before them were used again.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     /// Share of new entries that are used again, in 1/65,536: an average that moves by 1/16 per 256 entries.
     warm: u32,
     seen: u32,
     seen_warm: u32,
+    /// Share of the main queue's oldest entries that were not used since their last turn, in 1/65,536: an
+    /// average that moves by 1/32 per entry.
+    cold: u32,
+    /// State of the random numbers of [`Rules::Guarded`].
+    random: u32,
 }
 
 impl Default for Admission {
     fn default() -> Self {
-        Self { warm: 1 << 16, seen: 0, seen_warm: 0 }
+        Self { warm: 1 << 16, seen: 0, seen_warm: 0, cold: 1 << 16, random: 0 }
     }
 }
 
 impl Admission {
-    /// Counts an entry that leaves the queue of new entries, with its heat.
-    pub const fn note_left_new(&mut self, heat: Heat) {
+    /// Counts an entry that is the oldest of `queue`, with its heat.
+    pub const fn note_turn(&mut self, queue: Queue, heat: Heat) {
+        if matches!(queue, Queue::Main) {
+            let cold = if heat == 0 { 1 << 16 } else { 0 };
+            self.cold = self.cold - self.cold / 32 + cold / 32;
+            return;
+        }
         self.seen += 1;
         self.seen_warm += (heat > 0) as u32;
         if self.seen == 256 {
@@ -121,15 +170,30 @@ impl Admission {
         self.warm >= WARM_LEAST << 8
     }
 
-    /// The queue that an entry with this hash enters; `recalled` if the ghost list had it. `None` if it is
+    /// The queue that a row with this hash enters; `recalled` if the ghost list had it. `None` if it is
     /// refused: it then enters the ghost list.
     #[must_use]
-    pub const fn queue(&self, hash: u64, recalled: bool) -> Option<Queue> {
-        if recalled {
-            return Some(Queue::Main);
-        }
+    pub const fn queue(&mut self, rules: Rules, hash: u64, recalled: bool) -> Option<Queue> {
         let is_probe = (hash >> 48).is_multiple_of(PROBES);
-        if is_probe || self.admits_new() { Some(Queue::New) } else { None }
+        if recalled || is_probe || self.admits_new() {
+            Some(self.queue_of_admitted(rules, recalled))
+        } else {
+            None
+        }
+    }
+
+    /// The queue of an entry that is admitted in any case.
+    #[must_use]
+    pub const fn queue_of_admitted(&mut self, rules: Rules, recalled: bool) -> Queue {
+        let wins = match rules {
+            Rules::Open => true,
+            Rules::Guarded | Rules::GuardedLong => {
+                // A linear congruential generator (Numerical Recipes): 16 bits of chance.
+                self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                self.random >> 16 < self.cold
+            }
+        };
+        if recalled && wins { Queue::Main } else { Queue::New }
     }
 }
 
@@ -154,23 +218,45 @@ mod tests {
 
     #[test]
     fn the_new_queue_is_the_victim_above_its_share() {
-        assert_eq!(victim(10, 0), Queue::New);
-        assert_eq!(victim(0, 10), Queue::Main);
-        assert_eq!(victim(6, 94), Queue::Main);
-        assert_eq!(victim(8, 92), Queue::New);
+        let victim = |new, main| victim(Rules::Open, new, main);
+        assert_eq!([victim(10, 0), victim(8, 92)], [Queue::New; 2]);
+        assert_eq!([victim(0, 10), victim(6, 94)], [Queue::Main; 2]);
+        let guarded = |new, main| super::victim(Rules::Guarded, new, main);
+        assert_eq!([guarded(10, 0), guarded(2, 98)], [Queue::New; 2]);
+        assert_eq!([guarded(0, 10), guarded(1, 99)], [Queue::Main; 2]);
     }
 
     #[test]
     fn new_entries_are_admitted_while_some_are_used_again() {
         let mut admission = Admission::default();
-        let admitted = |admission: &Admission| {
-            (0..1600u64).filter(|hash| admission.queue(hash << 48, false).is_some()).count()
+        let queue = |admission: &mut Admission, hash: u64, recalled| {
+            admission.queue(Rules::Open, hash << 48, recalled)
         };
-        assert_eq!(admitted(&admission), 1600);
-        (0..40_000).for_each(|_| admission.note_left_new(0));
-        assert_eq!(admitted(&admission), 100);
-        assert_eq!(admission.queue(1 << 48, true), Some(Queue::Main));
-        (0..10_000).for_each(|turn| admission.note_left_new(u8::from(turn % 10 == 0)));
-        assert_eq!(admitted(&admission), 1600);
+        let admitted = |admission: &mut Admission| {
+            (0..1600).filter(|hash| queue(admission, *hash, false).is_some()).count()
+        };
+        assert_eq!(admitted(&mut admission), 1600);
+        (0..40_000).for_each(|_| admission.note_turn(Queue::New, 0));
+        assert_eq!(admitted(&mut admission), 100);
+        assert_eq!(queue(&mut admission, 1, true), Some(Queue::Main));
+        (0..10_000).for_each(|turn| admission.note_turn(Queue::New, u8::from(turn % 10 == 0)));
+        assert_eq!(admitted(&mut admission), 1600);
+    }
+
+    #[test]
+    fn a_guarded_main_queue_admits_as_often_as_it_evicts() {
+        let into_main = |cold_turns: u32, rules| {
+            let mut admission = Admission::default();
+            (0..3200).for_each(|turn| {
+                admission.note_turn(Queue::Main, u8::from(turn % 4 >= cold_turns));
+            });
+            (0..4000).filter(|_| admission.queue_of_admitted(rules, true) == Queue::Main).count()
+        };
+        let guarded = [0, 2, 4].map(|cold_turns| into_main(cold_turns, Rules::Guarded));
+        assert!(guarded[0] < 40 && (1800..2200).contains(&guarded[1]), "{guarded:?}");
+        assert!(guarded[2] > 3900, "{guarded:?}");
+        assert_eq!(into_main(0, Rules::Open), 4000);
+        let mut admission = Admission::default();
+        assert_eq!(admission.queue_of_admitted(Rules::Guarded, false), Queue::New);
     }
 }

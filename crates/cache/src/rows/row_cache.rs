@@ -47,6 +47,8 @@ use super::policy::Queue;
 use super::row::{ROW_BYTES_LEAST, ROW_BYTES_MAX, Row, RowFrom, RowHit, RowRef};
 use super::segments::CHUNK_BYTES;
 use super::statistics::{Refusal, RowStatistics};
+use crate::PageKind;
+use crate::curve::{Contest, Subject};
 use crate::scm::{NewRow, ScmTier};
 
 /// A cache of single rows, shared by any number of threads and stores.
@@ -62,6 +64,9 @@ pub struct RowCache {
     large: AtomicU64,
     busy: AtomicU64,
     is_tight: AtomicBool,
+    contest: Contest,
+    /// Memory of rows at the last fill, for the contest. A plain number: `Relaxed`.
+    filled_bytes: AtomicU64,
 }
 
 /// State of a key's bucket and of its owner before the key is read; see the module.
@@ -102,6 +107,8 @@ impl RowCache {
             large: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             is_tight: AtomicBool::new(false),
+            contest: Contest::new(account, Subject::Rows, capacity_bytes),
+            filled_bytes: AtomicU64::new(0),
         })
     }
 
@@ -112,7 +119,8 @@ impl RowCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        Shared { words: &self.words, index: &self.index, lower: self.lower_tier() }
+        let rules = self.contest.rules();
+        Shared { words: &self.words, index: &self.index, lower: self.lower_tier(), rules }
     }
 
     /// Sets the tier that evicted rows are written to, if it holds rows. The first caller's tier stays.
@@ -186,8 +194,16 @@ impl RowCache {
             self.words.prefetch_lines(word_of(place), row.words());
             let hit = row.hit(owner, floor, key, at)?;
             row.copy_value(value);
+            self.note_access(hash, row.words());
             Some(hit)
         })
+    }
+
+    /// Counts an access of a row that is cached or may be.
+    #[inline]
+    fn note_access(&self, hash: u64, words: usize) {
+        let bytes = || self.filled_bytes.load(Relaxed);
+        self.contest.ask(hash, words * WORD_BYTES, PageKind::Data, bytes);
     }
 
     /// Looks the row up in the lower tier, as [`RowCache::get`]. The caller may fill the row that was found,
@@ -220,6 +236,7 @@ impl RowCache {
             "a row's version is visible at the seqno it was read at"
         );
         self.check_size(&row)?;
+        self.note_access(hash, row.words());
         if let Some(lower) = self.lower_tier().filter(|_| row.from == RowFrom::Device) {
             lower.row_missed(hash);
         }
@@ -234,6 +251,7 @@ impl RowCache {
             false => Err(Refusal::Written),
         };
         self.is_tight.store(log.is_tight(), Relaxed);
+        self.filled_bytes.store(log.bytes(), Relaxed);
         filled.inspect_err(|refusal| log.counts.refused.count(*refusal))
     }
 
@@ -355,7 +373,7 @@ impl RowCache {
         statistics.rows = self.index.len() as u64;
         statistics.bytes = log.bytes();
         statistics.free_bytes = log.free_bytes();
-        statistics.index_bytes = self.index.bytes() + log.ghost_bytes();
+        statistics.index_bytes = self.index.bytes() + log.ghost_bytes() + self.contest.bytes();
         statistics.bytes_max = log.bytes_max;
         statistics.refused.large = self.large.load(Relaxed);
         statistics.refused.busy = self.busy.load(Relaxed);

@@ -6,7 +6,8 @@
 pub struct RowStatistics {
     /// Rows in the cache now.
     pub rows: u64,
-    /// Memory of rows; the unused part of it; and memory of the index and the ghost lists. Bytes.
+    /// Memory of rows; the unused part of it; and memory of the index, the ghost lists
+    /// and the contest of the rules. Bytes.
     pub bytes: u64,
     /// See `bytes`.
     pub free_bytes: u64,

@@ -156,6 +156,7 @@ impl ScmTier {
         for page in &staged {
             // DRAM may have evicted the page twice before it was written.
             if placed.iter().any(|(_, other)| other.hash == page.hash) {
+                count(&self.counters.kept);
                 continue;
             }
             let is_obsolete = !cache.is_live(page.key.file) || self.pending.is_purged(page.key);
@@ -165,7 +166,7 @@ impl ScmTier {
             }
             match self.write(writer, now, page)? {
                 Placed::InSlot(slot) => placed.push((slot, page)),
-                Placed::Present => {}
+                Placed::Present => count(&self.counters.kept),
                 Placed::Refused(refusal) => self.counters.refused(refusal),
             }
         }
@@ -210,6 +211,7 @@ impl ScmTier {
     /// Makes a page that was written to its claimed slot visible to readers.
     fn publish(&self, writer: &mut ScmWriterState, slot: usize, page: &StagedPage) {
         let tag = tag_of(&page.frame);
+        count(&self.counters.admitted);
         // Counted first: a reader may find the page damaged, and drop it, as soon as it is published.
         count(&self.counters.resident);
         invariant!(self.map.find(page.hash).is_none(), "a page is in one slot at most");

@@ -38,19 +38,15 @@ impl ScmTier {
             return false;
         }
         let hash = page.key.hash();
+        count(&self.counters.offered);
         if let Some(slot) = self.map.find(hash) {
             self.map.ensure_heat(slot);
             count(&self.counters.kept);
             return false;
         }
-        match self.decide_admission(page, hash) {
-            Ok(()) => count(&self.counters.admitted),
-            Err(refusal) => {
-                self.counters.refused(refusal);
-                return false;
-            }
-        }
-        true
+        let decided = self.decide_admission(page, hash);
+        // The writer counts an admitted page once it is written.
+        decided.inspect_err(|refusal| self.counters.refused(*refusal)).is_ok()
     }
 
     fn decide_admission(&self, page: EvictedPage, hash: u64) -> Result<(), Refusal> {
@@ -91,9 +87,15 @@ impl ScmTier {
         self.pending.staged()
     }
 
-    /// Counts an admitted page that is lost, because no free frame could replace its frame in DRAM.
+    /// Counts a page that was admitted and is lost, because no free frame could replace its frame in DRAM.
     pub(crate) fn note_late(&self) {
         count(&self.counters.late);
+    }
+
+    /// As [`ScmTier::note_late`], for a page that was not asked about.
+    pub(crate) fn note_late_unasked(&self) {
+        count(&self.counters.offered);
+        self.note_late();
     }
 
     /// Records that DRAM evicted a page to give memory back. Such a page is not offered: it would hold its
@@ -102,6 +104,7 @@ impl ScmTier {
         let hash = key.hash();
         if let Some(slot) = self.map.find(hash) {
             self.map.ensure_heat(slot);
+            count(&self.counters.offered);
             return count(&self.counters.kept);
         }
         count(&self.counters.reclaimed);

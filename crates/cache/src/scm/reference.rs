@@ -10,7 +10,7 @@ use super::placement::{ALL, Costs, Placement, Tier};
 use super::slot_map::WAYS;
 use super::stored_map::SLOTS_PER_PAGE;
 use crate::rows::Ghost;
-use crate::rows::policy::{self, Queue, Verdict};
+use crate::rows::policy::{self, Queue, Rules, Verdict};
 use crate::{PageKey, PageKind};
 
 /// Where an access found its page.
@@ -64,7 +64,8 @@ impl Writes {
         let Some(rate) = self.rate else { return true };
         let this_second = self.by_second.get(&now).copied().unwrap_or(0);
         let minute = (rate * 60).saturating_sub(self.minute(now));
-        minute.min((rate * 4).max(4096).saturating_sub(this_second)) >= 4096
+        let second = ((minute + this_second) / 60 * 4).max(4096);
+        minute.min(second.saturating_sub(this_second)) >= 4096
     }
 
     fn write(&mut self, now: u64) {
@@ -132,7 +133,7 @@ impl Reference {
             frames: frames - frames / 16,
             new: VecDeque::new(),
             main: VecDeque::new(),
-            dram_ghost: Ghost::new(policy::ghost_entries(frames)),
+            dram_ghost: Ghost::new(policy::ghost_entries(Rules::Open, frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
@@ -314,7 +315,7 @@ impl Reference {
 
     fn evict(&mut self) -> (PageKey, PageKind) {
         loop {
-            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let queue = policy::victim(Rules::Open, self.new.len() as u64, self.main.len() as u64);
             let mut page = match queue {
                 Queue::New => self.new.pop_front(),
                 Queue::Main => self.main.pop_front(),

@@ -23,15 +23,17 @@ pub struct ScmStatistics {
     pub busy: u64,
     /// Lookups that found a page but bypassed the tier, because flash answers sooner.
     pub passed: u64,
-    /// Offered and admitted.
+    /// Offered: each is then admitted, refused, kept or late, or waits ([`ScmStatistics::decided`]).
+    pub offered: u64,
+    /// Admitted and written.
     pub admitted: u64,
     /// Refused, by reason.
     pub refused: Refusals,
     /// Evicted from DRAM while the tier still held them: nothing was written.
     pub kept: u64,
-    /// Admitted and written when DRAM evicted them.
+    /// How many of `admitted` DRAM had evicted.
     pub demoted: u64,
-    /// Admitted and written as warm outputs of merges.
+    /// How many of `admitted` were warm outputs of merges.
     pub carried: u64,
     /// Promoted to DRAM.
     pub promoted: u64,
@@ -44,7 +46,7 @@ pub struct ScmStatistics {
     pub damaged: u64,
     /// Verified by the scrubber.
     pub scrubbed: u64,
-    /// Admitted but lost, because no free frame in DRAM could replace theirs.
+    /// Lost instead of written, because no free frame in DRAM could replace theirs.
     pub late: u64,
     /// Evicted from DRAM to give memory back, not in the tier, and not offered, because a caller waits for
     /// the memory.
@@ -63,6 +65,14 @@ pub struct ScmStatistics {
     pub flash_nanos: u32,
     /// Rows in the tier.
     pub rows: RowSetStatistics,
+}
+
+impl ScmStatistics {
+    /// Offered pages whose fate is known: all of `offered` that do not wait to be written.
+    #[must_use]
+    pub const fn decided(&self) -> u64 {
+        self.admitted + self.refused.sum() + self.kept + self.late
+    }
 }
 
 /// Refused pages, by reason.
@@ -86,6 +96,15 @@ pub struct Refusals {
     pub slow: u64,
 }
 
+impl Refusals {
+    /// All refused pages.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        let Self { cold, budget, churn, busy, dead, kind, place, slow } = *self;
+        cold + budget + churn + busy + dead + kind + place + slow
+    }
+}
+
 /// Counters. Plain numbers: `Relaxed`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -95,6 +114,7 @@ pub(crate) struct Counters {
     pub(crate) misses: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) passed: AtomicU64,
+    pub(crate) offered: AtomicU64,
     pub(crate) admitted: AtomicU64,
     pub(crate) kept: AtomicU64,
     pub(crate) demoted: AtomicU64,
@@ -143,6 +163,7 @@ impl Counters {
             misses: of(&self.misses),
             busy: of(&self.busy),
             passed: of(&self.passed),
+            offered: of(&self.offered),
             admitted: of(&self.admitted),
             refused: Refusals {
                 cold: refused(Refusal::Cold),

@@ -152,6 +152,7 @@ fn admission_refuses_most_writes_and_leaves_no_slot_empty() {
     assert!(counts.refused.cold > counts.demoted, "{counts:?}");
     assert_eq!(counts.resident, counts.slots);
     assert_eq!(counts.late, 0, "a frame was free for each that went down");
+    assert_every_offer_has_one_fate(&tier);
     let all = counts.hits_data + counts.misses;
     assert!((counts.bytes_written / 4096) * 10 < all * 3, "{counts:?}");
     assert!(counts.bytes_written_map * 8 < counts.bytes_written, "{counts:?}");
@@ -266,6 +267,13 @@ fn a_failed_device_turns_the_tier_off() {
     assert!(tier.find(key(1), PageKind::Data).is_none());
 }
 
+/// An offered page is admitted, refused, kept or late, or waits: never two of them.
+fn assert_every_offer_has_one_fate(tier: &ScmTier) {
+    let counts = tier.statistics();
+    assert_eq!(counts.decided() + tier.staged() as u64, counts.offered, "{counts:?}");
+    assert!(counts.demoted + counts.carried <= counts.admitted, "{counts:?}");
+}
+
 #[test]
 fn writes_of_any_minute_stay_within_the_budget() {
     let rate = 200_000;
@@ -280,6 +288,7 @@ fn writes_of_any_minute_stay_within_the_budget() {
             tier.step(&cache);
         }
         clock.advance(Duration::from_secs(1));
+        assert_every_offer_has_one_fate(&tier);
         *written = tier.statistics().bytes_written;
     }
     for window in written.windows(61) {
@@ -369,6 +378,7 @@ fn pages_of_obsolete_files_are_not_written() {
     assert_eq!((resident_after_steps(200), resident_after_steps(1024)), (0, 20));
     let counts = tier.statistics();
     assert_eq!((counts.refused.dead, counts.resident), (40, 20), "{counts:?}");
+    assert_every_offer_has_one_fate(&tier);
     drop(last);
 }
 

@@ -55,11 +55,11 @@ impl ScmTier {
         if self.is_off() || self.map.find(hash).is_some() {
             return false;
         }
+        count(&self.counters.offered);
         if let Err(refusal) = self.decide_warm_output(kind, hash, freed_slots) {
             self.counters.refused(refusal);
             return false;
         }
-        count(&self.counters.admitted);
         let (frame, origin) = (cache.uncached(page), Origin::WarmOutput);
         self.pending.stage(StagedPage { key, hash, kind, frame, origin });
         true

@@ -2,8 +2,9 @@
 //!
 //! No window of 60 seconds, wherever it begins, has more writes than 60 times the budget. Writes are counted
 //! by whole seconds; the last 61 seconds cover any such window, and their sum is bounded. Within that, no
-//! second has more than four times its share (or one page, if that is more), so that a burst leaves something
-//! for the rest of its minute. Only the last writes of a tier, when it is closed, ignore that limit.
+//! second takes more than four sixtieths of what its window has left (or one page, if that is more). So a burst
+//! leaves something for the rest of its minute, and a writer that always wants more writes four fifths of the
+//! budget on average: no second has nothing left. Only the last writes of a tier, when it is closed, ignore that limit.
 //!
 //! A tier that an earlier process wrote to starts with a used-up budget ([`WriteBudget::used`]): a process
 //! that restarts again and again writes no more than one that runs on.
@@ -19,7 +20,7 @@ use base::limits::PAGE_BYTES;
 const WINDOW: u64 = 60;
 /// Whole seconds that cover any window.
 const SECONDS: usize = WINDOW as usize + 1;
-/// Most writes in one second, in multiples of the budget.
+/// Most writes in one second, in sixtieths of what the window has left.
 const BURST: u64 = 4;
 
 /// Writes of the last minute, and the limit.
@@ -54,9 +55,12 @@ impl WriteBudget {
     #[must_use]
     pub fn left(&mut self, now: Duration) -> u64 {
         let minute = self.left_in_minute(now);
-        let Some(rate) = self.rate else { return minute };
+        if self.rate.is_none() {
+            return minute;
+        }
         let this_second = self.written.get(self.place()).copied().unwrap_or(0);
-        let second = rate.saturating_mul(BURST).max(PAGE_BYTES as u64);
+        let before = minute.saturating_add(this_second);
+        let second = (before / WINDOW).saturating_mul(BURST).max(PAGE_BYTES as u64);
         minute.min(second.saturating_sub(this_second))
     }
 
@@ -176,10 +180,29 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_that_always_wants_more_writes_every_second() {
+        let rate = 1 << 20;
+        let mut budget = WriteBudget::used(Some(rate), Duration::ZERO);
+        let mut seconds = vec![0; 600];
+        for millis in (0..600_000).step_by(10) {
+            let now = Duration::from_millis(millis);
+            let bytes = budget.left(now);
+            budget.spend(now, bytes);
+            seconds[millis as usize / 1000] += bytes;
+        }
+        let (first, rest) = seconds.split_at(61);
+        assert_eq!(first.iter().sum::<u64>(), 0, "the budget was used before");
+        assert!(rest.iter().all(|bytes| *bytes > rate / 16), "{rest:?}");
+        let minutes = rest.chunks(60).filter(|minute| minute.len() == 60);
+        let bytes: Vec<u64> = minutes.map(|minute| minute.iter().sum()).collect();
+        assert!(bytes.iter().all(|bytes| *bytes > rate * 60 / 2), "{bytes:?}");
+    }
+
+    #[test]
     fn the_largest_budget_is_a_budget() {
         let (mut budget, now) = (WriteBudget::used(Some(u64::MAX), Duration::ZERO), Duration::ZERO);
         assert_eq!((budget.left(now), budget.fullness(now)), (0, 256));
-        assert_eq!(budget.left(Duration::from_secs(61)), u64::MAX);
+        assert!(budget.left(Duration::from_secs(61)) > u64::MAX / 16);
     }
 
     #[test]

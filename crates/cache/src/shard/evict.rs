@@ -55,10 +55,11 @@ impl Shard {
             tier.stage(evicted, frame.freeze());
             return Some((number, spare));
         }
-        tier.note_late();
         if tier.staged() >= reserve {
+            tier.note_late();
             return Some((number, frame));
         }
+        tier.note_late_unasked();
         tier.stage(evicted, frame.freeze());
         self.free.push(number);
         self.evict(shared).map(|(number, frame, _)| (number, frame))
@@ -69,7 +70,7 @@ impl Shard {
     pub(super) fn evict(&mut self, shared: Shared<'_>) -> Option<(u32, FrameMut, EvictedPage)> {
         // Bounded: each turn evicts a page or takes one unit of heat from one.
         for _ in 0..self.slots.len() * TURNS_MAX {
-            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let queue = policy::victim(shared.rules, self.new.len() as u64, self.main.len() as u64);
             let oldest = match queue {
                 Queue::New => self.new.oldest(),
                 Queue::Main => self.main.oldest(),
@@ -84,6 +85,7 @@ impl Shard {
                 _ if !slot.frame.is_unique() => Verdict::Keep(heat),
                 verdict => verdict,
             };
+            self.admission.note_turn(queue, heat);
             match verdict {
                 Verdict::Keep(cooler) => self.keep(number, queue, heat, cooler),
                 Verdict::Evict { remember } => {

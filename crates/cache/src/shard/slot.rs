@@ -3,7 +3,7 @@
 use arena::Frame;
 
 use crate::page_queue::Links;
-use crate::rows::policy::Queue;
+use crate::rows::policy::{GHOST_BYTES_MAX, Queue};
 use crate::{PageKey, PageKind};
 
 /// A cached page.
@@ -28,8 +28,9 @@ pub(super) fn links_of(slot: &mut Option<Slot>) -> Option<&mut Links> {
 /// DRAM per used slot beside its frame, bytes: the slot and its entry in the free list.
 pub(crate) const SLOT_BYTES: usize = size_of::<Option<Slot>>() + 4;
 
-/// DRAM per slot before it is used, bytes: its share of the ghost list. The index charges its own entries.
-pub(crate) const UNUSED_SLOT_BYTES: usize = 5;
+/// DRAM per slot before it is used, bytes: its share of the longest ghost list. The index charges its own
+/// entries.
+pub(crate) const UNUSED_SLOT_BYTES: usize = GHOST_BYTES_MAX;
 
 /// Low bits of a tag: the slot. The bits above: the shard.
 const SLOT_BITS: u32 = 26;

@@ -2,8 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use base::Account;
+use base::limits::PAGE_BYTES;
+use cache::PageKind;
+use cache::curve::{Contest, Subject};
 use cache::rows::Ghost;
-use cache::rows::policy::{self, Admission, Queue, Verdict};
+use cache::rows::policy::{self, Admission, Queue, Rules, Verdict};
 
 use crate::Policy;
 
@@ -17,27 +21,29 @@ pub(crate) struct Own {
     heat: HashMap<u64, u8>,
     ghost: Ghost,
     admission: Admission,
+    contest: Contest,
 }
 
 impl Own {
     pub(crate) fn new(capacity: usize) -> Self {
-        let ghost = Ghost::new(policy::ghost_entries(capacity));
+        let ghost = Ghost::new(policy::ghost_entries(Rules::Open, capacity));
+        let account = Account::unlimited("contest");
+        let contest = Contest::new(&account, Subject::Rows, (capacity * PAGE_BYTES) as u64);
         let (new, main, heat, admission) = Default::default();
-        Self { capacity, new, main, heat, ghost, admission }
+        Self { capacity, new, main, heat, ghost, admission, contest }
     }
 
     fn evict(&mut self) {
         while self.heat.len() >= self.capacity {
-            let queue = policy::victim(self.new.len() as u64, self.main.len() as u64);
+            let (new, main) = (self.new.len() as u64, self.main.len() as u64);
+            let queue = policy::victim(self.contest.rules(), new, main);
             let oldest = match queue {
                 Queue::New => self.new.pop_front(),
                 Queue::Main => self.main.pop_front(),
             };
             let Some(key) = oldest else { return };
             let heat = self.heat.get(&key).copied().unwrap_or_default();
-            if queue == Queue::New {
-                self.admission.note_left_new(heat);
-            }
+            self.admission.note_turn(queue, heat);
             match policy::verdict(queue, heat) {
                 Verdict::Keep(heat) => {
                     self.heat.insert(key, heat);
@@ -56,12 +62,16 @@ impl Own {
 
 impl Policy for Own {
     fn ask(&mut self, key: u64) -> bool {
+        let bytes = || (self.capacity * PAGE_BYTES) as u64;
+        self.contest.ask(key, PAGE_BYTES, PageKind::Data, bytes);
         if let Some(heat) = self.heat.get_mut(&key) {
             *heat = (*heat + 1).min(HEAT_MAX);
             return true;
         }
+        let rules = self.contest.rules();
+        self.ghost.set_len(policy::ghost_entries(rules, self.capacity));
         let recalled = self.ghost.recall(key);
-        match self.admission.queue(key, recalled) {
+        match self.admission.queue(rules, key, recalled) {
             None => self.ghost.remember(key),
             Some(queue) => {
                 self.evict();

@@ -1,0 +1,188 @@
+//! Which rules of the policy miss least: one small simulated cache for each of the [`Rules`], which all see
+//! the same sample of keys.
+//!
+//! A cache owns a contest and follows it: [`Contest::rules`]. The decision is a pure function
+//! ([`Scores::next`]) of the simulated misses, which count half after some thousand sampled accesses. Rules
+//! change only for a clear gain, so that chance does not move a cache between rules that miss alike.
+//!
+//! Concurrency: any thread may call. An access that is not sampled costs a multiplication and a comparison. A
+//! sampled access takes a mutex if it is free, and is not counted if not. Memory: at most [`BYTES_MAX`],
+//! charged at once (I10).
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+use base::{Account, Charge};
+use parking_lot::Mutex;
+
+use super::simulation::{PAGE_BYTES, Subject};
+use super::simulations::{Simulations, is_sampled};
+use crate::PageKind;
+use crate::rows::policy::Rules;
+
+/// A contest takes the cache's memory divided by this, at most [`BYTES_MAX`].
+const MEMORY_PART: u64 = 256;
+const BYTES_MAX: u64 = 96 << 10;
+
+/// With less memory the simulated caches would be too small to tell the rules apart.
+const BYTES_MIN: u64 = 48 << 10;
+
+/// About the keys that the simulated caches have room for.
+const KEYS: f64 = 1000.0;
+
+/// Share of keys that is sampled at first: least and most. [`Simulations`] lowers it if there are too many
+/// keys.
+const RATES: (f64, f64) = (1.0 / 64.0, 1.0 / 8.0);
+
+/// Sampled accesses between two decisions.
+const ACCESSES: u32 = 256;
+
+/// A contest of the rules, for one cache.
+pub struct Contest {
+    /// The sampling threshold of the simulations, and the rules that win, as an index of [`Rules::ALL`].
+    /// Plain numbers: `Relaxed`.
+    threshold: AtomicU32,
+    rules: AtomicUsize,
+    /// `None`: there is no memory for a contest.
+    state: Option<Mutex<State>>,
+    charge: Option<Charge>,
+}
+
+#[derive(Debug)]
+struct State {
+    subject: Subject,
+    simulations: Simulations,
+    /// Bytes of the simulated caches, and of the simulations.
+    bytes: u64,
+    bytes_max: usize,
+    accesses: u32,
+    scores: Scores,
+}
+
+impl State {
+    fn new(subject: Subject, bytes: u64, bytes_max: usize) -> Self {
+        let simulations = simulations(subject, bytes, bytes_max);
+        Self { subject, simulations, bytes, bytes_max, accesses: 0, scores: Scores::default() }
+    }
+}
+
+fn simulations(subject: Subject, bytes: u64, bytes_max: usize) -> Simulations {
+    let (least, most) = RATES;
+    let rate = (KEYS * PAGE_BYTES as f64 / bytes as f64).clamp(least, most);
+    Simulations::of_rules(subject, &Rules::ALL, bytes, rate, bytes_max)
+}
+
+impl Contest {
+    /// A contest for a cache of `memory_bytes`. Without memory for it, [`Rules::Open`] wins.
+    #[must_use]
+    pub fn new(account: &Account, subject: Subject, memory_bytes: u64) -> Self {
+        let bytes = (memory_bytes / MEMORY_PART).min(BYTES_MAX);
+        let charge = if bytes >= BYTES_MIN { account.try_charge(bytes) } else { None };
+        let state = charge.is_some().then(|| State::new(subject, memory_bytes, bytes as usize));
+        Self {
+            threshold: AtomicU32::new(state.as_ref().map_or(0, |it| it.simulations.threshold())),
+            rules: AtomicUsize::new(0),
+            state: state.map(Mutex::new),
+            charge,
+        }
+    }
+
+    /// Memory of the contest, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+
+    /// The rules that miss least.
+    #[inline]
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        Rules::ALL.get(self.rules.load(Relaxed)).copied().unwrap_or_default()
+    }
+
+    /// Counts an access of an entry of `bytes` bytes. `cache_bytes` returns the size of the cache now.
+    #[inline]
+    pub fn ask(&self, hash: u64, bytes: usize, kind: PageKind, cache_bytes: impl FnOnce() -> u64) {
+        if is_sampled(hash, self.threshold.load(Relaxed)) {
+            self.sample(hash, bytes, kind, cache_bytes);
+        }
+    }
+
+    #[cold]
+    fn sample(&self, hash: u64, bytes: usize, kind: PageKind, cache_bytes: impl FnOnce() -> u64) {
+        let Some(mut state) = self.state.as_ref().and_then(Mutex::try_lock) else { return };
+        state.simulations.ask(hash, u32::try_from(bytes).unwrap_or(u32::MAX), kind);
+        state.accesses += 1;
+        if state.accesses.is_multiple_of(ACCESSES) {
+            let State { simulations, scores, .. } = &mut *state;
+            scores.add(simulations.misses(), simulations.rate());
+            let rules = scores.next(self.rules.load(Relaxed));
+            self.rules.store(rules, Relaxed);
+            state.fit(cache_bytes());
+        }
+        self.threshold.store(state.simulations.threshold(), Relaxed);
+    }
+}
+
+impl State {
+    /// Simulates caches of `bytes` from now on, if that is another size than before by a quarter.
+    fn fit(&mut self, bytes: u64) {
+        if bytes.abs_diff(self.bytes) > self.bytes / 4 && bytes > 0 {
+            self.bytes = bytes;
+            self.simulations = simulations(self.subject, bytes, self.bytes_max);
+            self.scores.restart();
+        }
+    }
+}
+
+impl fmt::Debug for Contest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Contest({:?} wins)", self.rules())
+    }
+}
+
+const RULES: usize = Rules::ALL.len();
+
+/// Recent misses by each of the rules.
+#[derive(Debug, Default)]
+struct Scores {
+    /// All misses up to the last decision, and those of late.
+    before: [f64; RULES],
+    recent: [f64; RULES],
+}
+
+/// Share of the recent misses that the next decision forgets.
+const FORGOTTEN: f64 = 1.0 / 8.0;
+
+/// Rules win only with fewer misses than the current ones by this share of them, and by what chance explains:
+/// this many times the root of their number.
+const GAIN: f64 = 0.03;
+const CHANCE: f64 = 1.0;
+
+impl Scores {
+    /// Adds the misses since the last call; `misses` are all so far, of which the share `rate` was sampled.
+    fn add(&mut self, misses: impl Iterator<Item = f64>, rate: f64) {
+        for ((recent, before), now) in self.recent.iter_mut().zip(&mut self.before).zip(misses) {
+            *recent += (now - *before) * rate - *recent * FORGOTTEN;
+            *before = now;
+        }
+    }
+
+    /// Other simulations count from now on.
+    fn restart(&mut self) {
+        self.before = [0.0; RULES];
+    }
+
+    /// The rules to use next, if those at `current` are in use.
+    fn next(&self, current: usize) -> usize {
+        let recent = |at: usize| self.recent.get(at).copied().unwrap_or(f64::MAX);
+        let best = (0..RULES).min_by(|one, other| recent(*one).total_cmp(&recent(*other)));
+        let best = best.unwrap_or(current);
+        let needed = recent(best) * (1.0 + GAIN) + CHANCE * recent(best).sqrt();
+        if recent(current) > needed { best } else { current }
+    }
+}
+
+#[cfg(test)]
+mod tests;
