@@ -22,6 +22,13 @@ const ROW_SLOTS_MAX: u32 = 14;
 /// were found in SCM and promoted. Fitted to a simulation (the test `rows_of_both_tiers_hit_like_one_cache`).
 const ADDED: f64 = 0.93;
 
+/// Parts of DRAM that are tried for rows, beside the sizes of which the demand is known. Their hits are
+/// interpolated, so that the best split grows with DRAM and does not jump from one known size to the next.
+const PARTS: u32 = 8;
+
+/// The most of DRAM that metadata takes. A store with less has to read the rest of its metadata.
+const META_MAX: f64 = 0.5;
+
 /// The size of one row cache with as many hits as `dram` bytes of rows in DRAM over `scm` bytes in SCM.
 pub(super) fn held_rows(dram: f64, scm: f64) -> f64 {
     dram + ADDED * scm
@@ -36,7 +43,8 @@ pub struct Demand {
     pub behind: Vec<BehindRowCache>,
     /// The size of all accessed entries as pages, bytes. More memory than this is of no use.
     pub footprint: f64,
-    /// Metadata in DRAM, bytes, which comes before rows and pages; the curves of pages exclude it.
+    /// Metadata, bytes, which comes before rows and pages, in up to half of DRAM; the curves of pages exclude
+    /// it.
     pub meta_bytes: f64,
 }
 
@@ -84,6 +92,7 @@ impl BehindRowCache {
 }
 
 /// A workload behind a row cache of a size between two known ones, by linear interpolation, as on a curve.
+#[derive(Clone, Copy)]
 struct Interpolation<'a> {
     less: &'a BehindRowCache,
     more: &'a BehindRowCache,
@@ -95,6 +104,10 @@ impl Interpolation<'_> {
     fn of(&self, what: impl Fn(&BehindRowCache) -> f64) -> f64 {
         let less = what(self.less);
         less + (what(self.more) - less) * self.part
+    }
+
+    fn row_bytes(&self) -> f64 {
+        self.of(|it| it.row_bytes)
     }
 
     fn row_misses(&self) -> f64 {
@@ -117,7 +130,7 @@ impl Interpolation<'_> {
         let ends_dram = searched - ends_flash - ends_scm;
         debug_assert!(ends_dram >= -1e-9, "every operation ends in one tier");
         Reads {
-            row_bytes: self.of(|it| it.row_bytes),
+            row_bytes: self.row_bytes(),
             dram: (lookups - past_dram).max(0.0),
             scm,
             flash,
@@ -133,34 +146,63 @@ impl Reads {
     pub fn hit_ratio(&self) -> f64 {
         1.0 - self.ends.last().copied().unwrap_or_default()
     }
+
+    /// The same reads if DRAM holds the share `covered` of the metadata. Each page lookup needs metadata, and
+    /// reads the rest of it from flash: lookups of hot pages as often as others, which is cautious.
+    fn with_metadata(self, covered: f64) -> Self {
+        if covered >= 1.0 {
+            return self;
+        }
+        let read = self.dram + self.scm + self.flash;
+        let [row, dram, scm, flash] = self.ends;
+        let scm_pages = scm - self.scm_rows;
+        let lost = (dram + scm_pages) * (1.0 - covered);
+        let ends = [row, dram * covered, self.scm_rows + scm_pages * covered, flash + lost];
+        Self { flash: self.flash + read * (1.0 - covered), ends, ..self }
+    }
 }
 
 impl Demand {
     /// All splits of `dram` bytes between rows and pages, with `scm` bytes of SCM. With `stay_below`, also
     /// all splits of SCM, by slots per set, most rows first.
     pub fn splits(&self, dram: f64, scm: f64, stay_below: bool) -> impl Iterator<Item = Reads> {
-        let dram = (dram - self.meta_bytes).max(0.0);
-        let fits = move |behind: &&BehindRowCache| behind.row_bytes <= dram;
+        let held = self.meta_bytes.min(dram * META_MAX);
+        let covered = if held < self.meta_bytes { held / self.meta_bytes } else { 1.0 };
+        let dram = dram - held;
         let row_slots = if stay_below && scm > 0.0 { ROW_SLOTS_MAX } else { 0 };
-        self.behind.iter().filter(fits).flat_map(move |rows| {
+        let splits = self.rows_within(dram).flat_map(move |rows| {
+            let row_bytes = rows.row_bytes();
             let with_rows = (1..=row_slots).rev().filter_map(move |slots| {
                 let scm_rows = scm * f64::from(slots) / f64::from(SLOTS);
-                self.with_rows_below(rows, dram - rows.row_bytes, [scm_rows, scm - scm_rows])
+                self.with_rows_below(rows, dram - row_bytes, [scm_rows, scm - scm_rows])
             });
-            with_rows.chain([rows.reads(dram - rows.row_bytes, scm, stay_below)])
-        })
+            with_rows.chain([rows.reads(dram - row_bytes, scm, stay_below)])
+        });
+        splits.map(move |reads| reads.with_metadata(covered))
+    }
+
+    /// Row caches of at most `dram` bytes: those of known sizes, and parts of `dram` between them.
+    fn rows_within(&self, dram: f64) -> impl Iterator<Item = Interpolation<'_>> {
+        let sizes = |at: Option<&BehindRowCache>| at.map_or(0.0, |it| it.row_bytes);
+        let (least, most) = (sizes(self.behind.first()), sizes(self.behind.last()));
+        let known = self.behind.iter().filter(move |it| it.row_bytes <= dram);
+        let known = known.map(|it| Interpolation { less: it, more: it, part: 0.0 });
+        let parts = (1..=PARTS).map(move |part| dram * f64::from(part) / f64::from(PARTS));
+        let between = parts.filter(move |bytes| *bytes > least && *bytes < most);
+        known.chain(between.filter_map(|bytes| self.between(bytes)))
     }
 
     /// The reads with `rows` and `dram` bytes of pages in DRAM, and the given bytes for rows and for pages in
     /// SCM, whose pages are not promoted. `None` if the rows in SCM would answer nothing.
     fn with_rows_below(
         &self,
-        rows: &BehindRowCache,
+        rows: Interpolation<'_>,
         dram: f64,
         [scm_row_bytes, scm]: [f64; 2],
     ) -> Option<Reads> {
-        let both = self.between(held_rows(rows.row_bytes, scm_row_bytes * FILL))?;
-        let row = 1.0 - rows.row_misses.clamp(0.0, 1.0);
+        let row_bytes = rows.row_bytes();
+        let both = self.between(held_rows(row_bytes, scm_row_bytes * FILL))?;
+        let row = 1.0 - rows.row_misses();
         let scm_rows = 1.0 - row - both.row_misses();
         if scm_rows <= 0.0 {
             return None;
@@ -168,7 +210,7 @@ impl Demand {
         let reads = both.reads(dram, scm, true);
         let [_, ends_dram, ends_scm, ends_flash] = reads.ends;
         let ends = [row, ends_dram, ends_scm + scm_rows, ends_flash];
-        Some(Reads { row_bytes: rows.row_bytes, scm_row_bytes, scm_rows, ends, ..reads })
+        Some(Reads { row_bytes, scm_row_bytes, scm_rows, ends, ..reads })
     }
 
     /// The workload behind a row cache of `row_bytes`. Beyond the largest known size, more memory has no

@@ -63,32 +63,41 @@ struct EntryLocation {
     page: u64,
     pages: u32,
     row_bytes: u32,
+    /// The key was written before.
+    is_written: bool,
 }
 
 /// Derives the demand of the trace that `open` opens, which is read twice.
 ///
-/// Reads are looked up, and the first read of a key misses. Only a delete removes the row of its key: the row
+/// Reads are looked up. A read that puts the key if it finds nothing, and is the first access of its key, misses
+/// at every size: the key is in no page, although its neighbours may be in a cached one. Only a delete removes the row of its key: the row
 /// of a put returns with the flush of its memtable. Scans are ignored, although a store caches the pages of
 /// short scans that repeat.
 ///
 /// # Errors
 /// `Invalid` if the trace has more than 16 M distinct keys or no reads; those of the trace.
 pub fn survey(open: &mut dyn FnMut() -> Result<Box<dyn Trace>>, layout: &Layout) -> Result<Demand> {
-    let locations = lay_out(&mut *open()?, layout)?;
+    let mut locations = lay_out(&mut *open()?, layout)?;
     let pages =
         locations.values().map(|it| it.page + u64::from(it.pages)).max().unwrap_or_default();
     let mut caches = Caches::new(&locations, pages);
     let mut operations = 0u64;
     let mut pages_asked = 0u64;
     for_each(&mut *open()?, layout.limit, &mut |access| {
-        let Some(location) = locations.get(&key_hash(&access.key)) else { return Ok(()) };
+        let hash = key_hash(&access.key);
+        let Some(location) = locations.get_mut(&hash) else { return Ok(()) };
+        let is_new = !location.is_written && access.op == Op::GetOrPut;
+        location.is_written |= matches!(access.op, Op::GetOrPut | Op::Put);
         match access.op {
             Op::Get | Op::GetOrPut | Op::Update => {
                 operations += 1;
                 pages_asked += u64::from(location.pages);
-                caches.read(key_hash(&access.key), *location);
+                match is_new {
+                    true => caches.enter(hash, *location),
+                    false => caches.read(hash, *location),
+                }
             }
-            Op::Delete => caches.invalidate(key_hash(&access.key)),
+            Op::Delete => caches.invalidate(hash),
             // The flush after a put renews the row.
             Op::Put | Op::Scan(_) => {}
         }
@@ -132,10 +141,12 @@ fn lay_out(trace: &mut dyn Trace, layout: &Layout) -> Result<HashMap<u64, EntryL
         }
         let row = row_bytes(key.len(), value as usize, false);
         let row_bytes = if row <= ROW_BYTES_MAX { (row + ROW_INDEX_BYTES) as u32 } else { 0 };
-        locations.insert(key_hash(&key), EntryLocation { page, pages: pages as u32, row_bytes });
+        let pages = pages as u32;
+        let location = EntryLocation { page, pages, row_bytes, is_written: false };
+        locations.insert(key_hash(&key), location);
         used += bytes;
         if pages > 1 {
-            (page, used) = (page + pages, 0);
+            (page, used) = (page + u64::from(pages), 0);
         }
     }
     Ok(locations)
@@ -149,8 +160,9 @@ struct Caches {
     row_sizes: Vec<u64>,
     /// The first without a row cache, the others behind a row cache of each size.
     pages: Vec<Simulations>,
-    /// Reads of entries too large for a row, sampled or not.
+    /// Reads of entries too large for a row, sampled or not, and reads of keys that are new.
     no_rows: u64,
+    new: u64,
     footprint: f64,
 }
 
@@ -173,7 +185,7 @@ impl Caches {
             |_| Simulations::of_sample(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
         let rows = Simulations::of_sample(Subject::Rows, &row_sizes, rate, SIMULATION_BYTES);
         let pages = (0..=row_sizes.len()).map(behind).collect();
-        Self { threshold, rows, row_sizes, pages, no_rows: 0, footprint }
+        Self { threshold, rows, row_sizes, pages, no_rows: 0, new: 0, footprint }
     }
 
     fn read(&mut self, key: u64, location: EntryLocation) {
@@ -199,14 +211,31 @@ impl Caches {
         }
     }
 
+    /// A new key is read and put: no cache can have it before.
+    fn enter(&mut self, key: u64, location: EntryLocation) {
+        self.new += 1;
+        let hash = |page: u64| key_hash(&page.to_le_bytes());
+        if hash(location.page) > self.threshold {
+            return;
+        }
+        if location.row_bytes > 0 {
+            self.rows.bring(key, location.row_bytes);
+        }
+        for pages in &mut self.pages {
+            for page in location.page..location.page + u64::from(location.pages) {
+                pages.bring(hash(page), PAGE_BYTES as u32);
+            }
+        }
+    }
+
     fn invalidate(&mut self, key: u64) {
         self.rows.invalidate(key);
     }
 
     fn demand(self, operations: u64, pages_asked: f64) -> Demand {
         invariant!(
-            self.no_rows <= operations,
-            "reads of entries too large for a row are operations"
+            self.no_rows + self.new <= operations,
+            "reads of new keys, and of entries too large for a row, are operations"
         );
         invariant!(
             self.pages.len() == self.row_sizes.len() + 1,
@@ -214,12 +243,15 @@ impl Caches {
         );
         let all = operations as f64;
         let no_rows = self.no_rows as f64 / all;
-        let rows = self.rows.curve(operations - self.no_rows);
+        let new = self.new as f64;
+        let rows = self.rows.curve(operations - self.no_rows - self.new);
         let sizes = [0].into_iter().chain(self.row_sizes);
         let behind = sizes.zip(&self.pages).map(|(bytes, pages)| {
-            let row_misses = no_rows + (1.0 - no_rows) * rows.miss_ratio(bytes as f64);
+            let asked = 1.0 - no_rows - new / all;
+            let row_misses = no_rows + new / all + asked * rows.miss_ratio(bytes as f64);
             let lookups = pages_asked * row_misses;
-            let pages = pages.curve((lookups * all) as u64);
+            let mut pages = pages.curve((lookups * all) as u64);
+            pages.points.iter_mut().for_each(|point| point.misses += new * pages_asked);
             BehindRowCache { row_bytes: bytes as f64, row_misses, lookups, pages }
         });
         let (footprint, meta_bytes) = (self.footprint, self.footprint * META_PART);
