@@ -52,8 +52,8 @@ impl Ghost {
         }
     }
 
-    /// Changes the size to about `rows` entries. If that is another size the list is empty afterwards, so that
-    /// no two lists exist at a time.
+    /// Changes the size to about `rows` entries. If that is another size the list is empty afterwards, so
+    /// that no two lists exist at a time.
     pub fn set_len(&mut self, rows: usize) {
         if self.capacity() != rows.next_multiple_of(WAYS) {
             *self = Self::default();

@@ -2,9 +2,10 @@
 //!
 //! No window of 60 seconds, wherever it begins, has more writes than 60 times the budget. Writes are counted
 //! by whole seconds; the last 61 seconds cover any such window, and their sum is bounded. Within that, no
-//! second takes more than four sixtieths of what its window has left (or one page, if that is more). So a burst
-//! leaves something for the rest of its minute, and a writer that always wants more writes four fifths of the
-//! budget on average: no second has nothing left. Only the last writes of a tier, when it is closed, ignore that limit.
+//! second takes more than four sixtieths of what its window has left (or one page, if that is more). So a
+//! burst leaves something for the rest of its minute, and a writer that always wants more writes four fifths
+//! of the budget on average: no second has nothing left. Only the last writes of a tier, when it is closed,
+//! ignore that limit.
 //!
 //! A tier that an earlier process wrote to starts with a used-up budget ([`WriteBudget::used`]): a process
 //! that restarts again and again writes no more than one that runs on.

@@ -1,7 +1,8 @@
-//! Loads that no policy here was tuned for: cyclic scans, mixed with zipfian reads or with reads of recent keys.
+//! Loads that no policy here was tuned for: cyclic scans, mixed with zipfian reads or with reads of recent
+//! keys.
 //!
-//! A seed draws the share of the scan, the number of the other keys and the rate of new ones. The first half of
-//! the seeds may be looked at while a policy is changed; the second half is held out.
+//! A seed draws the share of the scan, the number of the other keys and the rate of new ones. The first half
+//! of the seeds may be looked at while a policy is changed; the second half is held out.
 
 use base::{Result, Rng, key_hash};
 use terrace_workload::Zipf;

@@ -69,10 +69,10 @@ struct EntryLocation {
 
 /// Derives the demand of the trace that `open` opens, which is read twice.
 ///
-/// Reads are looked up. A read that puts the key if it finds nothing, and is the first access of its key, misses
-/// at every size: the key is in no page, although its neighbours may be in a cached one. Only a delete removes the row of its key: the row
-/// of a put returns with the flush of its memtable. Scans are ignored, although a store caches the pages of
-/// short scans that repeat.
+/// Reads are looked up. A read that puts the key if it finds nothing, and is the first access of its key,
+/// misses at every size: the key is in no page, although its neighbours may be in a cached one. Only a delete
+/// removes the row of its key: the row of a put returns with the flush of its memtable. Scans are ignored,
+/// although a store caches the pages of short scans that repeat.
 ///
 /// # Errors
 /// `Invalid` if the trace has more than 16 M distinct keys or no reads; those of the trace.
