@@ -10,6 +10,7 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("batch", "base/golden/batch_kinds.hex", 0),
     ("dictionary", "table/golden/dictionary.hex", 0),
     ("dump", "tools/golden/dump.hex", 0),
+    ("index_checkpoint", "tree/golden/index_checkpoint.hex", 0),
     // The target adds the frame to its input.
     ("job", "compact/golden/job.hex", 12),
     ("job", "compact/golden/outcome.hex", 12),

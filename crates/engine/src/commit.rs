@@ -342,7 +342,7 @@ impl Committer {
 /// Notes where the log has the writes of a batch to a resident keyspace, before they are in its memtables.
 fn note_places(view: &View, appended: Appended, batch: &Batch<'_>) -> Result<()> {
     match view.read_context.resident() {
-        Some(resident) => resident.note(appended, batch, |seqno| &**view.memtable_for(seqno)),
+        Some(resident) => resident.note(appended, batch, |seqno| Some(&**view.memtable_for(seqno))),
         None => Ok(()),
     }
 }

@@ -7,6 +7,7 @@
 //! The steps: `files` (lock, manifest, orphans), `trees` (tables), `replay` (log), `tasks` (background).
 
 mod files;
+mod index_checkpoint;
 mod replay;
 mod tasks;
 mod trees;
@@ -95,6 +96,7 @@ pub fn open(
         context: &context,
         trees: &trees,
         log: &log,
+        log_read: recovery.log_bytes,
     };
     let components = recovered.components(settings.compaction, compression)?;
     let background = match settings.read_only {
@@ -151,6 +153,8 @@ struct Recovered<'a> {
     context: &'a Arc<TreeContext>,
     trees: &'a Arc<Trees>,
     log: &'a Arc<Log>,
+    /// Bytes of the log that were read.
+    log_read: u64,
 }
 
 /// The components that serve reads and writes.
@@ -170,7 +174,7 @@ impl Recovered<'_> {
         compaction: compact::plan::Options,
         compression: Arc<RowCompression>,
     ) -> Result<Components> {
-        let Self { resources, metered, operators, context, trees, log } = *self;
+        let Self { resources, metered, operators, context, trees, log, .. } = *self;
         let pace = Pace::new();
         let buffers = new_buffers(resources, log, trees, &pace);
         let curves = new_curves(resources);
@@ -223,6 +227,7 @@ impl Recovered<'_> {
             events,
             trees: self.trees,
             log: self.log,
+            log_read: self.log_read,
             buffers: &components.buffers,
             pace: &components.pace,
             compactor: &components.compactor,

@@ -16,6 +16,11 @@ pub struct Recovery {
     pub log_records: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
+    /// Length of the checkpoint of the indexes of resident keyspaces that was read, by which the older part
+    /// of the log needed no reading, bytes; 0 without one.
+    pub index_checkpoint_bytes: u64,
+    /// Damage of a checkpoint of the indexes, in whose place an older one or more of the log was read.
+    pub index_checkpoint_damage: Option<Error>,
     /// File and offset at which the log's tail was cut, if a crash left a torn tail. The cut writes were
     /// never acknowledged as synced.
     pub log_torn: Option<String>,

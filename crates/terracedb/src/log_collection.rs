@@ -23,6 +23,12 @@ pub struct LogCollection {
     pub moved_bytes: u64,
     /// Tombstones that were given up, because the log had no older version of their keys.
     pub dropped_tombstones: u64,
+    /// Checkpoints of the indexes that were written, their bytes, and those that failed.
+    pub index_checkpoints: u64,
+    /// See `index_checkpoints`.
+    pub index_checkpoint_bytes: u64,
+    /// See `index_checkpoints`.
+    pub index_checkpoint_failures: u64,
     /// Bytes of keys and values that were written to resident keyspaces.
     pub resident_user_bytes: u64,
     /// The segments with entries that writers wrote.
@@ -75,6 +81,9 @@ impl LogCollection {
             moved_entries: counters.moved_entries.get(),
             moved_bytes: counters.moved_bytes.get(),
             dropped_tombstones: counters.dropped_tombstones.get(),
+            index_checkpoints: counters.index_checkpoints.get(),
+            index_checkpoint_bytes: counters.index_checkpoint_bytes.get(),
+            index_checkpoint_failures: counters.index_checkpoint_failures.get(),
             resident_user_bytes: resident.map(|tree| tree.writes().user_bytes.get()).sum(),
             lanes,
             ..Self::default()

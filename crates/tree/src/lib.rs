@@ -44,6 +44,7 @@ pub use options::{OptionSource, TreeOptions};
 pub use purge_task::PurgeTask;
 pub use quarantine::Quarantine;
 pub use read_context::ReadContext;
+pub use resident::checkpoint;
 pub use resident::{
     LogSegment, LogSegments, Moved, Moves, Places, Resident, ResidentEntries, ResidentEntry,
     ResidentSizes, ResidentVersion,

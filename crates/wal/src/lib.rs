@@ -39,6 +39,7 @@ mod source;
 mod start;
 mod statistics;
 mod stored;
+mod summary;
 mod supply;
 mod sync;
 mod syncer;
@@ -63,6 +64,7 @@ pub use segment_records::{SegmentBatch, SegmentRecords};
 pub use start::Start;
 pub use statistics::{LaneStatistics, Statistics};
 pub use stored::{StoredBatch, StoredSegment};
+pub use summary::{SegmentSummary, skippable};
 
 #[cfg(test)]
 mod shuttled;

@@ -438,6 +438,12 @@ impl Log {
         self.is_fenced && self.lanes.iter().any(|lane| lane.supply.is_full())
     }
 
+    /// Whether the lanes are on storage-class memory.
+    #[must_use]
+    pub const fn is_fenced(&self) -> bool {
+        self.is_fenced
+    }
+
     /// Counters since the log was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

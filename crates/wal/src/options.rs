@@ -8,6 +8,7 @@ use base::{Error, KeyspaceId, LaneId, Result, Seqno, StoreId, format_bytes};
 use crate::known::Known;
 use crate::position::{LANE, Reached};
 use crate::start::Start;
+use crate::summary::SegmentSummary;
 
 /// The smallest segment, bytes: a header page and a few groups.
 pub const SEGMENT_BYTES_MIN: u64 = 32 << 10;
@@ -48,6 +49,8 @@ pub struct Options {
     /// The lanes are on storage-class memory: a fence behind each group makes it durable, and an append
     /// returns once all earlier ones are durable too.
     pub is_fenced: bool,
+    /// The oldest segments of each lane that need not be read ([`crate::skippable`]).
+    pub summaries: Vec<SegmentSummary>,
 }
 
 /// The most lanes that receive appends.
@@ -74,6 +77,7 @@ impl Options {
             has_gaps: false,
             lanes: vec![LANE],
             is_fenced: false,
+            summaries: Vec::new(),
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct ReplaySink<'a> {
 
 impl ReplaySink<'_> {
     /// The seqno below which `keyspace`'s records are dead.
-    fn below(&mut self, keyspace: KeyspaceId) -> Seqno {
+    pub(crate) fn below(&mut self, keyspace: KeyspaceId) -> Seqno {
         match self.below.binary_search_by_key(&keyspace, |(id, _)| *id) {
             Ok(at) => self.below.get(at).map_or(Seqno::ZERO, |(_, below)| *below),
             Err(at) => {

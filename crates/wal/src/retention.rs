@@ -12,6 +12,7 @@ use base::{Charge, KeyspaceId, LaneId, SegmentId, Seqno, invariant};
 use parking_lot::Mutex;
 
 use crate::pins::Pins;
+use crate::summary::SegmentSummary;
 
 /// A segment that is no longer written.
 #[derive(Debug)]
@@ -134,6 +135,16 @@ impl Retention {
         };
         let lanes = state.sealed.iter();
         lanes.map(|(lane, segments)| (*lane, segments.iter().map(of).collect())).collect()
+    }
+
+    /// The sealed segments of each lane, oldest first.
+    pub(crate) fn summaries(&self) -> Vec<SegmentSummary> {
+        let state = self.0.lock();
+        let lanes = state.sealed.iter();
+        let of = |(lane, sealed): (&LaneId, &VecDeque<SealedSegment>)| -> Vec<_> {
+            sealed.iter().map(|sealed| SegmentSummary::of(*lane, sealed)).collect()
+        };
+        lanes.flat_map(of).collect()
     }
 
     /// Written bytes of the longest sealed segment.

@@ -237,7 +237,7 @@ impl Collector {
 }
 
 /// Every write to a resident keyspace below this seqno is in its index.
-fn flushed_end(context: &TreeContext, trees: &Trees) -> Seqno {
+pub(super) fn flushed_end(context: &TreeContext, trees: &Trees) -> Seqno {
     // First: a visible write is in its memtable.
     let mut end = context.ring.visible().plus(1);
     for tree in trees.all().iter().filter(|tree| tree.kind().is_resident() && !tree.is_dropped()) {

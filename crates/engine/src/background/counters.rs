@@ -21,6 +21,12 @@ pub struct BackgroundCounters {
     pub dropped_tombstones: Counter,
     /// Collections that failed.
     pub collect_failures: Counter,
+    /// Checkpoints of the indexes of resident keyspaces that were written, and their bytes.
+    pub index_checkpoints: Counter,
+    /// See [`BackgroundCounters::index_checkpoints`].
+    pub index_checkpoint_bytes: Counter,
+    /// Checkpoints of indexes that failed.
+    pub index_checkpoint_failures: Counter,
     /// Interval syncs that failed.
     pub sync_failures: Counter,
 }

@@ -17,6 +17,7 @@ use wal::Log;
 use super::collector::Collector;
 use super::counters::BackgroundCounters;
 use super::dead_segments::give_up_dead_segments;
+use super::index_checkpoints::IndexCheckpoints;
 use super::log_limits::LogLimits;
 use super::waiting_deletes::WaitingDeletes;
 use crate::buffers::Buffers;
@@ -42,6 +43,7 @@ pub(crate) struct FlushTask {
     pub job: Option<FlushJob>,
     pub waiting_deletes: WaitingDeletes,
     pub collector: Collector,
+    pub index_checkpoints: IndexCheckpoints,
     /// When the job began, by the compactor's clock.
     pub began: Duration,
 }
@@ -117,7 +119,10 @@ impl FlushTask {
     /// Shortens the log, and begins the flush of the oldest sealed memtable of all trees.
     fn find_work(&mut self) -> Progress {
         debug_assert!(self.job.is_none(), "no flush changes an index meanwhile");
-        give_up_dead_segments(&self.context.segments, &self.trees, &self.log, &self.ring);
+        // The numbers of segments keep their meaning while places are copied.
+        if !self.index_checkpoints.is_writing() {
+            give_up_dead_segments(&self.context.segments, &self.trees, &self.log, &self.ring);
+        }
         // Before every flush and not only when none is left: writers may keep flushes coming without end.
         // An error poisons the log, which every writer then reports.
         let _ = self.log.free(&|start| self.context.manifest.begin_log(start));
@@ -125,6 +130,7 @@ impl FlushTask {
             self.seal_pinning();
         }
         let collecting = self.collector.step(&self.context, &self.trees, &self.buffers);
+        let writing = self.index_checkpoints.step(&self.context, &self.trees);
         // An error means that there is no memory for the next memtable: the next shortage tries again.
         let _ = self.buffers.relieve_pressure();
         let trees = self.trees.all();
@@ -138,7 +144,11 @@ impl FlushTask {
         });
         let Some((tree, memtable, below)) = sealed.min_by_key(|(_, _, below)| *below) else {
             self.buffers.release_idle_memory();
-            return if collecting { Progress::Again } else { Progress::IdleFor(POLL_INTERVAL) };
+            return if collecting || writing {
+                Progress::Again
+            } else {
+                Progress::IdleFor(POLL_INTERVAL)
+            };
         };
         // A write is in its memtable once it is visible, so the memtable is complete once everything
         // below its end is.

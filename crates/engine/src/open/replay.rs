@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{
-    Account, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_moved, decode_ops,
-    invariant, is_moved,
+    Account, BatchOp, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_moved,
+    decode_ops, invariant, is_moved,
 };
 use compact::Horizon;
 use manifest::{Edit, KeyspaceKind, ManifestState};
-use tree::{FlushJob, Memtable, Tree, TreeContext, Trees};
+use tree::{FlushJob, Memtable, Tree, TreeContext, Trees, View};
 use wal::{Appended, Batch, Log};
 
 use crate::Resources;
@@ -88,6 +88,7 @@ impl Replay<'_> {
     /// Opens the log and applies its records. Returns the log and the seqno below which each keyspace's
     /// writes are in tables.
     fn open_log(&self, recovery: &mut Recovery) -> Result<(Arc<Log>, FlushedBelow)> {
+        let loaded = self.load_index_checkpoint(recovery)?;
         let flushed_at_open: FlushedBelow =
             self.state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
         let mut apply = Apply {
@@ -97,11 +98,12 @@ impl Replay<'_> {
             // A reader has no device to flush to.
             is_device_full: self.settings.read_only,
             unknown: BTreeSet::new(),
+            is_index_loaded: loaded.is_loaded,
             has_resident: self.state.keyspaces.values().any(|entry| entry.kind.is_resident()),
         };
         let (log, found) = Log::open(
             Arc::clone(&self.context.medium),
-            self.log_options(),
+            wal::Options { summaries: loaded.summaries, ..self.log_options() },
             &self.resources.account("log"),
             &|id: KeyspaceId| {
                 // The log skips records of dropped keyspaces only.
@@ -232,6 +234,12 @@ impl Replay<'_> {
     }
 }
 
+/// Whether the index of a resident keyspace has a newer version than the operation of the record at `first`.
+fn is_older(view: &View, op: &BatchOp<'_>, first: Seqno) -> Result<bool> {
+    let Some(resident) = view.read_context.resident() else { return Ok(false) };
+    Ok(resident.newest(op.key)?.is_some_and(|newest| newest > first))
+}
+
 /// The seqno below which all writes of a keyspace are in tables.
 type FlushedBelow = BTreeMap<KeyspaceId, Seqno>;
 
@@ -247,6 +255,8 @@ struct Apply<'a> {
     unknown: BTreeSet<KeyspaceId>,
     /// Whether there is a resident keyspace.
     has_resident: bool,
+    /// Whether indexes have entries of a checkpoint, some of which are newer than records that are replayed.
+    is_index_loaded: bool,
 }
 
 impl Apply<'_> {
@@ -255,7 +265,7 @@ impl Apply<'_> {
         if is_moved(body) {
             return self.moved(appended, body);
         }
-        let mut next = appended.first;
+        let (mut next, mut older) = (appended.first, BTreeSet::new());
         for op in decode_ops(body) {
             let op = op?;
             let seqno = next;
@@ -272,6 +282,10 @@ impl Apply<'_> {
                 "a record is replayed into a memtable that begins before it"
             );
             let view = tree.view();
+            if self.is_index_loaded && is_older(&view, &op, appended.first)? {
+                older.insert(seqno);
+                continue;
+            }
             let reserved = view.active.reserve(op.size());
             reserved.map_err(|error| match self.replay.settings.read_only {
                 true => {
@@ -283,7 +297,7 @@ impl Apply<'_> {
             // There is no reader yet, so no version must be kept for one.
             view.active.insert(op.key, trailer, op.value, Horizon::default);
         }
-        self.note_places(appended, body)?;
+        self.note_places(appended, body, &older)?;
         self.flush_if_large(next)
     }
 
@@ -325,8 +339,9 @@ impl Apply<'_> {
         self.flush_if_large(next)
     }
 
-    /// Notes where the log has the operations of resident keyspaces, for which memory was reserved.
-    fn note_places(&self, appended: Appended, body: &[u8]) -> Result<()> {
+    /// Notes where the log has the operations of resident keyspaces, for which memory was reserved: those
+    /// whose seqnos are not in `older`.
+    fn note_places(&self, appended: Appended, body: &[u8], older: &BTreeSet<Seqno>) -> Result<()> {
         if !self.has_resident {
             return Ok(());
         }
@@ -343,7 +358,8 @@ impl Apply<'_> {
             let Some(tree) = self.replay.trees.get(*id) else { continue };
             let view = tree.view();
             if let Some(resident) = view.read_context.resident() {
-                resident.note(appended, &batch, |_| &view.active)?;
+                let memtable_for = |seqno| (!older.contains(&seqno)).then_some(&*view.active);
+                resident.note(appended, &batch, memtable_for)?;
             }
         }
         Ok(())

@@ -13,8 +13,8 @@ use wal::Log;
 
 use crate::Resources;
 use crate::background::{
-    Background, BackgroundCounters, Collector, FlushTask, LogLimits, LogTask, SegmentTask,
-    SyncTask, WaitingDeletes,
+    Background, BackgroundCounters, Collector, FlushTask, IndexCheckpoints, LogLimits, LogTask,
+    SegmentTask, SyncTask, WaitingDeletes,
 };
 use crate::buffers::Buffers;
 use crate::event_watch::{EventWatchTask, Reported};
@@ -33,6 +33,8 @@ pub(super) struct Tasks<'a> {
     pub events: &'a Arc<Events>,
     pub trees: &'a Arc<Trees>,
     pub log: &'a Arc<Log>,
+    /// Bytes of the log that the open read.
+    pub log_read: u64,
     pub buffers: &'a Arc<Buffers>,
     pub pace: &'a Arc<Pace>,
     pub compactor: &'a Arc<Compactor>,
@@ -72,6 +74,12 @@ impl Tasks<'_> {
             job: None,
             waiting_deletes: WaitingDeletes::default(),
             collector: Collector::new(self.log, log_limits.segment_bytes, &self.counters),
+            index_checkpoints: IndexCheckpoints::new(
+                self.log,
+                log_limits.segment_bytes,
+                self.log_read,
+                &self.counters,
+            ),
             began: Duration::ZERO,
         };
         let flusher = executor.spawn("flush", Box::new(task));

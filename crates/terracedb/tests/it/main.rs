@@ -36,6 +36,7 @@ mod faults_anywhere;
 mod full_lanes;
 mod golden_store;
 mod hashed;
+mod index_checkpoints;
 mod keep_counters;
 mod keyspace_files;
 mod log_device_failures;

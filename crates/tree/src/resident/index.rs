@@ -271,10 +271,60 @@ impl Index {
     /// The number of tombstones changes by as much.
     pub(super) fn count_tombstone(&self, before: bool, after: bool) {
         match (before, after) {
-            (false, true) => self.tombstones.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.tombstones.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
+            (false, true) => self.add_tombstones(1),
+            (true, false) => {
+                // The number is not exact once a checkpoint was loaded.
+                let less = |count: u64| Some(count.saturating_sub(1));
+                let _ = self.tombstones.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts so many tombstones more.
+    pub(super) fn add_tombstones(&self, count: u64) {
+        self.tombstones.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The full slots of the shard with this number.
+    pub(super) fn slots_of(&self, shard: usize) -> Vec<u64> {
+        let Some(shard) = self.shards.get(shard) else { return Vec::new() };
+        shard.read().slots.iter().copied().filter(|slot| *slot != 0).collect()
+    }
+
+    /// Adds `slots`, as [`Index::slots_of`] returned some, to a shard that has none of them.
+    ///
+    /// # Errors
+    /// `Corrupt` if there is no such shard or a slot has no place; `Retry` without memory.
+    pub(super) fn load(&self, shard: usize, slots: &[u64]) -> Result<()> {
+        let damaged = || Error::corrupt("slots of an index checkpoint").at(shard);
+        let has_place = |slot: &u64| place_in(*slot).offset() > 0;
+        let shard_of = self.shards.get(shard).filter(|_| slots.iter().all(has_place));
+        let mut shard = shard_of.ok_or_else(damaged)?.write();
+        let most = (shard.used + slots.len()) * 8 / 6;
+        if (shard.used + slots.len()) * 8 > shard.slots.len() * 7 {
+            let len = most.next_multiple_of(GROWTH_MIN).max(shard.grown());
+            let more = (len - shard.slots.len()) * size_of::<u64>();
+            self.lent.lock().grow(more as u64)?;
+            let old = std::mem::replace(&mut shard.slots, vec![0; len]);
+            old.into_iter().filter(|slot| *slot != 0).for_each(|slot| shard.put(slot));
+        }
+        slots.iter().for_each(|slot| shard.put(*slot));
+        shard.used += slots.len();
+        Ok(())
+    }
+
+    /// Removes the slots whose places `keeps` refuses.
+    pub(super) fn retain(&self, mut keeps: impl FnMut(Place) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            let len = shard.slots.len();
+            let all = std::mem::take(&mut shard.slots).into_iter().filter(|slot| *slot != 0);
+            let kept: Vec<_> = all.filter(|slot| keeps(place_in(*slot))).collect();
+            shard.slots = vec![0; len];
+            shard.used = kept.len();
+            kept.into_iter().for_each(|slot| shard.put(slot));
+        }
     }
 
     /// The tags in the shard with this number.

@@ -13,6 +13,7 @@
 //! Memory: the index is charged before it grows. A write of a new key is refused when there is none
 //! ([`Resident::admit`]); a write of a key that the index or a memtable has needs none.
 
+pub mod checkpoint;
 mod collect;
 mod entries;
 mod flush;
@@ -144,7 +145,7 @@ impl Resident {
 
     /// Notes where the log has the batch `body`, whose record is at `address`, and whose operations have the
     /// seqnos from `first` on. To be called before its writes are in memtables; `memtable_for` returns that
-    /// of a seqno.
+    /// of a seqno, or `None` for a write that is not applied.
     ///
     /// # Errors
     /// Only if an invariant is broken.
@@ -152,7 +153,7 @@ impl Resident {
         &self,
         appended: wal::Appended,
         batch: &wal::Batch<'_>,
-        memtable_for: impl Fn(Seqno) -> &'a Memtable,
+        memtable_for: impl Fn(Seqno) -> Option<&'a Memtable>,
     ) -> Result<()> {
         let address = appended
             .address
@@ -168,11 +169,58 @@ impl Resident {
                     head,
                     (at, op.key.len() + op.value.len()),
                 )?;
-                memtable_for(seqno).places().note(seqno, place);
+                if let Some(memtable) = memtable_for(seqno) {
+                    memtable.places().note(seqno, place);
+                }
             }
             seqno = seqno.plus(1);
         }
         Ok(())
+    }
+
+    /// The number of shards of an index.
+    pub const SHARDS: usize = index::SHARDS;
+
+    /// The sections of a checkpoint with the shard `shard` as it is now.
+    pub fn checkpoint_shard(&self, shard: usize) -> Vec<checkpoint::Section> {
+        /// Slots of a section.
+        const SECTION_SLOTS: usize = 60_000;
+        let (keyspace, number) = (self.keyspace, shard as u32);
+        let slots = self.index.slots_of(shard);
+        let section = |slots: &[u64]| checkpoint::Section::Slots {
+            keyspace,
+            shard: number,
+            slots: slots.to_vec(),
+        };
+        slots.chunks(SECTION_SLOTS).map(section).collect()
+    }
+
+    /// Adds slots of a checkpoint.
+    ///
+    /// # Errors
+    /// `Corrupt` if they cannot be of an index; `Retry` without memory.
+    pub fn load(&self, shard: u32, slots: &[u64]) -> Result<()> {
+        self.index.load(usize::try_from(shard).unwrap_or(usize::MAX), slots)
+    }
+
+    /// Ends the load of a checkpoint with so many tombstones: removes the slots that point into segments that
+    /// are not known. Writes below `end`, and others, are in the index.
+    ///
+    /// # Errors
+    /// Only if an invariant is broken.
+    pub fn loaded(&self, tombstones: u64, end: Seqno) -> Result<()> {
+        self.index.retain(|place| self.segments.knows(place));
+        for place in self.index.places() {
+            self.segments.get(place)?.add();
+        }
+        self.index.add_tombstones(tombstones.min(self.index.sizes().entries));
+        self.indexed_up_to.fetch_max(end.get(), Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Gives up what was loaded of a damaged checkpoint.
+    pub fn unload(&self) {
+        self.index.retain(|_| false);
     }
 
     /// The sizes of the index.

@@ -19,6 +19,7 @@ use media::Medium;
 use parking_lot::{Mutex, RwLock};
 use wal::{RecordAddress, StoredSegment};
 
+use super::checkpoint::SegmentPart;
 use super::place::{Place, SEGMENTS_MAX};
 
 /// Writes are refused while fewer numbers are free: more than the lanes of a log can begin segments before
@@ -242,6 +243,12 @@ impl LogSegments {
         })
     }
 
+    /// Whether the segment of `place` is known.
+    pub(super) fn knows(&self, place: Place) -> bool {
+        let numbers = self.numbers.read();
+        numbers.segments.get(usize::from(place.segment())).is_some_and(Option::is_some)
+    }
+
     /// The segments.
     pub fn all(&self) -> Vec<Arc<LogSegment>> {
         self.numbers.read().segments.iter().flatten().cloned().collect()
@@ -295,6 +302,111 @@ impl LogSegments {
         Place::new(number, address.offset + (head + op) as u64, false).ok_or_else(too_far)
     }
 
+    /// What is known of the segments, for a checkpoint.
+    pub fn parts(&self) -> Vec<SegmentPart> {
+        /// Records of a part.
+        const PART_RECORDS: usize = 100_000;
+        let numbers = self.numbers.read();
+        let mut parts = Vec::new();
+        for (number, segment) in (0u16..=u16::MAX).zip(&numbers.segments) {
+            let Some(segment) = segment else { continue };
+            let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            let noted = (of(&segment.noted), of(&segment.noted_bytes));
+            let bits = |record: &AtomicU32| record.load(Ordering::Relaxed) & !VERIFIED;
+            let all: Vec<u32> = segment.records.read().iter().map(bits).collect();
+            let mut chunks: Vec<_> = all.chunks(PART_RECORDS).map(<[u32]>::to_vec).collect();
+            if chunks.is_empty() {
+                chunks.push(Vec::new());
+            }
+            let id = segment.id();
+            parts.extend(chunks.into_iter().map(|records| SegmentPart {
+                number,
+                id,
+                noted,
+                records,
+            }));
+        }
+        parts
+    }
+
+    /// Adds a part of what a checkpoint knows of a segment.
+    ///
+    /// # Errors
+    /// `Corrupt` if another segment has the number, or the segment another number; `Retry` without memory.
+    pub fn restore(&self, part: &SegmentPart) -> Result<()> {
+        let (lane, id) = part.id;
+        let damaged = || Error::corrupt("segment of an index checkpoint").at(part.number);
+        let mut numbers = self.numbers.write();
+        let at = usize::from(part.number);
+        if numbers.segments.len() <= at {
+            numbers.segments.resize(at + 1, None);
+        }
+        let found = numbers.segments.get(at).cloned().flatten();
+        let segment = match (found, numbers.known.get(&part.id)) {
+            (Some(segment), Some(number)) if *number == part.number => segment,
+            (None, None) => {
+                let segment = self.segment(lane, id);
+                segment.noted.store(part.noted.0, Ordering::Relaxed);
+                segment.noted_bytes.store(part.noted.1, Ordering::Relaxed);
+                if let Some(slot) = numbers.segments.get_mut(at) {
+                    *slot = Some(Arc::clone(&segment));
+                }
+                numbers.known.insert(part.id, part.number);
+                segment
+            }
+            _ => return Err(damaged()),
+        };
+        let mut records = segment.records.write();
+        let bytes = (part.records.len() * size_of::<AtomicU32>()) as u64;
+        segment.charge.lock().grow(bytes)?;
+        let mut last = records.last().map_or(0, offset);
+        for record in &part.records {
+            let record = AtomicU32::new(*record & !VERIFIED);
+            if offset(&record) <= last {
+                return Err(damaged());
+            }
+            last = offset(&record);
+            records.push(record);
+        }
+        Ok(())
+    }
+
+    /// Ends the load of a checkpoint: forgets the segments that `is_there` refuses. Those that `is_read`
+    /// again are noted again.
+    pub fn restored(
+        &self,
+        is_there: impl Fn(LaneId, SegmentId) -> bool,
+        is_read: impl Fn(LaneId, SegmentId) -> bool,
+    ) {
+        let mut numbers = self.numbers.write();
+        let Numbers { segments, known, free } = &mut *numbers;
+        known.retain(|(lane, id), _| is_there(*lane, *id));
+        free.clear();
+        for (number, slot) in (0u16..=u16::MAX).zip(segments.iter_mut()) {
+            slot.take_if(|segment| !is_there(segment.id().0, segment.id().1));
+            match slot {
+                None => free.push(number),
+                Some(segment) if is_read(segment.id().0, segment.id().1) => {
+                    segment.noted.store(0, Ordering::Relaxed);
+                    segment.noted_bytes.store(0, Ordering::Relaxed);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn segment(&self, lane: LaneId, id: SegmentId) -> Arc<LogSegment> {
+        Arc::new(LogSegment {
+            stored: StoredSegment::new(&self.medium, self.store, lane, id),
+            live: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
+            noted_bytes: AtomicU64::new(0),
+            tombstones_end: AtomicU64::new(0),
+            records: RwLock::default(),
+            charge: Mutex::new(self.account.empty_charge()),
+        })
+    }
+
     /// The number of a segment that has one.
     pub(super) fn known(&self, lane: LaneId, segment: SegmentId) -> Option<u16> {
         self.numbers.read().known.get(&(lane, segment)).copied()
@@ -331,15 +443,7 @@ impl LogSegments {
         if let Some(found) = known(&numbers) {
             return Ok(found);
         }
-        let segment = Arc::new(LogSegment {
-            stored: StoredSegment::new(&self.medium, self.store, lane, id),
-            live: AtomicU64::new(0),
-            noted: AtomicU64::new(0),
-            noted_bytes: AtomicU64::new(0),
-            tombstones_end: AtomicU64::new(0),
-            records: RwLock::default(),
-            charge: Mutex::new(self.account.empty_charge()),
-        });
+        let segment = self.segment(lane, id);
         let number = match numbers.free.pop() {
             Some(number) => number,
             None => {

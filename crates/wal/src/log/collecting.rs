@@ -20,6 +20,7 @@ use crate::group::encoded_bytes;
 use crate::options::Batch;
 use crate::retention::FullSegment;
 use crate::statistics::{LaneStatistics, Statistics};
+use crate::summary::SegmentSummary;
 
 /// Writers of the same lane may use up the room that was made for a moved record this often.
 const ROOMS_MAX: usize = 3;
@@ -100,6 +101,12 @@ impl Log {
         let supply = &self.survivors()?.supply;
         let longest = self.retention.longest().div_ceil(supply.segment_bytes()).max(1);
         supply.reserve((COPIES * longest) as usize)
+    }
+
+    /// Summaries of the full segments, lane by lane, oldest first.
+    #[must_use]
+    pub fn summaries(&self) -> Vec<SegmentSummary> {
+        self.retention.summaries()
     }
 
     /// The full segments of each lane, oldest first.

@@ -22,7 +22,8 @@ use crate::recover::{self, Recovery, ReplaySink, settle, trim};
 use crate::retention::Retention;
 use crate::shared::{LaneShared, Shared};
 use crate::source::Source;
-use crate::supply::{SegmentSpec, Supply};
+use crate::summary::start_behind;
+use crate::supply::{SEGMENT_MEMORY, SegmentSpec, Supply};
 use crate::syncer::Syncer;
 
 /// No segment has a larger number: no log creates a file named so.
@@ -56,7 +57,7 @@ impl Log {
         let group_bytes = GROUP_BYTES_MAX.min(options.segment_bytes / 4);
         // Each leader's group and the records in slots, in vectors that may be half empty.
         let groups = account.charge(4 * group_bytes * options.lanes.len() as u64)?;
-        let source = Source {
+        let mut source = Source {
             medium: Arc::clone(&medium),
             store: Some(options.store),
             purpose: Purpose::Replay,
@@ -65,10 +66,14 @@ impl Log {
             known: options.known(),
         };
         recover::remove_freed(&source)?;
+        source.known.start = start_behind(&*medium, &options.start, &options.summaries)?;
         recover::make_durable(&source)?;
         let retention = Arc::new(Retention::default());
         let mut sink =
             ReplaySink { from, record: replay, retention: &retention, below: Vec::new() };
+        options.summaries.iter().flat_map(|it| &it.pins).for_each(|(keyspace, _)| {
+            sink.below(*keyspace);
+        });
         let (chains, mut recovery, stored) = recover::replay(&source, &mut sink)?;
         // 0 for a log without records.
         let stored = stored.max(1);
@@ -147,6 +152,10 @@ impl Opening {
         let id = self.next_segment(&chain)?;
         let supply = Supply::new(&self.source.medium, spec, id, &self.source.account, shared);
         let (lane, sequence, is_torn) = (chain.lane, chain.sequence(), chain.torn().is_some());
+        for summary in self.options.summaries.iter().filter(|it| it.lane == lane) {
+            let charge = self.source.account.charge(SEGMENT_MEMORY)?;
+            self.retention.add(lane, summary.sealed(charge));
+        }
         let mut unused = Vec::new();
         let tail = settle(chain, &self.source, &self.retention, &mut self.stale, &mut unused)?;
         // After damage the tail stays as it is, for inspection.

@@ -1,0 +1,202 @@
+//! The newest whole checkpoint of the indexes of resident keyspaces, loaded before the log is replayed.
+//!
+//! A checkpoint that is damaged, of another store or of a newer version is passed over: the log has
+//! everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use media::{Access, File, Purpose};
+use tree::Resident;
+use tree::checkpoint::{HEADER_BYTES, Header, SECTION_HEAD_BYTES, Section};
+use wal::SegmentSummary;
+
+use super::replay::Replay;
+use crate::recovery::Recovery;
+
+/// Bytes that are read at once: more than a section.
+const READ_BYTES: usize = 1 << 20;
+
+/// What was loaded.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// Segments that need not be read.
+    pub summaries: Vec<SegmentSummary>,
+    /// Whether the indexes have entries, some of which may be newer than records that are replayed.
+    pub is_loaded: bool,
+}
+
+/// Reads a file front to back.
+struct Sections {
+    file: std::sync::Arc<dyn File>,
+    length: u64,
+    /// The next byte to read.
+    at: u64,
+    bytes: Vec<u8>,
+    /// The next byte of `bytes`.
+    next: usize,
+    _charge: Charge,
+}
+
+impl Sections {
+    /// Ensures that `wanted` bytes are there. False at the end of the file.
+    fn fill(&mut self, wanted: usize) -> Result<bool> {
+        if self.bytes.len() - self.next >= wanted {
+            return Ok(true);
+        }
+        self.bytes.drain(..self.next);
+        self.next = 0;
+        let more = (READ_BYTES as u64).min(self.length - self.at) as usize;
+        let begin = self.bytes.len();
+        self.bytes.resize(begin + more, 0);
+        let into = self.bytes.get_mut(begin..).unwrap_or_default();
+        self.file.load(self.at, into, Purpose::Replay)?;
+        self.at += more as u64;
+        match self.bytes.len() {
+            0 => Ok(false),
+            there if there < wanted => Err(Error::corrupt("index checkpoint")
+                .at(self.file.name())
+                .expected("a whole section")
+                .got(format_args!("{there} bytes"))),
+            _ => Ok(true),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Section>> {
+        if !self.fill(SECTION_HEAD_BYTES)? {
+            return Ok(None);
+        }
+        let head = self.bytes.get(self.next..self.next + SECTION_HEAD_BYTES).unwrap_or_default();
+        let length = SECTION_HEAD_BYTES + Section::body_bytes(head)?;
+        self.fill(length)?;
+        let section = self.bytes.get(self.next..self.next + length).unwrap_or_default();
+        let (head, body) = section.split_at_checked(SECTION_HEAD_BYTES).unwrap_or_default();
+        self.next += length;
+        Section::decode(head, body).map(Some)
+    }
+}
+
+impl Replay<'_> {
+    /// Loads the newest whole checkpoint, if there is one and the log is whole on its devices.
+    ///
+    /// # Errors
+    /// Those of the device but damage, and of a lack of memory.
+    pub(super) fn load_index_checkpoint(&self, recovery: &mut Recovery) -> Result<Loaded> {
+        let medium = &self.context.medium;
+        let listed = medium.list()?;
+        let mut found: Vec<_> = listed
+            .iter()
+            .filter_map(|file| Some((Header::parse_file_name(&file.name)?, file.len)))
+            .collect();
+        found.sort_unstable();
+        if !self.state.log_place.is_on_devices() || self.settings.recover_damaged_log {
+            // What is replayed past damage may be older than what a checkpoint has of it.
+            for (number, _) in found.iter().filter(|_| !self.settings.read_only) {
+                medium.remove(&Header::file_name(*number))?;
+            }
+            return Ok(Loaded::default());
+        }
+        for (number, length) in found.into_iter().rev() {
+            match self.load(number, length) {
+                Ok(Some(loaded)) => {
+                    recovery.index_checkpoint_bytes = length;
+                    return Ok(loaded);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.context.segments.restored(|_, _| false, |_, _| false);
+                    self.residents().values().for_each(|resident| resident.unload());
+                    if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) {
+                        return Err(error);
+                    }
+                    recovery.index_checkpoint_damage.get_or_insert(error);
+                }
+            }
+        }
+        Ok(Loaded::default())
+    }
+
+    fn residents(&self) -> BTreeMap<KeyspaceId, std::sync::Arc<Resident>> {
+        let trees = self.trees.all().into_iter();
+        trees
+            .filter_map(|tree| Some((tree.id(), tree.view().read_context.resident()?.clone())))
+            .collect()
+    }
+
+    /// Loads a checkpoint; `None` for one that was not finished.
+    fn load(&self, number: u64, length: u64) -> Result<Option<Loaded>> {
+        let (medium, segments) = (&self.context.medium, &self.context.segments);
+        let file = medium.open(&Header::file_name(number), Access::Bytes)?;
+        let mut head = vec![0; HEADER_BYTES];
+        if length < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        file.load(0, &mut head, Purpose::Replay)?;
+        if head.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let header = Header::decode(&head)?;
+        if (header.store, header.number, header.length) != (self.context.store, number, length) {
+            return Err(Error::corrupt("header of an index checkpoint")
+                .at(file.name())
+                .expected(format_args!("{length} bytes of store {:?}", self.context.store))
+                .got(format_args!("{} bytes of store {:?}", header.length, header.store)));
+        }
+        let charge = segments.account().charge(2 * READ_BYTES as u64)?;
+        let (at, bytes) = (HEADER_BYTES as u64, Vec::new());
+        let mut sections = Sections { file, length, at, bytes, next: 0, _charge: charge };
+        let residents = self.residents();
+        let mut tombstones = BTreeMap::new();
+        let mut full = Vec::new();
+        while let Some(section) = sections.next()? {
+            match section {
+                Section::Slots { keyspace, shard, slots } => {
+                    // One that was dropped since has no index.
+                    if let Some(resident) = residents.get(&keyspace) {
+                        resident.load(shard, &slots)?;
+                    }
+                }
+                Section::Tombstones(keyspace, count) => {
+                    tombstones.insert(keyspace, count);
+                }
+                Section::Segment(part) => segments.restore(&part)?,
+                Section::Full(summary) => full.push(summary),
+            }
+        }
+        let start = self.state.known_log().start;
+        full.retain(|summary| self.is_known(summary, header.end, &tombstones));
+        let summaries = wal::skippable(&**medium, &start, &full)?;
+        let there: BTreeSet<(LaneId, SegmentId)> = medium
+            .list()?
+            .iter()
+            .filter_map(|file| wal::parse_segment_name(&file.name))
+            .filter(|(lane, segment)| *segment >= start.of(*lane))
+            .collect();
+        let skipped: BTreeSet<_> = summaries.iter().map(|it| (it.lane, it.segment)).collect();
+        segments.restored(
+            |lane, segment| there.contains(&(lane, segment)),
+            |lane, segment| !skipped.contains(&(lane, segment)),
+        );
+        for (keyspace, resident) in &residents {
+            resident.loaded(tombstones.get(keyspace).copied().unwrap_or(0), header.end)?;
+        }
+        Ok(Some(Loaded { summaries, is_loaded: true }))
+    }
+
+    /// Whether no record of the segment is needed: the indexes have those of resident keyspaces below `end`,
+    /// and tables those of others.
+    fn is_known(
+        &self,
+        summary: &SegmentSummary,
+        end: Seqno,
+        covered: &BTreeMap<KeyspaceId, u64>,
+    ) -> bool {
+        summary.pins.iter().all(|(keyspace, last)| match self.state.keyspaces.get(keyspace) {
+            None => true,
+            Some(entry) if entry.kind.is_resident() => {
+                covered.contains_key(keyspace) && *last <= end
+            }
+            Some(entry) => *last <= entry.flushed_below,
+        })
+    }
+}
