@@ -177,8 +177,8 @@ impl PageCache {
     }
 
     fn shared(&self) -> Shared<'_> {
-        let rules = self.contest.rules();
-        Shared { pool: &self.pool, index: &self.index, blocks: &self.blocks, rules }
+        let (pool, index, blocks) = (&self.pool, &self.index, &self.blocks);
+        Shared { pool, index, blocks, rules: self.contest.rules() }
     }
 
     /// The number of the shard for a hash.
@@ -204,23 +204,18 @@ impl PageCache {
     #[inline]
     fn lookup(&self, key: PageKey, kind: PageKind) -> Option<(Frame, u32)> {
         let hash = key.hash();
-        let found = self.find_frame(key, hash);
         let lookups = match kind {
             PageKind::Data => &self.data,
             PageKind::Meta => &self.meta,
         };
-        match found {
-            Some(frame) => {
-                lookups.hits.add(1);
-                self.contest.ask(hash, PAGE_BYTES, kind, || self.bytes());
-                let heat = touch(&frame, kind);
-                Some((frame, heat))
-            }
-            None => {
-                lookups.misses.add(1);
-                None
-            }
-        }
+        let Some(frame) = self.find_frame(key, hash) else {
+            lookups.misses.add(1);
+            return None;
+        };
+        lookups.hits.add(1);
+        self.contest.ask(hash, PAGE_BYTES, kind, || self.bytes());
+        let heat = touch(&frame, kind);
+        Some((frame, heat))
     }
 
     /// Looks the page up; counts a hit or a miss of `kind`.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-use base::{Account, Charge};
+use base::{Account, Charge, invariant};
 use parking_lot::Mutex;
 
 use super::simulation::{PAGE_BYTES, Subject};
@@ -63,12 +63,17 @@ struct State {
 impl State {
     fn new(subject: Subject, bytes: u64, bytes_max: usize) -> Self {
         let simulations = simulations(subject, bytes, bytes_max);
+        invariant!(
+            simulations.misses().count() == RULES,
+            "each of the rules has a simulated cache"
+        );
         Self { subject, simulations, bytes, bytes_max, accesses: 0, scores: Scores::default() }
     }
 }
 
 fn simulations(subject: Subject, bytes: u64, bytes_max: usize) -> Simulations {
     let (least, most) = RATES;
+    invariant!(bytes > 0, "a simulated cache has a size");
     let rate = (KEYS * PAGE_BYTES as f64 / bytes as f64).clamp(least, most);
     Simulations::of_rules(subject, &Rules::ALL, bytes, rate, bytes_max)
 }
@@ -118,9 +123,14 @@ impl Contest {
             let State { simulations, scores, .. } = &mut *state;
             scores.add(simulations.misses(), simulations.rate());
             let rules = scores.next(self.rules.load(Relaxed));
+            invariant!(rules < RULES, "some rules are in force");
             self.rules.store(rules, Relaxed);
             state.fit(cache_bytes());
         }
+        debug_assert!(
+            state.simulations.bytes() <= state.bytes_max,
+            "a contest stays within the memory that it charged"
+        );
         self.threshold.store(state.simulations.threshold(), Relaxed);
     }
 }
@@ -164,6 +174,7 @@ impl Scores {
     /// Adds the misses since the last call; `misses` are all so far, of which the share `rate` was sampled.
     fn add(&mut self, misses: impl Iterator<Item = f64>, rate: f64) {
         for ((recent, before), now) in self.recent.iter_mut().zip(&mut self.before).zip(misses) {
+            debug_assert!(now >= *before, "simulated misses never decrease");
             *recent += (now - *before) * rate - *recent * FORGOTTEN;
             *before = now;
         }

@@ -154,12 +154,14 @@ impl Admission {
         if matches!(queue, Queue::Main) {
             let cold = if heat == 0 { 1 << 16 } else { 0 };
             self.cold = self.cold - self.cold / 32 + cold / 32;
+            debug_assert!(self.cold <= 1 << 16, "a share is at most 1");
             return;
         }
         self.seen += 1;
         self.seen_warm += (heat > 0) as u32;
         if self.seen == 256 {
             self.warm = self.warm - self.warm / 16 + self.seen_warm * (1 << 8) / 16;
+            debug_assert!(self.seen_warm <= self.seen, "warm entries are some of those seen");
             (self.seen, self.seen_warm) = (0, 0);
         }
     }

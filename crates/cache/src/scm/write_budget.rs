@@ -60,6 +60,7 @@ impl WriteBudget {
             return minute;
         }
         let this_second = self.written.get(self.place()).copied().unwrap_or(0);
+        debug_assert!(this_second <= self.sum, "a second is a part of its window");
         let before = minute.saturating_add(this_second);
         let second = (before / WINDOW).saturating_mul(BURST).max(PAGE_BYTES as u64);
         minute.min(second.saturating_sub(this_second))
