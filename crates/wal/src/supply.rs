@@ -4,6 +4,8 @@
 //! can be lost with the file. A segment that cannot be finished is removed, and the caller that needs it
 //! gets the error.
 
+mod reserve;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -283,11 +285,6 @@ impl Supply {
         self.make(&mut next, capacity)
     }
 
-    /// Whether puts leave space to deletes of resident keyspaces.
-    pub(crate) fn leaves_for_deletes(&self) -> bool {
-        self.is_fenced() && self.shared.log.has_resident.load(Ordering::Relaxed)
-    }
-
     /// The file of the next segment made ahead.
     pub(crate) fn next(&self) -> Option<Arc<dyn File>> {
         self.ready.lock().front().map(|ready| Arc::clone(&ready.file))
@@ -314,38 +311,6 @@ impl Supply {
         let lacks = self.ahead() < self.reserved.load(Ordering::Relaxed);
         self.shared.log.lacks_reserve.fetch_or(lacks, Ordering::Relaxed);
         taken
-    }
-
-    /// Keeps `count` segments ready for moved records, and makes those that are missing. As long as some are,
-    /// no lane gets a segment for other records.
-    ///
-    /// # Errors
-    /// As making a segment.
-    pub(crate) fn reserve(&self, count: usize) -> Result<()> {
-        self.reserved.store(count, Ordering::Relaxed);
-        self.refill_reserve()
-    }
-
-    /// Makes the segments that are missing of those to be kept.
-    ///
-    /// # Errors
-    /// As making a segment.
-    pub(crate) fn refill_reserve(&self) -> Result<()> {
-        let mut next = self.making.lock();
-        let lacks = || self.ahead() < self.reserved.load(Ordering::Relaxed);
-        let mut made = Ok(());
-        while lacks() && made.is_ok() {
-            made = self.make(&mut next, self.spec.segment_bytes).map(|fresh| {
-                let mut ready = self.ready.lock();
-                invariant!(
-                    ready.back().is_none_or(|last| last.id < fresh.id),
-                    "segments kept for moved records are in the order of their ids"
-                );
-                ready.push_back(fresh);
-            });
-        }
-        self.shared.log.lacks_reserve.store(lacks(), Ordering::Relaxed);
-        made
     }
 
     /// A segment of at least `needed` bytes, after which `left` segments stay ready. `check` says whether
@@ -405,28 +370,6 @@ impl Supply {
         let mut ready = self.ready.lock();
         ready.push_back(made);
         ready.pop_front().ok_or_else(|| broken_invariant!("a segment was added"))
-    }
-
-    /// Whether segments are kept here for moved records.
-    fn is_reserve(&self) -> bool {
-        self.reserved.load(Ordering::Relaxed) > 0
-    }
-
-    /// Refuses a put into space that is left to deletes, unless there is space for another segment.
-    pub(crate) fn check_put(&self) -> Result<()> {
-        let checked =
-            self.check_reserve().and_then(|()| self.check_free_space(self.spec.segment_bytes));
-        self.is_full.store(checked.is_err(), Ordering::Relaxed);
-        checked
-    }
-
-    /// Refuses a segment while the lane of moved records has none: they free space.
-    fn check_reserve(&self) -> Result<()> {
-        if !self.shared.log.lacks_reserve.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.is_full.store(true, Ordering::Relaxed);
-        Err(no_space_for_collector())
     }
 
     /// Refuses a segment that would leave too little space on the device.
@@ -500,9 +443,4 @@ impl Supply {
         let has_gaps = version >= VERSION_GAPS;
         Ok(FreshSegment { id, seed: header.seed(), file, capacity, has_gaps, charge })
     }
-}
-
-#[cold]
-fn no_space_for_collector() -> Error {
-    Error::no_space("log segment").expected("space for the log's collector first")
 }
