@@ -90,6 +90,12 @@ fn print_text(report: &CheckReport, out: &mut Output) -> Result<()> {
             report.manifest_repairs
         ))?;
     }
+    if report.cold_tables > 0 {
+        out.line(format_args!(
+            "note: {} in the object store, which the check does not read",
+            format_count(report.cold_tables, "table")
+        ))?;
+    }
     for name in &report.unowned {
         out.line(format_args!("note: {name} is no file of a store"))?;
     }
@@ -167,6 +173,7 @@ fn to_json(report: &CheckReport) -> Value {
         "bytes": report.bytes,
         "dictionaries": report.dictionaries,
         "tables": report.tables,
+        "cold_tables": report.cold_tables,
         "pages": report.pages,
         "entries": report.entries,
         "values": report.values,

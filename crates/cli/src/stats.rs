@@ -4,6 +4,7 @@
 //! the contents of the store, the recovery, and the compaction debt. `bench` and `replay` write the JSON
 //! after a run, with the counters of that run.
 
+mod cold;
 mod compaction;
 mod keyspace;
 
@@ -53,6 +54,9 @@ fn print(db: &Db, statistics: &Statistics, out: &mut Output) -> Result<()> {
     print_row_cache(statistics, out)?;
     if let Some(scm) = &statistics.scm {
         print_scm(scm, out)?;
+    }
+    if let Some(cold) = &statistics.cold {
+        cold::print(cold, out)?;
     }
     let recovery = db.recovery();
     out.line(format_args!(
@@ -239,6 +243,8 @@ fn warnings(recovery: &Recovery, statistics: &Statistics) -> Vec<String> {
     warnings.extend(blocked.iter().map(|why| format!("writers wait: {why}")));
     warnings.extend(statistics.clock.trouble());
     warnings.extend(compaction.failing.iter().map(|why| format!("compaction fails: {why}")));
+    let cold = statistics.cold.iter().filter_map(|cold| cold.error.as_ref());
+    warnings.extend(cold.map(|error| format!("no table moves to the object store: {error}")));
     let scm = statistics.scm.iter().filter_map(|scm| scm.failure.as_ref());
     warnings.extend(scm.map(|why| format!("the SCM tier is off: {why}")));
     let calibrations = statistics.scm.iter().filter_map(|scm| scm.calibration.as_ref());
@@ -273,6 +279,7 @@ pub(crate) fn to_json(db: &Db, statistics: &Statistics) -> Value {
         "rows": rows_to_json(statistics),
         "curves": curves_to_json(statistics),
         "scm": statistics.scm.as_ref().map(scm_to_json),
+        "cold": statistics.cold.as_ref().map(cold::to_json),
         "compaction": compaction::compaction_to_json(&statistics.compaction),
         "recovery": {
             "seconds": recovery.elapsed.as_secs_f64(),

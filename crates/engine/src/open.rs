@@ -33,6 +33,7 @@ use wal::Log;
 
 use crate::background::Background;
 use crate::buffers::Buffers;
+use crate::cold::{ColdConfig, ColdStatus};
 use crate::commit::Committer;
 use crate::compaction_host::StoreHost;
 use crate::pace::Pace;
@@ -48,7 +49,22 @@ use replay::Replay;
 use tasks::Tasks;
 use trees::open_trees;
 
-/// Opens the store on `medium`, or creates it with the id `create` if there is none. `log` names the devices
+/// The files that a store is opened with.
+#[derive(Clone, Debug)]
+pub struct StoreMedia {
+    /// The store's directory.
+    pub directory: Arc<dyn Medium>,
+    /// The object store of its cold tables.
+    pub object_store: Option<ColdConfig>,
+}
+
+impl From<Arc<dyn Medium>> for StoreMedia {
+    fn from(directory: Arc<dyn Medium>) -> Self {
+        Self { directory, object_store: None }
+    }
+}
+
+/// Opens the store on `media`, or creates it with the id `create` if there is none. `log` names the devices
 /// of its log.
 ///
 /// # Errors
@@ -56,7 +72,7 @@ use trees::open_trees;
 /// damaged table is reported in [`Recovery`] instead, and a damaged log too if the settings recover it.
 /// Those of the lock, the device and the memory limit.
 pub fn open(
-    medium: Arc<dyn Medium>,
+    media: StoreMedia,
     log: &LogConfig,
     resources: Resources,
     settings: Settings,
@@ -67,7 +83,9 @@ pub fn open(
     resources.must_be_here()?;
     let start = resources.clock().monotonic();
     let mut recovery = Recovery::default();
-    let files = StoreFiles::open(medium, log, &resources, create, &mut recovery)?;
+    let StoreMedia { directory, object_store } = media;
+    let cold = object_store.as_ref();
+    let files = StoreFiles::open(directory, log, cold, &resources, create, &mut recovery)?;
     if settings.read_only {
         refuse_resident(&files.state)?;
     }
@@ -89,7 +107,10 @@ pub fn open(
     .run(&mut recovery)?;
     let context = Arc::new(serving_context(context, &log));
 
+    let cold = files.cold.clone().map(|cold| ColdStatus { cold, counters: Arc::default() });
+    let object_store = object_store.zip(cold.clone());
     let recovered = Recovered {
+        object_store: object_store.as_ref(),
         resources: &resources,
         metered: &files.metered,
         operators: &operators,
@@ -109,7 +130,7 @@ pub fn open(
     recovery.elapsed = resources.clock().monotonic().saturating_sub(start);
     let Components { pace, buffers, committer, transactions, reader, compactor, watchdog } =
         components;
-    let StoreFiles { id, manifest, medium, holding, metered, lock, state: _ } = files;
+    let StoreFiles { id, manifest, medium, holding, metered, lock, cold: _, state: _ } = files;
     Ok(Store {
         owner: Owner::this(),
         background,
@@ -137,6 +158,8 @@ pub fn open(
         medium,
         holding,
         metered,
+        cold,
+        object_store: object_store.map(|(config, _)| config),
         watchdog,
         keyspaces: Mutex::new(()),
         _entered: entered,
@@ -147,6 +170,7 @@ pub fn open(
 
 /// The recovered data of a store, and the parts that its components are made of.
 struct Recovered<'a> {
+    object_store: Option<&'a (ColdConfig, ColdStatus)>,
     resources: &'a Resources,
     metered: &'a Arc<Metered>,
     operators: &'a Arc<Operators>,
@@ -221,6 +245,7 @@ impl Recovered<'_> {
         events: &Arc<Events>,
     ) -> Background {
         Tasks {
+            object_store: self.object_store,
             context: self.context,
             resources: self.resources,
             settings,

@@ -64,6 +64,9 @@ struct Inner {
     urgent: Arc<dyn Executor>,
     /// Runs the tasks that watch all others. A thread of its own, started with the first listener.
     watch: OnceLock<Arc<dyn Executor>>,
+    /// Runs tasks that wait for an object store. A thread of its own, started with the first such task,
+    /// unless the user gave an executor.
+    network: OnceLock<Arc<dyn Executor>>,
     compaction: Arc<CompactionPool>,
     /// Workers that run merges; `None`: all merges run here.
     offload: Option<Arc<dyn Offload>>,
@@ -267,6 +270,16 @@ impl Resources {
             Err(_) => Arc::clone(&self.0.urgent),
         };
         &**self.0.watch.get_or_init(start)
+    }
+
+    /// The executor of tasks that wait for an object store. Starts its thread at the first call.
+    pub(crate) fn network(&self) -> &dyn Executor {
+        let start = || match Threads::start(1, Arc::clone(self.clock())) {
+            Ok(thread) => Arc::new(thread) as Arc<dyn Executor>,
+            // Without a thread of its own it takes one of the background.
+            Err(_) => Arc::clone(&self.0.executor),
+        };
+        &**self.0.network.get_or_init(start)
     }
 
     /// The clock of all stores.

@@ -24,6 +24,7 @@ use wal::Log;
 
 use crate::background::{Background, LogLimits};
 use crate::buffers::Buffers;
+use crate::cold::{ColdConfig, ColdStatus};
 use crate::commit::Committer;
 use crate::pace::Pace;
 use crate::recovery::Recovery;
@@ -89,6 +90,10 @@ pub struct Store {
     pub holding: Arc<Holding>,
     /// The same medium, for its I/O counters.
     pub metered: Arc<Metered>,
+    /// The cold tables; none without an object store.
+    pub cold: Option<ColdStatus>,
+    /// The object store.
+    pub(crate) object_store: Option<ColdConfig>,
     /// Finds blocked calls.
     pub watchdog: Arc<Watchdog>,
     /// Held while a keyspace is created or dropped.
@@ -259,6 +264,12 @@ impl Store {
         self.log.sync(self.log.last())
     }
 
+    fn stop_background(&self) {
+        // A request to the object store may wait for a minute.
+        self.object_store.iter().for_each(|config| config.cancel.cancel());
+        self.background.stop(self.resources.executor());
+    }
+
     /// Closes the store for writes: flushes unlogged writes, ends the background work, stores the time, and
     /// syncs the log. May be called again; [`Drop`] does.
     ///
@@ -280,7 +291,7 @@ impl Store {
         };
         self.buffers.close();
         self.compactor.close();
-        self.background.stop(self.resources.executor());
+        self.stop_background();
         // Segments made ahead hold nothing. One that cannot be removed costs its space until the next open.
         if LogLimits::of(&self.resources, self.log.statistics().lanes).is_growing() {
             let _ = self.log.give_back(0);

@@ -56,6 +56,8 @@ pub enum Edit {
     /// No ingest of the keyspace has a sequence number above `last`. The ingested tables state it too, but
     /// only until they are merged.
     Ingested { keyspace: KeyspaceId, last: Seqno },
+    /// The content of a table is the file `file` of the object store, durable there, and no local file.
+    TableCold { keyspace: KeyspaceId, table: TableId, file: Arc<str> },
     /// A damaged table was quarantined: it is left out of merges and still read.
     TableDamaged { keyspace: KeyspaceId, table: TableId },
     /// The scrub reached this position.
@@ -66,6 +68,8 @@ pub enum Edit {
     LogReached { reached: wal::Reached },
     /// The log is at `place` from now on: records of lanes elsewhere are dead.
     LogPlaced { place: wal::LogPlace },
+    /// The store was about to use its prefix of the object store for the time `number`: docs/object-store.md.
+    ColdOpened { number: u64 },
     /// The store is a copy that began this lineage. Only in the first record of a manifest of version 2.
     LineageBegan { lineage: LineageId },
 }
@@ -105,6 +109,11 @@ const LINEAGE_BEGAN: u8 = 23;
 const LOG_REACHED: u8 = 24;
 const LOG_PLACED: u8 = 26;
 const KEYSPACE_TABLES: u8 = 27;
+const TABLE_COLD: u8 = 28;
+const COLD_OPENED: u8 = 29;
+
+/// Longest name of a file in the object store, bytes.
+const COLD_FILE_BYTES_MAX: usize = 128;
 
 impl Edit {
     /// Appends the stored form to `out`: the tag, the keyspace of an edit that changes one, and its fields.
@@ -133,10 +142,12 @@ impl Edit {
             Self::KeyspaceOperator { .. } => KEYSPACE_OPERATOR,
             Self::KeyspaceTables { .. } => KEYSPACE_TABLES,
             Self::Ingested { .. } => INGESTED,
+            Self::TableCold { .. } => TABLE_COLD,
             Self::TableDamaged { .. } => TABLE_DAMAGED,
             Self::Scrubbed(_) => SCRUBBED,
             Self::LogBegins { .. } => LOG_BEGINS,
             Self::LogPlaced { .. } => LOG_PLACED,
+            Self::ColdOpened { .. } => COLD_OPENED,
             Self::LineageBegan { .. } => LINEAGE_BEGAN,
             Self::LogReached { .. } => LOG_REACHED,
         }
@@ -150,6 +161,7 @@ impl Edit {
             Self::LogReached { .. } => VERSION_OPENED,
             Self::LogPlaced { .. } => 6,
             Self::KeyspaceTables { .. } => 8,
+            Self::TableCold { .. } | Self::ColdOpened { .. } => 9,
             _ => 1,
         }
     }
@@ -169,6 +181,7 @@ impl Edit {
             | Self::KeyspaceOperator { keyspace, .. }
             | Self::KeyspaceTables { keyspace, .. }
             | Self::Ingested { keyspace, .. }
+            | Self::TableCold { keyspace, .. }
             | Self::TableDamaged { keyspace, .. } => Some(*keyspace),
             Self::TableIdsReserved { .. }
             | Self::DictionaryIdsUsed { .. }
@@ -177,6 +190,7 @@ impl Edit {
             | Self::LogBegins { .. }
             | Self::LogReached { .. }
             | Self::LogPlaced { .. }
+            | Self::ColdOpened { .. }
             | Self::LineageBegan { .. } => None,
         }
     }
@@ -202,6 +216,10 @@ impl Edit {
             }
             Self::TableRemoved { table, .. } | Self::TableDamaged { table, .. } => {
                 put_u64(out, table.0);
+            }
+            Self::TableCold { table, file, .. } => {
+                put_u64(out, table.0);
+                put_bytes(out, file.as_bytes());
             }
             Self::TableCut { table, range, .. } => {
                 put_u64(out, table.0);
@@ -245,6 +263,7 @@ impl Edit {
                     put_bytes(out, device.place.as_bytes());
                 }
             }
+            Self::ColdOpened { number } => put_u64(out, *number),
             Self::LineageBegan { lineage } => put_u128(out, lineage.0),
         }
     }
@@ -264,6 +283,7 @@ impl Edit {
             | FLUSHED
             | DICTIONARY_ADDED
             | INGESTED
+            | TABLE_COLD
             | TABLE_DAMAGED
             | KEYSPACE_OPERATOR
             | KEYSPACE_TABLES => {
@@ -291,6 +311,7 @@ impl Edit {
                 },
             },
             LOG_PLACED => Self::LogPlaced { place: log_place(cursor)? },
+            COLD_OPENED => Self::ColdOpened { number: cursor.u64()? },
             LINEAGE_BEGAN => Self::LineageBegan { lineage: LineageId(cursor.u128()?) },
             other => {
                 return Err(Error::corrupt("manifest edit")
@@ -324,6 +345,11 @@ impl Edit {
                 Self::ValuesAdded { keyspace, values }
             }
             TABLE_REMOVED => Self::TableRemoved { keyspace, table: TableId(cursor.u64()?) },
+            TABLE_COLD => {
+                let table = TableId(cursor.u64()?);
+                let file = name(cursor, COLD_FILE_BYTES_MAX)?.into();
+                Self::TableCold { keyspace, table, file }
+            }
             TABLE_CUT => {
                 let table = TableId(cursor.u64()?);
                 Self::TableCut { keyspace, table, range: range(cursor)? }

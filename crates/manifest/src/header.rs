@@ -6,7 +6,7 @@ use base::{StoreId, put_u32, put_u64, put_u128};
 pub(crate) const MAGIC: &[u8; 8] = b"TERRMANI";
 /// The newest format version that this code reads. It writes the least one that has the edits of the file, so
 /// that older versions of the code read every store that has nothing new to them.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 /// The version of the manifest that an open writes: soon after, it states how far the log reached.
 pub(crate) const VERSION_OPENED: u32 = 5;
 /// The version of a manifest without hashed keyspaces, of a store that is no copy and has its log in its

@@ -59,6 +59,8 @@ pub struct LiveTable {
     pub pieces: Vec<LivePiece>,
     /// The table is damaged and in quarantine.
     pub damaged: bool,
+    /// The file of the object store with the content of a cold table; none of a local one.
+    pub cold: Option<Arc<str>>,
 }
 
 /// A value file, and how much of it is live.
@@ -88,7 +90,7 @@ impl LiveTable {
     pub(crate) fn whole(entry: Arc<TableEntry>) -> Arc<Self> {
         let TableEntry { range, run, level, .. } = &*entry;
         let pieces = vec![LivePiece { range: range.clone(), run: *run, level: *level }];
-        Arc::new(Self { entry, pieces, damaged: false })
+        Arc::new(Self { entry, pieces, damaged: false, cold: None })
     }
 
     /// Returns the table without the keys in `cut`.
@@ -102,7 +104,7 @@ impl LiveTable {
             pieces.windows(2).all(|pair| matches!(pair, [a, b] if a.range.first < b.range.first)),
             "the pieces of a table are ascending"
         );
-        Self { entry: Arc::clone(&self.entry), pieces, damaged: self.damaged }
+        Self { pieces, ..self.clone() }
     }
 
     /// Whether a piece of the table overlaps `range`.
@@ -125,6 +127,9 @@ impl LiveTable {
                 let (range, run, level) = (range.clone(), *run, *level);
                 edits.push(Edit::TableMoved { keyspace, table, range, run, level });
             }
+        }
+        if let Some(file) = self.cold.clone() {
+            edits.push(Edit::TableCold { keyspace, table, file });
         }
         if self.damaged {
             edits.push(Edit::TableDamaged { keyspace, table });
@@ -272,6 +277,15 @@ impl KeyspaceEntry {
     pub(crate) fn quarantine(&mut self, id: TableId) -> Result<()> {
         let table = self.tables.get_mut(&id).ok_or_else(|| unknown_table(id))?;
         Arc::make_mut(table).damaged = true;
+        Ok(())
+    }
+
+    pub(crate) fn move_to_cold(&mut self, id: TableId, file: Arc<str>) -> Result<()> {
+        let table = self.tables.get_mut(&id).ok_or_else(|| unknown_table(id))?;
+        if file.is_empty() || table.cold.is_some() {
+            return Err(contradiction("a local table", format_args!("{id}, now `{file}`")));
+        }
+        Arc::make_mut(table).cold = Some(file);
         Ok(())
     }
 

@@ -58,6 +58,16 @@ impl fmt::Display for Edit {
             Self::Ingested { keyspace, last } => {
                 write!(f, "keyspace {keyspace} ingested up to seqno {last}")
             }
+            Self::TableCold { keyspace, table, file } => {
+                write!(
+                    f,
+                    "keyspace {keyspace} has table {table} in the object store, as `{}`",
+                    file.escape_debug()
+                )
+            }
+            Self::ColdOpened { number } => {
+                write!(f, "the store uses its object store for the time {number}")
+            }
             Self::TableDamaged { keyspace, table } => {
                 write!(f, "keyspace {keyspace} keeps damaged table {table} out of merges")
             }

@@ -38,6 +38,8 @@ pub struct ManifestState {
     pub log_place: wal::LogPlace,
     /// The lineage that the store began as a copy of another; `None` if it was created.
     pub lineage: Option<LineageId>,
+    /// How often the store was about to use its prefix of the object store; 0: never.
+    pub cold_opened: u64,
 }
 
 impl ManifestState {
@@ -64,6 +66,9 @@ impl ManifestState {
             Edit::TableMoved { keyspace, table, range, run, level } => {
                 self.entry(keyspace)?.move_table(table, &range, run, level)
             }
+            Edit::TableCold { keyspace, table, file } => {
+                self.entry(keyspace)?.move_to_cold(table, file)
+            }
             Edit::TableDamaged { keyspace, table } => self.entry(keyspace)?.quarantine(table),
             Edit::Flushed { keyspace, below } => self.entry(keyspace)?.raise_flushed(below),
             Edit::Ingested { keyspace, last } => {
@@ -87,6 +92,10 @@ impl ManifestState {
                 self.log_place = place;
                 // The recorded point was one of the log that is given up.
                 self.log_reached = None;
+                Ok(())
+            }
+            Edit::ColdOpened { number } => {
+                self.cold_opened = self.cold_opened.max(number);
                 Ok(())
             }
             Edit::LineageBegan { lineage } => {
@@ -333,6 +342,27 @@ impl ManifestState {
             .collect()
     }
 
+    /// Returns the cold tables: the name that each has as a local file, its length in bytes, and the file of
+    /// the object store with its content.
+    pub fn cold_tables(&self) -> impl Iterator<Item = (TableId, u64, &Arc<str>)> {
+        let tables = self.keyspaces.values().flat_map(|entry| entry.tables.values());
+        tables.filter_map(|table| {
+            Some((table.entry.id, table.entry.file_bytes, table.cold.as_ref()?))
+        })
+    }
+
+    /// Makes every table a local one, as in a copy that has their content and no prefix in an object store.
+    pub fn warm_all(&mut self) {
+        self.cold_opened = 0;
+        for entry in self.keyspaces.values_mut() {
+            if entry.tables.values().any(|table| table.cold.is_some()) {
+                for table in Arc::make_mut(entry).tables.values_mut() {
+                    Arc::make_mut(table).cold = None;
+                }
+            }
+        }
+    }
+
     /// Returns the edits that build this state from nothing.
     pub fn edits(&self) -> Vec<Edit> {
         let mut edits = vec![
@@ -350,6 +380,9 @@ impl ManifestState {
             edits.push(Edit::LogPlaced { place: self.log_place.clone() });
         }
         edits.extend(self.log_reached.map(|reached| Edit::LogReached { reached }));
+        if self.cold_opened > 0 {
+            edits.push(Edit::ColdOpened { number: self.cold_opened });
+        }
         edits.extend(self.lineage.map(|lineage| Edit::LineageBegan { lineage }));
         for (id, entry) in &self.keyspaces {
             entry.push_edits(*id, &mut edits);

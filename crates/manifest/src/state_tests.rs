@@ -332,6 +332,47 @@ fn a_state_is_rebuilt_from_its_own_edits() {
     assert_eq!(rebuilt, state());
 }
 
+/// Golden bytes, and the least version. A copy of the state has local tables.
+#[test]
+fn cold_tables_are_stored() {
+    let keyspace = KeyspaceId(300);
+    let cold =
+        |table, file: &str| Edit::TableCold { keyspace, table: TableId(table), file: file.into() };
+    let all = [cold(7, "7.table.0f"), Edit::ColdOpened { number: 258 }];
+    let mut body = Vec::new();
+    for edit in &all {
+        assert_eq!(edit.format_version(), 9);
+        edit.encode(&mut body);
+    }
+    let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+    let golden = include_str!("../golden/manifest_cold.hex");
+    assert_eq!(hex, golden.split_whitespace().collect::<String>());
+    assert_eq!(Edit::decode_all(&body).unwrap(), all);
+
+    let mut state = ManifestState::default();
+    state.apply(Edit::TableIdsReserved { below: TableId(50) }).unwrap();
+    state.apply(created(300, "k")).unwrap();
+    state.apply(Edit::TableAdded { keyspace, table: entry(7, 1, "a", "c") }).unwrap();
+    state.apply(Edit::TableAdded { keyspace, table: entry(8, 1, "d", "f") }).unwrap();
+    for edit in all {
+        state.apply(edit).unwrap();
+    }
+    for wrong in [cold(7, "again"), cold(8, ""), cold(9, "unknown")] {
+        assert!(state.apply(wrong.clone()).is_err(), "{wrong}");
+    }
+    let range = KeyRange::through(b"a", b"a");
+    state.apply(Edit::TableCut { keyspace, table: TableId(7), range }).unwrap();
+    let mut again = ManifestState::default();
+    for edit in state.edits() {
+        again.apply(edit).unwrap();
+    }
+    assert_eq!(again, state);
+    let found: Vec<_> = state.cold_tables().map(|(id, _, file)| (id.0, &**file)).collect();
+    assert_eq!((found, state.cold_opened), (vec![(7, "7.table.0f")], 258));
+    state.warm_all();
+    assert_eq!((state.cold_tables().count(), state.cold_opened), (0, 0));
+}
+
 /// Golden bytes of every form, and the least version; a manifest written anew has the last options.
 #[test]
 fn table_options_of_a_keyspace_are_stored_and_replaced() {

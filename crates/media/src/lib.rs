@@ -7,6 +7,7 @@
 mod buf;
 mod calibration;
 mod check;
+mod cold;
 mod delegate;
 pub mod emulated;
 mod faulty;
@@ -38,6 +39,7 @@ pub use buf::Buf;
 pub use calibration::{
     CalibratedDevice, Calibration, FoundCalibration, Points, calibrate, device_of,
 };
+pub use cold::{Cold, ColdName, ColdReads};
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging, raise_open_files_limit};
 #[cfg(any(test, feature = "forked"))]

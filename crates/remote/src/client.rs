@@ -88,6 +88,8 @@ pub(crate) struct Client {
     /// Credentials may be read again.
     is_renewable: bool,
     cancel: Cancel,
+    /// The same, or one that nobody uses.
+    cancel_reads: Cancel,
     pace: Pace,
     tries: AtomicU64,
 }
@@ -131,6 +133,10 @@ impl Client {
             credentials: Mutex::new(credentials),
             is_renewable: options.credentials.is_none(),
             cancel: options.cancel.clone(),
+            cancel_reads: match options.reads_ignore_cancel {
+                true => Cancel::new(),
+                false => options.cancel.clone(),
+            },
             pace: options.pace.clone(),
             tries: AtomicU64::new(0),
         })
@@ -146,9 +152,11 @@ impl Client {
     /// `Invalid` if the store refuses it, with the store's reason; `Retry` if the last try failed, too, with
     /// the reason of that try; `NoSpace`; `Cancelled`.
     pub(crate) fn call(&self, call: &Call<'_>) -> Result<Answer> {
+        let is_read = call.headers.iter().any(|(name, _)| *name == "range");
+        let cancel = if is_read { &self.cancel_reads } else { &self.cancel };
         let mut next = 0;
         loop {
-            self.cancel.check("request to the object store")?;
+            cancel.check("request to the object store")?;
             next += 1;
             let (error, asked) = match self.attempt(call)? {
                 Tried::Done(answer) => return Ok(answer),
@@ -158,16 +166,16 @@ impl Client {
                 return Err(error.expected(format_args!("an answer within {next} tries")));
             }
             let noise = getrandom::u64().unwrap_or(self.tries.load(Ordering::Relaxed));
-            self.wait(retry::wait(next, asked, noise))?;
+            self.wait(cancel, retry::wait(next, asked, noise))?;
         }
     }
 
     /// Waits in steps, so that a cancellation is noticed.
-    fn wait(&self, time: Duration) -> Result<()> {
+    fn wait(&self, cancel: &Cancel, time: Duration) -> Result<()> {
         const STEP: Duration = Duration::from_millis(200);
         let mut left = time;
         while !left.is_zero() {
-            self.cancel.check("request to the object store")?;
+            cancel.check("request to the object store")?;
             let step = left.min(STEP);
             self.pace.wait(step);
             left -= step;

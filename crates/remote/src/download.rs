@@ -1,7 +1,8 @@
 //! Download: a file that is an object, read by ranges.
 //!
 //! Reads that follow one another are merged: a range is asked for ahead, twice as long each time. Others ask
-//! for exactly their bytes. Memory: one range a file, charged if there is memory (I10).
+//! for exactly their bytes, at once: they wait for no other read. Memory: one range a file until it is read
+//! to its end, charged if there is memory (I10), and the bytes of each other read.
 
 use std::any::Any;
 use std::fmt;
@@ -15,9 +16,6 @@ use parking_lot::Mutex;
 use crate::manifest::ObjectEntry;
 use crate::objects;
 use crate::shared::Shared;
-
-/// Longest range, bytes: at 100 MB/s the wait for the first byte is an eighth of its time.
-const RANGE_BYTES_MAX: u64 = 8 << 20;
 
 /// A complete object. See the module.
 pub(crate) struct ObjectFile {
@@ -46,6 +44,17 @@ impl Ahead {
         let skip = at.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
         skip.and_then(|skip| self.bytes.get(skip..)).unwrap_or_default()
     }
+
+    /// The end of the bytes that are here.
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    /// Whether a read at `at` goes on where another one ended. A file that was just opened is read from its
+    /// start on more often than not.
+    fn follows(&self, at: u64) -> bool {
+        at == self.read_to || at == self.end() || !self.have(at).is_empty()
+    }
 }
 
 impl ObjectFile {
@@ -68,7 +77,17 @@ impl ObjectFile {
                 .expected(format_args!("{wanted} bytes at offset {at}"))
                 .got(format_args!("a length of {}", self.len)));
         }
-        let ahead = &mut *self.ahead.lock();
+        let mut ahead = self.ahead.lock();
+        if !ahead.follows(at) && held <= self.shared.range_bytes_max {
+            (ahead.read_to, ahead.range) = (at + held, held);
+            drop(ahead);
+            let _charge = self.shared.account.charge(held)?;
+            let bytes = self.get(at, held)?;
+            buf.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+            buf.iter_mut().skip(held as usize).for_each(|byte| *byte = 0);
+            return Ok(());
+        }
+        let ahead = &mut *ahead;
         let mut done = 0;
         while done < held {
             let from = at + done;
@@ -88,18 +107,30 @@ impl ObjectFile {
         }
         buf.iter_mut().skip(held as usize).for_each(|byte| *byte = 0);
         ahead.read_to = at + held;
+        if ahead.read_to == ahead.end() {
+            (ahead.bytes, ahead.charge) = (Vec::new(), None);
+            ahead.at = ahead.read_to;
+        }
         Ok(())
+    }
+
+    fn get(&self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let bytes = objects::get_range(&self.shared.client, &self.key, at, len as usize);
+        bytes.map_err(|error| match error.kind() {
+            // A refusal is no damage: a check must end instead of reporting it.
+            ErrorKind::Invalid => Error::retry("read of an object").never_heals().caused_by(error),
+            _ => error,
+        })
     }
 
     /// Asks for at least `least` bytes at `at`, unless that is more than the longest range.
     fn fetch(&self, ahead: &mut Ahead, at: u64, least: u64) -> Result<()> {
-        // A file that was just opened is read from its start on more often than not.
-        let follows = at == ahead.read_to || at == ahead.at + ahead.bytes.len() as u64;
-        ahead.range = match follows {
-            true => (ahead.range * 2).clamp(least, RANGE_BYTES_MAX.max(least)),
+        let longest = self.shared.range_bytes_max;
+        ahead.range = match ahead.follows(at) {
+            true => (ahead.range * 2).clamp(least, longest.max(least)),
             false => least,
         };
-        let mut range = ahead.range.min(RANGE_BYTES_MAX).min(self.len - at);
+        let mut range = ahead.range.min(longest).min(self.len - at);
         (ahead.bytes, ahead.charge) = (Vec::new(), None);
         let account = &self.shared.account;
         ahead.charge = match account.try_charge(range) {
@@ -109,12 +140,7 @@ impl ObjectFile {
                 Some(account.charge(range)?)
             }
         };
-        let bytes = objects::get_range(&self.shared.client, &self.key, at, range as usize);
-        ahead.bytes = bytes.map_err(|error| match error.kind() {
-            // A refusal is no damage: a check must end instead of reporting it.
-            ErrorKind::Invalid => Error::retry("read of an object").never_heals().caused_by(error),
-            _ => error,
-        })?;
+        ahead.bytes = self.get(at, range)?;
         ahead.at = at;
         Ok(())
     }

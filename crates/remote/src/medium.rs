@@ -42,7 +42,9 @@ impl ObjectMedium {
         let client = Client::new(location, options)?;
         let session = Mutex::new(Session::read(&client)?);
         let (account, part_bytes) = (options.account.clone(), options.part_bytes.max(1));
-        let shared = Arc::new(Shared { client, account, part_bytes, session });
+        let range_bytes_max = options.range_bytes_max.max(PAGE_BYTES as u64);
+        let shared = Shared { client, account, part_bytes, range_bytes_max, session };
+        let shared = Arc::new(shared);
         let Options { read_only, published_every_bytes, .. } = *options;
         Ok(Self { shared, read_only, published_every_bytes })
     }

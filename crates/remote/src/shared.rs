@@ -12,6 +12,7 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) account: Account,
     pub(crate) part_bytes: u64,
+    pub(crate) range_bytes_max: u64,
     /// Locked during the requests that publish.
     pub(crate) session: Mutex<Session>,
 }

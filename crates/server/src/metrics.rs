@@ -10,6 +10,26 @@ use crate::shared::Shared;
 /// Writes a family of metrics: name, kind, help, and samples with their labels.
 type Family<'a> = dyn FnMut(&str, &str, &str, Vec<(String, u64)>) + 'a;
 
+/// The cold tables, if the store has an object store.
+fn cold(statistics: &terracedb::stats::Statistics, family: &mut Family<'_>) {
+    let Some(cold) = &statistics.cold else { return };
+    let one = |value: u64| vec![(String::new(), value)];
+    family("terrace_cold_tables", "gauge", "Tables in the object store.", one(cold.tables));
+    family("terrace_cold_bytes", "gauge", "Bytes in the object store.", one(cold.bytes));
+    for (name, help, value) in [
+        ("reads", "Reads of cold tables that no cache answered.", cold.reads.reads),
+        ("ranges", "Ranges asked of the object store.", cold.reads.ranges),
+        ("range_bytes", "Bytes of these ranges.", cold.reads.bytes),
+        ("range_failures", "Ranges that could not be read.", cold.reads.failures),
+        ("uploads", "Tables uploaded.", cold.uploads),
+        ("uploaded_bytes", "Bytes uploaded.", cold.uploaded_bytes),
+        ("removals", "Tables removed from the object store.", cold.removals),
+        ("failures", "Uploads and removals that failed.", cold.failures),
+    ] {
+        family(&format!("terrace_cold_{name}_total"), "counter", help, one(value));
+    }
+}
+
 /// The lanes of the log, and the collection of its segments with resident entries.
 fn resident(statistics: &terracedb::stats::Statistics, family: &mut Family<'_>) {
     let log = &statistics.log_collection;
@@ -89,6 +109,7 @@ pub(crate) fn metrics(shared: &Shared) -> String {
     family("terrace_memory_bytes", "gauge", "Memory in use by component.", components);
     family("terrace_log_bytes", "gauge", "The write-ahead log.", one(statistics.log_bytes));
     resident(&statistics, &mut family);
+    cold(&statistics, &mut family);
     let compaction = &statistics.compaction;
     let running = compaction.running as u64;
     family("terrace_compactions_running", "gauge", "Merges that run.", one(running));

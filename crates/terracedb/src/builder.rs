@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{Codec, Durability, Result, StoreId};
 use compact::{MergeOperator, WindowPriority};
-use engine::{LogConfig, Settings};
+use engine::{ColdConfig, LogConfig, Settings};
 use media::{FileMedium, FileOptions, Medium};
 use tree::events::Listener;
 
@@ -27,9 +27,23 @@ pub struct Builder {
     resources: Option<Resources>,
     settings: Settings,
     log: LogConfig,
+    object_store: Option<Box<dyn OpenObjectStore>>,
     merge_operators: Vec<Arc<dyn MergeOperator>>,
     window_priorities: Vec<Arc<dyn WindowPriority>>,
     listeners: Vec<Arc<dyn Listener>>,
+}
+
+/// Opens the object store of cold tables.
+pub(crate) trait OpenObjectStore: std::fmt::Debug + Send + Sync {
+    fn open(&self, resources: &Resources, read_only: bool) -> Result<ColdConfig>;
+}
+
+#[cfg(feature = "testing")]
+impl OpenObjectStore for (Arc<dyn Medium>, Duration) {
+    fn open(&self, _resources: &Resources, _read_only: bool) -> Result<ColdConfig> {
+        let (medium, after) = (Arc::clone(&self.0), self.1);
+        Ok(ColdConfig { medium, after, read_only: false, cancel: base::Cancel::new() })
+    }
 }
 
 #[derive(Debug)]
@@ -52,6 +66,7 @@ impl Builder {
             resources,
             settings,
             log: LogConfig::default(),
+            object_store: None,
             merge_operators,
             window_priorities,
             listeners,
@@ -276,6 +291,22 @@ impl Builder {
         self
     }
 
+    /// Keeps the oldest tables in an object store: [`crate::remote::ObjectStore`].
+    #[cfg(feature = "remote")]
+    #[must_use]
+    pub fn object_store(mut self, store: crate::remote::ObjectStore) -> Self {
+        self.object_store = Some(Box::new(store));
+        self
+    }
+
+    /// Keeps tables in `medium` once nothing older lay below them for `after`, for tests.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn object_store_medium(mut self, medium: Arc<dyn Medium>, after: Duration) -> Self {
+        self.object_store = Some(Box::new((medium, after)));
+        self
+    }
+
     /// Whether to open a store with a damaged log; false by default. If true, opening replays the log
     /// records before and behind the damage and flushes them, which needs free space on the device.
     /// [`Db::recovery`] reports the losses.
@@ -361,8 +392,11 @@ impl Builder {
             (true, Some(id)) => Some(id),
             (true, None) => Some(StoreId::random()?),
         };
+        let object_store = self.object_store.as_ref();
+        let object_store = object_store.map(|it| it.open(&resources, read_only)).transpose()?;
         let opening = Opening {
             medium,
+            object_store,
             resources,
             settings: self.settings,
             log: self.log,

@@ -55,6 +55,8 @@ mod opening;
 mod options_of;
 mod pop;
 mod read_options;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod snapshot;
 mod statistics;
 #[cfg(test)]
@@ -178,8 +180,8 @@ pub mod stats {
         ScmStatistics,
     };
     pub use compact::offload::WorkerStatistics;
-    pub use engine::{Delays, Ingested, Memory, ScmStatus};
-    pub use media::{Counts, Purpose, Usage};
+    pub use engine::{ColdStatistics, Delays, Ingested, Memory, ScmStatus};
+    pub use media::{ColdReads, Counts, Purpose, Usage};
     #[cfg(feature = "tools")]
     pub use tools::ScrubStatistics;
     pub use tree::ClockStatistics;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use base::{Result, StoreId};
 use compact::{MergeOperator, Operators, WindowPriority};
-use engine::{Components as _, LogConfig, Settings, Store, open, read_only_files};
+use engine::{ColdConfig, Components as _, LogConfig, Settings, Store, StoreMedia};
+use engine::{open, read_only_files};
 use media::Medium;
 use tree::events::{Events, Listener};
 
@@ -15,6 +16,7 @@ use crate::Resources;
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) object_store: Option<ColdConfig>,
     pub(crate) resources: Resources,
     pub(crate) settings: Settings,
     pub(crate) log: LogConfig,
@@ -39,11 +41,15 @@ impl Opening {
         let events = Arc::new(Events::new(self.listeners.clone()));
         let (resources, settings) = (self.resources.clone(), self.settings.clone());
         if !settings.read_only {
-            let medium = Arc::clone(&self.medium);
-            return open(medium, &self.log, resources, settings, operators, events, create);
+            let media = self.media(Arc::clone(&self.medium));
+            return open(media, &self.log, resources, settings, operators, events, create);
         }
         let (medium, log) =
             read_only_files(&self.medium, &self.log, &resources.account("read-only files"))?;
-        open(medium, &log, resources, settings, operators, events, None)
+        open(self.media(medium), &log, resources, settings, operators, events, None)
+    }
+
+    fn media(&self, directory: Arc<dyn Medium>) -> StoreMedia {
+        StoreMedia { directory, object_store: self.object_store.clone() }
     }
 }

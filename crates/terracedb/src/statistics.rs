@@ -70,6 +70,8 @@ pub struct Statistics {
     pub flush_failing: Option<String>,
     /// The SCM tier; `None` if the store has none.
     pub scm: Option<crate::stats::ScmStatus>,
+    /// The cold tables; `None` if the store has no object store.
+    pub cold: Option<crate::stats::ColdStatistics>,
     /// Compaction.
     pub compaction: CompactionStatistics,
     /// The scrub: tables read and verified in the background.
@@ -340,6 +342,7 @@ impl Statistics {
             flush_bytes: background.flush_bytes.get(),
             flush_failures: background.flush_failures.get(),
             flush_failing: store.buffers.failure().map(|error| error.to_string()),
+            cold: store.cold.as_ref().map(|cold| cold.statistics(&store.manifest)),
             compaction: store.compactor.statistics(),
             #[cfg(feature = "tools")]
             scrub: ScrubStatistics::default(),

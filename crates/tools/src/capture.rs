@@ -83,6 +83,8 @@ impl Capture {
         drop(keyspaces);
         // A copy has its log in its directory, in the same lanes.
         state.log_place = wal::LogPlace::default();
+        // It has the content of the cold tables in its own files.
+        state.warm_all();
         let lineage = state.lineage_of(store.id);
         state.lineage = began.or(state.lineage);
         let manifest = encode_manifest(store.id, &state)?;

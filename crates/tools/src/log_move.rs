@@ -60,8 +60,15 @@ pub fn move_log(
     let resources = Resources::builder().build()?;
     let operators = Operators::builtin().without_required_priorities();
     let events = Arc::default();
-    let store =
-        engine::open(Arc::clone(medium), from, resources, settings, operators, events, None)?;
+    let store = engine::open(
+        Arc::clone(medium).into(),
+        from,
+        resources,
+        settings,
+        operators,
+        events,
+        None,
+    )?;
     store.flush_for_copy()?;
     let last = store.log.last();
     store.close()?;

@@ -155,6 +155,7 @@ fn prices() -> Prices {
         dram_max,
     };
     Prices {
+        object_store: None,
         name: "test".to_owned(),
         dram: tier(10.0, 0.1, 0.0),
         scm: tier(4.0, 0.4, 0.2),

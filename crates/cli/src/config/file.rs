@@ -15,9 +15,6 @@ use super::values::Values;
 /// The largest configuration file, in bytes. A longer one is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Planned settings without an implementation. They are refused, because ignoring them would mislead.
-const NOT_BUILT: [&str; 1] = ["remote.url"];
-
 /// The settings of a file, and its mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
@@ -94,14 +91,15 @@ impl Reader<'_> {
     /// Reads one key, which starts at byte `start`.
     fn value(&mut self, key: &str, value: &DeValue<'_>, start: usize) {
         let at = self.line(start);
-        let problem = if NOT_BUILT.contains(&key) {
-            Error::invalid(format!("setting `{key}` is not built yet")).at(at)
-        } else if let Some(setting) = Setting::of(key) {
+        let problem = if let Some(setting) = Setting::of(key) {
             // A number is accepted as text, except as a path.
             let is_path = matches!(
                 setting,
                 Setting::FlashPath
                     | Setting::ScmPath
+                    | Setting::RemoteUrl
+                    | Setting::RemoteEndpoint
+                    | Setting::RemoteRegion
                     | Setting::CompactionWorkers
                     | Setting::CompactionTokenFile
                     | Setting::CompactionTlsCa
@@ -142,9 +140,9 @@ impl Reader<'_> {
     }
 }
 
-/// The keys that a file may name, implemented or not.
+/// The keys that a file may name.
 fn known() -> impl Iterator<Item = &'static str> {
-    Setting::ALL.into_iter().map(Setting::key).chain(NOT_BUILT)
+    Setting::ALL.into_iter().map(Setting::key)
 }
 
 /// The setting that the user probably meant by the unknown `key`, or all settings if none is close.
@@ -235,14 +233,14 @@ mod tests {
 
     #[test]
     fn every_mistake_is_reported_with_its_line() {
-        let text = "memroy = \"1GiB\"\ncodec = \"gzip\"\n[remote]\nurl = \"s3://b\"\n[flash]\n\
+        let text = "memroy = \"1GiB\"\ncodec = \"gzip\"\n[remote]\nurl = \"b\"\n[flash]\n\
                     paht = \"x\"\n[[memory]]\n[net]\nport = 1\n[flash.path]\nx = 1\n";
         let (values, read) = read_text(text);
         let problems: Vec<_> = read.problems.iter().map(ToString::to_string).collect();
         let expected = [
             (1, "unknown setting `memroy`", "`memory`"),
             (2, "setting `codec`", "`gzip`"),
-            (4, "setting `remote.url` is not built yet", ""),
+            (4, "setting `remote.url`", "got `b`"),
             (6, "unknown setting `flash.paht`", "`flash.path`"),
             (7, "setting `memory`", "got `array`"),
             (8, "unknown setting `net`", "one of memory"),

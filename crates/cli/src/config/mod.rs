@@ -300,6 +300,7 @@ impl Config {
             .write_through(values.write_through)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
+        let builder = with_object_store(builder, values)?;
         let builder = builder.log_path(&values.log_path);
         let builder = match values.log_lanes {
             Some(lanes) => builder.log_lanes(lanes),
@@ -322,6 +323,34 @@ impl Config {
             builder.workers(Arc::new(workers))
         };
         Ok(builder)
+    }
+}
+
+/// Gives the store its object store, if it has one.
+#[cfg(feature = "remote")]
+#[expect(clippy::unnecessary_wraps, reason = "a build without object stores refuses")]
+fn with_object_store(builder: Builder, values: &Values) -> Result<Builder> {
+    let Some(url) = &values.remote_url else { return Ok(builder) };
+    let of_environment = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let mut store = terracedb::remote::ObjectStore::new(url).cold_after(values.cold_after);
+    let endpoint = values.remote_endpoint.clone();
+    if let Some(endpoint) = endpoint.or_else(|| of_environment("AWS_ENDPOINT_URL")) {
+        store = store.endpoint(endpoint);
+    }
+    let region = values.remote_region.clone();
+    if let Some(region) = region.or_else(|| of_environment("AWS_REGION")) {
+        store = store.region(region);
+    }
+    Ok(builder.object_store(store))
+}
+
+#[cfg(not(feature = "remote"))]
+fn with_object_store(builder: Builder, values: &Values) -> Result<Builder> {
+    match &values.remote_url {
+        None => Ok(builder),
+        Some(url) => Err(Error::invalid("setting `remote.url`")
+            .expected("a build of terrace with `--features remote`")
+            .got(format_args!("`{url}`"))),
     }
 }
 

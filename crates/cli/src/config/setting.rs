@@ -22,6 +22,10 @@ pub(crate) enum Setting {
     ScmWriteBudget,
     ScmPlacement,
     FlashPath,
+    RemoteUrl,
+    RemoteEndpoint,
+    RemoteRegion,
+    RemoteColdAfter,
     LogPath,
     LogLanes,
     CompactionWorkers,
@@ -46,7 +50,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 37] = [
+    pub(crate) const ALL: [Self; 41] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -63,6 +67,10 @@ impl Setting {
         Self::ScmWriteBudget,
         Self::ScmPlacement,
         Self::FlashPath,
+        Self::RemoteUrl,
+        Self::RemoteEndpoint,
+        Self::RemoteRegion,
+        Self::RemoteColdAfter,
         Self::LogPath,
         Self::LogLanes,
         Self::CompactionWorkers,
@@ -105,6 +113,10 @@ impl Setting {
             Self::ScmWriteBudget => "scm.write-budget",
             Self::ScmPlacement => "scm.placement",
             Self::FlashPath => "flash.path",
+            Self::RemoteUrl => "remote.url",
+            Self::RemoteEndpoint => "remote.endpoint",
+            Self::RemoteRegion => "remote.region",
+            Self::RemoteColdAfter => "remote.cold-after",
             Self::LogPath => "log.path",
             Self::LogLanes => "log.lanes",
             Self::CompactionWorkers => "compaction.workers",
@@ -183,6 +195,16 @@ impl Setting {
             Self::FlashPath => {
                 "The store's directory; a relative path is relative to the configuration file"
             }
+            Self::RemoteUrl => {
+                "The prefix of an object store that the oldest tables move to; it belongs to this store \
+                 alone, and the store needs it from then on"
+            }
+            Self::RemoteEndpoint => "The URL of the object store; that of AWS without it",
+            Self::RemoteRegion => "The region of the bucket",
+            Self::RemoteColdAfter => {
+                "A table moves to the object store once nothing older lay below its keys for this long, \
+                 while the store was open"
+            }
             Self::LogPath => {
                 "Directories on storage-class memory (DAX, or memory such as `/dev/shm/log`), one a device, \
                  that hold the log of a new store; an existing store finds them by itself, and needs the \
@@ -260,6 +282,10 @@ impl Setting {
             Self::ScmWriteBudget => "a size, as in 64MiB",
             Self::ScmPlacement => "`adaptive`, `dram-first`, `scm-first` or `by-kind`",
             Self::FlashPath => "a directory",
+            Self::RemoteUrl => "`s3://BUCKET/PREFIX`",
+            Self::RemoteEndpoint => "`http://HOST:PORT` or `https://HOST`",
+            Self::RemoteRegion => "a name",
+            Self::RemoteColdAfter => "a time of at least 1s, as in 1d",
             Self::LogPath => "directories, separated by commas",
             Self::LogLanes => "a whole number from 1 to 16",
             Self::CompactionWorkers => "`unix:PATH` or `tcp://HOST:PORT`, separated by commas",
@@ -305,6 +331,10 @@ impl Setting {
             | Self::ScmWriteBudget
             | Self::ScmPlacement
             | Self::FlashPath
+            | Self::RemoteUrl
+            | Self::RemoteEndpoint
+            | Self::RemoteRegion
+            | Self::RemoteColdAfter
             | Self::LogPath
             | Self::LogLanes
             | Self::CompactionWorkers
@@ -334,6 +364,8 @@ impl Setting {
         match self {
             Self::Memory => "a quarter of the machine's or control group's memory",
             Self::LogPath => "the store's directory",
+            Self::RemoteEndpoint => "$AWS_ENDPOINT_URL, or AWS",
+            Self::RemoteRegion => "$AWS_REGION, or us-east-1",
             Self::LogLanes => "as many as the device's calibration says, or 2 to 8",
             Self::ServeListen => "127.0.0.1:6379",
             Self::ServeAppendfsync => "everysec",

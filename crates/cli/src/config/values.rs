@@ -41,6 +41,11 @@ pub(crate) struct Values {
     pub(crate) scm_write_budget: u64,
     pub(crate) scm_placement: Placement,
     pub(crate) flash_path: Option<PathBuf>,
+    /// The object store of cold tables, if there is one.
+    pub(crate) remote_url: Option<String>,
+    pub(crate) remote_endpoint: Option<String>,
+    pub(crate) remote_region: Option<String>,
+    pub(crate) cold_after: Duration,
     /// Places of the log's devices; none: the log stays at its present place.
     pub(crate) log_path: Vec<String>,
     /// Lanes of each device of a new log.
@@ -93,6 +98,10 @@ impl Default for Values {
             scm_write_budget: 0,
             scm_placement: Placement::Adaptive,
             flash_path: None,
+            remote_url: None,
+            remote_endpoint: None,
+            remote_region: None,
+            cold_after: Duration::from_secs(24 * 3600),
             log_path: Vec::new(),
             log_lanes: None,
             workers: Vec::new(),
@@ -201,6 +210,17 @@ impl Setting {
                 named(&Placement::NAMES, text).map(|policy| values.scm_placement = policy)
             }
             Self::FlashPath => (!text.is_empty()).then(|| values.flash_path = Some(text.into())),
+            Self::RemoteUrl => {
+                is_object_store(text).then(|| values.remote_url = Some(text.to_owned()))
+            }
+            Self::RemoteEndpoint => (text.starts_with("http://") || text.starts_with("https://"))
+                .then(|| values.remote_endpoint = Some(text.to_owned())),
+            Self::RemoteRegion => {
+                (!text.is_empty()).then(|| values.remote_region = Some(text.to_owned()))
+            }
+            Self::RemoteColdAfter => time::parse(text)
+                .filter(|after| *after >= Duration::from_secs(1))
+                .map(|after| values.cold_after = after),
             Self::LogPath => places(text).map(|places| values.log_path = places),
             Self::LogLanes => text
                 .parse()
@@ -263,6 +283,10 @@ impl Setting {
             Self::ScmWriteBudget => size(values.scm_write_budget),
             Self::ScmPlacement => values.scm_placement.name().to_owned(),
             Self::FlashPath => values.flash_path.as_ref()?.display().to_string(),
+            Self::RemoteUrl => values.remote_url.clone()?,
+            Self::RemoteEndpoint => values.remote_endpoint.clone()?,
+            Self::RemoteRegion => values.remote_region.clone()?,
+            Self::RemoteColdAfter => time::format(values.cold_after),
             Self::LogPath if values.log_path.is_empty() => return None,
             Self::LogPath => values.log_path.join(","),
             Self::LogLanes => values.log_lanes?.to_string(),
@@ -296,6 +320,11 @@ impl Setting {
             Self::ServeTlsCa => values.serve.tls_ca.as_ref()?.display().to_string(),
         })
     }
+}
+
+/// Whether `text` names a prefix of a bucket. Opening the store checks its form.
+fn is_object_store(text: &str) -> bool {
+    text.strip_prefix("s3://").is_some_and(|rest| !rest.is_empty())
 }
 
 /// The places in `text`, at least one; `None` if one is empty.

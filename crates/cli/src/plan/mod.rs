@@ -4,13 +4,14 @@
 mod chart;
 mod prices;
 mod report;
+mod requests;
 mod statistics;
 
 use std::fs;
 use std::path::PathBuf;
 
 use terracedb::{Error, Result};
-use workload::plan::{Demand, Layout, Prices, Question, Target, plan, survey};
+use workload::plan::{Demand, Layout, ObjectStore, Prices, Question, Target, plan, survey};
 use workload::trace::Format;
 
 use crate::outcome::Outcome;
@@ -66,6 +67,9 @@ pub(crate) struct Args {
     /// Sizes of SCM, as in 0,3GiB [default: 0 and fractions of the data]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     scm: Vec<u64>,
+    /// Price the requests of an object store below the caches at N lookups a second
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
     /// Show every mix of DRAM and SCM, not only the cost-efficient ones
     #[arg(long)]
     all: bool,
@@ -93,6 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     for (flag, sizes) in [("--dram", &args.dram), ("--scm", &args.scm)] {
         must_be_within(flag, sizes.len() as f64, 0.0, SIZES_MAX as f64)?;
     }
+    if let Some(rate) = args.rate {
+        must_be_within("--rate", rate, 0.0, 1e12)?;
+    }
     let demand = demand(args)?.scaled(args.scale);
     let sizes = |sizes: &[u64]| sizes.iter().map(|bytes| *bytes as f64).collect();
     let question = Question { dram: sizes(&args.dram), scm: sizes(&args.scm), target: args.target };
@@ -101,10 +108,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let html = chart::html(&plan, &prices, &demand);
         fs::write(path, html).map_err(|error| Error::io("write", path.display(), error))?;
     }
+    let store = args.rate.map(|rate| Ok((rate, object_store(&prices)?))).transpose()?;
     if args.output.json {
-        out.line(report::json(&plan, &prices, &demand))?;
+        out.line(report::json(&plan, &prices, &demand, store))?;
     } else {
         report::table(&plan, &prices, args.all, &mut out)?;
+        if let Some((rate, store)) = store {
+            requests::table(&plan, &prices, &demand, args.all, rate, store, &mut out)?;
+        }
         if plan.chosen.is_none() {
             out.line(match args.target {
                 Some(_) => "no mix meets the target",
@@ -114,6 +125,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     out.flush()?;
     Ok(Outcome::good_if(plan.chosen.is_some()))
+}
+
+/// The object store of the prices.
+///
+/// # Errors
+/// `Invalid` if they have none.
+fn object_store(prices: &Prices) -> Result<ObjectStore> {
+    let error = || Error::invalid("--rate").expected("prices with a section [object_store]");
+    prices.object_store.ok_or_else(error)
 }
 
 fn must_be_within(flag: &'static str, number: f64, least: f64, most: f64) -> Result<()> {

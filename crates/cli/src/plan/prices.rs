@@ -8,7 +8,7 @@ use std::path::Path;
 
 use terracedb::{Error, Result};
 use toml::de::{DeTable, DeValue};
-use workload::plan::{Prices, Processor, Server, Tier};
+use workload::plan::{ObjectStore, Prices, Processor, Server, Tier};
 
 /// Built-in prices by year.
 const BUILT_IN: [(&str, &str); 3] = [
@@ -72,6 +72,15 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Prices> {
         let mut section = root.section(key, &place)?;
         *tier = section.tier()?;
         sources.push((key.to_owned(), section.text("source")?));
+        section.refuse_unknown_keys(&place)?;
+    }
+    if root.table.contains_key("object_store") {
+        let mut section = root.section("object_store", &place)?;
+        prices.object_store = Some(ObjectStore {
+            dollars_per_million_gets: section.number("dollars_per_million_gets")?,
+            dollars_per_gib_month: section.number("dollars_per_gib_month")?,
+        });
+        sources.push(("object_store".to_owned(), section.text("source")?));
         section.refuse_unknown_keys(&place)?;
     }
     let mut section = root.section("processor", &place)?;
@@ -217,7 +226,7 @@ mod tests {
             let prices = parse(year, text).unwrap();
             assert!(prices.name.starts_with(year));
             assert_eq!(prices.servers.len(), 2);
-            assert_eq!(prices.sources.len(), 6);
+            assert_eq!(prices.sources.len(), 7);
             assert!(prices.sources.iter().all(|(_, source)| source.len() > 10));
             assert!(prices.dram.dollars > prices.scm.dollars);
         }

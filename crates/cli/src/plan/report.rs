@@ -3,8 +3,9 @@
 use base::format_bytes;
 use serde_json::{Value, json};
 use terracedb::Result;
-use workload::plan::{Demand, Limit, Outcome, Plan, Planned, Prices};
+use workload::plan::{Demand, Limit, ObjectStore, Outcome, Plan, Planned, Prices};
 
+use super::requests;
 use crate::output::Output;
 
 /// Prints the cost-efficient mixes, or all of them.
@@ -63,8 +64,23 @@ pub(super) fn server<'a>(prices: &'a Prices, mix: &Planned) -> &'a str {
 }
 
 /// The plan as one object.
-pub(super) fn json(plan: &Plan, prices: &Prices, demand: &Demand) -> Value {
-    let mixes: Vec<_> = plan.mixes.iter().map(|mix| mix_to_json(mix, prices)).collect();
+///
+/// `store`: lookups a second, and the object store whose requests are priced.
+pub(super) fn json(
+    plan: &Plan,
+    prices: &Prices,
+    demand: &Demand,
+    store: Option<(f64, ObjectStore)>,
+) -> Value {
+    let mix = |mix: &Planned| {
+        let mut told = mix_to_json(mix, prices);
+        if let (Some(store), Some(fields)) = (store, told.as_object_mut()) {
+            let requests = requests::json(mix, prices, demand, store);
+            fields.insert("object_store".to_owned(), requests);
+        }
+        told
+    };
+    let mixes: Vec<_> = plan.mixes.iter().map(mix).collect();
     let sources = prices.sources.iter().map(|(of, source)| (of.clone(), json!(source)));
     json!({
         "operations": demand.operations,

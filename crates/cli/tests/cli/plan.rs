@@ -113,6 +113,40 @@ fn prices_come_from_an_edited_file() {
 }
 
 #[test]
+fn requests_of_an_object_store_are_priced() {
+    let args = ["--dram", "1GiB,64GiB", "--scm", "0", "--rate", "100000"];
+    let plan = json(for_trace(&[&["--json"][..], &args].concat()));
+    let mixes = plan["mixes"].as_array().unwrap();
+    let of = |mix: &Value, name: &str| mix["object_store"][name].as_f64().unwrap();
+    for mix in mixes {
+        let pages = mix["pages_per_op"]["flash"].as_f64().unwrap();
+        assert!((of(mix, "gets_per_sec") - 1e5 * pages).abs() < 1e-3, "{mix}");
+        // $0.40 for a million, and 30 days.
+        let dollars = of(mix, "gets_per_sec") * 2_592_000.0 * 0.4e-6;
+        assert!((of(mix, "get_dollars_per_month") - dollars).abs() < 1e-3 * dollars, "{mix}");
+        let saved = mix["object_store"]["dollars_saved_per_gib"]["dram"].as_f64().unwrap();
+        assert!(saved > 0.0 && saved < dollars, "{mix}");
+    }
+    let text = for_trace(&args).good();
+    assert!(text.contains("GET $/month") && text.contains("GiB dram saves"), "{text}");
+    assert!(!for_trace(&args[..4]).good().contains("GET $/month"));
+    let scratch = Scratch::new();
+    let file = scratch.arg("prices.toml");
+    let prices = plan_prices_without_store();
+    fs::write(&file, prices).unwrap();
+    let error = for_trace(&[&args[..], &["--prices", &file]].concat()).bad(2);
+    assert!(error.contains("[object_store]"), "{error}");
+}
+
+/// A price list from before object stores had prices.
+fn plan_prices_without_store() -> String {
+    let text = plan(&["--show-prices"]).good();
+    let (before, rest) = text.split_once("[object_store]").unwrap();
+    let (_, after) = rest.split_once("[processor]").unwrap();
+    format!("{before}[processor]{after}")
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_an_example() {
     assert!(plan(&[]).bad(2).contains("--trace"));
     assert!(plan(&["--trace", "web.trace.xz"]).bad(2).contains("--format"));

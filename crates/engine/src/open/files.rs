@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result, StoreId};
 use manifest::{Edit, KeyspaceFile, Manifest, ManifestState};
-use media::{Holding, Joined, Medium, Metered, Naming};
+use media::{Cold, Holding, Joined, Medium, Metered, Naming};
 use table::{Dictionary, parse_file_name, parse_values_file_name};
 
+use crate::cold::{ColdConfig, cold_names};
 use crate::log_media::OpenLog;
 use crate::recovery::Recovery;
 use crate::{LogConfig, Resources};
@@ -24,6 +25,8 @@ pub(super) struct StoreFiles {
     pub holding: Arc<Holding>,
     /// The same medium, for its I/O counters.
     pub metered: Arc<Metered>,
+    /// The same medium, for its cold tables; none without an object store.
+    pub cold: Option<Arc<Cold>>,
     pub lock: Box<dyn Any + Send + Sync>,
 }
 
@@ -36,13 +39,20 @@ impl StoreFiles {
     pub(super) fn open(
         medium: Arc<dyn Medium>,
         log: &LogConfig,
+        object_store: Option<&ColdConfig>,
         resources: &Resources,
         create: Option<StoreId>,
         recovery: &mut Recovery,
     ) -> Result<Self> {
         let joined = Arc::new(Joined::new(medium, wal::device_of));
         let clock = Arc::clone(resources.clock());
-        let metered = Arc::new(Metered::new(Arc::clone(&joined) as _, clock));
+        let is_table = |name: &str| parse_file_name(name).is_some();
+        let cold = object_store.map(|_| Arc::new(Cold::new(Arc::clone(&joined) as _, is_table)));
+        let all: Arc<dyn Medium> = match &cold {
+            Some(cold) => Arc::clone(cold) as _,
+            None => Arc::clone(&joined) as _,
+        };
+        let metered = Arc::new(Metered::new(all, clock));
         let naming = Arc::new(Naming::new(Arc::clone(&metered) as _));
         let holding = Arc::new(Holding::new(naming));
         let medium: Arc<dyn Medium> = Arc::clone(&holding) as _;
@@ -60,10 +70,11 @@ impl StoreFiles {
             false => lock,
         };
         let state = manifest.state();
+        attach_cold(&state, cold.as_deref(), object_store, recovery)?;
         remove_orphans(&*medium, &state, recovery)?;
         let keyspaces = state.keyspaces.iter().map(|(id, entry)| (*id, &**entry));
         KeyspaceFile::install_all(&*medium, id, keyspaces)?;
-        Ok(Self { id, manifest, state, medium, holding, metered, lock })
+        Ok(Self { id, manifest, state, medium, holding, metered, cold, lock })
     }
 }
 
@@ -118,6 +129,34 @@ fn open_manifest(
     Ok((id, Arc::new(manifest), prepared))
 }
 
+/// Gives the cold tables of `state` their content, which is in `object_store`. Local files that they had are
+/// removed.
+///
+/// # Errors
+/// `Invalid` if there are cold tables and no object store; those of removing a file and of the object store.
+fn attach_cold(
+    state: &ManifestState,
+    cold: Option<&Cold>,
+    object_store: Option<&ColdConfig>,
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let names = cold_names(state);
+    match (cold, object_store, names.len()) {
+        (Some(cold), Some(object_store), _) => {
+            if object_store.read_only {
+                drop(object_store.medium.lock()?);
+            }
+            cold.attach(Arc::clone(&object_store.medium), names)?;
+            recovery.orphans_removed += cold.remove_hidden()?;
+            Ok(())
+        }
+        (_, _, 0) => Ok(()),
+        (_, _, tables) => Err(Error::invalid("store with cold tables")
+            .expected("the object store that has them (`[remote] url`)")
+            .got(format_args!("none for {tables} tables"))),
+    }
+}
+
 /// Removes tables, value files and dictionaries that the manifest does not name: flushes, merges and
 /// ingests that did not finish left them.
 fn remove_orphans(
@@ -152,7 +191,8 @@ const OTHER_FILES: u64 = 64;
 pub(super) fn refuse_too_many(medium: &dyn Medium, state: &ManifestState) -> Result<()> {
     let Some(most) = medium.capabilities().open_files_max else { return Ok(()) };
     let files = state.keyspaces.values().map(|it| it.tables.len() + it.values.len());
-    let files = files.sum::<usize>() as u64;
+    let cold = state.cold_tables().count() as u64;
+    let files = files.sum::<usize>() as u64 - cold;
     if files + OTHER_FILES <= most {
         return Ok(());
     }

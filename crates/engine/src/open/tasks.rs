@@ -17,8 +17,10 @@ use crate::background::{
     SegmentTask, SyncTask, WaitingDeletes,
 };
 use crate::buffers::Buffers;
+use crate::cold::{ColdConfig, ColdStatus, ColdTask, Work};
 use crate::event_watch::{EventWatchTask, Reported};
 use crate::pace::Pace;
+use crate::resources::Components as _;
 use crate::settings::LiveSettings;
 use crate::watchdog::Watchdog;
 
@@ -27,6 +29,7 @@ const MERGES_MIN: usize = 2;
 
 /// The components that background tasks use.
 pub(super) struct Tasks<'a> {
+    pub object_store: Option<&'a (ColdConfig, ColdStatus)>,
     pub context: &'a Arc<TreeContext>,
     pub resources: &'a Resources,
     pub settings: &'a Arc<LiveSettings>,
@@ -55,6 +58,7 @@ impl Tasks<'_> {
         tasks.push(self.start_clock(executor));
         tasks.push(self.start_purge(executor));
         tasks.extend(self.start_merges(executor));
+        tasks.extend(self.start_cold());
         tasks.extend(self.start_event_watch());
         Background { stop: self.stop, tasks: Mutex::new(tasks), counters: self.counters }
     }
@@ -152,6 +156,22 @@ impl Tasks<'_> {
             .collect();
         self.compactor.set_tasks(tasks.clone());
         tasks
+    }
+
+    /// Starts the task that moves tables to the object store, if there is one.
+    fn start_cold(&self) -> Option<TaskHandle> {
+        let (config, status) = self.object_store?;
+        let task = ColdTask {
+            context: Arc::clone(self.context),
+            trees: Arc::clone(self.trees),
+            config: config.clone(),
+            status: status.clone(),
+            account: self.resources.account("cold tables"),
+            clock: Arc::clone(self.resources.clock()),
+            stop: Arc::clone(&self.stop),
+            work: Work::default(),
+        };
+        Some(self.resources.network().spawn("cold tables", Box::new(task)))
     }
 
     /// Starts the task that reports changes to listeners, if there is a listener.

@@ -139,6 +139,7 @@ impl ResourcesBuilder {
             executor: executors.background,
             urgent: executors.urgent,
             watch: executors.watch,
+            network: executors.network,
             background_threads,
             compaction,
             offload: self.offload,
@@ -173,6 +174,7 @@ struct Executors {
     background: Arc<dyn Executor>,
     urgent: Arc<dyn Executor>,
     watch: OnceLock<Arc<dyn Executor>>,
+    network: OnceLock<Arc<dyn Executor>>,
     /// The user's executor runs everything, so that nothing gets a thread of its own.
     is_given: bool,
 }
@@ -183,7 +185,8 @@ impl Executors {
             return Ok(Self {
                 background: Arc::clone(&executor),
                 urgent: Arc::clone(&executor),
-                watch: executor.into(),
+                watch: Arc::clone(&executor).into(),
+                network: executor.into(),
                 is_given: true,
             });
         }
@@ -193,6 +196,7 @@ impl Executors {
             background: Arc::new(background),
             urgent: Arc::new(Threads::start(1, clock)?),
             watch: OnceLock::new(),
+            network: OnceLock::new(),
             is_given: false,
         })
     }

@@ -5,6 +5,8 @@ extern crate terrace_remote as remote;
 #[cfg(test)]
 mod backups;
 #[cfg(test)]
+mod cold;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod faults;

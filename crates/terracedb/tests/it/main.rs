@@ -21,6 +21,7 @@ mod backup_faults;
 mod carried;
 mod checkpoint;
 mod closing;
+mod cold;
 mod collecting;
 mod compaction;
 mod compaction_space;

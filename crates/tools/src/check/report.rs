@@ -23,6 +23,8 @@ pub struct CheckReport {
     pub dictionaries: usize,
     /// Tables among them.
     pub tables: usize,
+    /// Tables that an object store has. They are not read.
+    pub cold_tables: usize,
     /// Pages of tables and value files.
     pub pages: u64,
     /// Entries in tables.
@@ -59,6 +61,7 @@ impl CheckReport {
             bytes: 0,
             dictionaries: 0,
             tables: 0,
+            cold_tables: 0,
             pages: 0,
             entries: 0,
             values: 0,

@@ -51,6 +51,10 @@ impl Walk<'_> {
             for live in keyspace.tables.values() {
                 let (entry, damages) = (&*live.entry, self.report.damages);
                 let owner = Owner::of(keyspace, entry);
+                if live.cold.is_some() {
+                    self.report.cold_tables += 1;
+                    continue;
+                }
                 if self.listed(&file_name(entry.id)).is_none() {
                     let error = Error::corrupt("table").expected("its file").got("none");
                     self.report.note(owner.problem(error));

@@ -144,7 +144,7 @@ fn reopen(
     let resources = Resources::builder().build()?;
     let operators = Operators::builtin().without_required_priorities();
     let (medium, events) = (Arc::clone(medium), Arc::default());
-    let store = engine::open(medium, config, resources, settings, operators, events, None)?;
+    let store = engine::open(medium.into(), config, resources, settings, operators, events, None)?;
     if let Some(log) = &mut report.log {
         // The device may have lost more since the log was read.
         log.lost.clone_from(&store.recovery.log_lost);
@@ -238,9 +238,9 @@ impl Repair<'_> {
         }
     }
 
-    /// Adds the keyspaces that the manifest lacks and the log has records of: the manifest is older than the
-    /// log.
+    /// Adds the keyspaces that the log has records of and the manifest lacks, because it is older.
     fn completed(&mut self, mut found: FoundManifest) -> Result<FoundManifest> {
+        rebuild::refuse_cold(&found.state)?;
         let (below, state) = (found.state.keyspaces_below, &mut found.state);
         let keyspaces = Keyspaces::read(&**self.medium, found.store)?;
         let added = keyspaces.add_those_of_log(&**self.medium, below, state)?;

@@ -25,6 +25,14 @@ use table::{
 use super::keyspaces::Keyspaces;
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile};
 
+/// Refuses a store whose tables are not all here: a repair would count those as lost.
+pub(super) fn refuse_cold(state: &ManifestState) -> Result<()> {
+    match state.cold_tables().next() {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("repair").expected("a store without cold tables")),
+    }
+}
+
 /// Rebuilds the state of a store without its manifest. Damaged tables that no keyspace is known for are
 /// reported.
 pub(super) fn rebuild(
@@ -35,6 +43,7 @@ pub(super) fn rebuild(
     let files = medium.list()?;
     let store = store_of(&**medium, &files, account)?;
     let Salvage { highest: number, state: old, operators } = salvage_state(&**medium, store)?;
+    refuse_cold(&old)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
     let keyspaces = Keyspaces::read(&**medium, store)?;
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };
@@ -244,7 +253,7 @@ fn whole(id: TableId, table: &Intact, seqno: Seqno) -> LiveTable {
         ..TableEntry::default()
     };
     let piece = LivePiece { range: entry.range.clone(), run: entry.run, level: entry.level };
-    LiveTable { entry: Arc::new(entry), pieces: vec![piece], damaged: false }
+    LiveTable { entry: Arc::new(entry), pieces: vec![piece], damaged: false, cold: None }
 }
 
 /// Adds a table to the keyspace, in a run above all tables that it overlaps.

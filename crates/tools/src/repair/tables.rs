@@ -250,7 +250,7 @@ impl Remains {
         });
         let pieces: Vec<_> = rest.filter(|piece| !piece.range.is_empty()).collect();
         let entry = Arc::new(entry);
-        (!pieces.is_empty()).then_some(LiveTable { entry, pieces, damaged: false })
+        (!pieces.is_empty()).then_some(LiveTable { entry, pieces, damaged: false, cold: None })
     }
 }
 

@@ -81,7 +81,8 @@ impl Pass {
                     file => file,
                 };
                 self.next = TableId(target.id().0 + 1);
-                if target.is_obsolete(&scrubber.env.manifest) {
+                let manifest = &scrubber.env.manifest;
+                if target.is_obsolete(manifest) || target.is_cold(manifest) {
                     return Ok(Some(0));
                 }
                 match file {

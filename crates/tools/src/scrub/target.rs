@@ -51,6 +51,11 @@ impl Target {
         }
     }
 
+    /// Whether the file is in an object store, which verifies its objects itself: reading it costs requests.
+    pub(super) fn is_cold(&self, manifest: &Manifest) -> bool {
+        matches!(self, Self::Table(file) if manifest.is_cold(file.entry().id))
+    }
+
     /// The file and the seed of its pages.
     ///
     /// # Errors

@@ -8,12 +8,14 @@ mod demand;
 mod mix;
 mod planner;
 mod prices;
+mod requests;
 mod survey;
 
 pub use demand::{BehindRowCache, Demand, Reads};
 pub use mix::{Limit, Mix, Outcome};
 pub use planner::{Plan, Planned, Question, Target, plan};
-pub use prices::{Prices, Processor, Server, Tier};
+pub use prices::{ObjectStore, Prices, Processor, Server, Tier};
+pub use requests::Requests;
 pub use survey::{Layout, survey};
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub struct Prices {
     pub scm: Tier,
     /// The device that is read if both tiers miss; its price is part of the server's.
     pub flash: Tier,
+    /// The object store below the caches, if the list has one.
+    pub object_store: Option<ObjectStore>,
     /// The processor time of lookups.
     pub processor: Processor,
     /// The servers to choose from.
@@ -34,6 +36,15 @@ pub struct Tier {
     pub cpu: f64,
     /// The most pages per second.
     pub pages: f64,
+}
+
+/// Prices of an object store.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ObjectStore {
+    /// Dollars for a million requests that read.
+    pub dollars_per_million_gets: f64,
+    /// Dollars for a GiB in a month.
+    pub dollars_per_gib_month: f64,
 }
 
 /// Processor times, microseconds.

@@ -1,0 +1,173 @@
+//! Cold tables of a store in the object store of the tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use terrace_remote::testing::{FakeS3, Fault};
+use terrace_remote::{Manifest, ObjectMedium, Options};
+use terracedb::stats::ColdStatistics;
+use terracedb::{Db, Keyspace, Result};
+
+/// Keys of a turn, with values of some kilobytes in all.
+const KEYS: u64 = 400;
+
+struct Scene {
+    server: FakeS3,
+    directory: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { server: FakeS3::new(), directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn open(&self, after: Duration) -> Result<Db> {
+        // Parts of some pages: a table is an upload in parts.
+        let options = Options { part_bytes: 16 << 10, ..self.server.options() };
+        let medium = Arc::new(ObjectMedium::open(&self.server.location(), &options)?);
+        let builder = Db::builder(self.directory.path()).memory(64 << 20);
+        builder.object_store_medium(medium, after).open()
+    }
+
+    /// Keys of the objects of tables, which must be those that the newest manifest names.
+    fn tables(&self) -> usize {
+        let objects = self.server.objects();
+        let newest = objects.iter().rev().find(|(key, _)| key.starts_with("backups/manifest/"));
+        let Some((_, newest)) = newest else { return 0 };
+        let named = Manifest::decode(newest).unwrap().files;
+        let stored = objects.keys().filter(|key| key.starts_with("backups/data/"));
+        let stored: Vec<_> = stored.map(|key| key.trim_start_matches("backups/")).collect();
+        let mut keys: Vec<_> = named.values().map(|entry| entry.key.as_str()).collect();
+        keys.sort_unstable();
+        assert_eq!(stored, keys);
+        named.keys().filter(|name| name.contains(".table.")).count()
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("{number:06}").into_bytes()
+}
+
+fn value(turn: u64, number: u64) -> Vec<u8> {
+    let mut noise = number << 8 | turn;
+    let words = std::iter::repeat_with(|| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        noise.to_le_bytes()
+    });
+    words.take(25).flatten().collect()
+}
+
+fn fill(db: &Db, turn: u64) -> Keyspace {
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    for number in 0..KEYS {
+        keyspace.put(key(number), value(turn, number)).unwrap();
+    }
+    db.flush().unwrap();
+    keyspace
+}
+
+fn must_have(keyspace: &Keyspace, turn: u64, why: &str) {
+    let found: Vec<_> = keyspace.iter().unwrap().map(Result::unwrap).collect();
+    let wanted: Vec<_> = (0..KEYS).map(|number| (key(number), value(turn, number))).collect();
+    let found: Vec<_> = found.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert!(found == wanted, "{why}: {} entries", found.len());
+}
+
+fn cold(db: &Db) -> ColdStatistics {
+    db.statistics().cold.unwrap()
+}
+
+/// Waits until `is_so`.
+fn until(db: &Db, is_so: impl Fn(&ColdStatistics) -> bool) {
+    for _ in 0..6000 {
+        if is_so(&cold(db)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{:?}", cold(db));
+}
+
+#[test]
+fn a_store_keeps_its_oldest_tables_in_a_bucket() {
+    let scene = Scene::new();
+    let db = scene.open(Duration::from_millis(1)).unwrap();
+    let keyspace = fill(&db, 0);
+    until(&db, |cold| cold.tables == 1);
+    must_have(&keyspace, 0, "cold");
+    assert_eq!(scene.tables(), 1);
+    drop((keyspace, db));
+
+    let db = scene.open(Duration::from_secs(3600)).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let gets = |seen: Vec<terrace_remote::testing::Seen>| {
+        let ranges = seen.into_iter().filter(|seen| seen.headers.contains_key("range"));
+        ranges.count()
+    };
+    scene.server.take_seen();
+    let many: Vec<_> = (0..40).map(key).collect();
+    let found = keyspace.multi_get(&many).unwrap();
+    assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))));
+    let (ranges, reads) = (gets(scene.server.take_seen()), cold(&db).reads);
+    // One by one they would be a request a key, and one for the metadata.
+    assert!(ranges < many.len(), "{ranges} requests for neighbours: {reads:?}");
+    must_have(&keyspace, 0, "opened again");
+
+    fill(&db, 1);
+    must_have(&keyspace, 1, "newer tables above");
+    db.compact().unwrap();
+    must_have(&keyspace, 1, "merged");
+    assert_eq!(cold(&db).tables, 0);
+    drop((keyspace, db));
+    let db = scene.open(Duration::from_millis(1)).unwrap();
+    until(&db, |cold| cold.tables == 1);
+    must_have(&db.keyspace("k").unwrap(), 1, "cold again");
+    drop(db);
+    assert_eq!(scene.tables(), 1, "the obsolete one was removed");
+}
+
+/// The process dies at every ninth request, after it had its effect or before; in long runs at each, both
+/// ways.
+#[test]
+fn an_upload_that_dies_at_any_request_loses_nothing() {
+    let (ways, step) = match std::env::var_os("TERRACE_LONG") {
+        Some(_) => (0..2, 1),
+        None => (0..1, 9),
+    };
+    for way in ways {
+        let mut last = 0;
+        loop {
+            let scene = Scene::new();
+            // Opening reads the newest manifest: a store that does not answer then is refused.
+            let db = scene.open(Duration::from_millis(1)).unwrap();
+            let count = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&count);
+            scene.server.rule(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
+                number if number < last => Fault::None,
+                number if number == last && last / step % 2 == way => Fault::LostAnswer,
+                _ => Fault::LostRequest,
+            });
+            fill(&db, 0);
+            until(&db, |cold| cold.tables == 1 || cold.failures > 0);
+            let is_over = cold(&db).tables == 1;
+            drop(db);
+            scene.server.no_rule();
+            let why = format!("request {last}");
+            let db = scene.open(Duration::from_millis(1)).unwrap();
+            assert!(db.recovery().damaged_tables.is_empty(), "{why}: {:?}", db.recovery());
+            must_have(&db.keyspace("k").unwrap(), 0, &why);
+            fill(&db, 1);
+            db.compact().unwrap();
+            until(&db, |cold| cold.tables == 1);
+            must_have(&db.keyspace("k").unwrap(), 1, &why);
+            drop(db);
+            drop(scene.open(Duration::from_millis(1)).unwrap());
+            if is_over {
+                break;
+            }
+            last += step;
+        }
+        assert!(last > 9, "{last} requests");
+    }
+}
