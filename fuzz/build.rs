@@ -11,6 +11,7 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("dictionary", "table/golden/dictionary.hex", 0),
     ("dump", "tools/golden/dump.hex", 0),
     ("index_checkpoint", "tree/golden/index_checkpoint.hex", 0),
+    ("hot_pages", "cache/golden/hot-pages.hex", 0),
     // The target adds the frame to its input.
     ("job", "compact/golden/job.hex", 12),
     ("job", "compact/golden/outcome.hex", 12),

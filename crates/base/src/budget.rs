@@ -35,6 +35,8 @@ pub(crate) struct BudgetState {
     spare: AtomicU64,
     /// Bytes kept free of spare charges: the most that needed accounts used recently.
     reserved_for_needed: AtomicU64,
+    /// Bytes of needed charges that wait for a reclaim.
+    waiting: AtomicU64,
     /// Spare charges that `reserved_for_needed` refused since it last decreased.
     refused_spare: AtomicU64,
     /// Bytes that reclaimers gave back.
@@ -56,6 +58,13 @@ pub trait Reclaim: Send + Sync {
     /// Gives back about `bytes`, or all it can if that is less. Returns the bytes given back already: memory
     /// that comes back later, for example after a flush that this call starts, does not count.
     fn reclaim(&self, bytes: u64) -> u64;
+
+    /// Memory was reclaimed from components that are asked earlier, and spare accounts have `spare` bytes
+    /// left. A component whose memory comes back only later may begin to give it back, so that there is some
+    /// when nothing is left of the others. The rules of [`Reclaim::reclaim`] hold.
+    fn others_reclaimed(&self, spare: u64) {
+        let _ = spare;
+    }
 }
 
 /// The order in which reclaimers are asked.
@@ -126,6 +135,7 @@ impl Budget {
             used: zero(),
             spare: zero(),
             reserved_for_needed: zero(),
+            waiting: zero(),
             refused_spare: zero(),
             reclaimed: zero(),
             refused: zero(),
@@ -217,13 +227,27 @@ impl BudgetState {
 
     /// Counts `bytes` of a needed account; false if there is no room even after a reclaim.
     pub(crate) fn reserve_needed(&self, bytes: u64) -> bool {
+        self.reserve_and_note(bytes) || self.reserve_after_reclaim(bytes)
+    }
+
+    fn reserve_and_note(&self, bytes: u64) -> bool {
+        let is_reserved = self.reserve(bytes);
+        if is_reserved {
+            let needed = self.used().saturating_sub(self.spare.load(Relaxed));
+            self.reserved_for_needed.fetch_max(needed, Relaxed);
+        }
+        is_reserved
+    }
+
+    #[cold]
+    fn reserve_after_reclaim(&self, bytes: u64) -> bool {
+        let _waiting = Waiting::begin(&self.waiting, bytes);
         for _ in 0..TRIES {
-            if self.reserve(bytes) {
-                let needed = self.used().saturating_sub(self.spare.load(Relaxed));
-                self.reserved_for_needed.fetch_max(needed, Relaxed);
+            let came_back = self.reclaim_for(bytes);
+            if self.reserve_and_note(bytes) {
                 return true;
             }
-            if !self.reclaim_for(bytes) {
+            if !came_back {
                 return false;
             }
         }
@@ -249,11 +273,15 @@ impl BudgetState {
     pub(crate) fn has_spare_room(&self, bytes: u64) -> bool {
         let (limit, spare) = (self.limit(), self.spare.load(Relaxed));
         let fits_beside = |needed: u64| spare.saturating_add(needed).saturating_add(bytes) <= limit;
+        let needed = self.used().saturating_sub(spare);
+        let waiting = self.waiting.load(Relaxed);
+        if waiting > 0 && !fits_beside(needed.saturating_add(waiting)) {
+            return false;
+        }
         let reserved = self.reserved_for_needed.load(Relaxed);
         if fits_beside(reserved) {
             return true;
         }
-        let needed = self.used().saturating_sub(spare);
         if fits_beside(needed)
             && self.refused_spare.fetch_add(1, Relaxed) + 1 >= REFUSALS_PER_DECREASE
         {
@@ -286,7 +314,8 @@ impl BudgetState {
         invariant!(before >= bytes, "accounts give back no more than the budget counts");
     }
 
-    /// Asks reclaimers in order until `bytes` fit. Returns whether they fit or any bytes came back.
+    /// Asks reclaimers in order until `bytes` fit, and tells the others if any bytes came back. Returns
+    /// whether they fit or any bytes came back.
     fn reclaim_for(&self, bytes: u64) -> bool {
         let Some(_reclaiming) = Reclaiming::begin() else { return false };
         let reclaimers = Arc::clone(&self.reclaimers.lock());
@@ -298,15 +327,32 @@ impl BudgetState {
         let mut came_back = 0;
         for (_, reclaimer) in reclaimers.iter() {
             let missing = missing();
-            if missing == 0 {
-                break;
-            }
-            if let Some(reclaimer) = reclaimer.upgrade() {
-                came_back += reclaimer.reclaim(missing);
+            match reclaimer.upgrade() {
+                Some(reclaimer) if missing > 0 => came_back += reclaimer.reclaim(missing),
+                Some(reclaimer) if came_back > 0 => {
+                    reclaimer.others_reclaimed(self.spare.load(Relaxed));
+                }
+                _ => {}
             }
         }
         self.reclaimed.fetch_add(came_back, Relaxed);
         came_back > 0 || missing() == 0
+    }
+}
+
+/// Counts a charge that waits for a reclaim, until dropped.
+struct Waiting<'a>(&'a AtomicU64, u64);
+
+impl<'a> Waiting<'a> {
+    fn begin(waiting: &'a AtomicU64, bytes: u64) -> Self {
+        waiting.fetch_add(bytes, Relaxed);
+        Self(waiting, bytes)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Relaxed);
     }
 }
 

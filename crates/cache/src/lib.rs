@@ -10,6 +10,7 @@ pub mod curve;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hot_pages;
 mod key;
 mod live_files;
 mod page_cache;
@@ -22,6 +23,7 @@ mod statistics;
 mod written_pages;
 
 pub use balance::Balance;
+pub use hot_pages::{HotFile, HotPages};
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
 pub use page_cache::{Cached, PageCache, Stage};

@@ -12,6 +12,7 @@
 //! reclaims from nobody. Cost: [`SLOT_BYTES`] of DRAM per page beside its frame, charged together (I10), and
 //! its entry in the index.
 
+mod hot;
 mod reclaim;
 
 use std::fmt;

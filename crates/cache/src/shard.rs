@@ -9,6 +9,7 @@
 
 mod evict;
 mod heat;
+mod hot;
 mod slot;
 mod vacate;
 
@@ -239,9 +240,23 @@ impl Shard {
         Some(self.place(entry, number, frame, shared))
     }
 
-    /// Caches a copy of `page`, which was written just now, if a slot and a frame are free: evicts nothing
-    /// and leaves `reserve` frames free. Returns whether the page is cached.
+    /// As [`Shard::insert_if_free`], for a page that was written just now.
     pub(crate) fn insert_written(
+        &mut self,
+        entry: PageEntry,
+        page: &Page,
+        shared: Shared<'_>,
+        reserve: usize,
+    ) -> bool {
+        let resident = self.data.resident + self.meta.resident;
+        let is_cached = self.insert_if_free(entry, page, shared, reserve);
+        self.written += self.data.resident + self.meta.resident - resident;
+        is_cached
+    }
+
+    /// Caches a copy of `page` if a slot and a frame are free: evicts nothing and leaves `reserve` frames
+    /// free. Returns whether the page is cached.
+    pub(crate) fn insert_if_free(
         &mut self,
         entry: PageEntry,
         page: &Page,
@@ -259,9 +274,7 @@ impl Shard {
         frame.copy_from_slice(page);
         let refused = self.refused;
         drop(self.place(entry, number, frame, shared));
-        let is_cached = self.refused == refused;
-        self.written += u64::from(is_cached);
-        is_cached
+        self.refused == refused
     }
 
     /// Takes the page out of the shard, to be put into another one under another name. `None` if it is not

@@ -278,6 +278,13 @@ impl Buffers {
         }
     }
 
+    /// Makes the flush task relieve the pressure.
+    fn flush_early(&self) {
+        if !self.is_memory_short.swap(true, Ordering::Relaxed) {
+            self.wake_flusher();
+        }
+    }
+
     /// The tree with the largest active memtable.
     fn largest_active(&self) -> Option<Arc<Tree>> {
         self.trees.all().into_iter().max_by_key(active_bytes)
@@ -446,9 +453,14 @@ impl Reclaim for Buffers {
     /// Makes the flush task seal and flush; nothing comes back at once. Sealing here could wait for locks
     /// that the caller holds.
     fn reclaim(&self, _bytes: u64) -> u64 {
-        if !self.is_memory_short.swap(true, Ordering::Relaxed) {
-            self.wake_flusher();
-        }
+        self.flush_early();
         0
+    }
+
+    /// Memory of a flush comes back late: so it begins while caches still have as much as the memtables.
+    fn others_reclaimed(&self, spare: u64) {
+        if spare < self.account.used() {
+            self.flush_early();
+        }
     }
 }

@@ -29,6 +29,9 @@ pub struct Settings {
     /// Whether flushes and merges put the pages that they write into the page cache while it is not full, and
     /// merges those that take the place of cached pages.
     pub write_through: bool,
+    /// Whether the store keeps a list of the pages that are hot in the cache, and reads them ahead when it is
+    /// opened.
+    pub hot_pages: bool,
     /// The rate at which the scrub reads and verifies tables, bytes per second; 0: no scrub. A build
     /// without the feature `tools` has no scrub.
     pub scrub_rate: u64,
@@ -59,7 +62,8 @@ impl Default for Settings {
             zstd_level: 3,
             deflate_level: 6,
             compaction_rate: 0,
-            write_through: false,
+            write_through: true,
+            hot_pages: true,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             memory: 0,

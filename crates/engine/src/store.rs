@@ -22,7 +22,7 @@ use tree::reads::{QueuePool, Reader};
 use tree::{LogSegments, Quarantine, SnapshotList, Timekeeper, Tree, Trees};
 use wal::Log;
 
-use crate::background::{Background, LogLimits};
+use crate::background::{Background, HotPageList, LogLimits};
 use crate::buffers::Buffers;
 use crate::cold::{ColdConfig, ColdStatus};
 use crate::commit::Committer;
@@ -237,6 +237,15 @@ impl Store {
         self.log.free(&|start| self.manifest.begin_log(start)).map(drop)
     }
 
+    fn hot_page_list(&self) -> HotPageList {
+        HotPageList {
+            id: self.id,
+            medium: Arc::clone(&self.medium),
+            trees: Arc::clone(&self.trees),
+            resources: self.resources.clone(),
+        }
+    }
+
     /// Drops the store in a forked child: no thread is joined, nothing is written, and no lock is taken,
     /// because a thread of the parent may have held it at the fork. The components stay in memory, which is a
     /// copy of the parent's; their files were closed at the fork.
@@ -285,13 +294,14 @@ impl Store {
             return Ok(());
         }
         // A clean end loses no unlogged write that was acknowledged before it.
-        let flushed = match self.buffers.refuse_writes() {
-            true => self.flush_unlogged(),
-            false => Ok(()),
-        };
+        let is_first = self.buffers.refuse_writes();
+        let flushed = if is_first { self.flush_unlogged() } else { Ok(()) };
         self.buffers.close();
         self.compactor.close();
         self.stop_background();
+        if is_first && self.settings.load().hot_pages {
+            self.hot_page_list().store();
+        }
         // Segments made ahead hold nothing. One that cannot be removed costs its space until the next open.
         if LogLimits::of(&self.resources, self.log.statistics().lanes).is_growing() {
             let _ = self.log.give_back(0);

@@ -186,11 +186,20 @@ impl Builder {
     }
 
     /// Whether flushes and merges put the pages that they write into the page cache while it is not full, so
-    /// that data that fits into memory is never read from the device; false by default. A merge also caches
+    /// that data that fits into memory is never read from the device; true by default. A merge also caches
     /// the outputs that take the place of cached inputs.
     #[must_use]
     pub fn write_through(mut self, is_on: bool) -> Self {
         self.settings.write_through = is_on;
+        self
+    }
+
+    /// Whether the store keeps a list of up to 1 GiB of pages that are hot in the page cache, and reads them
+    /// ahead in the background when it is opened, as far as the cache has free memory; true by default. The
+    /// list is stored when the store closes and every 5 minutes.
+    #[must_use]
+    pub fn hot_pages(mut self, is_on: bool) -> Self {
+        self.settings.hot_pages = is_on;
         self
     }
 

@@ -23,6 +23,7 @@ mod values_walk;
 use std::sync::Arc;
 
 use base::{Account, Error, Problem, Result};
+use cache::HotPages;
 use engine::{LogConfig, join_log};
 use manifest::{KeyspaceFile, KeyspaceKind, ManifestState};
 use media::{Listing, Medium};
@@ -161,7 +162,8 @@ impl Walk<'_> {
                 let entry = state.map(|state| state.keyspaces.get(&keyspace));
                 entry.is_none_or(|it| it.is_some_and(|it| it.kind != KeyspaceKind::Ordered))
             } else {
-                false
+                // The next open replaces a list that is damaged or out of date: it names no content.
+                HotPages::is_file_name(name)
             };
             if !owned {
                 self.report.unowned.push(name.clone());

@@ -128,6 +128,54 @@ fn spare_accounts_start_no_reclaim_and_leave_recently_needed_memory_free() {
     assert_eq!((budget.usage().spare, budget.used()), (0, 30));
 }
 
+/// A cache that fills up takes back what it gives, as soon as it may.
+struct GreedyCache {
+    account: Account,
+    held: Mutex<Vec<Charge>>,
+}
+
+impl Reclaim for GreedyCache {
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        let Some(given) = self.held.lock().pop() else { return 0 };
+        let bytes = given.bytes();
+        drop(given);
+        // Another thread of the cache charges before the one that waits does.
+        self.held.lock().extend(self.account.try_charge(bytes));
+        bytes
+    }
+}
+
+/// The flush of a store, which is told what the caches have left.
+#[derive(Default)]
+struct Told(Mutex<Vec<u64>>);
+
+impl Reclaim for Told {
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        0
+    }
+
+    fn others_reclaimed(&self, spare: u64) {
+        self.0.lock().push(spare);
+    }
+}
+
+#[test]
+fn spare_accounts_leave_memory_that_is_reclaimed_for_a_waiting_charge() {
+    let budget = Budget::new(100);
+    let account = budget.spare_account("cache");
+    let held = (0..10).map(|_| account.charge(10).unwrap()).collect();
+    let cache = Arc::new(GreedyCache { account, held: Mutex::new(held) });
+    let (weak, told) = (Arc::downgrade(&cache), Arc::new(Told::default()));
+    budget.add_reclaimer(ReclaimOrder::Cache, weak);
+    let weak = Arc::downgrade(&told);
+    budget.add_reclaimer(ReclaimOrder::Buffers, weak);
+    let held = budget.account("needed").charge(30).unwrap();
+    assert_eq!((budget.used(), budget.usage().spare), (100, 70));
+    assert_eq!(*told.0.lock(), [70], "told once, after the memory came back");
+    drop(held);
+    assert!(cache.account.try_charge(10).is_none(), "recently needed memory stays free");
+}
+
 #[test]
 fn set_limit_reclaims_and_returns_the_bytes_still_above_the_limit() {
     let budget = Budget::new(100);

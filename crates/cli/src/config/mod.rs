@@ -298,6 +298,7 @@ impl Config {
             .background_threads(values.background_threads)
             .compaction_rate(values.compaction_rate)
             .write_through(values.write_through)
+            .hot_pages(values.hot_pages)
             .scrub_rate(values.scrub_rate)
             .scrub_interval(values.scrub_interval);
         let builder = with_object_store(builder, values)?;

@@ -15,6 +15,7 @@ pub(crate) enum Setting {
     BackgroundThreads,
     CompactionRate,
     WriteThrough,
+    HotPages,
     ScrubRate,
     ScrubInterval,
     ScmPath,
@@ -50,7 +51,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 41] = [
+    pub(crate) const ALL: [Self; 42] = [
         Self::Memory,
         Self::Durability,
         Self::SyncInterval,
@@ -60,6 +61,7 @@ impl Setting {
         Self::BackgroundThreads,
         Self::CompactionRate,
         Self::WriteThrough,
+        Self::HotPages,
         Self::ScrubRate,
         Self::ScrubInterval,
         Self::ScmPath,
@@ -106,6 +108,7 @@ impl Setting {
             Self::BackgroundThreads => "background-threads",
             Self::CompactionRate => "compaction-rate",
             Self::WriteThrough => "write-through",
+            Self::HotPages => "hot-pages",
             Self::ScrubRate => "scrub-rate",
             Self::ScrubInterval => "scrub-interval",
             Self::ScmPath => "scm.path",
@@ -174,6 +177,9 @@ impl Setting {
             Self::WriteThrough => {
                 "Whether flushes and merges put the pages that they write into the page cache while it is \
                  not full"
+            }
+            Self::HotPages => {
+                "Whether a list of hot pages is kept, which the next open reads ahead into the page cache"
             }
             Self::ScrubRate => {
                 "Bytes per second that the background scrub reads and verifies; 0 turns it off"
@@ -274,7 +280,7 @@ impl Setting {
             Self::DeflateLevel => "a whole number from 1 to 9",
             Self::BackgroundThreads => "a whole number from 1 to 1024",
             Self::CompactionRate => "a size, as in 100MiB",
-            Self::WriteThrough => "`true` or `false`",
+            Self::WriteThrough | Self::HotPages => "`true` or `false`",
             Self::ScrubRate => "a size, as in 4MiB",
             Self::ScrubInterval => "a time of at least 1s, as in 7d",
             Self::ScmPath => "a path, `numa:N` or `emulated:PROFILE`",
@@ -326,6 +332,7 @@ impl Setting {
             | Self::ScrubRate
             | Self::ScrubInterval => Some("Db::change_settings"),
             Self::BackgroundThreads
+            | Self::HotPages
             | Self::ScmPath
             | Self::ScmSize
             | Self::ScmWriteBudget

@@ -31,6 +31,7 @@ pub(crate) struct Values {
     /// Bytes per second; 0 means no limit.
     pub(crate) compaction_rate: u64,
     pub(crate) write_through: bool,
+    pub(crate) hot_pages: bool,
     /// Bytes per second; 0 means that tables are never scrubbed.
     pub(crate) scrub_rate: u64,
     pub(crate) scrub_interval: Duration,
@@ -90,7 +91,8 @@ impl Default for Values {
             deflate_level: 6,
             background_threads: 2,
             compaction_rate: 0,
-            write_through: false,
+            write_through: true,
+            hot_pages: true,
             scrub_rate: 4 << 20,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
             scm_path: None,
@@ -192,6 +194,7 @@ impl Setting {
                 parse_bytes(text).ok().map(|rate| values.compaction_rate = rate)
             }
             Self::WriteThrough => text.parse().ok().map(|is_on| values.write_through = is_on),
+            Self::HotPages => text.parse().ok().map(|is_on| values.hot_pages = is_on),
             Self::ScrubRate => parse_bytes(text).ok().map(|rate| values.scrub_rate = rate),
             Self::ScrubInterval => time::parse(text)
                 .filter(|interval| *interval >= Duration::from_secs(1))
@@ -276,6 +279,7 @@ impl Setting {
             Self::BackgroundThreads => values.background_threads.to_string(),
             Self::CompactionRate => size(values.compaction_rate),
             Self::WriteThrough => values.write_through.to_string(),
+            Self::HotPages => values.hot_pages.to_string(),
             Self::ScrubRate => size(values.scrub_rate),
             Self::ScrubInterval => time::format(values.scrub_interval),
             Self::ScmPath => values.scm_path.clone()?,
@@ -413,6 +417,7 @@ mod tests {
             (Setting::BackgroundThreads, &["0", "many", "1025"]),
             (Setting::CompactionRate, &["slow", "-1"]),
             (Setting::WriteThrough, &["", "on"]),
+            (Setting::HotPages, &["", "on"]),
             (Setting::ScrubRate, &["fast"]),
             (Setting::ScrubInterval, &["weekly", "0"]),
             (Setting::ScmPath, &["", "numa:x", "emulated:gold"]),

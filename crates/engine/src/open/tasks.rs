@@ -13,8 +13,8 @@ use wal::Log;
 
 use crate::Resources;
 use crate::background::{
-    Background, BackgroundCounters, Collector, FlushTask, IndexCheckpoints, LogLimits, LogTask,
-    SegmentTask, SyncTask, WaitingDeletes,
+    Background, BackgroundCounters, Collector, FlushTask, HotPageList, HotPagesTask,
+    IndexCheckpoints, LogLimits, LogTask, SegmentTask, SyncTask, WaitingDeletes,
 };
 use crate::buffers::Buffers;
 use crate::cold::{ColdConfig, ColdStatus, ColdTask, Work};
@@ -60,6 +60,7 @@ impl Tasks<'_> {
         tasks.extend(self.start_merges(executor));
         tasks.extend(self.start_cold());
         tasks.extend(self.start_event_watch());
+        tasks.extend(self.start_hot_pages(executor));
         Background { stop: self.stop, tasks: Mutex::new(tasks), counters: self.counters }
     }
 
@@ -172,6 +173,21 @@ impl Tasks<'_> {
             work: Work::default(),
         };
         Some(self.resources.network().spawn("cold tables", Box::new(task)))
+    }
+
+    /// Starts the task that reads hot pages ahead, unless that is turned off.
+    fn start_hot_pages(&self, executor: &dyn Executor) -> Option<TaskHandle> {
+        if !self.settings.load().hot_pages {
+            return None;
+        }
+        let list = HotPageList {
+            id: self.context.store,
+            medium: Arc::clone(&self.context.medium),
+            trees: Arc::clone(self.trees),
+            resources: self.resources.clone(),
+        };
+        let task = HotPagesTask::new(list, Arc::clone(&self.stop));
+        Some(executor.spawn("hot pages", Box::new(task)))
     }
 
     /// Starts the task that reports changes to listeners, if there is a listener.

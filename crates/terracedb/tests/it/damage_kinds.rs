@@ -19,7 +19,8 @@ use terracedb::{Builder, Codec, KeyspaceOptions};
 use crate::common::{self, Image, Stepped, record, used};
 
 /// A part of the file names of each kind.
-const KINDS: [&str; 6] = ["manifest-", "keyspace-", "log-", ".table", ".values", ".dictionary"];
+const KINDS: [&str; 7] =
+    ["manifest-", "keyspace-", "hot-pages", "log-", ".table", ".values", ".dictionary"];
 
 /// The length of a long value or operand, bytes.
 const LONG: usize = VALUE_APART_BYTES + 4000;
@@ -184,7 +185,7 @@ fn a_flipped_byte_in_any_kind_of_file_is_reported_or_harmless() {
                 let damaged = files.flipped(name, at, 1 << rng.below(8));
                 let lost = lost(&damaged, &model, name, &why);
                 match kind {
-                    "manifest-" | "keyspace-" => assert_eq!(lost, Some(0), "{why}"),
+                    "manifest-" | "keyspace-" | "hot-pages" => assert_eq!(lost, Some(0), "{why}"),
                     "log-" if lost.is_none() => assert_repaired(&damaged, &model, name, &why),
                     "log-" => assert_eq!(lost, Some(0), "{why}"),
                     ".values" => assert!(lost.unwrap() <= 1, "{why}: {lost:?}"),
