@@ -47,6 +47,7 @@ mod builder;
 mod checkpoint;
 mod db;
 mod entries;
+mod extract;
 mod get;
 mod keyspace;
 mod log_collection;
@@ -73,6 +74,7 @@ pub use engine::{
     EntryOptions, Expiry, Ingest, KeyspaceOptions, Resources, ResourcesBuilder, Settings,
     TransactionIter,
 };
+pub use extract::{ExtractIf, TransactionExtractIf};
 pub use keyspace::Keyspace;
 pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;

@@ -29,8 +29,30 @@ pub struct TransactionIter {
     /// The part of the range that is left.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
+    /// The keys without a value that the last steps from either side passed.
+    front: Passed,
+    back: Passed,
     continues: bool,
     ended: bool,
+}
+
+/// Keys without a value, one behind the other, that an iterator passed on one side.
+#[derive(Default)]
+struct Passed {
+    /// The bound of the iterator before it passed the first of them; `None` before it passed any.
+    from: Option<Option<Vec<u8>>>,
+    /// Keys that it stepped over, without those that it jumped over.
+    steps: u32,
+    has_jumped: bool,
+}
+
+/// Keys without a value that are worth a note. A note that extends an older one costs no memory.
+const STEPS_NOTED_MIN: u32 = 8;
+
+impl Passed {
+    const fn is_worth_a_note(&self) -> bool {
+        self.steps >= STEPS_NOTED_MIN || (self.has_jumped && self.steps > 0)
+    }
 }
 
 /// The store's entries, with at most one peeked entry at either end.
@@ -62,6 +84,8 @@ impl WriteSet {
             scan,
             start: range.start.to_vec(),
             end: range.end.map(<[u8]>::to_vec),
+            front: Passed::default(),
+            back: Passed::default(),
             continues: false,
             ended: false,
         })
@@ -79,16 +103,18 @@ impl TransactionIter {
     /// The next key from `side`, with its value or the error of that key alone.
     fn step(&mut self, side: Side) -> Result<Option<KeyEntry>> {
         loop {
+            self.jump(side);
             let range = KeySpan { start: &self.start, end: self.end.as_deref() };
             let own = match side {
                 Side::Front => self.writes.first(&self.tree, range),
                 Side::Back => self.writes.last(&self.tree, range),
             };
             let own = own.map(|(key, write)| (key.clone(), write.clone()));
-            let stored = self.store.peek(side)?;
+            let stored = if range.is_empty() { None } else { self.store.peek(side)? };
             // An own write hides the stored value of the same key.
             let order = match (&own, &stored) {
                 (None, None) => {
+                    self.note_passed(side, None);
                     self.reads.lock().visited_all(self.scan);
                     return Ok(None);
                 }
@@ -114,11 +140,78 @@ impl TransactionIter {
                 }
                 None => stored,
             };
+            let value = value.transpose();
+            match &value {
+                Some(_) => self.note_passed(side, Some(&key)),
+                None => self.count_passed(side),
+            }
             self.pass(side, &key)?;
-            if let Some(value) = value.transpose() {
+            if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
         }
+    }
+
+    /// Moves `side` of the range over keys that are known to have no value.
+    fn jump(&mut self, side: Side) {
+        let range = KeySpan { start: &self.start, end: self.end.as_deref() };
+        if range.is_empty() {
+            return;
+        }
+        let Some(to) = self.writes.jump(&self.tree, side, range) else { return };
+        let from = self.bound(side);
+        let passed = self.passed(side);
+        passed.from.get_or_insert(from);
+        passed.has_jumped = true;
+        match (side, to) {
+            (Side::Front, Some(to)) => self.start = to,
+            // Nothing is left.
+            (Side::Front, None) => self.end = Some(self.start.clone()),
+            (Side::Back, to) => self.end = Some(to.unwrap_or_default().max(self.start.clone())),
+        }
+        self.store.narrow(side, &self.start, self.end.as_deref());
+    }
+
+    fn bound(&self, side: Side) -> Option<Vec<u8>> {
+        match side {
+            Side::Front => Some(self.start.clone()),
+            Side::Back => self.end.clone(),
+        }
+    }
+
+    const fn passed(&mut self, side: Side) -> &mut Passed {
+        match side {
+            Side::Front => &mut self.front,
+            Side::Back => &mut self.back,
+        }
+    }
+
+    /// Counts a key without a value, before the iterator passes it.
+    fn count_passed(&mut self, side: Side) {
+        if self.passed(side).from.is_none() {
+            let from = self.bound(side);
+            self.passed(side).from = Some(from);
+        }
+        self.passed(side).steps += 1;
+    }
+
+    /// Notes the keys without a value that `side` passed, up to `key`, which has one, or up to the other
+    /// side.
+    fn note_passed(&mut self, side: Side, key: Option<&[u8]>) {
+        let passed = std::mem::take(self.passed(side));
+        let Some(from) = passed.from.as_ref().filter(|_| passed.is_worth_a_note()) else { return };
+        let after = key.map(successor);
+        let range = match side {
+            Side::Front => {
+                let start = from.as_deref().unwrap_or_default();
+                KeySpan { start, end: key.or(self.end.as_deref()) }
+            }
+            Side::Back => {
+                let start = after.as_deref().unwrap_or(&self.start);
+                KeySpan { start, end: from.as_deref() }
+            }
+        };
+        self.writes.note_empty(&self.tree, range);
     }
 
     /// Moves `side` of the range past `key`.
@@ -166,6 +259,19 @@ impl Stored {
             Side::Back => &self.back,
         };
         Ok(entry.as_ref().map(|(key, _)| key.clone()))
+    }
+
+    /// Leaves out the entries outside of `start..end`, whose bound on `side` is new.
+    fn narrow(&mut self, side: Side, start: &[u8], end: Option<&[u8]>) {
+        let is_out =
+            |(key, _): &mut KeyEntry| **key < *start || end.is_some_and(|end| **key >= *end);
+        drop((self.front.take_if(is_out), self.back.take_if(is_out)));
+        // The cursor of an entry that stays is where it belongs.
+        match (side, end) {
+            (Side::Front, _) if self.front.is_none() => self.iter.skip_to(start),
+            (Side::Back, Some(end)) if self.back.is_none() => self.iter.skip_back_to(end),
+            _ => {}
+        }
     }
 
     fn take(&mut self, side: Side) -> Option<KeyEntry> {

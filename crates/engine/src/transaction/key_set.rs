@@ -98,9 +98,39 @@ impl KeySet {
     /// Whether `key` is in the set.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
+        self.span_of(key).is_some()
+    }
+
+    /// The member that holds `key`.
+    #[must_use]
+    pub fn span_of(&self, key: &[u8]) -> Option<KeySpan<'_>> {
         let until = (Bound::Unbounded, Bound::Included(key));
-        let last = self.ranges.range::<[u8], _>(until).next_back();
-        last.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
+        let (start, end) = self.ranges.range::<[u8], _>(until).next_back()?;
+        let span = KeySpan { start, end: end.as_deref() };
+        span.end.is_none_or(|end| key < end).then_some(span)
+    }
+
+    /// The member that holds the keys just before `end`.
+    #[must_use]
+    pub fn last_before(&self, end: Option<&[u8]>) -> Option<KeySpan<'_>> {
+        let below = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let (start, own_end) =
+            self.ranges.range::<[u8], _>((Bound::Unbounded, below)).next_back()?;
+        let span = KeySpan { start, end: own_end.as_deref() };
+        let reaches = span.end.is_none_or(|own| end.is_some_and(|end| end <= own));
+        reaches.then_some(span)
+    }
+
+    /// Removes one key.
+    pub fn remove_key(&mut self, key: &[u8]) {
+        let Some(span) = self.span_of(key) else { return };
+        let (start, end) = (Box::<[u8]>::from(span.start), span.end.map(Box::<[u8]>::from));
+        self.ranges.remove(&start);
+        let parts = [
+            KeySpan { start: &start, end: Some(key) },
+            KeySpan { start: &successor(key), end: end.as_deref() },
+        ];
+        parts.into_iter().for_each(|part| self.insert(part));
     }
 
     /// The ranges, in order.
@@ -146,13 +176,19 @@ mod tests {
         };
         for round in 0..300 {
             let (mut set, mut model) = (KeySet::default(), [false; 64]);
+            // Of a range, strings between two numbers stay when the numbers are removed.
+            let removes = rng.one_in(2);
             for _ in 0..rng.below(20) {
                 let (from, to) = (rng.below(64), rng.below(66));
                 let (start, end) = (key(from), key(to));
-                match rng.below(3) {
+                match rng.below(4) {
                     0 => {
                         set.insert_key(&start);
                         model[from as usize] = true;
+                    }
+                    1 if removes => {
+                        set.remove_key(&start);
+                        model[from as usize] = false;
                     }
                     _ => {
                         let end = (to < 64).then_some(&*end);
@@ -169,7 +205,14 @@ mod tests {
                     "seed {seed}, round {round}"
                 );
             }
-            for _ in 0..50 {
+            // The key just before an odd number's is that of the number before.
+            for number in (1..64).step_by(2) {
+                let found = set.last_before(Some(&key(number)));
+                let expected = model[number as usize - 1];
+                assert_eq!(found.is_some(), expected, "seed {seed}, round {round}: {number}");
+                assert!(found.is_none_or(|span| span.start <= &*key(number - 1)));
+            }
+            for _ in 0..if removes { 0 } else { 50 } {
                 let (from, to) = (rng.below(64), rng.below(65));
                 let (start, end) = (key(from), key(to));
                 let range = KeySpan { start: &start, end: Some(&end) };

@@ -8,6 +8,7 @@
 //! deadlocks. (Optimistic concurrency control: Kung and Robinson, 1981.)
 
 mod commit;
+mod empty_spans;
 mod iter;
 mod key_set;
 mod read_set;

@@ -14,7 +14,9 @@ use base::{Account, Charge, Error, Result, Write, broken_invariant, format_bytes
 use bytes::Bytes;
 use tree::{DeletedRanges, Tree};
 
+use super::empty_spans::EmptySpans;
 use super::key_set::{KeySet, KeySpan};
+use super::read_set::Side;
 use crate::EncodedBatch;
 
 /// The writes of one transaction.
@@ -33,6 +35,8 @@ struct Writes {
     /// Range deletes. They are older than every write in `keys`.
     deleted: KeySet,
     keys: BTreeMap<Bytes, Pending>,
+    /// Where the transaction sees no value.
+    empty: EmptySpans,
 }
 
 /// The pending writes of a key: a value or a delete if there was one, then merge operands.
@@ -223,6 +227,23 @@ impl WriteSet {
         Some(self.writes(tree)?.keys.range::<[u8], _>((Bound::Included(range.start), end)))
     }
 
+    /// How far an iterator that is about to step from `side` of `range` may jump, as [`EmptySpans::jump`].
+    pub(super) fn jump(
+        &self,
+        tree: &Arc<Tree>,
+        side: Side,
+        range: KeySpan<'_>,
+    ) -> Option<Option<Vec<u8>>> {
+        self.writes(tree)?.empty.jump(side, range)
+    }
+
+    /// Notes that an iterator over these writes found no value in `range`.
+    pub(super) fn note_empty(&self, tree: &Arc<Tree>, range: KeySpan<'_>) {
+        if let Some(writes) = self.writes(tree) {
+            writes.empty.note(range, &self.account);
+        }
+    }
+
     /// The most bytes of the batch of all writes.
     fn encoded_bytes_max(&self) -> usize {
         self.keyspaces.iter().map(|(_, writes)| writes.encoded_bytes_max()).sum()
@@ -273,6 +294,9 @@ impl Writes {
                 Some(Base::PutExpiring { expiry, value: Bytes::copy_from_slice(value) })
             }
         };
+        if !matches!(write, Write::Delete) {
+            self.empty.written(key);
+        }
         let mut spare = 0;
         let pending = match self.keys.get_mut(key) {
             Some(pending) => {

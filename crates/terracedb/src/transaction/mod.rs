@@ -23,7 +23,6 @@ use tree::reads::after_prefix;
 
 pub(crate) use retry::transact;
 
-use crate::pop::Popped;
 use crate::{EntryOptions, Keyspace, Snapshot, WriteOptions};
 
 /// An optimistic transaction over any keyspaces of a store: serializable, all of it or nothing.
@@ -57,8 +56,6 @@ pub struct Transaction {
     reads: Arc<Mutex<ReadSet>>,
     /// Shared with iterators of this transaction; copied by the next write while one of them lives.
     writes: Arc<WriteSet>,
-    /// How far its pops came.
-    pub(crate) popped: Popped,
 }
 
 impl Transaction {
@@ -69,7 +66,7 @@ impl Transaction {
         let writes = WriteSet::new(account, resources.batch_bytes_max());
         let snapshot = Snapshot::new(Arc::clone(&store));
         let (reads, writes) = (Arc::new(Mutex::new(reads)), Arc::new(writes));
-        Self { store, snapshot, reads, writes, popped: Popped::default() }
+        Self { store, snapshot, reads, writes }
     }
 
     /// The sequence number that it reads at: it sees every write up to this one, and its own writes.
@@ -321,11 +318,7 @@ impl Transaction {
         let Some(writes) = Arc::get_mut(&mut self.writes) else {
             return Err(base::broken_invariant!("a fresh copy of the write set has one owner"));
         };
-        writes.write(keyspace.tree(), key, write)?;
-        if !matches!(write, Write::Delete | Write::DeleteRange { .. }) {
-            self.popped.written(keyspace.tree().id(), key);
-        }
-        Ok(())
+        writes.write(keyspace.tree(), key, write)
     }
 
     /// Validates the reads and commits the writes with the store's default durability. The writes become

@@ -203,6 +203,104 @@ fn a_transaction_pops_on_from_its_own_pops() {
     assert!(transaction.commit().unwrap_err().is_conflict());
 }
 
+/// Pages that reads looked up.
+fn lookups(db: &Db) -> u64 {
+    let data = db.statistics().cache.data;
+    data.hits + data.misses
+}
+
+/// Each time, an iterator finds the entry behind those that the transaction deleted already.
+#[test]
+fn iterators_of_a_transaction_jump_over_its_own_deletes() {
+    for is_first in [true, false] {
+        let (db, keyspace) = open();
+        let number_of = |taken: u32| if is_first { 1 + taken } else { 3999 - taken };
+        (0..=4000).for_each(|number| keyspace.put(key(number), [7; 400]).unwrap());
+        db.flush().unwrap();
+        let mut transaction = db.transaction();
+        let before = lookups(&db);
+        for taken in 0..3900 {
+            // The entry at either end stays, so that each walk meets the deleted keys in its middle.
+            let mut entries = transaction.iter(&keyspace).unwrap();
+            let mut next = || if is_first { entries.next() } else { entries.next_back() };
+            let (first, second) = (next().unwrap().unwrap(), next().unwrap().unwrap());
+            assert_eq!(first.0[..], key(if is_first { 0 } else { 4000 }));
+            assert_eq!(second.0[..], key(number_of(taken)));
+            transaction.delete(&keyspace, &second.0).unwrap();
+        }
+        let pages = (lookups(&db) - before) / 3900;
+        assert!(pages <= 20, "{pages} pages a step, first: {is_first}");
+        transaction.commit().unwrap();
+        assert_eq!(keyspace.iter().unwrap().count(), 101);
+    }
+}
+
+/// Iterators from both ends, some older than later writes, over own puts, deletes and range deletes.
+#[test]
+fn iterators_of_a_transaction_see_what_a_model_says() {
+    type Model = BTreeMap<[u8; 4], [u8; 4]>;
+    for seed in 0..6 {
+        let (db, keyspace) = open();
+        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        for number in (0..400).step_by(2) {
+            keyspace.put(key(number), key(number)).unwrap();
+            model.insert(key(number), key(number));
+        }
+        db.flush().unwrap();
+        let mut transaction = db.transaction();
+        let mut older = None;
+        for step in 0..1500u32 {
+            let number = rng.below(400) as u32;
+            match rng.below(20) {
+                0..3 => {
+                    transaction.put(&keyspace, key(number), step.to_be_bytes()).unwrap();
+                    model.insert(key(number), step.to_be_bytes());
+                }
+                3..9 => {
+                    for number in number..number + rng.below(12) as u32 {
+                        transaction.delete(&keyspace, key(number)).unwrap();
+                        model.remove(&key(number));
+                    }
+                }
+                9 => {
+                    let end = number + rng.below(40) as u32;
+                    transaction.delete_range(&keyspace, key(number)..key(end)).unwrap();
+                    model.retain(|at, _| *at < key(number) || *at >= key(end));
+                }
+                10 => {
+                    let popped = transaction.pop_first(&keyspace).unwrap();
+                    assert_eq!(pair(popped), model.pop_first(), "seed {seed}");
+                }
+                11 => {
+                    let popped = transaction.pop_last(&keyspace).unwrap();
+                    assert_eq!(pair(popped), model.pop_last(), "seed {seed}");
+                }
+                12 => older = Some((transaction.iter(&keyspace).unwrap(), model.clone())),
+                13 => older = None,
+                _ => {
+                    let range = transaction.range(&keyspace, key(number)..).unwrap();
+                    let rest: Model = model.range(key(number)..).map(|(k, v)| (*k, *v)).collect();
+                    let walks = [Some((range, rest)), older.take()];
+                    let mut walks = walks.map(Option::into_iter).into_iter().flatten();
+                    let mut check = |walk: Option<(terracedb::TransactionIter, Model)>, most| {
+                        let Some((mut entries, mut model)) = walk else { return None };
+                        for _ in 0..rng.below(most) {
+                            let (found, expected) = match rng.below(2) {
+                                0 => (entries.next(), model.pop_first()),
+                                _ => (entries.next_back(), model.pop_last()),
+                            };
+                            assert_eq!(pair(found.transpose().unwrap()), expected, "seed {seed}");
+                        }
+                        Some((entries, model))
+                    };
+                    check(walks.next(), 450);
+                    older = check(walks.next(), 8);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_hashed_keyspace_refuses_pops_by_name() {
     let db = common::stepped(&common::memory(), 1).open().unwrap();

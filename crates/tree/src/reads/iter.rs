@@ -24,6 +24,9 @@ pub struct Iter {
     upper: Bound<Vec<u8>>,
     front: Option<Cursor>,
     back: Option<Cursor>,
+    /// The next step from this side begins at its bound, which has moved.
+    front_seeks: bool,
+    back_seeks: bool,
     continues: bool,
     /// One side found no further key, so the other one has none either. The cursor of the first side has no
     /// position then, which would bound the other.
@@ -55,6 +58,8 @@ impl Iter {
             upper,
             front: None,
             back: None,
+            front_seeks: false,
+            back_seeks: false,
             continues: false,
             exhausted: false,
             ended: false,
@@ -78,13 +83,17 @@ impl Iter {
         if self.exhausted {
             return Ok(None);
         }
+        let seeks = std::mem::take(&mut self.front_seeks);
         let moved = match &mut self.front {
-            Some(cursor) => match cursor.failed_key().map(successor) {
+            Some(cursor) if !seeks => match cursor.failed_key().map(successor) {
                 Some(next) => cursor.seek(next),
                 None => cursor.next(),
             },
-            none => {
-                let cursor = none.insert(self.source.cursor()?);
+            place => {
+                let cursor = match place {
+                    Some(cursor) => cursor,
+                    none => none.insert(self.source.cursor()?),
+                };
                 match &self.lower {
                     Bound::Unbounded => cursor.seek_to_first(),
                     Bound::Included(key) => cursor.seek(key),
@@ -99,6 +108,19 @@ impl Iter {
         });
         self.exhausted = entry.is_none();
         Ok(entry)
+    }
+
+    /// Leaves out the keys before `key`, which must be at or after the key that the iterator would return
+    /// next from the front. Costs a seek at the next step.
+    pub fn skip_to(&mut self, key: &[u8]) {
+        self.lower = Bound::Included(key.to_vec());
+        self.front_seeks = true;
+    }
+
+    /// Leaves out `key` and the keys after it; as [`Iter::skip_to`], from the back.
+    pub fn skip_back_to(&mut self, key: &[u8]) {
+        self.upper = Bound::Excluded(key.to_vec());
+        self.back_seeks = true;
     }
 
     /// When the value that [`Iter::next_key`] returned last expires, Unix milliseconds; 0 if it does not
@@ -116,13 +138,17 @@ impl Iter {
         if self.exhausted {
             return Ok(None);
         }
+        let seeks = std::mem::take(&mut self.back_seeks);
         let moved = match &mut self.back {
-            Some(cursor) => match cursor.failed_key().map(<[u8]>::to_vec) {
+            Some(cursor) if !seeks => match cursor.failed_key().map(<[u8]>::to_vec) {
                 Some(failed) => cursor.seek_before(failed),
                 None => cursor.prev(),
             },
-            none => {
-                let cursor = none.insert(self.source.cursor()?);
+            place => {
+                let cursor = match place {
+                    Some(cursor) => cursor,
+                    none => none.insert(self.source.cursor()?),
+                };
                 match &self.upper {
                     Bound::Unbounded => cursor.seek_to_last(),
                     Bound::Excluded(key) => cursor.seek_before(key),
