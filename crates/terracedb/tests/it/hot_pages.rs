@@ -107,9 +107,10 @@ fn a_list_that_cannot_be_used_is_ignored() {
         db.close().unwrap();
     }
     // The tables of the list are merged before it is used.
-    let (_stepped, db, _) = open(&medium, false, 256 << 20);
+    let (_stepped, db, keyspace) = open(&medium, false, 256 << 20);
+    (0..KEYS).for_each(|number| keyspace.put(key(number), b"new").unwrap());
     db.compact().unwrap();
-    drop(db);
+    drop((keyspace, db));
     let (stepped, db, keyspace) = open(&medium, true, 256 << 20);
     stepped.work(2000);
     assert!(reads_of_hot_gets(&db, &keyspace) > 0);
