@@ -210,10 +210,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::extract_if`].
-    pub fn drain<K: AsRef<[u8]>>(
-        &self,
-        bounds: impl RangeBounds<K>,
-    ) -> Result<ExtractIf<fn(&[u8], &[u8]) -> bool>> {
+    pub fn drain<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<ExtractIf<All>> {
         let all: All = |_, _| true;
         self.extract_if(bounds, all)
     }
@@ -265,7 +262,7 @@ impl Transaction {
         &mut self,
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
-    ) -> Result<TransactionExtractIf<'_, fn(&[u8], &[u8]) -> bool>> {
+    ) -> Result<TransactionExtractIf<'_, All>> {
         let all: All = |_, _| true;
         self.extract_if(keyspace, bounds, all)
     }
