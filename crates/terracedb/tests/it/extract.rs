@@ -52,7 +52,7 @@ fn deletes_at_a_cursor_agree_with_a_model() {
             }
             let (start, end) = (key(rng.below(400)), key(rng.below(450)));
             let (part, most) = (1 + rng.below(4) as u8, rng.below(30) as usize);
-            let picks = |key: &[u8], _: &[u8]| key[1] % part == 0;
+            let picks = |key: &[u8], _: &[u8]| key[1].is_multiple_of(part);
             let bounds = || start.clone()..end.clone();
             match rng.below(8) {
                 0 => {
@@ -105,7 +105,7 @@ fn a_retain_commits_its_deletes_in_chunks() {
     let (db, keyspace) = open();
     (0..5000).for_each(|number| keyspace.put(key(number), b"value").unwrap());
     let before = db.statistics().transactions;
-    let is_even = |key: &[u8]| key[1] % 2 == 0;
+    let is_even = |key: &[u8]| key[1].is_multiple_of(2);
     assert_eq!(keyspace.retain::<&[u8]>(.., |key, _| is_even(key)).unwrap(), 2500);
     assert_eq!(db.statistics().transactions - before, 3);
     assert!(keyspace.iter().unwrap().all(|entry| is_even(&entry.unwrap().0)));
@@ -119,7 +119,7 @@ fn an_entry_that_another_write_changed_is_looked_at_again() {
         keyspace.put(key(number), b"old").unwrap();
     }
     let mut changes = |seen: &[u8], value: &[u8]| {
-        if value == b"old" && seen[1] % 4 == 0 {
+        if value == b"old" && seen[1].is_multiple_of(4) {
             keyspace.put(seen, b"kept").unwrap();
         } else if value == b"old" && seen[1] % 4 == 1 {
             keyspace.put(seen, b"changed").unwrap();

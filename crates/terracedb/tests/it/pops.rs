@@ -283,7 +283,7 @@ fn iterators_of_a_transaction_see_what_a_model_says() {
                     let walks = [Some((range, rest)), older.take()];
                     let mut walks = walks.map(Option::into_iter).into_iter().flatten();
                     let mut check = |walk: Option<(terracedb::TransactionIter, Model)>, most| {
-                        let Some((mut entries, mut model)) = walk else { return None };
+                        let (mut entries, mut model) = walk?;
                         for _ in 0..rng.below(most) {
                             let (found, expected) = match rng.below(2) {
                                 0 => (entries.next(), model.pop_first()),
