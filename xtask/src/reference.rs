@@ -7,10 +7,13 @@
 mod fields;
 
 use std::collections::BTreeSet;
+use std::env;
+use std::process::Command;
 
 use crate::Result;
 use crate::command::{self, cargo};
 use crate::generated::{between, write_one};
+use crate::test::REMOTE;
 use crate::workspace::{self, Text};
 
 /// The document of JSON fields.
@@ -77,8 +80,12 @@ pub(crate) fn write() -> Result {
 }
 
 fn printed() -> Result<Vec<Text>> {
+    // One package alone would select other features and rebuild everything; the tests use this build.
+    let words =
+        ["test", "--workspace", "--features", REMOTE, "--test", "cli", "--no-run", "--quiet"];
+    command::run(cargo(words))?;
     let page = |(path, arguments, head): &(&str, &[&str], &str)| {
-        let mut program = cargo(["run", "--quiet", "--package", "terrace", "--"]);
+        let mut program = Command::new(env::current_exe()?.with_file_name("terrace"));
         program.args(*arguments);
         let content = format!("{head}{}", command::output(program)?);
         Ok(Text { path: (*path).to_owned(), content })

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use terracedb::hashed::Entries;
-use terracedb::{Error, Iter, Result, TransactionIter};
+use terracedb::iter::TransactionIter;
+use terracedb::{Error, Iter, Result};
 
 use crate::errors::exception;
 use crate::handle::Slot;

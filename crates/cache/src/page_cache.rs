@@ -38,8 +38,7 @@ use crate::{CacheStatistics, KindStatistics, LiveFile, PageKey, PageKind};
 
 /// A cache of 4 KiB pages, shared by any number of threads and stores.
 ///
-/// A page that a caller got or inserted stays readable while the caller holds its frame, even if the cache
-/// evicts it.
+/// A page that a caller got or inserted stays readable while the caller holds its frame, evicted or not.
 pub struct PageCache {
     account: Account,
     pool: FramePool,

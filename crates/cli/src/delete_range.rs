@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use base::format_count;
 use clap::ArgGroup;
-use terracedb::{Error, KeyEntry, Result};
+use terracedb::iter::KeyEntry;
+use terracedb::{Error, Result};
 
 use crate::outcome::Outcome;
 use crate::output::Output;

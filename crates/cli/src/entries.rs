@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base::format_count;
 use serde_json::json;
-use terracedb::{EntryOptions, Error, KeyEntry, Result};
+use terracedb::iter::KeyEntry;
+use terracedb::{EntryOptions, Error, Result};
 
 use crate::hex;
 use crate::interrupt;

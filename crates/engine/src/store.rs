@@ -242,6 +242,7 @@ impl Store {
             id: self.id,
             medium: Arc::clone(&self.medium),
             trees: Arc::clone(&self.trees),
+            manifest: Arc::clone(&self.manifest),
             resources: self.resources.clone(),
         }
     }

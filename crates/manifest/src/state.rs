@@ -361,6 +361,7 @@ impl ManifestState {
                 }
             }
         }
+        debug_assert!(self.cold_tables().next().is_none(), "a copy names no object");
     }
 
     /// Returns the edits that build this state from nothing.

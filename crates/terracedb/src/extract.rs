@@ -166,7 +166,7 @@ impl Keyspace {
     /// for (name, score) in [("ada", "90"), ("bob", "20"), ("cy", "70")] {
     ///     scores.put(name, score)?;
     /// }
-    /// assert_eq!(scores.retain::<&str>(.., |_, score| score >= b"50")?, 1);
+    /// assert_eq!(scores.retain::<&str>(.., |_, score| score >= b"50".as_slice())?, 1);
     /// assert_eq!(scores.drain(.."b")?.next().unwrap()?.0, "ada");
     /// assert_eq!(scores.iter()?.count(), 1);
     /// # Ok(()) }

@@ -33,8 +33,9 @@
 //! [`ReadQueue`] keep many device reads in flight from one thread.
 //!
 //! Features: `tools` (check, repair, scrub, checkpoints and backups; on by default), `zstd` (tables
-//! compressed with Zstandard, the only C in the build; on by default), and `testing` (hooks of tests and
-//! measurements, which change without notice). A build without `zstd` refuses a store with such tables.
+//! compressed with Zstandard, the only C in the build; on by default), `remote` (cold tables in an object
+//! store), and `testing` (hooks of tests and measurements, which change without notice). A build without
+//! `zstd` refuses a store with such tables.
 //!
 //! This crate is the facade: it turns calls into operations of the crates `engine` (write path and
 //! recovery), `tree` (lookups, iterators, compaction) and `tools` (check, repair, scrub, backup).
@@ -72,15 +73,21 @@ pub use bytes::Bytes;
 pub use db::Db;
 pub use engine::{
     EntryOptions, Expiry, Ingest, KeyspaceOptions, Resources, ResourcesBuilder, Settings,
-    TransactionIter,
 };
-pub use extract::{ExtractIf, TransactionExtractIf};
 pub use keyspace::Keyspace;
 pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
-pub use tree::reads::{Cursor, Entry, Iter, KeyEntry, ReadQueue};
+pub use tree::reads::{Cursor, Entry, Iter, ReadQueue};
 pub use write_options::{PutOptions, WriteOptions};
+
+/// Types of iterators that are seldom named: over a transaction, and those that delete what they pass.
+pub mod iter {
+    pub use engine::TransactionIter;
+    pub use tree::reads::KeyEntry;
+
+    pub use crate::extract::{ExtractIf, TransactionExtractIf};
+}
 
 /// Compactions by hand: their progress and their end. And merges in worker processes: the workers of a store
 /// ([`Builder::workers`]), and a worker.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::StoreId;
 use base::limits::PAGE_BYTES;
+use base::{StoreId, TableId};
 use cache::{HotPages, PageCache, PageKey};
 use media::{Buf, Purpose};
 use table::verify_page;
@@ -53,10 +53,16 @@ pub struct HotPageReader {
 }
 
 impl HotPageReader {
-    /// Reads those of `pages` whose tables are in `trees`.
+    /// Reads those of `pages` whose tables are in `trees`, and on a device of the store (`is_local`).
     #[must_use]
-    pub fn new(pages: &HotPages, trees: &Trees, cache: &Arc<PageCache>) -> Self {
-        let tables = tables(trees);
+    pub fn new(
+        pages: &HotPages,
+        trees: &Trees,
+        cache: &Arc<PageCache>,
+        is_local: &dyn Fn(TableId) -> bool,
+    ) -> Self {
+        let mut tables = tables(trees);
+        tables.retain(|_, file| is_local(file.entry().id));
         let mut rows = VecDeque::new();
         for file in &pages.files {
             let Some(table) = tables.get(&file.digest) else { continue };

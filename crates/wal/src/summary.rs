@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{Charge, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use base::{Charge, KeyspaceId, LaneId, Result, SegmentId, Seqno, invariant};
 use media::Medium;
 
 use crate::name::parse_segment_name;
@@ -81,6 +81,7 @@ pub fn skippable(
             (id == known && *len >= summary.bytes).then(|| (*summary).clone())
         });
         let there: Vec<_> = there.collect();
+        debug_assert!(there.len() <= segments.len(), "only segments that are listed are skipped");
         let next = (segments.keys().nth(there.len()), known.keys().nth(there.len()));
         if !matches!(next, (Some(listed), Some(known)) if known < listed) {
             skipped.extend(there);
@@ -113,6 +114,10 @@ pub(crate) fn start_behind(
         let first = first.get(&lane).copied().unwrap_or_else(|| behind.of(lane));
         behind.raise(lane, first);
     }
+    invariant!(
+        summaries.iter().all(|summary| summary.segment < behind.of(summary.lane)),
+        "replay begins behind the segments that are not read"
+    );
     Ok(behind)
 }
 

@@ -236,7 +236,7 @@ mod tests {
     fn mistake_is_reported_with_its_line() {
         let good = BUILT_IN[1].1;
         for (from, to, expected) in [
-            ("cores = 16", "cores = -1", "`server.cores` at prices:36"),
+            ("cores = 16", "cores = -1", "`server.cores` at prices:41"),
             ("cores = 16", "kerne = 16", "`server.cores`"),
             ("row_us = 0.6", "row_us = \"fast\"", "`processor.row_us`"),
             ("row_us = 0.6", "row_us = nan", "0 to 1e15"),

@@ -49,11 +49,11 @@ fn flags_override_environment_and_environment_overrides_file() {
 #[test]
 fn mistake_is_reported_with_its_line_and_a_suggestion() {
     let scratch = Scratch::new();
-    let file = configured(&scratch, "memroy = \"64MiB\"\n[remote]\nurl = \"s3://b\"");
+    let file = configured(&scratch, "memroy = \"64MiB\"\nfsync = \"no\"\n");
     let checked = terrace(&["config", "check", &file]);
     assert_eq!((checked.code, checked.err.as_str()), (1, ""));
     assert!(checked.out.contains("shop.toml:1: expected `memory`"), "{}", checked.out);
-    assert!(checked.out.contains("`remote.url` is not built yet at"), "{}", checked.out);
+    assert!(checked.out.contains("unknown setting `fsync` at"), "{}", checked.out);
     let checked = terrace(&["config", "check", &file, "--json"]);
     assert_eq!((checked.code, checked.err.as_str()), (1, ""));
     let report = json_lines(&checked.out).remove(0);

@@ -70,6 +70,15 @@ fn bench_with_a_worker_moves_merges_and_verifies() {
     assert!(compaction["remote_jobs"].as_u64().unwrap() > 0, "{compaction}");
     assert_eq!(compaction["workers"][0]["address"], socket);
     assert!(compaction["workers"][0]["link_bytes"].as_u64().unwrap() > 0);
+    // Why the last ten merges ran where they did.
+    let decisions = compaction["decisions"].as_array().unwrap();
+    assert!((1..=10).contains(&decisions.len()), "{compaction}");
+    let is_explained = |it: &Value| {
+        let to_worker =
+            it["place"] == "remote" && it["why"].as_str().unwrap().contains("configured");
+        to_worker && it["bytes"].as_u64().unwrap() > 0
+    };
+    assert!(decisions.iter().any(is_explained), "{compaction}");
     let text = terrace(&["check", &data]).good();
     assert!(!text.is_empty());
 }

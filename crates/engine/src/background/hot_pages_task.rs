@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::{Charge, Progress, Result, StoreId, Task};
 use cache::{HotPages, PageCache};
+use manifest::Manifest;
 use media::{Access, Medium, Purpose};
 use tree::{HotPageReader, Trees, hot_pages};
 
@@ -37,6 +38,7 @@ pub(crate) struct HotPageList {
     pub(crate) id: StoreId,
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) trees: Arc<Trees>,
+    pub(crate) manifest: Arc<Manifest>,
     pub(crate) resources: Resources,
 }
 
@@ -117,7 +119,9 @@ impl Task for HotPagesTask {
             HotPagesState::Opened => {
                 let list = &self.list;
                 let loaded = list.load().map(|(pages, _charge)| {
-                    let reader = HotPageReader::new(&pages, &list.trees, list.cache());
+                    // A request to an object store may take a minute, on a thread that merges need.
+                    let is_local = |id| !list.manifest.is_cold(id);
+                    let reader = HotPageReader::new(&pages, &list.trees, list.cache(), &is_local);
                     HotPagesState::Reading { reader, _charge }
                 });
                 self.state = loaded.unwrap_or(HotPagesState::Waiting);

@@ -61,6 +61,7 @@ impl Writing {
     }
 
     fn store(&mut self) -> Result<()> {
+        invariant!(self.at >= HEADER_BYTES as u64, "sections lie behind the header");
         self.file.store(self.at, &self.bytes, Purpose::Manifest)?;
         self.at += self.bytes.len() as u64;
         self.bytes.clear();
@@ -80,6 +81,7 @@ impl Writing {
             let Some((id, resident)) = self.keyspaces.get(keyspace).cloned() else {
                 return Ok(false);
             };
+            invariant!(shard < Resident::SHARDS, "a keyspace's shards are copied once");
             for section in resident.checkpoint_shard(shard) {
                 self.add(&section)?;
             }
@@ -94,6 +96,7 @@ impl Writing {
 
     /// Writes the rest, and makes the checkpoint durable.
     fn finish(&mut self, context: &TreeContext) -> Result<u64> {
+        invariant!(self.next.0 == self.keyspaces.len(), "a whole checkpoint has every shard");
         for part in context.segments.parts() {
             self.add(&Section::Segment(part))?;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::{Account, Clock, Error, ErrorKind, Problem, Progress, Result, Task};
+use base::{Account, Clock, Error, ErrorKind, Problem, Progress, Result, Task, invariant};
 use manifest::Edit;
 use media::ColdName;
 use tree::{TreeContext, Trees};
@@ -167,6 +167,7 @@ impl ColdTask {
             drop(guard);
             return self.give_up();
         }
+        invariant!(self.work.claim.is_some(), "only the owner of a prefix names its objects");
         let edit = Edit::TableCold { keyspace, table: id, file: upload.name.as_str().into() };
         let cold = ColdName { file: upload.name.clone(), len };
         let installed = (self.context.append(vec![edit]))

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
-use base::{Charge, Error, Result};
+use base::{Charge, Error, Result, invariant};
 use media::{Access, Buf, File, Medium, Purpose};
 use table::{Table, fold_digest, verify_page};
 use tree::{TableFile, Tree};
@@ -65,6 +65,7 @@ impl Upload {
     /// `Corrupt` if the local table is damaged; those of its device.
     pub(super) fn read(&mut self) -> Result<()> {
         let footer = self.table.footer();
+        invariant!(self.next < footer.pages, "a table that was sent is not read on");
         let count = STEP_PAGES.min(footer.pages - self.next);
         let buf = match self.buf.take() {
             Some(buf) if buf.len() == count as usize * PAGE_BYTES => buf,
@@ -106,6 +107,7 @@ impl Upload {
     /// # Errors
     /// Those of the medium; `Retry` if the object is not the table.
     pub(super) fn finish(&self, medium: &dyn Medium) -> Result<()> {
+        invariant!(self.next == self.table.footer().pages, "an object has every page of its table");
         self.target.sync(Purpose::Scrub)?;
         medium.sync_names(&[&self.name])?;
         let file = medium.open(&self.name, Access::Direct)?;

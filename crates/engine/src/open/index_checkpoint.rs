@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno};
+use base::{Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, invariant};
 use media::{Access, File, Purpose};
 use tree::Resident;
 use tree::checkpoint::{HEADER_BYTES, Header, SECTION_HEAD_BYTES, Section};
@@ -163,6 +163,7 @@ impl Replay<'_> {
                 Section::Full(summary) => full.push(summary),
             }
         }
+        invariant!(sections.at == length, "a checkpoint is read to its end");
         let start = self.state.known_log().start;
         full.retain(|summary| self.is_known(summary, header.end, &tombstones));
         let summaries = wal::skippable(&**medium, &start, &full)?;
@@ -172,6 +173,7 @@ impl Replay<'_> {
             .filter_map(|file| wal::parse_segment_name(&file.name))
             .filter(|(lane, segment)| *segment >= start.of(*lane))
             .collect();
+        debug_assert!(summaries.len() <= full.len(), "a skipped segment has a summary");
         let skipped: BTreeSet<_> = summaries.iter().map(|it| (it.lane, it.segment)).collect();
         segments.restored(
             |lane, segment| there.contains(&(lane, segment)),

@@ -184,6 +184,7 @@ impl Tasks<'_> {
             id: self.context.store,
             medium: Arc::clone(&self.context.medium),
             trees: Arc::clone(self.trees),
+            manifest: Arc::clone(&self.context.manifest),
             resources: self.resources.clone(),
         };
         let task = HotPagesTask::new(list, Arc::clone(&self.stop));

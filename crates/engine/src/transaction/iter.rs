@@ -211,6 +211,8 @@ impl TransactionIter {
                 KeySpan { start, end: from.as_deref() }
             }
         };
+        let is_ordered = range.end.is_none_or(|end| range.start <= end);
+        base::invariant!(is_ordered, "an iterator passes keys towards its other side");
         self.writes.note_empty(&self.tree, range);
     }
 
@@ -263,6 +265,10 @@ impl Stored {
 
     /// Leaves out the entries outside of `start..end`, whose bound on `side` is new.
     fn narrow(&mut self, side: Side, start: &[u8], end: Option<&[u8]>) {
+        base::invariant!(
+            end.is_none_or(|end| start <= end),
+            "the sides of an iterator do not cross"
+        );
         let is_out =
             |(key, _): &mut KeyEntry| **key < *start || end.is_some_and(|end| **key >= *end);
         drop((self.front.take_if(is_out), self.back.take_if(is_out)));

@@ -131,6 +131,7 @@ impl KeySet {
             KeySpan { start: &successor(key), end: end.as_deref() },
         ];
         parts.into_iter().for_each(|part| self.insert(part));
+        debug_assert!(!self.contains(key), "a key that was removed is in no range");
     }
 
     /// The ranges, in order.

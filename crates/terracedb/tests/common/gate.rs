@@ -13,13 +13,13 @@ pub(crate) struct Gate {
 enum State {
     #[default]
     Open,
-    /// The next operation on a file with this part in its name will block.
+    /// The next operation with this part in the name and purpose of its file will block.
     Waiting(String),
     Hung,
 }
 
 impl Gate {
-    /// Blocks the next operation on a file with `part` in its name.
+    /// Blocks the next operation on a file if its name, a space and its purpose contain `part`.
     pub(crate) fn hang(&self, part: &str) {
         *self.state.lock() = State::Waiting(part.to_owned());
     }
@@ -38,7 +38,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Called before an operation on `file`; blocks if the gate waits for it.
+    /// Called before an operation on `file`, a name and a purpose; blocks if the gate waits for it.
     pub(crate) fn pass(&self, file: &str) {
         let mut state = self.state.lock();
         if matches!(&*state, State::Waiting(part) if file.contains(part)) {

@@ -146,7 +146,7 @@ impl File for MortalFile {
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        self.gate.pass(self.file.name());
+        self.gate.pass(&format!("{} {purpose:?}", self.file.name()));
         living(&self.dead)?;
         self.file.sync(purpose)
     }

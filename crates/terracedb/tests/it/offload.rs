@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use media::{MemoryMedium, Metered, Purpose};
+use base::{ManualClock, Threads};
+use media::{Medium, MemoryMedium, Metered, Purpose};
 use terracedb::compaction::{
-    Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers,
+    Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers, with_workers,
 };
 use terracedb::events::{Event, Listener};
-use terracedb::{Db, env};
+use terracedb::{Db, EntryOptions, ErrorKind, Resources, env};
 
-use crate::common;
+use crate::common::{self, Mortal};
 
 /// No live worker is given up, however slow the machine is.
 const TIMING: Timing = Timing {
@@ -158,36 +159,86 @@ fn merges_run_here_if_no_worker_answers_and_the_reason_is_told() {
     assert!(told[0].contains("nobody"), "{told:?}");
 }
 
-/// Fault 1: all keys are deleted, so that the merge has no outputs and its inputs go.
+/// Fault 1: all keys are deleted, or expired, so that the merge has no outputs and its inputs go.
 #[test]
 fn merge_without_outputs_at_a_worker_removes_its_inputs_only() {
+    for is_expired in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let address = Address::Unix(dir.path().join("w"));
+        let _worker = RunningWorker::start(&address, None);
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let threads = Arc::new(Threads::start(2, Arc::clone(&clock) as _).unwrap());
+        let resources = Resources::builder().memory(common::MEMORY).executor(threads);
+        let resources = with_workers(resources, Arc::new(workers(&address))).build().unwrap();
+        let db = Db::builder(dir.path().join("store")).resources(&resources).open().unwrap();
+        let (keyspace, other) =
+            (db.create_keyspace("k").unwrap(), db.create_keyspace("o").unwrap());
+        other.put("a", "1").unwrap();
+        let hour = EntryOptions::new().ttl(Duration::from_secs(3600));
+        for round in 0..3 {
+            for number in 0..500 {
+                let (key, value) = (format!("{number}"), format!("{round}"));
+                match is_expired {
+                    true => keyspace.put_opt(key, value, &hour).unwrap(),
+                    false => keyspace.put(key, value).unwrap(),
+                }
+            }
+            db.flush().unwrap();
+        }
+        if is_expired {
+            clock.advance(Duration::from_secs(3601));
+        } else {
+            (0..500).for_each(|number| keyspace.delete(format!("{number}")).unwrap());
+            db.flush().unwrap();
+        }
+        db.compact().unwrap();
+        assert!(content(&db).is_empty());
+        let statistics = db.statistics();
+        let compaction = &statistics.compaction;
+        assert!(compaction.remote > 0 && compaction.fallbacks == 0, "{compaction:?}");
+        assert_eq!((tables(&db, "k"), tables(&db, "o")), (0, 1));
+        assert_eq!(other.get("a").unwrap().unwrap(), "1");
+    }
+}
+
+fn tables(db: &Db, name: &str) -> usize {
+    let all = db.statistics().keyspaces;
+    all.iter().find(|keyspace| keyspace.name == name).unwrap().tables
+}
+
+/// Fault 2: a keyspace is dropped while a worker merges it. The drop does not wait for the worker, the
+/// outputs are not installed, and no file of the keyspace stays.
+#[test]
+fn a_keyspace_that_is_dropped_under_a_worker_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let address = Address::Unix(dir.path().join("w"));
     let _worker = RunningWorker::start(&address, None);
+    let device = Arc::new(MemoryMedium::new());
+    let medium = Mortal::over(Arc::clone(&device) as _);
     let listener = Arc::new(Failures::default());
-    let db = open(&dir.path().join("store"), &address, &listener);
-    let (keyspace, other) = (db.create_keyspace("k").unwrap(), db.create_keyspace("o").unwrap());
+    let builder = Db::on_medium(Arc::clone(&medium) as _).memory(common::MEMORY);
+    let builder = builder.workers(Arc::new(workers(&address))).listener(Arc::clone(&listener) as _);
+    let db = builder.open().unwrap();
+    let other = db.create_keyspace("o").unwrap();
     other.put("a", "1").unwrap();
-    for round in 0..3 {
-        for number in 0..500 {
-            keyspace.put(format!("{number}"), format!("{round}")).unwrap();
-        }
-        db.flush().unwrap();
-    }
-    for number in 0..500 {
-        keyspace.delete(format!("{number}")).unwrap();
-    }
-    db.flush().unwrap();
-    db.compact().unwrap();
-    assert!(content(&db).is_empty());
-    let statistics = db.statistics();
-    assert!(statistics.compaction.remote > 0);
-    let tables = |name: &str| {
-        let all = &statistics.keyspaces;
-        all.iter().find(|keyspace| keyspace.name == name).unwrap().tables
-    };
-    assert_eq!((tables("k"), tables("o")), (0, 1));
+    // Each output is synced before the worker reports it.
+    medium.gate.hang(".table Compaction");
+    write(&db, 4);
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| db.compact());
+        medium.gate.wait_until_hung();
+        assert!(db.drop_keyspace("k").unwrap());
+        medium.gate.let_go();
+        let error = compacting.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    });
+    db.wait_until_settled().unwrap();
+    let found = db.statistics();
+    assert_eq!(found.keyspaces.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["o"]);
     assert_eq!(other.get("a").unwrap().unwrap(), "1");
+    let files =
+        || device.list().unwrap().into_iter().filter(|it| it.name.ends_with(".table")).count();
+    common::until("the files are removed", || (files() == tables(&db, "o")).then_some(()));
 }
 
 /// Without fallback a merge that workers failed waits for a worker: it never runs here, and it is not lost.

@@ -282,7 +282,8 @@ fn iterators_of_a_transaction_see_what_a_model_says() {
                     let rest: Model = model.range(key(number)..).map(|(k, v)| (*k, *v)).collect();
                     let walks = [Some((range, rest)), older.take()];
                     let mut walks = walks.map(Option::into_iter).into_iter().flatten();
-                    let mut check = |walk: Option<(terracedb::TransactionIter, Model)>, most| {
+                    let mut check = |walk: Option<(terracedb::iter::TransactionIter, Model)>,
+                                     most| {
                         let (mut entries, mut model) = walk?;
                         for _ in 0..rng.below(most) {
                             let (found, expected) = match rng.below(2) {
