@@ -147,6 +147,8 @@ impl Script {
         let devices = Views::of(Arc::clone(&medium));
         let builder = self.stepped.on(medium).codec(self.codec);
         let builder = builder.log_path(places).log_lanes(2).log_devices(devices);
+        // Half of the scripts read what they wrote from the device.
+        let builder = builder.write_through(self.seed & 4 != 0);
         let opened = builder.compaction_options(self.merging.clone()).open();
         self.note_faults();
         let db = opened?;
