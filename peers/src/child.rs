@@ -41,6 +41,9 @@ pub(crate) struct Task {
 /// Time between the last step and the measurement of space, in which the store removes obsolete files.
 const SPACE_AFTER: Duration = Duration::from_secs(3);
 
+/// The shortest second of a timeline.
+const SECOND_MIN: f64 = 0.5;
+
 /// Performs the task in `dir`.
 pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     let Task { case, kind, scale, seed, is_load } = task;
@@ -51,22 +54,39 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
         compression: case.compression,
     };
     std::fs::create_dir_all(dir).map_err(|error| Error::io("create", dir.display(), error))?;
-    let opened = kind.open(&setup)?;
-    print(&Line::Options(opened.options))?;
     if *is_load {
+        let opened = kind.open(&setup)?;
         return case.load(&*opened.store, *scale, *seed).map(drop);
     }
+    let mut opens = 0;
+    let mut open = || {
+        // The first open follows what the parent did for the whole run.
+        if opens > 0 || case.begins_cold() {
+            device::empty_page_cache();
+        }
+        opens += 1;
+        let opened = kind.open(&setup)?;
+        print(&Line::Options(opened.options))?;
+        Ok(opened.store)
+    };
     let last = case.steps.iter().rfind(|step| step.is_measured()).map(|step| step.label);
     let (mut reads, mut written, mut wrong) = (0, 0, 0);
-    let mut printed = Ok(());
-    case.run(&*opened.store, *scale, *seed, &mut |progress| match progress {
-        Progress::Begins(_) => reads = device::reads(dir),
+    let (mut rates, mut printed) = (Vec::new(), Ok(()));
+    case.run(&mut open, *scale, *seed, &mut |progress| match progress {
+        Progress::Begins(_) => {
+            rates.clear();
+            reads = device::reads(dir);
+        }
+        // The last second may be cut short: its rate is then one of few operations.
+        Progress::Goes(_, interval) if interval.seconds < SECOND_MIN => {}
+        Progress::Goes(_, interval) => rates.push(interval.ops_per_sec),
         Progress::Ended(step, report) if step.is_measured() => {
             let reads = device::reads(dir).saturating_sub(reads);
             if Some(step.label) == last {
                 thread::sleep(SPACE_AFTER);
             }
-            let measured = Measured::new(report, reads, device::space(dir), written);
+            let mut measured = Measured::new(report, reads, device::space(dir), written);
+            measured.rates = std::mem::take(&mut rates);
             eprintln!("{:<13} {}: {report}", kind.name(), step.label);
             if printed.is_ok() {
                 printed = print(&Line::Step(step.label.to_owned(), Box::new(measured)));

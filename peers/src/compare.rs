@@ -16,7 +16,7 @@ use crate::bound::Bound;
 use crate::child::{Line, Task};
 use crate::measured::{CaseResult, StoreResult};
 use crate::stores::Kind;
-use crate::{floor, machine};
+use crate::{device, floor, machine};
 
 /// A process may exceed its memory by this fraction (1/8), because the system also counts page tables,
 /// buffers of reads in flight and allocator slack. A process that exceeds it is killed.
@@ -124,7 +124,7 @@ impl Comparison {
         };
         let (bound, how) = if case.is_held {
             // Each run starts with an empty page cache, if the system allows emptying it.
-            let emptied = empty_page_cache();
+            let emptied = device::empty_page_cache();
             let memory = case.memory(*scale, kind.is_own());
             let emulated = kind.emulated_bytes(case.data_bytes(*scale));
             let bound = Bound::new(memory + memory / BOUND_SLACK + emulated);
@@ -219,12 +219,6 @@ fn lock(data: &Path) -> Result<fs::File> {
         }
         Err(fs::TryLockError::Error(error)) => Err(io(error)),
     }
-}
-
-/// Empties the page cache, and returns whether that was possible.
-fn empty_page_cache() -> bool {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
 }
 
 fn remove(dir: &Path) -> Result<()> {

@@ -13,6 +13,12 @@ pub(crate) fn reads(dir: &Path) -> u64 {
     parse_reads(&fs::read_to_string("/proc/diskstats").unwrap_or_default(), major, minor)
 }
 
+/// Empties the page cache, and returns whether that was possible.
+pub(crate) fn empty_page_cache() -> bool {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
+}
+
 fn parse_reads(diskstats: &str, major: u32, minor: u32) -> u64 {
     let of_device = |line: &&str| {
         let mut words = line.split_whitespace();

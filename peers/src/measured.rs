@@ -43,6 +43,9 @@ pub(crate) struct Measured {
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
     /// Wrong answers.
     pub(crate) wrong: u64,
+    /// Operations per second in each second of the step, if it is a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rates: Vec<f64>,
     /// Figures by kind, in a step with several kinds of operations.
     #[serde(default)]
     pub(crate) kinds: BTreeMap<String, OfKind>,
@@ -100,6 +103,7 @@ impl Measured {
             compacted_mb_per_cpu_second: (is_compaction && figures.cpu_seconds > 0.0)
                 .then(|| raw_bytes as f64 / 1e6 / figures.cpu_seconds),
             wrong: figures.wrong,
+            rates: Vec::new(),
             kinds: figures
                 .operations
                 .iter()

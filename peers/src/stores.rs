@@ -145,8 +145,9 @@ impl Kind {
             return vec![Self::TerraceCache, Self::FoyerCache];
         }
         let is_tiered = case == "tiered";
-        let profiles: &[Profile] = match case {
-            "memory-reads" | "cold" => &[Profile::Read],
+        let variant = case.strip_suffix("-cold").or_else(|| case.strip_suffix("-unsettled"));
+        let profiles: &[Profile] = match variant.unwrap_or(case) {
+            "memory-reads" | "cold" | "first-minutes" => &[Profile::Read],
             "zipfian" | "zipfian-sixth" | "mixgraph" | "tiered" => &[Profile::Read, Profile::Row],
             "ycsb" | "readwhilewriting" => &[Profile::Read, Profile::Row, Profile::Write],
             _ => &[Profile::Write],

@@ -1,12 +1,14 @@
 //! The results of the comparison with other engines as documents.
 //!
-//! `results/CASE.json` is the source. From it come the page `docs/results/CASE.md`, the index of the pages,
-//! the table in `docs/benchmarks.md`, and a chart of each case that a document links as `charts/CASE.svg`.
+//! `results/CASE.json` is the source, or `results/quick/CASE.json` for a case without a full run. From it
+//! come the page `docs/results/CASE.md`, the index of the pages, the table in `docs/benchmarks.md`, and a
+//! chart of each case that a document links as `charts/CASE.svg`.
 
 mod case;
 mod chart;
 mod history;
 mod table;
+mod timeline;
 
 use crate::Result;
 use crate::generated::between;
@@ -37,7 +39,11 @@ pub(crate) fn generated(texts: &[Text]) -> Result<Vec<Text>> {
         add(format!("docs/results/{}.md", result.case), table::page(result));
         let chart = format!("charts/{}.svg", result.case);
         if texts.iter().any(|text| text.path.ends_with(".md") && text.content.contains(&chart)) {
-            add(format!("docs/{chart}"), chart::of_case(result));
+            let drawn = match timeline::is_timeline(result) {
+                true => timeline::of_case(result),
+                false => chart::of_case(result),
+            };
+            add(format!("docs/{chart}"), drawn);
         }
     }
     if !results.is_empty() {
@@ -62,6 +68,7 @@ mod tests {
         let texts = [
             text("results/cold.json", &result.replace("CASE", "cold")),
             text("results/quick/cold.json", "not read"),
+            text("results/quick/once.json", r#"{"case": "once", "scale": "quick", "steps": []}"#),
             text("results/warm.json", &result.replace("CASE", "warm")),
             text("docs/a.md", "![](charts/cold.svg)"),
         ];
@@ -70,10 +77,16 @@ mod tests {
         let expected = [
             "docs/results/cold.md",
             "docs/charts/cold.svg",
+            "docs/results/once.md",
             "docs/results/warm.md",
             "docs/results/README.md",
         ];
         assert_eq!(paths, expected);
+        let page = |name: &str| {
+            let page = generated.iter().find(|text| text.path.ends_with(name)).unwrap();
+            page.content.contains("a quick look")
+        };
+        assert!(page("results/once.md") && !page("results/cold.md"));
         let bad = [text("results/cold.json", "{")];
         assert!(super::generated(&bad).unwrap_err().to_string().starts_with("results/cold.json: "));
     }

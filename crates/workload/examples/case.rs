@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use base::{Error, Result};
-use terrace_workload::Engine;
 use terrace_workload::cases::{CASES, Case, Compression, Progress, Scale};
+use terrace_workload::{Engine, Store};
 use terracedb::{Codec, Db};
 
 fn main() -> Result<()> {
@@ -34,7 +34,8 @@ fn main() -> Result<()> {
         println!("{report}");
     }
     let mut wrong = 0;
-    case.run(&open()?, scale, 0, &mut |progress| {
+    let mut reopen = || open().map(|engine| Box::new(engine) as Box<dyn Store>);
+    case.run(&mut reopen, scale, 0, &mut |progress| {
         if let Progress::Ended(step, report) = progress {
             println!("{:<24} {report}", step.label);
             println!("{:<24} {:.2} s of CPU", "", report.figures.cpu_seconds);

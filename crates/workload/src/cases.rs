@@ -6,7 +6,12 @@
 //!
 //! A load that takes minutes is *kept*: one process makes it, and others open the directory and assume its
 //! content ([`Bench::assume`]). A case that changes the load runs on a copy.
+//!
+//! A *cold* step begins with a store that was just opened, and an empty page cache: the rate of a user's
+//! first seconds. A case named `..-unsettled` reads right after writes, with the merges that they left under
+//! way.
 
+mod first;
 mod list;
 mod scale;
 mod step;
@@ -14,7 +19,7 @@ mod step;
 use base::{Error, Result};
 
 use crate::Store;
-use crate::bench::{Bench, Name, Options, Report};
+use crate::bench::{Bench, Event, Interval, Name, Options, Report};
 pub use list::CASES;
 pub use scale::Scale;
 use scale::TINY;
@@ -65,6 +70,8 @@ pub struct Case {
 pub enum Progress<'a> {
     /// The step begins.
     Begins(&'a Step),
+    /// The step goes on: the figures of its last second, if it is a timeline.
+    Goes(&'a Step, &'a Interval),
     /// The step ended with this report.
     Ended(&'a Step, &'a Report),
 }
@@ -142,29 +149,55 @@ impl Case {
         Bench::new(store, options)?.run(load, &mut |_| {}).map(Some)
     }
 
-    /// Runs the steps on `store`, which must be empty or as [`Case::load`] left it. Calls `on_progress` at
-    /// the begin and end of each step.
+    /// Runs the steps on the store that `open` opens, which must be empty or as [`Case::load`] left it. Each
+    /// cold step opens it again after it was closed; `open` empties the page cache then. Calls `on_progress`
+    /// at the begin and end of each step.
     ///
     /// # Errors
-    /// Those of [`Bench::run`].
+    /// Those of `open` and of [`Bench::run`].
     pub fn run(
         &self,
-        store: &dyn Store,
+        open: &mut dyn FnMut() -> Result<Box<dyn Store>>,
         scale: Scale,
         seed: u64,
         on_progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<()> {
-        let options = Options { existing: store.may_drop(), ..self.options(scale, seed) };
-        let mut bench = Bench::new(store, options)?;
-        if let Some(load) = self.load.filter(|_| !options.existing) {
-            bench.assume(load)?;
-        }
-        for step in self.steps {
-            bench.set_options(step.options(options, scale))?;
-            on_progress(Progress::Begins(step));
-            let report = bench.run(step.bench, &mut |_| {})?;
-            on_progress(Progress::Ended(step, &report));
+        for steps in self.parts() {
+            let store = open()?;
+            let options = Options { existing: store.may_drop(), ..self.options(scale, seed) };
+            let mut bench = Bench::new(&*store, options)?;
+            if let Some(load) = self.load.filter(|_| !options.existing) {
+                bench.assume(load)?;
+            }
+            for step in steps {
+                bench.set_options(step.options(options, scale))?;
+                on_progress(Progress::Begins(step));
+                let report = bench.run(step.bench, &mut |event| {
+                    if let Event::Interval(interval) = event {
+                        on_progress(Progress::Goes(step, &interval));
+                    }
+                })?;
+                on_progress(Progress::Ended(step, &report));
+            }
         }
         Ok(())
+    }
+
+    /// Whether the first step is a cold one.
+    #[must_use]
+    pub fn begins_cold(&self) -> bool {
+        self.steps.first().is_some_and(|step| step.is_cold)
+    }
+
+    /// The steps, in groups that run on one open store: each cold step begins a group.
+    fn parts(&self) -> impl Iterator<Item = &'static [Step]> {
+        let mut left = self.steps;
+        std::iter::from_fn(move || {
+            let (_, after) = left.split_first()?;
+            let count = 1 + after.iter().take_while(|step| !step.is_cold).count();
+            let (part, rest) = left.split_at_checked(count)?;
+            left = rest;
+            Some(part)
+        })
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Measured {
     pub(crate) found: Option<f64>,
     pub(crate) cached: Option<f64>,
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
+    pub(crate) rates: Vec<f64>,
     pub(crate) kinds: BTreeMap<String, OfKind>,
 }
 
@@ -55,6 +56,7 @@ pub(crate) struct StoreResult {
 pub(crate) struct CaseResult {
     pub(crate) case: String,
     pub(crate) summary: String,
+    pub(crate) scale: String,
     pub(crate) command: String,
     pub(crate) date: String,
     pub(crate) commit: String,
@@ -72,13 +74,18 @@ pub(crate) struct Spread {
     pub(crate) most: f64,
 }
 
-/// The results of every full run in `texts`, by case.
+/// The results of every case in `texts`, by case: those of a full run, or else of a quick one.
 pub(crate) fn all(texts: &[Text]) -> Result<Vec<CaseResult>> {
-    let is_result = |text: &&Text| {
-        let name = text.path.strip_prefix("results/").and_then(|name| name.strip_suffix(".json"));
-        name.is_some_and(|name| !name.contains('/'))
-    };
-    texts.iter().filter(is_result).map(|text| parse(&text.path, &text.content)).collect()
+    let mut found = BTreeMap::new();
+    for folder in ["results/quick/", "results/"] {
+        for text in texts {
+            let name = text.path.strip_prefix(folder).filter(|name| name.ends_with(".json"));
+            if let Some(name) = name.filter(|name| !name.contains('/')) {
+                found.insert(name, text);
+            }
+        }
+    }
+    found.into_values().map(|text| parse(&text.path, &text.content)).collect()
 }
 
 /// The results in `content`, the file at `path`.
@@ -87,6 +94,16 @@ pub(crate) fn parse(path: &str, content: &str) -> Result<CaseResult> {
 }
 
 impl CaseResult {
+    /// Whether the run was a quick one.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.scale == "quick"
+    }
+
+    /// The file of the results, from the root.
+    pub(crate) fn path(&self) -> String {
+        format!("results/{}{}.json", if self.is_quick() { "quick/" } else { "" }, self.case)
+    }
+
     /// The most runs of a step.
     pub(crate) fn runs(&self) -> usize {
         let runs = self.stores.iter().flat_map(|(_, store)| store.steps.values().map(Vec::len));

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::case::{CaseResult, Spread, digits, is_own};
 
 /// Sizes, pixels.
-const WIDTH: f64 = 760.0;
+pub(super) const WIDTH: f64 = 760.0;
 const LABEL: f64 = 130.0;
 const VALUE: f64 = 110.0;
 const BAR: f64 = 16.0;
@@ -14,7 +14,7 @@ const GAP: f64 = 5.0;
 const TITLE: f64 = 26.0;
 
 /// Colours of this engine and of the others.
-const OWN_COLOUR: &str = "#1f6feb";
+pub(super) const OWN_COLOUR: &str = "#1f6feb";
 const PEER_COLOUR: &str = "#9aa4b2";
 
 /// Bars under one title, drawn to one scale.
@@ -65,6 +65,11 @@ pub(crate) fn draw(groups: &[Group]) -> String {
         }
         y += GAP;
     }
+    page(&body, y)
+}
+
+/// A chart of this content and height.
+pub(super) fn page(body: &str, height: f64) -> String {
     format!(
         concat!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1:.0}" "#,
@@ -74,7 +79,7 @@ pub(crate) fn draw(groups: &[Group]) -> String {
             r##"<rect width="100%" height="100%" fill="#ffffff"/>"##,
             "\n{2}</svg>\n"
         ),
-        WIDTH, y, body
+        WIDTH, height, body
     )
 }
 
@@ -108,7 +113,7 @@ fn draw_bar(body: &mut String, y: f64, bar: &Bar, scale: f64) {
     );
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -1,12 +1,16 @@
 //! The list of cases.
 
+use super::first::{
+    FIRST_MINUTES, MEMORY_READS_COLD, MEMORY_READS_UNSETTLED, YCSB_COLD, YCSB_UNSETTLED,
+    ZIPFIAN_COLD, ZIPFIAN_UNSETTLED,
+};
 use super::{Case, Compression, Step};
 use crate::bench::Name;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// Data in memory: 2 million keys of 16 B with values of 100 B.
-const SMALL: Case = Case {
+pub(super) const SMALL: Case = Case {
     name: "",
     has_floor: false,
     summary: "",
@@ -21,7 +25,7 @@ const SMALL: Case = Case {
 };
 
 /// Data larger than memory: 20 million keys of 16 B with values of 400 B, 8.3 GB.
-const LARGE: Case = Case {
+pub(super) const LARGE: Case = Case {
     keys: 20_000_000,
     value_bytes: Some(400),
     memory_bytes: 550 * MIB,
@@ -56,6 +60,8 @@ pub const CASES: &[Case] = &[
         ],
         ..SMALL
     },
+    MEMORY_READS_COLD,
+    MEMORY_READS_UNSETTLED,
     Case {
         name: "scaling",
         summary: "gets and overwrites of 1 to 16 threads, all in memory: on a machine with the cores",
@@ -153,6 +159,9 @@ pub const CASES: &[Case] = &[
         ..LARGE
     },
     Case { name: "zipfian", summary: "zipfian gets, all with 550 MiB", steps: ZIPFIAN, ..LARGE },
+    ZIPFIAN_COLD,
+    ZIPFIAN_UNSETTLED,
+    FIRST_MINUTES,
     Case {
         name: "zipfian-sixth",
         summary: "zipfian gets, this engine with 400 MiB, the others with 2.4 GiB",
@@ -212,6 +221,8 @@ pub const CASES: &[Case] = &[
         ],
         ..LARGE
     },
+    YCSB_COLD,
+    YCSB_UNSETTLED,
     Case {
         name: "mixgraph",
         summary: "the model of a production store, 60 M keys, eight threads, 550 MiB",
@@ -260,6 +271,14 @@ mod tests {
             assert!(!labels.is_empty() && !case.summary.is_empty(), "{}", case.name);
             for (at, step) in labels.iter().enumerate() {
                 assert!(labels.iter().skip(at + 1).all(|other| other.label != step.label));
+            }
+            // A store that is opened again has the kept load and nothing else.
+            let changes = |step: &Step| {
+                (step.bench.writes() || step.bench.is_mixed()) && step.bench != Name::YcsbC
+            };
+            for (at, cold) in case.steps.iter().enumerate().filter(|(_, step)| step.is_cold) {
+                let is_changed = case.steps.iter().take(at).any(changes);
+                assert!(case.load.is_some() && !is_changed, "{}: {}", case.name, cold.label);
             }
         }
         assert!(Case::named("no such case").is_err());

@@ -1,8 +1,13 @@
 //! One step of a case: a workload and its options.
 
+use std::time::Duration;
+
 use super::scale::{Scale, TINY};
 use crate::Distribution;
 use crate::bench::{Name, Options};
+
+/// The time of one point of a timeline.
+const TIMELINE_EVERY: Duration = Duration::from_secs(1);
 
 /// The length of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +42,10 @@ pub struct Step {
     pub settle: bool,
     /// Writes per second of the background writer of a mix; full speed if `None`.
     pub write_rate: Option<f64>,
+    /// Whether the store is opened anew before the step, with empty caches and an empty page cache.
+    pub is_cold: bool,
+    /// Whether the rate of each second is reported.
+    pub is_timeline: bool,
 }
 
 impl Step {
@@ -52,6 +61,8 @@ impl Step {
             batch: 1,
             settle: false,
             write_rate: None,
+            is_cold: false,
+            is_timeline: false,
         }
     }
 
@@ -95,6 +106,16 @@ impl Step {
         self
     }
 
+    pub(super) const fn cold(mut self) -> Self {
+        self.is_cold = true;
+        self
+    }
+
+    pub(super) const fn timeline(mut self) -> Self {
+        self.is_timeline = true;
+        self
+    }
+
     /// Whether its figures are reported.
     #[must_use]
     pub const fn is_measured(&self) -> bool {
@@ -117,6 +138,7 @@ impl Step {
             settle: self.settle,
             write_rate: self.write_rate,
             distribution: self.distribution,
+            report_interval: self.is_timeline.then_some(TIMELINE_EVERY),
             ..case
         }
     }
