@@ -54,7 +54,7 @@ pub use key::{AFTER_EVERY_KEY, Key};
 pub use key_form::{HASHED_KEY_BYTES_MAX, KEY_HASH_BYTES, KeyForm, StoredKey, StoredKeys};
 pub use key_range::KeyRange;
 pub use kind::{Codec, Durability, EntryKind};
-pub use moved::{MovedOp, decode_moved, is_moved, moved_first_at, put_moved};
+pub use moved::{LOST, MovedOp, decode_moved, is_moved, moved_first_at, put_moved};
 pub use op::{BatchOp, DeleteRange, Write, decode_ops, decode_ops_at};
 pub use owner::{Owner, are_forks_watched, note_fork, watch_forks};
 pub use problem::Problem;

@@ -4,7 +4,10 @@
 //! the entry first, so that a replay prefers every version that was written since.
 
 use crate::op::decode_op;
-use crate::{BatchOp, Cursor, EntryKind, Error, Result, Seqno, put_bytes, put_u64, put_varint};
+use crate::{
+    BatchOp, Cursor, EntryKind, Error, KEY_HASH_BYTES, KeyspaceId, Result, Seqno, put_bytes,
+    put_u64, put_varint,
+};
 
 /// The first byte of such a body: no kind of an operation.
 const MOVED: u8 = 0xff;
@@ -17,9 +20,14 @@ const FIRST_BYTES: usize = 8;
 pub struct MovedOp<'a> {
     /// The first seqno of the record that had it first.
     pub first: Seqno,
-    /// The operation: a put, an expiring put or a delete.
+    /// The operation: a put, an expiring put, a delete or a lost entry ([`LOST`]).
     pub op: BatchOp<'a>,
 }
+
+/// The kind of a lost entry: one that the collector found damaged. Its key is the hash of the lost key, as
+/// far as the index knew it, and its value is empty. It has the number of a pointer into a value file, which
+/// no resident keyspace has.
+pub const LOST: EntryKind = EntryKind::PutPointer;
 
 /// Whether `body` has moved operations.
 #[must_use]
@@ -38,7 +46,7 @@ pub fn put_moved(body: &mut Vec<u8>, first: Seqno, op: &BatchOp<'_>) -> usize {
     body.push(op.kind as u8);
     put_varint(body, u64::from(op.keyspace.0));
     put_bytes(body, op.key);
-    if op.kind != EntryKind::Delete {
+    if !matches!(op.kind, EntryKind::Delete | LOST) {
         put_bytes(body, op.value);
     }
     at
@@ -71,6 +79,18 @@ pub fn decode_moved(body: &[u8]) -> impl Iterator<Item = Result<(usize, MovedOp<
 fn decode_one<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, MovedOp<'a>)> {
     let first = Seqno::try_from(cursor.u64()?)?;
     let at = cursor.position();
+    if cursor.rest().first() == Some(&(LOST as u8)) {
+        cursor.u8()?;
+        let keyspace = KeyspaceId(cursor.length(u32::MAX as usize)? as u32);
+        let key = cursor.bytes(KEY_HASH_BYTES)?;
+        if key.len() != KEY_HASH_BYTES {
+            return Err(Error::corrupt("moved operations")
+                .at(format_args!("byte {at}"))
+                .expected(format_args!("{KEY_HASH_BYTES} bytes of a hash"))
+                .got(key.len()));
+        }
+        return Ok((at, MovedOp { first, op: BatchOp { keyspace, kind: LOST, key, value: &[] } }));
+    }
     let op = decode_op(cursor)?;
     match op.kind {
         EntryKind::Put | EntryKind::PutExpiring | EntryKind::Delete => {
@@ -78,7 +98,7 @@ fn decode_one<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, MovedOp<'a>)> {
         }
         kind => Err(Error::corrupt("moved operations")
             .at(format_args!("byte {at}"))
-            .expected("a put or a delete")
+            .expected("a put, a delete or a lost entry")
             .got(format_args!("{kind:?}"))),
     }
 }
@@ -86,7 +106,7 @@ fn decode_one<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, MovedOp<'a>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KeyspaceId, Write};
+    use crate::Write;
 
     fn op(key: &[u8], write: Write<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -130,6 +150,32 @@ mod tests {
             assert_eq!(first, moved.first.get().to_le_bytes());
             assert_eq!(crate::decode_ops(&body[at..]).next().unwrap().unwrap(), moved.op);
         }
+    }
+
+    fn lost() -> BatchOp<'static> {
+        BatchOp {
+            keyspace: KeyspaceId(1),
+            kind: LOST,
+            key: b"\xab\xcd\xef\x01\0\0\0\0",
+            value: &[],
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_lost_entry() {
+        let mut body = Vec::new();
+        let at = put_moved(&mut body, Seqno::new(9), &lost());
+        let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+        let golden = include_str!("../golden/batch_lost.hex");
+        assert_eq!(hex, golden.split_whitespace().collect::<String>());
+        let ops: Vec<_> = decode_moved(&body).map(Result::unwrap).collect();
+        assert_eq!(ops, [(at, MovedOp { first: Seqno::new(9), op: lost() })]);
+        for end in 1..body.len() {
+            assert!(decode_moved(&body[..end]).all(|it| it.is_err()), "cut at {end}");
+        }
+        let mut short = Vec::new();
+        put_moved(&mut short, Seqno::new(9), &BatchOp { key: b"1234567", ..lost() });
+        assert!(decode_moved(&short).all(|it| it.is_err()));
     }
 
     #[test]

@@ -79,6 +79,12 @@ fn print_text(report: &CheckReport, out: &mut Output) -> Result<()> {
         format_count(report.log_segments, "log segment"),
         format_count(report.log_records, "record")
     ))?;
+    if let Some(file) = &report.index_checkpoint {
+        out.line(format_args!(
+            "{file}: {} of resident keyspaces",
+            format_count(report.resident_entries, "entry")
+        ))?;
+    }
     if let Some(torn) = &report.log_torn {
         out.line(format_args!(
             "note: the log ends at {torn}; the bytes after it were never synced"
@@ -180,6 +186,8 @@ fn to_json(report: &CheckReport) -> Value {
         "log_segments": report.log_segments,
         "log_records": report.log_records,
         "log_torn": report.log_torn,
+        "index_checkpoint": report.index_checkpoint,
+        "resident_entries": report.resident_entries,
         "manifest_repairs": report.manifest_repairs,
         "unowned": report.unowned,
         "damages": report.damages,

@@ -43,7 +43,21 @@ pub(crate) fn print_lanes(log: &LogCollection, out: &mut Output) -> Result<()> {
         format_bytes(log.moved_bytes),
         format_count(log.dropped_tombstones, "tombstone"),
         log.collection_write_amplification(),
-    ))
+    ))?;
+    out.line(format_args!(
+        "index checkpoints: {} of {} written, {} failed",
+        log.index_checkpoints,
+        format_bytes(log.index_checkpoint_bytes),
+        log.index_checkpoint_failures,
+    ))?;
+    if log.damaged_segments > 0 {
+        out.line(format_args!(
+            "damaged: {}, {} given up",
+            format_count(log.damaged_segments, "segment"),
+            format_count(log.lost_entries, "entry"),
+        ))?;
+    }
+    Ok(())
 }
 
 /// The log: its length, its lanes and its collection.
@@ -73,6 +87,11 @@ pub(crate) fn log_to_json(statistics: &Statistics) -> Value {
             "moved_entries": log.moved_entries,
             "moved_bytes": log.moved_bytes,
             "dropped_tombstones": log.dropped_tombstones,
+            "damaged_segments": log.damaged_segments,
+            "lost_entries": log.lost_entries,
+            "index_checkpoints": log.index_checkpoints,
+            "index_checkpoint_bytes": log.index_checkpoint_bytes,
+            "index_checkpoint_failures": log.index_checkpoint_failures,
             "write_amplification": log.collection_write_amplification(),
         },
     })

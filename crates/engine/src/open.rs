@@ -8,6 +8,7 @@
 
 mod files;
 mod index_checkpoint;
+mod leave_damaged;
 mod replay;
 mod tasks;
 mod trees;
@@ -45,6 +46,7 @@ use crate::transaction::Transactions;
 use crate::watchdog::Watchdog;
 use crate::{LogConfig, Resources};
 use files::StoreFiles;
+pub use index_checkpoint::{IndexCheck, check_indexes};
 use replay::Replay;
 use tasks::Tasks;
 use trees::open_trees;

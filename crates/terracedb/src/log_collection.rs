@@ -23,6 +23,12 @@ pub struct LogCollection {
     pub moved_bytes: u64,
     /// Tombstones that were given up, because the log had no older version of their keys.
     pub dropped_tombstones: u64,
+    /// Segments that the collector could not read whole, since the store was opened. What can be read is
+    /// moved.
+    pub damaged_segments: u64,
+    /// Entries of such segments that a second collection could not read either, and gave up. Reads of their
+    /// keys fail until these are written again; a repair of the store forgets them.
+    pub lost_entries: u64,
     /// Checkpoints of the indexes that were written, their bytes, and those that failed.
     pub index_checkpoints: u64,
     /// See `index_checkpoints`.
@@ -81,6 +87,8 @@ impl LogCollection {
             moved_entries: counters.moved_entries.get(),
             moved_bytes: counters.moved_bytes.get(),
             dropped_tombstones: counters.dropped_tombstones.get(),
+            damaged_segments: counters.damaged_segments.get(),
+            lost_entries: counters.lost_entries.get(),
             index_checkpoints: counters.index_checkpoints.get(),
             index_checkpoint_bytes: counters.index_checkpoint_bytes.get(),
             index_checkpoint_failures: counters.index_checkpoint_failures.get(),

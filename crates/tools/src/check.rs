@@ -13,6 +13,7 @@
 //!
 //! Threads: the caller's, one. Memory: the two largest entries, and a fixed part.
 
+mod index_walk;
 mod log_walk;
 mod loss;
 mod order_walk;
@@ -70,7 +71,10 @@ pub fn check_with(
     walk.keyspace_files(state.as_ref())?;
     walk.tables(state.as_ref())?;
     walk.values(state.as_ref())?;
+    let before = walk.report.damages;
     walk.log(state.as_ref())?;
+    let is_damaged = walk.report.damages > before || !joined.missing.is_empty();
+    walk.indexes(state.as_ref(), is_damaged)?;
     walk.unowned(state.as_ref());
     Ok(walk.report)
 }
@@ -162,8 +166,8 @@ impl Walk<'_> {
                 let entry = state.map(|state| state.keyspaces.get(&keyspace));
                 entry.is_none_or(|it| it.is_some_and(|it| it.kind != KeyspaceKind::Ordered))
             } else {
-                // The next open replaces a list that is damaged or out of date: it names no content.
-                HotPages::is_file_name(name)
+                // The next open replaces one that is damaged or out of date: it names no content.
+                HotPages::is_file_name(name) || is_index_checkpoint(name)
             };
             if !owned {
                 self.report.unowned.push(name.clone());
@@ -177,6 +181,10 @@ impl Walk<'_> {
         self.done += bytes;
         (self.progress)(self.done.min(self.total), self.total);
     }
+}
+
+fn is_index_checkpoint(name: &str) -> bool {
+    tree::checkpoint::Header::parse_file_name(name).is_some()
 }
 
 fn is_manifest(name: &str) -> bool {

@@ -11,6 +11,7 @@ mod copier;
 mod dump;
 mod log_move;
 mod repair;
+mod resident;
 mod scrub;
 mod store_file;
 

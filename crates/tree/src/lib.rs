@@ -48,8 +48,8 @@ pub use quarantine::Quarantine;
 pub use read_context::ReadContext;
 pub use resident::checkpoint;
 pub use resident::{
-    LogSegment, LogSegments, Moved, Moves, Places, Resident, ResidentEntries, ResidentEntry,
-    ResidentSizes, ResidentVersion,
+    LeftOver, LogSegment, LogSegments, Moved, Moves, Places, Resident, ResidentEntries,
+    ResidentEntry, ResidentSizes, ResidentVersion,
 };
 pub use row_compression::RowCompression;
 pub use row_refresh::RowRefresh;

@@ -12,6 +12,7 @@
 mod address;
 mod chain;
 mod combiner;
+mod damaged;
 mod device;
 mod extent;
 mod group;
@@ -45,6 +46,7 @@ mod sync;
 mod syncer;
 
 pub use address::{Appended, RecordAddress};
+pub use damaged::damaged_batches;
 pub use device::{DEVICE_FILE, DeviceHeader, OpenDevices};
 pub use extent::{Extent, extents};
 pub use group::{encode_group, head_bytes};

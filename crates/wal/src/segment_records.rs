@@ -1,13 +1,16 @@
 //! The batches of one full segment, in order, each verified: for the collector. It reads a device while
 //! others write to other segments, in memory bounded by the longest record.
+//!
+//! Damage is passed over, and told: the batches behind it are read too.
 
 use std::sync::Arc;
 
-use base::{Account, LaneId, Result, SegmentId, Seqno, StoreId};
+use base::{Account, Error, ErrorKind, LaneId, Result, SegmentId, Seqno, StoreId};
 use media::{Medium, Purpose};
 
 use crate::address::RecordAddress;
-use crate::reader::{LocatedContent, SegmentReader};
+use crate::reader::{LocatedContent, LocatedRecord, SegmentReader, Wanted};
+use crate::record::SEQUENCE_BELOW;
 
 /// See the module.
 #[derive(Debug)]
@@ -15,8 +18,11 @@ pub struct SegmentRecords {
     reader: SegmentReader,
     lane: LaneId,
     segment: SegmentId,
-    /// The lane sequence of the next record.
+    /// The lane sequence of the next record, and a seqno that is not above its own.
     sequence: u64,
+    seqno: u64,
+    /// The first damage.
+    damage: Option<Error>,
     /// The end of the records.
     end: u64,
 }
@@ -40,7 +46,7 @@ impl SegmentRecords {
     /// The batches of `segment` of `lane`, whose records take `bytes` bytes ([`crate::FullSegment`]).
     ///
     /// # Errors
-    /// `Corrupt` for a damaged header, `Retry` without memory; the device's.
+    /// `Retry` without memory; the device's.
     pub fn open(
         medium: &Arc<dyn Medium>,
         store: StoreId,
@@ -49,20 +55,22 @@ impl SegmentRecords {
         bytes: u64,
         account: &Account,
     ) -> Result<Self> {
-        let store = Some(store);
-        let opened = SegmentReader::open(
-            &**medium,
-            lane,
-            segment,
-            store,
-            Purpose::Compaction,
-            false,
-            account,
-        );
+        let (purpose, of) = (Purpose::Compaction, Some(store));
+        let opened = SegmentReader::open(&**medium, lane, segment, of, purpose, true, account);
         let (mut reader, header) = opened?;
-        header?;
-        let sequence = reader.begin()?.map_or(0, |(begin, _)| begin.sequence);
-        Ok(Self { reader, lane, segment, sequence, end: bytes })
+        let damage = match header {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                reader.assume_identity(store, lane, segment);
+                Some(error)
+            }
+            header => header.map(|_| None)?,
+        };
+        let begin = match reader.begin() {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            begin => begin?,
+        };
+        let (sequence, seqno) = begin.map_or((0, 0), |(begin, seqno)| (begin.sequence, seqno));
+        Ok(Self { reader, lane, segment, sequence, seqno, damage, end: bytes })
     }
 
     /// The offset at which the next record is expected.
@@ -71,20 +79,21 @@ impl SegmentRecords {
         self.reader.at()
     }
 
-    /// The next batch; `None` at the end.
+    /// The first damage that was found.
+    #[must_use]
+    pub const fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref()
+    }
+
+    /// The next intact batch; `None` at the end.
     ///
     /// # Errors
-    /// `Corrupt` at a record that is damaged; the device's.
+    /// The device's, but for bytes that it cannot read.
     pub fn next_batch(&mut self) -> Result<Option<SegmentBatch<'_>>> {
         loop {
-            let Some(found) = self.reader.next(self.sequence)? else {
-                let unit = self.reader.unit();
-                if self.reader.at().next_multiple_of(unit) >= self.end {
-                    return Ok(None);
-                }
-                return Err(self.reader.explain(self.sequence));
-            };
-            self.sequence += 1;
+            let Some(found) = self.next_record()? else { return Ok(None) };
+            self.sequence = found.sequence + 1;
+            self.seqno = self.seqno.max(found.next_seqno());
             let LocatedContent::Batch { ops, body, .. } = found.content else { continue };
             let address =
                 RecordAddress { lane: self.lane, segment: self.segment, offset: found.offset };
@@ -93,5 +102,23 @@ impl SegmentRecords {
             let body = self.reader.body(&found)?;
             return Ok(Some(SegmentBatch { address, first, ops, head_bytes, body }));
         }
+    }
+
+    fn next_record(&mut self) -> Result<Option<LocatedRecord>> {
+        let error = match self.reader.next(self.sequence) {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {
+                let unit = self.reader.unit();
+                if self.reader.at().next_multiple_of(unit) >= self.end {
+                    return Ok(None);
+                }
+                self.reader.explain(self.sequence)
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => error,
+            Err(error) => return Err(error),
+        };
+        self.damage.get_or_insert(error);
+        let wanted = Wanted { sequence: self.sequence, limit: SEQUENCE_BELOW, seqno: self.seqno };
+        self.reader.search(&wanted)
     }
 }

@@ -6,13 +6,18 @@
 //! entry left (`give_up_dead_segments`). A crash at any step leaves the old record, or both: a replay takes
 //! the last copy of the newest version (`docs/format/batch.md`).
 //!
+//! A damaged segment does not stop its lane. What can be read of it is moved at once. If the rest cannot be
+//! read by a second collection some time later either, lost entries are written in its place, and the
+//! segment is freed like any other.
+//!
 //! A step of the flush task, between two flushes. It reads at most [`STEP_BYTES`] of records, and a few steps
 //! take a millisecond of work each; a flush that waits is done between two steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, LaneId, Result, SegmentId, Seqno, invariant};
+use base::{Error, ErrorKind, LaneId, Problem, Result, SegmentId, Seqno, invariant};
+use tree::events::Event;
 use tree::{LogSegment, Moves, TreeContext, Trees};
 use wal::{Log, SegmentRecords, SegmentUse};
 
@@ -42,6 +47,8 @@ pub(crate) struct Collector {
     wait: u32,
     /// The lanes whose collection failed.
     failed: BTreeSet<LaneId>,
+    /// The damaged segments that were collected once.
+    damaged: BTreeSet<(LaneId, SegmentId)>,
 }
 
 /// A segment that is being collected.
@@ -51,6 +58,8 @@ struct Collecting {
     /// Every record that may have an older version than a tombstone of the segment is below this seqno.
     tombstones_end: Seqno,
     gives_up_tombstones: bool,
+    /// No version of a resident keyspace in the segment is from here on.
+    end: Seqno,
 }
 
 impl Collector {
@@ -67,6 +76,7 @@ impl Collector {
             current: None,
             wait: 0,
             failed: BTreeSet::new(),
+            damaged: BTreeSet::new(),
         }
     }
 
@@ -118,7 +128,9 @@ impl Collector {
         let records = SegmentRecords::open(medium, context.store, lane, id, bytes, account)
             .inspect_err(|_| self.note_failed(lane))?;
         let (tombstones_end, gives_up_tombstones) = self.tombstones(lane, id, &segment);
-        self.current = Some(Collecting { records, segment, tombstones_end, gives_up_tombstones });
+        let SegmentUse::Full(end) = self.log.use_of(lane, id) else { return Ok(false) };
+        self.current =
+            Some(Collecting { records, segment, tombstones_end, gives_up_tombstones, end });
         Ok(true)
     }
 
@@ -195,14 +207,49 @@ impl Collector {
         }
         if is_over {
             if current.segment.live() > 0 {
-                self.note_failed(lane);
-                return Err(self.left_over(&current.segment));
+                self.leave_over(&current, context, trees)?;
             }
             self.counters.collected_segments.add(1);
             return Ok(true);
         }
         self.current = Some(current);
         Ok(true)
+    }
+
+    /// A segment that was read to its end still has live entries, which are damaged.
+    fn leave_over(
+        &mut self,
+        current: &Collecting,
+        context: &TreeContext,
+        trees: &Trees,
+    ) -> Result<()> {
+        let (lane, id) = current.segment.id();
+        if self.damaged.insert((lane, id)) {
+            let error = left_over(current);
+            self.counters.damaged_segments.add(1);
+            let problem = Problem::of(&wal::segment_name(lane, id), error.clone());
+            context.events.tell(|| Event::DamageFound { problem });
+            self.note_failed(lane);
+            return Err(error);
+        }
+        let residents = trees.all().into_iter().filter(|tree| !tree.is_dropped());
+        let residents: Vec<_> =
+            residents.filter_map(|tree| tree.view().read_context.resident().cloned()).collect();
+        let moves = || Moves::new(&context.segments, &current.segment, false);
+        let left = moves().map(|it| it.left_over(residents.into_iter())).unwrap_or_default();
+        let mut left = left.into_iter().peekable();
+        while left.peek().is_some() {
+            let Some(mut moves) = moves() else { return Ok(()) };
+            while moves.bytes() < RECORD_BYTES
+                && let Some(one) = left.next()
+            {
+                let is_lost = moves.add_left(one, current.end)?;
+                self.counters.lost_entries.add(u64::from(is_lost));
+            }
+            self.append(moves, current.tombstones_end, context)?;
+        }
+        self.damaged.remove(&(lane, id));
+        Ok(())
     }
 
     fn note_failed(&mut self, lane: LaneId) {
@@ -224,15 +271,19 @@ impl Collector {
         self.counters.moved_bytes.add(bytes);
         Ok(())
     }
+}
 
-    /// A segment that was read to its end still has live entries.
-    #[cold]
-    fn left_over(&self, segment: &LogSegment) -> Error {
-        let (lane, id) = segment.id();
-        Error::corrupt("log segment")
-            .at(wal::segment_name(lane, id))
-            .expected("every entry that an index points to")
-            .got(format_args!("{} not found", segment.live()))
+/// Why a segment that was read to its end still has live entries.
+#[cold]
+fn left_over(current: &Collecting) -> Error {
+    let (lane, id) = current.segment.id();
+    let error = Error::corrupt("log segment")
+        .at(wal::segment_name(lane, id))
+        .expected("every entry that an index points to");
+    let live = current.segment.live();
+    match current.records.damage() {
+        Some(why) => error.got(format_args!("{live} that cannot be read ({why})")),
+        None => error.got(format_args!("{live} not found")),
     }
 }
 

@@ -21,6 +21,10 @@ pub struct BackgroundCounters {
     pub dropped_tombstones: Counter,
     /// Collections that failed.
     pub collect_failures: Counter,
+    /// Segments with live entries that the collector could not read.
+    pub damaged_segments: Counter,
+    /// Those entries, once they were given up.
+    pub lost_entries: Counter,
     /// Checkpoints of the indexes of resident keyspaces that were written, and their bytes.
     pub index_checkpoints: Counter,
     /// See [`BackgroundCounters::index_checkpoints`].

@@ -1,14 +1,20 @@
 //! The newest whole checkpoint of the indexes of resident keyspaces, loaded before the log is replayed.
 //!
 //! A checkpoint that is damaged, of another store or of a newer version is passed over: the log has
-//! everything.
+//! everything. If the log lacks what a whole checkpoint points to, the open is refused: a replay alone would
+//! not notice that the newest segments of a lane are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use base::{Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, invariant};
-use media::{Access, File, Purpose};
-use tree::Resident;
+use base::{
+    Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, StoreId,
+    invariant,
+};
+use manifest::ManifestState;
+use media::{Access, File, Medium, Purpose};
 use tree::checkpoint::{HEADER_BYTES, Header, SECTION_HEAD_BYTES, Section};
+use tree::{LogSegments, Resident};
 use wal::SegmentSummary;
 
 use super::replay::Replay;
@@ -24,11 +30,37 @@ pub(super) struct Loaded {
     pub summaries: Vec<SegmentSummary>,
     /// Whether the indexes have entries, some of which may be newer than records that are replayed.
     pub is_loaded: bool,
+    /// What the log lacks of the entries that the checkpoint points to.
+    pub lost: Option<Error>,
+}
+
+/// What a checkpoint is loaded into.
+struct Loader<'a> {
+    medium: &'a Arc<dyn Medium>,
+    store: StoreId,
+    segments: &'a Arc<LogSegments>,
+    residents: BTreeMap<KeyspaceId, Arc<Resident>>,
+    state: &'a ManifestState,
+}
+
+/// What a check finds of the newest whole checkpoint.
+#[derive(Debug, Default)]
+pub struct IndexCheck {
+    /// Its file; `None` without one.
+    pub file: Option<String>,
+    /// Entries that it points to and the log has.
+    pub entries: u64,
+    /// What the log lacks of the entries that it points to, at the end of a lane. An open is refused.
+    pub lost: Option<Error>,
+    /// Slots whose entries are damaged or of another key.
+    pub bad_slots: u64,
+    /// The first of them.
+    pub bad: Option<Error>,
 }
 
 /// Reads a file front to back.
 struct Sections {
-    file: std::sync::Arc<dyn File>,
+    file: Arc<dyn File>,
     length: u64,
     /// The next byte to read.
     at: u64,
@@ -76,19 +108,68 @@ impl Sections {
     }
 }
 
+/// The checkpoints on `medium` and their lengths, oldest first.
+fn listed(medium: &dyn Medium) -> Result<Vec<(u64, u64)>> {
+    let listed = medium.list()?;
+    let mut found: Vec<_> = listed
+        .iter()
+        .filter_map(|file| Some((Header::parse_file_name(&file.name)?, file.len)))
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Checks the newest whole checkpoint of a closed store against its log: reads every entry that it points to.
+/// One that is damaged is passed over, as an open does.
+///
+/// # Errors
+/// Those of the device, and of a lack of memory.
+pub fn check_indexes(
+    medium: &Arc<dyn Medium>,
+    store: StoreId,
+    state: &ManifestState,
+    account: &Account,
+) -> Result<IndexCheck> {
+    let mut check = IndexCheck::default();
+    if !state.log_place.is_on_devices() {
+        return Ok(check);
+    }
+    for (number, length) in listed(&**medium)?.into_iter().rev() {
+        let segments = LogSegments::new(medium, store, account);
+        let resident = state.keyspaces.iter().filter(|(_, entry)| entry.kind.is_resident());
+        let residents = resident.map(|(id, _)| Ok((*id, Resident::new(*id, &segments, account)?)));
+        let residents = residents.collect::<Result<_>>()?;
+        let loader = Loader { medium, store, segments: &segments, residents, state };
+        let loaded = loader.load(number, length).inspect_err(|_| loader.unload());
+        match loaded {
+            Ok(None) => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) => {
+                continue;
+            }
+            loaded => check.lost = loaded?.and_then(|loaded| loaded.lost),
+        }
+        check.file = Some(Header::file_name(number));
+        let mut bad = |error| {
+            check.bad_slots += 1;
+            check.bad.get_or_insert(error);
+        };
+        for resident in loader.residents.values().filter(|_| check.lost.is_none()) {
+            check.entries += resident.verify_slots(&mut bad)?;
+        }
+        break;
+    }
+    Ok(check)
+}
+
 impl Replay<'_> {
     /// Loads the newest whole checkpoint, if there is one and the log is whole on its devices.
     ///
     /// # Errors
-    /// Those of the device but damage, and of a lack of memory.
+    /// `Corrupt` if the log lacks the end that a checkpoint points to; those of the device but other damage,
+    /// and of a lack of memory.
     pub(super) fn load_index_checkpoint(&self, recovery: &mut Recovery) -> Result<Loaded> {
         let medium = &self.context.medium;
-        let listed = medium.list()?;
-        let mut found: Vec<_> = listed
-            .iter()
-            .filter_map(|file| Some((Header::parse_file_name(&file.name)?, file.len)))
-            .collect();
-        found.sort_unstable();
+        let found = listed(&**medium)?;
         if !self.state.log_place.is_on_devices() || self.settings.recover_damaged_log {
             // What is replayed past damage may be older than what a checkpoint has of it.
             for (number, _) in found.iter().filter(|_| !self.settings.read_only) {
@@ -96,16 +177,19 @@ impl Replay<'_> {
             }
             return Ok(Loaded::default());
         }
+        let (segments, store) = (&self.context.segments, self.context.store);
+        let residents = self.residents();
+        let loader = Loader { medium, store, segments, residents, state: self.state };
         for (number, length) in found.into_iter().rev() {
-            match self.load(number, length) {
+            match loader.load(number, length) {
+                Ok(Some(Loaded { lost: Some(lost), .. })) => return Err(lost),
                 Ok(Some(loaded)) => {
                     recovery.index_checkpoint_bytes = length;
                     return Ok(loaded);
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.context.segments.restored(|_, _| false, |_, _| false);
-                    self.residents().values().for_each(|resident| resident.unload());
+                    loader.unload();
                     if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) {
                         return Err(error);
                     }
@@ -116,16 +200,24 @@ impl Replay<'_> {
         Ok(Loaded::default())
     }
 
-    fn residents(&self) -> BTreeMap<KeyspaceId, std::sync::Arc<Resident>> {
+    fn residents(&self) -> BTreeMap<KeyspaceId, Arc<Resident>> {
         let trees = self.trees.all().into_iter();
         trees
             .filter_map(|tree| Some((tree.id(), tree.view().read_context.resident()?.clone())))
             .collect()
     }
+}
+
+impl Loader<'_> {
+    /// Gives up what was loaded of a damaged checkpoint.
+    fn unload(&self) {
+        self.segments.restored(|_, _| false, |_, _| false);
+        self.residents.values().for_each(|resident| resident.unload());
+    }
 
     /// Loads a checkpoint; `None` for one that was not finished.
     fn load(&self, number: u64, length: u64) -> Result<Option<Loaded>> {
-        let (medium, segments) = (&self.context.medium, &self.context.segments);
+        let (medium, segments, residents) = (self.medium, self.segments, &self.residents);
         let file = medium.open(&Header::file_name(number), Access::Bytes)?;
         let mut head = vec![0; HEADER_BYTES];
         if length < HEADER_BYTES as u64 {
@@ -136,16 +228,15 @@ impl Replay<'_> {
             return Ok(None);
         }
         let header = Header::decode(&head)?;
-        if (header.store, header.number, header.length) != (self.context.store, number, length) {
+        if (header.store, header.number, header.length) != (self.store, number, length) {
             return Err(Error::corrupt("header of an index checkpoint")
                 .at(file.name())
-                .expected(format_args!("{length} bytes of store {:?}", self.context.store))
+                .expected(format_args!("{length} bytes of store {:?}", self.store))
                 .got(format_args!("{} bytes of store {:?}", header.length, header.store)));
         }
         let charge = segments.account().charge(2 * READ_BYTES as u64)?;
         let (at, bytes) = (HEADER_BYTES as u64, Vec::new());
         let mut sections = Sections { file, length, at, bytes, next: 0, _charge: charge };
-        let residents = self.residents();
         let mut tombstones = BTreeMap::new();
         let mut full = Vec::new();
         while let Some(section) = sections.next()? {
@@ -174,15 +265,21 @@ impl Replay<'_> {
             .filter(|(lane, segment)| *segment >= start.of(*lane))
             .collect();
         debug_assert!(summaries.len() <= full.len(), "a skipped segment has a summary");
+        let loaded = residents.values().map(|resident| &**resident);
+        let lost = segments.lost_end(loaded, &start, |id| there.contains(&id))?;
         let skipped: BTreeSet<_> = summaries.iter().map(|it| (it.lane, it.segment)).collect();
         segments.restored(
             |lane, segment| there.contains(&(lane, segment)),
             |lane, segment| !skipped.contains(&(lane, segment)),
         );
-        for (keyspace, resident) in &residents {
+        for (keyspace, resident) in residents {
             resident.loaded(tombstones.get(keyspace).copied().unwrap_or(0), header.end)?;
         }
-        Ok(Some(Loaded { summaries, is_loaded: true }))
+        Ok(Some(Loaded {
+            summaries,
+            is_loaded: true,
+            lost: lost.map(|it| it.at(Header::file_name(number))),
+        }))
     }
 
     /// Whether no record of the segment is needed: the indexes have those of resident keyspaces below `end`,

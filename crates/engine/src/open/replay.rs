@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{
-    Account, BatchOp, Error, ErrorKind, KeyspaceId, Result, Seqno, Trailer, decode_moved,
-    decode_ops, invariant, is_moved,
+    Account, BatchOp, Error, ErrorKind, KeyspaceId, LOST, Result, SegmentId, Seqno, Trailer,
+    decode_moved, decode_ops, invariant, is_moved,
 };
 use compact::Horizon;
 use manifest::{Edit, KeyspaceKind, ManifestState};
 use tree::{FlushJob, Memtable, Tree, TreeContext, Trees, View};
-use wal::{Appended, Batch, Log};
+use wal::{Appended, Batch, Log, Start};
 
 use crate::Resources;
 use crate::background::LogLimits;
@@ -40,7 +40,7 @@ impl Replay<'_> {
     /// # Errors
     /// `Corrupt` for a damaged or missing log, unless the settings recover it; those of the device.
     pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Arc<Log>> {
-        let (log, flushed) = self.open_log(recovery)?;
+        let (log, flushed, damaged) = self.open_log(recovery)?;
         for (keyspace, entry) in &self.state.keyspaces {
             if entry.kind.is_resident() {
                 log.keep_resident(*keyspace);
@@ -57,13 +57,14 @@ impl Replay<'_> {
         if self.settings.read_only {
             return Ok(log);
         }
-        if recovery.log_damage.is_some() {
+        if recovery.log_damage.is_some() || !damaged.is_empty() {
             // A device that reads nothing looks like a damaged log. The manifest's re-read tells them apart.
             manifest::recover(&*self.context.medium, false).map(drop)?;
             // A new segment to append to, so that the damaged one can be removed.
             log.prepare(0)?;
             // The damaged segments are removed with all that could be read of them, now in tables.
             self.empty_log(&log)?;
+            self.leave_damaged(&log, &damaged)?;
         } else if self.log_limits(log.statistics().lanes).is_worth_emptying(&log) {
             self.try_empty_log(&log)?;
         }
@@ -85,9 +86,9 @@ impl Replay<'_> {
         }
     }
 
-    /// Opens the log and applies its records. Returns the log and the seqno below which each keyspace's
-    /// writes are in tables.
-    fn open_log(&self, recovery: &mut Recovery) -> Result<(Arc<Log>, FlushedBelow)> {
+    /// Opens the log and applies its records. Returns the log, the seqno below which each keyspace's
+    /// writes are in tables, and the last damaged segment of each lane.
+    fn open_log(&self, recovery: &mut Recovery) -> Result<(Arc<Log>, FlushedBelow, Start)> {
         let loaded = self.load_index_checkpoint(recovery)?;
         let flushed_at_open: FlushedBelow =
             self.state.keyspaces.iter().map(|(id, entry)| (*id, entry.flushed_below)).collect();
@@ -100,6 +101,8 @@ impl Replay<'_> {
             unknown: BTreeSet::new(),
             is_index_loaded: loaded.is_loaded,
             has_resident: self.state.keyspaces.values().any(|entry| entry.kind.is_resident()),
+            has_lost: false,
+            damaged: Start::new(),
         };
         let (log, found) = Log::open(
             Arc::clone(&self.context.medium),
@@ -118,14 +121,35 @@ impl Replay<'_> {
             let name = wal::segment_name(torn.lane, torn.segment);
             format!("{name}, byte {}", torn.offset)
         });
-        let Apply { flushed, unknown, .. } = apply;
+        let Apply { mut flushed, unknown, has_lost, mut damaged, .. } = apply;
+        if has_lost {
+            // A read looks for lost entries in the index, and must not find an older version before.
+            self.flush_resident(&log, &mut flushed)?;
+        }
         self.give_up(&log, &unknown)?;
         let unknown = unknown.first().map(|keyspace| self.unknown_keyspace(*keyspace));
         recovery.log_damage = found.damage.or(unknown);
         let flushed_below = self.state.flushed_below();
         let losses = found.losses.iter();
         recovery.log_lost = losses.map(|loss| lost_records(loss, flushed_below)).collect();
-        Ok((Arc::new(log), flushed))
+        for loss in &found.losses {
+            // What could not be read again ends with the lane.
+            let end = loss.to.map_or(SegmentId(u64::MAX), |to| to.segment);
+            damaged.raise(loss.from.lane, end.max(loss.from.segment));
+        }
+        Ok((Arc::new(log), flushed, damaged))
+    }
+
+    /// Brings the writes to resident keyspaces into their indexes.
+    fn flush_resident(&self, log: &Log, flushed: &mut FlushedBelow) -> Result<()> {
+        let next = log.stored_below();
+        for tree in self.trees.all().iter().filter(|tree| tree.kind().is_resident()) {
+            let memtable = Memtable::new(&self.resources.account("memtables"), next)?;
+            if self.flush_tree(tree, memtable)? {
+                flushed.insert(tree.id(), next);
+            }
+        }
+        Ok(())
     }
 
     /// Gives up the log records of the `unknown` keyspaces, and marks their ids as used: a keyspace that got
@@ -235,9 +259,13 @@ impl Replay<'_> {
 }
 
 /// Whether the index of a resident keyspace has a newer version than the operation of the record at `first`.
+/// The indexed record is verified: the open did not read its segment.
+///
+/// # Errors
+/// `Corrupt` if it is damaged: it may be the newer one.
 fn is_older(view: &View, op: &BatchOp<'_>, first: Seqno) -> Result<bool> {
     let Some(resident) = view.read_context.resident() else { return Ok(false) };
-    Ok(resident.newest(op.key)?.is_some_and(|newest| newest > first))
+    Ok(resident.find(op.key)?.is_some_and(|newest| newest.seqno > first))
 }
 
 /// The seqno below which all writes of a keyspace are in tables.
@@ -255,6 +283,10 @@ struct Apply<'a> {
     unknown: BTreeSet<KeyspaceId>,
     /// Whether there is a resident keyspace.
     has_resident: bool,
+    /// Whether there are lost entries.
+    has_lost: bool,
+    /// The last segment of each lane with a lost entry that is given up.
+    damaged: Start,
     /// Whether indexes have entries of a checkpoint, some of which are newer than records that are replayed.
     is_index_loaded: bool,
 }
@@ -327,12 +359,22 @@ impl Apply<'_> {
                     .expected("a resident keyspace")
                     .got(format_args!("`{}`", tree.name())));
             };
+            let length = op.key.len() + op.value.len();
+            if op.kind == LOST {
+                // A repair gives it up.
+                if !self.replay.settings.recover_damaged_log {
+                    self.has_lost = true;
+                    resident.add_lost(appended, &batch, (at, length), op.key)?;
+                } else if let Some(address) = appended.address {
+                    self.damaged.raise(address.lane, address.segment);
+                }
+                continue;
+            }
             let memtables: Vec<_> = view.memtables().collect();
             if resident.origin(&memtables, op.key)?.is_some_and(|newest| newest > moved.first) {
                 continue;
             }
             view.active.reserve(op.size())?;
-            let length = op.key.len() + op.value.len();
             resident.note_moved(appended, &batch, (at, length), seqno, &view.active)?;
             view.active.insert(op.key, Trailer::new(seqno, op.kind), op.value, Horizon::default);
         }

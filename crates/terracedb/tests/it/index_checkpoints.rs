@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::Rng;
+use base::{LaneId, Rng};
 use media::{Access, Faulty, Freeze, Medium, MemoryMedium, Purpose};
-use terracedb::{Db, Keyspace, Result};
+use terracedb::{Db, ErrorKind, Keyspace, Result};
 
 use crate::common::{Stepped, Views};
 use crate::resident::resident;
@@ -222,4 +222,115 @@ fn a_power_cut_around_a_checkpoint_loses_nothing() {
         }
     }
     assert!(used > 0, "no open began with a checkpoint");
+}
+
+/// The lane that the calling thread appends to.
+fn lane_of(db: &Db, keyspace: &Keyspace, key: u64) -> LaneId {
+    let records = || -> Vec<_> {
+        let lanes = db.statistics().log_collection.lanes;
+        lanes.into_iter().map(|lane| (lane.lane, lane.records)).collect()
+    };
+    let before = records();
+    keyspace.put(key.to_be_bytes(), b"probe").unwrap();
+    let grown = records().into_iter().zip(before).find(|(after, before)| after != before);
+    grown.unwrap().0.0
+}
+
+const OLD: u64 = KEYS + 1;
+const DELETED: u64 = KEYS + 2;
+const NEWER: &[u8] = b"the newer version";
+
+/// A closed store with a checkpoint. Old versions of two keys are in the segment that a lane still writes,
+/// which every open replays. The newer ones are in a full segment of another lane, which is returned, and
+/// which an open with the checkpoint does not read. Nothing else is dead, so nothing is collected.
+fn with_old_versions(device: &Arc<MemoryMedium>) -> (Store, LaneId) {
+    let store = Store::new(Arc::clone(device) as _, 1);
+    let (db, keyspace) = store.open(4).unwrap();
+    let own = lane_of(&db, &keyspace, KEYS + 3);
+    let write_old = || {
+        if lane_of(&db, &keyspace, KEYS + 4) == own {
+            return false;
+        }
+        keyspace.put(OLD.to_be_bytes(), b"the old version").unwrap();
+        keyspace.put(DELETED.to_be_bytes(), b"the old version").unwrap();
+        true
+    };
+    let in_other_lane = || std::thread::scope(|scope| scope.spawn(write_old).join().unwrap());
+    assert!((0..1000).any(|_| in_other_lane()), "every thread appends to {own}");
+    keyspace.put(OLD.to_be_bytes(), NEWER).unwrap();
+    keyspace.delete(DELETED.to_be_bytes()).unwrap();
+    let is_written = || db.statistics().log_collection.index_checkpoints > 0;
+    for version in 0..8000 {
+        let key = 2 * KEYS + version;
+        keyspace.put(key.to_be_bytes(), value(key, version)).unwrap();
+        if version % 500 == 0 {
+            db.flush().unwrap();
+        }
+        store.stepped.work(2);
+        if is_written() {
+            break;
+        }
+    }
+    assert!(is_written(), "no checkpoint");
+    assert_eq!(db.statistics().log_collection.moved_entries, 0);
+    (store, own)
+}
+
+#[test]
+fn a_replayed_version_that_is_older_than_that_of_the_checkpoint_is_dropped() {
+    let device = Arc::new(MemoryMedium::new());
+    let (store, _) = with_old_versions(&device);
+    let (db, keyspace) = store.open(4).unwrap();
+    assert!(db.recovery().index_checkpoint_bytes > 0);
+    assert_eq!(keyspace.get(OLD.to_be_bytes()).unwrap().as_deref(), Some(NEWER));
+    assert_eq!(keyspace.get(DELETED.to_be_bytes()).unwrap(), None);
+}
+
+/// The newer version is damaged, in a segment that the open does not read: it is refused, and does not bring
+/// the old version back.
+#[test]
+fn a_damaged_version_of_the_checkpoint_is_not_replaced_by_an_older_one() {
+    let device = Arc::new(MemoryMedium::new());
+    let (store, _) = with_old_versions(&device);
+    flip(&*device, NEWER);
+    let error = store.open(4).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+/// Changes a byte of `bytes`, which one file has.
+fn flip(device: &dyn Medium, bytes: &[u8]) {
+    for listed in device.list().unwrap() {
+        let file = device.open(&listed.name, Access::Bytes).unwrap();
+        let mut content = vec![0; listed.len as usize];
+        file.load(0, &mut content, Purpose::Data).unwrap();
+        let at = content.windows(bytes.len()).position(|window| window == bytes);
+        let Some(at) = at else { continue };
+        return file.store(at as u64, &[!bytes[0]], Purpose::Data).unwrap();
+    }
+    panic!("{bytes:?} is in no file");
+}
+
+/// The newest segments of a lane vanish, or their content does. Only the checkpoint knows.
+#[test]
+fn the_loss_of_the_newest_segments_of_a_lane_is_noticed() {
+    for is_emptied in [false, true] {
+        let device = Arc::new(MemoryMedium::new());
+        let (store, own) = with_old_versions(&device);
+        let of = |name: &str| wal::parse_segment_name(name.strip_prefix("one.")?);
+        let names = device.list().unwrap().into_iter().map(|file| file.name);
+        let mut lane: Vec<_> =
+            names.filter(|name| of(name).is_some_and(|(lane, _)| lane == own)).collect();
+        lane.sort_by_key(|name| of(name));
+        assert!(lane.len() > 6, "{lane:?}");
+        for name in &lane[lane.len() / 2..] {
+            if is_emptied {
+                device.open(name, Access::Bytes).unwrap().set_len(0).unwrap();
+            } else {
+                device.remove(name).unwrap();
+            }
+        }
+        let error = store.open(4).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("end of the log"), "{error}");
+    }
 }

@@ -62,6 +62,7 @@ mod repair_faults;
 mod repair_values;
 mod resident;
 mod resident_crashes;
+mod resident_damage;
 mod resource_limits;
 mod rows;
 mod scrub;

@@ -13,6 +13,7 @@ use table::{Dictionaries, StoreDictionaries, file_name, values_file_name};
 
 use super::Walk;
 use crate::repair::{Lost, LostRange, Salvager, Verdict};
+use crate::resident::resident_losses;
 
 /// Most ranges that are listed; the keys of further ones are only counted.
 const RANGES_MAX: usize = 10_000;
@@ -49,7 +50,11 @@ impl LostKeys {
     }
 
     /// Adds `entries` lost entries in `ranges`.
-    fn add(&mut self, entries: Option<u64>, ranges: impl IntoIterator<Item = LostRange>) {
+    pub(super) fn add(
+        &mut self,
+        entries: Option<u64>,
+        ranges: impl IntoIterator<Item = LostRange>,
+    ) {
         self.entries = self.entries.zip(entries).map(|(all, more)| all.saturating_add(more));
         let room = RANGES_MAX.saturating_sub(self.ranges.len());
         self.ranges.extend(ranges.into_iter().take(room));
@@ -152,15 +157,24 @@ impl Walk<'_> {
         let known = state.map(ManifestState::known_log).unwrap_or_default();
         let past = wal::Recover::PastDamage;
         let (lost, store) = (&mut self.report.lost, self.report.store);
+        let (medium, account) = (self.medium, &self.account);
         match wal::check(self.medium, store, &known, past, &self.account) {
             Ok(read) => {
                 let flushed = state.map_or(base::Seqno::ZERO, ManifestState::flushed_below);
                 lost.log = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();
                 // The end is lost: writes that are in no table.
                 let is_short = read.last < known.logged || read.losses.is_empty();
-                if is_short || lost.log.iter().any(LostRecords::costs_writes) {
-                    lost.add_unknown();
-                }
+                let is_costly = lost.log.iter().any(LostRecords::costs_writes);
+                let Some(state) = state.filter(|_| is_costly) else {
+                    if is_short || is_costly {
+                        lost.add_unknown();
+                    }
+                    return Ok(());
+                };
+                let resident = resident_losses(medium, store, state, &read.losses, account)?;
+                let entries = resident.ranges.len() as u64;
+                let is_all = resident.is_all && !is_short;
+                lost.add(is_all.then_some(entries), resident.ranges);
                 Ok(())
             }
             Err(again) if again.kind() == ErrorKind::Retry => Err(again),

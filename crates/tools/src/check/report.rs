@@ -35,6 +35,10 @@ pub struct CheckReport {
     pub log_segments: usize,
     /// Write batches in the log.
     pub log_records: u64,
+    /// The newest whole checkpoint of the indexes of resident keyspaces.
+    pub index_checkpoint: Option<String>,
+    /// Entries of resident keyspaces that it points to and that are intact.
+    pub resident_entries: u64,
     /// Position of a torn tail of the log, as after a power cut: the writes behind it were never acknowledged
     /// as synced. Not damage.
     pub log_torn: Option<String>,
@@ -67,6 +71,8 @@ impl CheckReport {
             values: 0,
             log_segments: 0,
             log_records: 0,
+            index_checkpoint: None,
+            resident_entries: 0,
             log_torn: None,
             manifest_repairs: 0,
             unowned: Vec::new(),

@@ -17,6 +17,7 @@
 mod changes;
 mod ids;
 mod keyspaces;
+mod log;
 mod rebuild;
 mod report;
 mod tables;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use base::{Account, Cancel, Error, ErrorKind, KeyspaceId, Result, Seqno, StoreId, TableId};
 use compact::Operators;
-use engine::{LogConfig, Resources, Settings, join_log, lost_records};
+use engine::{LogConfig, Resources, Settings, join_log};
 use manifest::{KeyspaceEntry, LiveTable, Manifest, ManifestState};
 use media::Medium;
 use table::{Dictionaries, Dictionary, StoreDictionaries, file_name};
@@ -39,7 +40,7 @@ use crate::log_move::{refuse_resident, replace_log};
 use changes::{Changes, undo_interrupted};
 use ids::{after_id, next_id};
 use keyspaces::Keyspaces;
-use rebuild::{after, rebuild, table_ids_end};
+use rebuild::{rebuild, table_ids_end};
 pub use report::{Lost, LostLog, LostRange, RepairReport, RepairedFile};
 pub(crate) use tables::{Salvager, Verdict};
 
@@ -289,16 +290,6 @@ impl Repair<'_> {
         }
     }
 
-    /// Keeps copies of the log's segments, which opening the store will change.
-    fn keep_log(&self, changes: &mut Changes) -> Result<()> {
-        for file in self.medium.list()? {
-            if wal::parse_segment_name(&file.name).is_some() {
-                changes.keep_copy(&file.name)?;
-            }
-        }
-        self.medium.sync_names(&[])
-    }
-
     /// Writes the rebuilt state to a new manifest, so that a repair interrupted from here on leaves a store
     /// that has one: the next repair then knows which tables are valid, and which ones were being written.
     /// Returns the state.
@@ -436,29 +427,6 @@ impl Repair<'_> {
         }
         self.report.dictionaries.clone_from(&lost);
         Ok(lost)
-    }
-
-    /// Whether the log is damaged, missing, or ends before the newest write in a table. Reports why.
-    fn log(&mut self, found: &FoundManifest) -> Result<bool> {
-        let known = found.state.known_log();
-        let read =
-            |recover| wal::check(self.medium, Some(found.store), &known, recover, &self.account);
-        let (read, error) = match read(wal::Recover::Strict) {
-            Ok(_) if self.missing.is_empty() => return Ok(false),
-            Ok(read) => (read, Error::corrupt("commit log")),
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                (read(wal::Recover::PastDamage)?, error)
-            }
-            Err(error) => return Err(error),
-        };
-        let error = self.missing.first().map_or(error, |(_, missing)| missing.clone());
-        let is_short = read.last < known.logged && known.has_keyspaces;
-        let is_missing = read.losses.is_empty();
-        let flushed = found.state.flushed_below();
-        let lost = read.losses.iter().map(|loss| lost_records(loss, flushed)).collect();
-        let ends = (is_short || is_missing).then(|| after(read.last).get());
-        self.report.log = Some(LostLog { error, lost, ends });
-        Ok(true)
     }
 
     /// Writes a manifest with the present state; its new tables are durable (I3).

@@ -9,16 +9,23 @@
 //! segment can have one: if every record of every other segment is newer than the moment at which the
 //! tombstone was in the index ([`LogSegment::tombstones_end`]).
 //!
+//! Lost entries. An entry that cannot be read any more does not keep its segment. In its place a lost entry
+//! is written ([`base::LOST`]): it has what the index knows of the hash of the key, and the end of the
+//! segment, above which no lost version is. A read of a key with that hash fails, unless it finds a version
+//! from that end on ([`Resident::find`]). A repair drops it.
+//!
 //! Called by the task that flushes, between two flushes: nothing else changes an index.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{
-    Charge, EntryKind, KeyspaceId, Result, Seqno, decode_moved, decode_ops_at, is_moved, put_moved,
+    BatchOp, Charge, EntryKind, ErrorKind, KeyspaceId, Result, Seqno, decode_moved, decode_ops_at,
+    is_moved, put_moved,
 };
 
 use super::place::Place;
-use super::{LogSegment, LogSegments, Resident, hash_of};
+use super::{LogSegment, LogSegments, Resident, ResidentEntry, hash_of};
 
 /// Entries that are being moved from one segment, with the body of their new record.
 #[derive(Debug)]
@@ -42,8 +49,17 @@ struct Move {
     hash: u64,
     place: Place,
     is_delete: bool,
+    is_lost: bool,
     /// Offset in the body, and length.
     at: (usize, usize),
+}
+
+/// An entry of a segment that cannot be read.
+#[derive(Debug)]
+pub struct LeftOver {
+    resident: Arc<Resident>,
+    hash: u64,
+    place: Place,
 }
 
 /// What a move did.
@@ -107,7 +123,7 @@ impl Moves {
 
     fn add_op(
         &mut self,
-        op: &base::BatchOp<'_>,
+        op: &BatchOp<'_>,
         first: Seqno,
         place: Option<Place>,
         resident: Option<Arc<Resident>>,
@@ -125,6 +141,17 @@ impl Moves {
             }
             return Ok(());
         }
+        self.move_op(resident, hash, place, first, op)
+    }
+
+    fn move_op(
+        &mut self,
+        resident: Arc<Resident>,
+        hash: u64,
+        place: Place,
+        first: Seqno,
+        op: &BatchOp<'_>,
+    ) -> Result<()> {
         let most = 32 + op.key.len() + op.value.len();
         let room = self.body.capacity() - self.body.len();
         if room < most {
@@ -138,9 +165,47 @@ impl Moves {
             self.keyspaces.push(op.keyspace);
         }
         let at = (at, self.body.len() - at);
-        let is_delete = op.kind == EntryKind::Delete;
-        self.moves.push(Move { resident, hash, place, is_delete, at });
+        let (is_delete, is_lost) = (op.kind == EntryKind::Delete, op.kind == base::LOST);
+        self.moves.push(Move { resident, hash, place, is_delete, is_lost, at });
         Ok(())
+    }
+
+    /// The entries to which the indexes of `residents` still point in the segment.
+    pub fn left_over(&self, residents: impl Iterator<Item = Arc<Resident>>) -> Vec<LeftOver> {
+        let mut left = Vec::new();
+        for resident in residents {
+            let places = resident.index.slots_in(self.number).into_iter();
+            left.extend(places.map(|(hash, place)| {
+                let resident = Arc::clone(&resident);
+                LeftOver { resident, hash, place }
+            }));
+        }
+        left
+    }
+
+    /// Adds the entry of `left` if it can be read, and else a lost entry in its place, of which all versions
+    /// are below `end`. Returns whether it is lost.
+    ///
+    /// # Errors
+    /// The device's; `Retry` without memory.
+    pub fn add_left(&mut self, left: LeftOver, end: Seqno) -> Result<bool> {
+        let LeftOver { resident, hash, place } = left;
+        let keyspace = resident.keyspace;
+        match resident.entry(place) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let key = hash.to_be_bytes();
+                let op = BatchOp { keyspace, kind: base::LOST, key: &key, value: &[] };
+                self.move_op(resident, hash, place, end, &op)?;
+                Ok(true)
+            }
+            entry => {
+                let ResidentEntry { key, kind, value } = entry?;
+                let first = self.from.first_at(place)?;
+                let op = BatchOp { keyspace, kind, key: &key, value: &value };
+                self.move_op(resident, hash, place, first, &op)?;
+                Ok(false)
+            }
+        }
     }
 
     /// Whether there is no entry to move.
@@ -182,6 +247,10 @@ impl Moves {
             if it.is_delete {
                 to.raise_tombstones_end(end);
             }
+            // First: a reader that finds the new place looks for lost entries.
+            if it.is_lost {
+                it.resident.has_lost.store(true, Ordering::Release);
+            }
             // First: a segment without entries may be freed.
             to.add();
             if it.resident.index.replace(it.hash, it.place, place)? {
@@ -211,7 +280,47 @@ impl Resident {
                 return Ok(Some(segment.moved_first(place)?.unwrap_or(trailer.seqno())));
             }
         }
-        self.newest(key)
+        Ok(self.find(key)?.map(|newest| newest.seqno))
+    }
+
+    /// For a replay: brings the lost entry with `key`, an operation as in [`Resident::note_moved`], into the
+    /// index.
+    ///
+    /// # Errors
+    /// Those of a read of the log; `Retry` without memory.
+    pub fn add_lost(
+        &self,
+        appended: wal::Appended,
+        batch: &wal::Batch<'_>,
+        at: (usize, usize),
+        key: &[u8],
+    ) -> Result<()> {
+        let address = appended.address;
+        let address =
+            address.ok_or_else(|| base::broken_invariant!("moved operations are logged"))?;
+        let place = self.segments.place_of_moved(address, wal::head_bytes(batch), at)?;
+        self.has_lost.store(true, Ordering::Release);
+        self.set(key, base::LOST, true, place, None)
+    }
+
+    /// The seqno below which versions of keys with this hash may be lost.
+    pub(super) fn lost_below(&self, hash: u64) -> Result<Option<Seqno>> {
+        if !self.has_lost.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let mut below = None;
+        self.index.find(hash, |place| {
+            let segment = self.segments.get(place)?;
+            let (start, Some(at)) = segment.record_of(place)? else { return Ok(None::<()>) };
+            let Some(end) = segment.first_of_moved(start, at)? else { return Ok(None) };
+            let mut kind = [0];
+            segment.stored().load(at, &mut kind)?;
+            if kind == [base::LOST as u8] {
+                below = below.max(Some(end));
+            }
+            Ok(None)
+        })?;
+        Ok(below)
     }
 
     /// For a replay: notes that the moved operation `at`, an offset in the body of the record that was
@@ -239,6 +348,6 @@ impl Resident {
     /// older version: a replay has found it, and the log may have an older version that the replay passed
     /// over.
     pub fn keep_tombstones_below(&self, end: Seqno) {
-        self.tombstones_below.store(end.get(), std::sync::atomic::Ordering::Relaxed);
+        self.tombstones_below.store(end.get(), Ordering::Relaxed);
     }
 }

@@ -84,7 +84,7 @@ impl ResidentFlush {
 impl Resident {
     /// Makes the write at `place` the newest version of `key` in the index. A tombstone is kept only if the
     /// log may have an older version.
-    fn set(
+    pub(super) fn set(
         &self,
         key: &[u8],
         kind: EntryKind,
@@ -93,7 +93,8 @@ impl Resident {
         log_end: Option<Seqno>,
     ) -> Result<()> {
         let is_delete = kind == EntryKind::Delete;
-        let adds = needs_tombstone || !is_delete;
+        // The log may have lost a version that the tombstone hides.
+        let adds = needs_tombstone || !is_delete || self.lost_below(hash_of(key)?)?.is_some();
         let segment = self.segments.get(place)?;
         if let Some(end) = log_end.filter(|_| is_delete) {
             segment.raise_tombstones_end(end);

@@ -125,6 +125,16 @@ const fn slot(tag: u64, place: Place) -> u64 {
     (tag << BITS) | place.bits()
 }
 
+/// The bits of a hash that an index knows.
+pub(super) const fn hash_bits_of(hash: u64) -> u64 {
+    hash >> (u64::BITS - SHARD_BITS - TAG_BITS)
+}
+
+/// The bits of the hash, as [`hash_bits_of`], and the place of a slot of the shard `shard`.
+pub(super) const fn hash_bits(shard: usize, slot: u64) -> (u64, Place) {
+    (((shard as u64) << TAG_BITS) | (slot >> BITS), place_in(slot))
+}
+
 const fn place_in(slot: u64) -> Place {
     Place::of_bits(slot & ((1 << BITS) - 1))
 }
@@ -290,6 +300,17 @@ impl Index {
     pub(super) fn slots_of(&self, shard: usize) -> Vec<u64> {
         let Some(shard) = self.shards.get(shard) else { return Vec::new() };
         shard.read().slots.iter().copied().filter(|slot| *slot != 0).collect()
+    }
+
+    /// The hash, as far as it is known, and the place of each slot that points into the segment `segment`.
+    pub(super) fn slots_in(&self, segment: u16) -> Vec<(u64, Place)> {
+        let of = |shard: usize| {
+            let slots = self.slots_of(shard).into_iter();
+            let all = slots.map(move |slot| hash_bits(shard, slot));
+            all.filter(|(_, place)| place.segment() == segment)
+        };
+        let hash = |(bits, place)| (bits << (u64::BITS - SHARD_BITS - TAG_BITS), place);
+        (0..self.shards.len()).flat_map(of).map(hash).collect()
     }
 
     /// Adds `slots`, as [`Index::slots_of`] returned some, to a shard that has none of them.

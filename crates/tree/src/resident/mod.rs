@@ -18,13 +18,14 @@ mod collect;
 mod entries;
 mod flush;
 mod index;
+mod loaded;
 mod place;
 mod places;
 mod segments;
 mod sizes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{
     Account, BatchOp, Cursor, EntryKind, Error, ErrorKind, KeyspaceId, Result, Seqno, decode_ops,
@@ -36,7 +37,7 @@ use self::index::Index;
 use self::place::Place;
 use crate::Memtable;
 
-pub use collect::{Moved, Moves};
+pub use collect::{LeftOver, Moved, Moves};
 pub use entries::{ResidentEntries, ResidentEntry};
 pub(crate) use flush::ResidentFlush;
 pub use places::Places;
@@ -53,6 +54,8 @@ pub struct Resident {
     indexed_up_to: AtomicU64,
     /// As [`Resident::keep_tombstones_below`].
     tombstones_below: AtomicU64,
+    /// Whether the index may have lost entries.
+    has_lost: AtomicBool,
 }
 
 /// The newest flushed version of a key.
@@ -82,6 +85,7 @@ impl Resident {
             segments: Arc::clone(segments),
             indexed_up_to: AtomicU64::new(0),
             tombstones_below: AtomicU64::new(0),
+            has_lost: AtomicBool::new(false),
         }))
     }
 
@@ -125,9 +129,27 @@ impl Resident {
     /// The newest flushed version of the stored key `key`, which may be a tombstone.
     ///
     /// # Errors
-    /// `Corrupt` for a damaged record; the device's.
+    /// `Corrupt` if no intact record is the key's, and a damaged one may be; the device's.
     pub fn find(&self, key: &[u8]) -> Result<Option<ResidentVersion>> {
-        self.index.find(hash_of(key)?, |place| self.version(place, key))
+        let mut damage = None;
+        let found = self.index.find(hash_of(key)?, |place| match self.version(place, key) {
+            // If it is the key's too, it is an older one: a newer write would have replaced an intact one.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                damage.get_or_insert(error);
+                Ok(None)
+            }
+            version => version,
+        })?;
+        if let Some(below) = self.lost_below(hash_of(key)?)?
+            && found.as_ref().is_none_or(|it| it.seqno < below)
+        {
+            return Err(Error::corrupt("entry of a resident keyspace")
+                .expected("a record that could be read when its segment was collected"));
+        }
+        match (found, damage) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
     }
 
     /// The seqno of the newest flushed version of the stored key `key`: of the first operation of its batch.
@@ -213,6 +235,8 @@ impl Resident {
         for place in self.index.places() {
             self.segments.get(place)?.add();
         }
+        // Some of the slots may be of lost entries.
+        self.has_lost.store(true, Ordering::Release);
         self.index.add_tombstones(tombstones.min(self.index.sizes().entries));
         self.indexed_up_to.fetch_max(end.get(), Ordering::AcqRel);
         Ok(())
@@ -318,7 +342,7 @@ impl Resident {
         }
         let before = cursor.position();
         let value_bytes = match kind {
-            EntryKind::Delete => 0,
+            EntryKind::Delete | base::LOST => 0,
             _ => cursor.length(usize::try_from(end - value_at).unwrap_or(usize::MAX))?,
         };
         let value_at = value_at + (cursor.position() - before) as u64;

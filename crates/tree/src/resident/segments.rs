@@ -173,6 +173,13 @@ impl LogSegment {
         self.first_of_moved(start, at)
     }
 
+    /// The first seqno of the record that first had the operation at `place`.
+    pub(super) fn first_at(&self, place: Place) -> Result<Seqno> {
+        let (start, _) = self.record_of(place)?;
+        let moved = self.moved_first(place)?;
+        moved.map_or_else(|| Ok(self.stored.extent(start)?.0), Ok)
+    }
+
     /// As [`LogSegment::moved_first`], of the operation at `at` of the record at `start`.
     pub(super) fn first_of_moved(&self, start: u64, at: u64) -> Result<Option<Seqno>> {
         if !self.with_record(start, |record| record.load(Ordering::Relaxed) & MOVED != 0) {
