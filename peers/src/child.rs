@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use base::{Error, Result};
 use serde::{Deserialize, Serialize};
+use workload::bench::Name;
 use workload::cases::{Case, Progress, Scale};
+use workload::{WanFigures, run_wan_on};
 
 use crate::device;
 use crate::measured::Measured;
@@ -47,10 +49,13 @@ const SECOND_MIN: f64 = 0.5;
 /// Performs the task in `dir`.
 pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
     let Task { case, kind, scale, seed, is_load } = task;
+    let (data_bytes, memory) = (case.data_bytes(*scale), case.memory(*scale, kind.is_own()));
+    let memory_bytes = if *is_load { kind.load_memory(memory, data_bytes) } else { memory };
     let setup = Setup {
         dir,
-        memory_bytes: case.memory(*scale, kind.is_own()),
-        data_bytes: case.data_bytes(*scale),
+        memory_bytes,
+        data_bytes,
+        entry_bytes: data_bytes / case.keys(*scale),
         compression: case.compression,
     };
     std::fs::create_dir_all(dir).map_err(|error| Error::io("create", dir.display(), error))?;
@@ -69,6 +74,23 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
         print(&Line::Options(opened.options))?;
         Ok(opened.store)
     };
+    if let Some(options) = case.wan_options(*scale, *seed) {
+        let store = open()?;
+        let reads = device::reads(dir);
+        let wan = run_wan_on(&*store, &options)?;
+        let reads = device::reads(dir).saturating_sub(reads);
+        let measured = Measured::of_wan(&wan, reads, device::space(dir));
+        let WanFigures { insert_us, miss_us, evicted, megabits_per_second, .. } = wan;
+        eprintln!(
+            "{:<13} {megabits_per_second:.0} Mbit/s, insert mean {:.2} us, miss mean {:.2} us, {evicted} \
+             evicted",
+            kind.name(),
+            insert_us.mean,
+            miss_us.mean
+        );
+        let label = case.labels().collect();
+        return print(&Line::Step(label, Box::new(measured)));
+    }
     let last = case.steps.iter().rfind(|step| step.is_measured()).map(|step| step.label);
     let (mut reads, mut written, mut wrong) = (0, 0, 0);
     let (mut rates, mut printed) = (Vec::new(), Ok(()));
@@ -80,12 +102,17 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
         // The last second may be cut short: its rate is then one of few operations.
         Progress::Goes(_, interval) if interval.seconds < SECOND_MIN => {}
         Progress::Goes(_, interval) => rates.push(interval.ops_per_sec),
-        Progress::Ended(step, report) if step.is_measured() => {
+        Progress::Ended(step, report, store) if step.is_measured() => {
             let reads = device::reads(dir).saturating_sub(reads);
             if Some(step.label) == last {
                 thread::sleep(SPACE_AFTER);
             }
-            let mut measured = Measured::new(report, reads, device::space(dir), written);
+            let is_compaction = report.bench == Name::Compact;
+            let space = device::space(dir);
+            let mut measured = Measured::new(&report.figures, is_compaction, reads, space, written);
+            let index_bytes = store.index_bytes().map(|bytes| bytes as f64);
+            measured.index_bytes_per_key =
+                index_bytes.map(|bytes| bytes / case.keys(*scale) as f64);
             measured.rates = std::mem::take(&mut rates);
             eprintln!("{:<13} {}: {report}", kind.name(), step.label);
             if printed.is_ok() {
@@ -93,7 +120,7 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
             }
         }
         // A step that prepares or verifies is reported only if it finds something wrong.
-        Progress::Ended(_, report) => {
+        Progress::Ended(_, report, _) => {
             written += report.figures.written_bytes;
             wrong += report.figures.wrong;
         }

@@ -90,7 +90,6 @@ impl Comparison {
         if !floor.steps.is_empty() || !floor.failures.is_empty() {
             stores.push(("fio".to_owned(), floor));
         }
-        let steps = case.steps.iter().filter(|step| step.is_measured());
         Ok(CaseResult {
             case: case.name.to_owned(),
             summary: case.summary.to_owned(),
@@ -100,7 +99,7 @@ impl Comparison {
             commit: machine::commit(),
             machine: machine::describe(),
             bound,
-            steps: steps.map(|step| step.label.to_owned()).collect(),
+            steps: case.labels().map(str::to_owned).collect(),
             stores,
         })
     }
@@ -110,9 +109,9 @@ impl Comparison {
         let Task { case, kind, scale, .. } = task;
         let scratch = self.data.join("run").join(kind.name());
         remove(&scratch)?;
-        let dir = match case.load {
-            None => scratch.clone(),
-            Some(_) => {
+        let dir = match case.has_load() {
+            false => scratch.clone(),
+            true => {
                 let kept = self.kept(task)?;
                 if case.changes_load() {
                     copy(&kept, &scratch)?;
@@ -144,7 +143,7 @@ impl Comparison {
     }
 
     fn load_dir(&self, case: &Case, kind: Kind) -> PathBuf {
-        let load = case.load.map_or("none", |load| load.name());
+        let load = case.load.map_or(case.name, |load| load.name());
         let codec = format!("{:?}", case.compression).to_lowercase();
         let bytes = case.value_bytes.map_or_else(|| "own".to_owned(), |bytes| bytes.to_string());
         let name = format!("{load}-{}x{bytes}-{codec}", case.keys(self.scale));

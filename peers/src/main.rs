@@ -25,10 +25,11 @@ use compare::Comparison;
 use stores::Kind;
 
 const HELP: &str = "\
-usage: cargo xtask peers [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs N] [--quick | --tiny]
-                         [--data DIR]
+usage: cargo xtask peers [--features berkeleydb] [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs N]
+                         [--quick | --tiny] [--data DIR]
        cargo xtask peers --list
 
+  --features   builds the comparison with Berkeley DB, which the case wan needs; must come first
   --case       cases to run (default: all)
   --store      stores to run (default: those of each case)
   --runs       runs of each store in each case (default: 5; quick: 1)
@@ -43,6 +44,9 @@ const RESULTS: &str = "results";
 /// The command that reproduces the results, without the path of the data directory.
 fn shown(arguments: &[&str]) -> String {
     let mut words = vec!["cargo xtask peers"];
+    if cfg!(feature = "berkeleydb") {
+        words.push("--features berkeleydb");
+    }
     let is_place =
         |at: usize| at.checked_sub(1).and_then(|before| arguments.get(before)) == Some(&"--data");
     words.extend(

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use workload::bench::Report;
-use workload::{Hits, LatencySummary, Operations};
+use workload::{Figures, Hits, LatencySummary, Operations, WanFigures};
 
 /// The figures of one step, measured the same way for every store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -43,6 +42,12 @@ pub(crate) struct Measured {
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
     /// Wrong answers.
     pub(crate) wrong: u64,
+    /// Bytes of index and filters for each key, if the store knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index_bytes_per_key: Option<f64>,
+    /// The rate of the stream that a WAN optimizer cuts into chunks, Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) megabits_per_second: Option<f64>,
     /// Operations per second in each second of the step, if it is a timeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rates: Vec<f64>,
@@ -56,6 +61,9 @@ pub(crate) struct Measured {
 pub(crate) struct OfKind {
     /// Operations per second.
     pub(crate) ops_per_sec: f64,
+    /// Mean latency, microseconds.
+    #[serde(default)]
+    pub(crate) mean_us: f64,
     /// Median latency, microseconds.
     pub(crate) p50_us: f64,
     /// 99th percentile of the latency, microseconds.
@@ -65,21 +73,20 @@ pub(crate) struct OfKind {
 }
 
 impl Measured {
-    /// The figures of one report. `device_reads` were counted during the step; `raw_bytes` were written
+    /// The figures of one run. `device_reads` were counted during the step; `raw_bytes` were written
     /// before it, and are the input of a compaction.
     pub(crate) fn new(
-        report: &Report,
+        figures: &Figures,
+        is_compaction: bool,
         device_reads: u64,
         space_bytes: u64,
         raw_bytes: u64,
     ) -> Self {
-        let figures = &report.figures;
         let ops = (figures.ops as f64).max(1.0);
         let lookups = (figures.found + figures.missing) as f64;
         let written = figures.written_bytes as f64;
         let Hits { row, page, scm, flash } = figures.hits;
         let hits = row + page + scm + flash;
-        let is_compaction = report.bench == workload::bench::Name::Compact;
         Self {
             ops_per_sec: if figures.settled {
                 figures.ops_per_sec_settled
@@ -104,6 +111,8 @@ impl Measured {
                 .then(|| raw_bytes as f64 / 1e6 / figures.cpu_seconds),
             wrong: figures.wrong,
             rates: Vec::new(),
+            index_bytes_per_key: None,
+            megabits_per_second: None,
             kinds: figures
                 .operations
                 .iter()
@@ -113,10 +122,37 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// The figures of a run of the WAN optimizer. `device_reads` were counted during it.
+    pub(crate) fn of_wan(wan: &WanFigures, device_reads: u64, space_bytes: u64) -> Self {
+        let figures = &wan.figures;
+        let mut measured = Self::new(figures, false, device_reads, space_bytes, 0);
+        measured.megabits_per_second = Some(wan.megabits_per_second);
+        // A run settles, but the stream ends with its last chunk.
+        measured.ops_per_sec = figures.ops_per_sec;
+        let rate = |count: u64| count as f64 / figures.seconds.max(f64::MIN_POSITIVE);
+        for (kind, ops_per_sec, latency) in [
+            ("insert", wan.inserts_per_sec, wan.insert_us),
+            ("lookup", rate(figures.ops), figures.latency_us),
+            ("lookup that hits", rate(figures.found), wan.hit_us),
+            ("lookup that misses", rate(figures.missing), wan.miss_us),
+        ] {
+            measured.kinds.insert(kind.to_owned(), OfKind::new(ops_per_sec, latency));
+        }
+        measured
+    }
+}
+
+impl OfKind {
+    fn new(ops_per_sec: f64, latency: LatencySummary) -> Self {
+        let LatencySummary { mean, p50, p99, p999, .. } = latency;
+        Self { ops_per_sec, mean_us: mean, p50_us: p50, p99_us: p99, p999_us: p999 }
+    }
+}
+
 impl From<&Operations> for OfKind {
     fn from(of: &Operations) -> Self {
-        let LatencySummary { p50, p99, p999, .. } = of.latency_us;
-        Self { ops_per_sec: of.ops_per_sec, p50_us: p50, p99_us: p99, p999_us: p999 }
+        Self::new(of.ops_per_sec, of.latency_us)
     }
 }
 

@@ -4,6 +4,8 @@
 //! records every option that it sets, so that readers of the results can judge them.
 
 mod below;
+#[cfg(feature = "berkeleydb")]
+mod berkeley;
 mod fjall;
 mod foyer;
 mod hybrid;
@@ -33,6 +35,10 @@ pub(crate) enum Kind {
     Terrace,
     /// This engine with a second tier.
     TerraceOver(Below),
+    /// A hashed keyspace of this engine that keeps every entry.
+    TerraceKeep,
+    /// A hashed keyspace of this engine that is a window, with unlogged writes.
+    TerraceWindow,
     /// RocksDB, in one of its profiles.
     Rocks(Profile),
     /// fjall.
@@ -43,6 +49,8 @@ pub(crate) enum Kind {
     Redb,
     /// foyer: a cache, not a store.
     Foyer,
+    /// The hash of Berkeley DB.
+    Berkeley,
     /// This engine's cache alone, in front of a file.
     TerraceCache,
     /// foyer in front of a file.
@@ -58,6 +66,12 @@ pub(crate) struct Setup<'a> {
     pub(crate) memory_bytes: u64,
     /// The most bytes of keys and values, which size a memory map or a cache on disk.
     pub(crate) data_bytes: u64,
+    /// Bytes of a key and a value.
+    #[cfg_attr(
+        not(feature = "berkeleydb"),
+        expect(dead_code, reason = "only Berkeley DB is told the size of an entry")
+    )]
+    pub(crate) entry_bytes: u64,
     /// The codec.
     pub(crate) compression: Compression,
 }
@@ -72,18 +86,22 @@ pub(crate) struct Opened {
 
 impl Kind {
     /// Every store. This engine comes first, because ratios are relative to it.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Terrace,
         Self::TerraceOver(Below::OptaneSsd),
         Self::TerraceOver(Below::CxlDram),
+        Self::TerraceKeep,
+        Self::TerraceWindow,
         Self::Rocks(Profile::Default),
         Self::Rocks(Profile::Read),
         Self::Rocks(Profile::Row),
         Self::Rocks(Profile::Write),
+        Self::Rocks(Profile::Point),
         Self::Fjall,
         Self::Lmdb,
         Self::Redb,
         Self::Foyer,
+        Self::Berkeley,
         Self::TerraceCache,
         Self::FoyerCache,
     ];
@@ -94,14 +112,18 @@ impl Kind {
             Self::Terrace => "terrace",
             Self::TerraceOver(Below::OptaneSsd) => "terrace-optane-ssd",
             Self::TerraceOver(Below::CxlDram) => "terrace-cxl-dram",
+            Self::TerraceKeep => "terrace-keep",
+            Self::TerraceWindow => "terrace-window",
             Self::Rocks(Profile::Default) => "rocksdb",
             Self::Rocks(Profile::Read) => "rocksdb-read",
             Self::Rocks(Profile::Row) => "rocksdb-row",
             Self::Rocks(Profile::Write) => "rocksdb-write",
+            Self::Rocks(Profile::Point) => "rocksdb-point",
             Self::Fjall => "fjall",
             Self::Lmdb => "lmdb",
             Self::Redb => "redb",
             Self::Foyer => "foyer",
+            Self::Berkeley => "berkeleydb",
             Self::TerraceCache => "terrace-cache",
             Self::FoyerCache => "foyer-cache",
         }
@@ -109,7 +131,10 @@ impl Kind {
 
     /// Whether it is this engine, with or without a second tier, but not its cache alone.
     pub(crate) const fn is_own(self) -> bool {
-        matches!(self, Self::Terrace | Self::TerraceOver(_))
+        matches!(
+            self,
+            Self::Terrace | Self::TerraceOver(_) | Self::TerraceKeep | Self::TerraceWindow
+        )
     }
 
     /// The store that makes the kept load, for all stores that can open it.
@@ -117,6 +142,15 @@ impl Kind {
         match self {
             Self::TerraceOver(_) => Self::Terrace,
             kind => kind,
+        }
+    }
+
+    /// The memory to make a kept load with, for a process with `memory` and `data` bytes of data. The pages of
+    /// a hash on flash fill at random: without memory for all of them a load takes hours.
+    pub(crate) const fn load_memory(self, memory: u64, data: u64) -> u64 {
+        match self {
+            Self::Berkeley => memory + 4 * data,
+            _ => memory,
         }
     }
 
@@ -144,16 +178,22 @@ impl Kind {
         if case == "hybrid-cache" {
             return vec![Self::TerraceCache, Self::FoyerCache];
         }
+        if case == "wan" {
+            let berkeley = cfg!(feature = "berkeleydb").then_some(Self::Berkeley);
+            return [Self::TerraceWindow].into_iter().chain(berkeley).collect();
+        }
+        let is_hashed = case == "hashed";
         let is_tiered = case == "tiered";
         let variant = case.strip_suffix("-cold").or_else(|| case.strip_suffix("-unsettled"));
         let profiles: &[Profile] = match variant.unwrap_or(case) {
             "memory-reads" | "cold" | "first-minutes" => &[Profile::Read],
             "zipfian" | "zipfian-sixth" | "mixgraph" | "tiered" => &[Profile::Read, Profile::Row],
             "ycsb" | "readwhilewriting" => &[Profile::Read, Profile::Row, Profile::Write],
+            "hashed" => &[Profile::Point],
             _ => &[Profile::Write],
         };
         let is_compaction = case.starts_with("compaction");
-        Self::ALL
+        let kinds = Self::ALL
             .into_iter()
             .filter(|kind| cfg!(feature = "rocksdb") || !matches!(kind, Self::Rocks(_)))
             .filter(|kind| match kind {
@@ -162,11 +202,16 @@ impl Kind {
                 Self::Rocks(Profile::Default) => true,
                 Self::Rocks(profile) => profiles.contains(profile),
                 Self::Fjall => case != "compaction-zstd" && !is_tiered,
-                Self::Lmdb | Self::Redb => !is_compaction && !is_tiered,
+                Self::Lmdb | Self::Redb => !is_compaction && !is_tiered && !is_hashed,
                 Self::Foyer => case == "zipfian",
-                Self::TerraceCache | Self::FoyerCache => false,
-            })
-            .collect()
+                Self::TerraceKeep
+                | Self::TerraceWindow
+                | Self::Berkeley
+                | Self::TerraceCache
+                | Self::FoyerCache => false,
+            });
+        // Ratios are those of the first store.
+        is_hashed.then_some(Self::TerraceKeep).into_iter().chain(kinds).collect()
     }
 
     /// Opens the store, or creates it.
@@ -174,6 +219,8 @@ impl Kind {
         match self {
             Self::Terrace => terrace::open(setup, None),
             Self::TerraceOver(below) => terrace::open(setup, Some(below)),
+            Self::TerraceKeep => terrace::open_keep(setup),
+            Self::TerraceWindow => terrace::open_window(setup),
             #[cfg(feature = "rocksdb")]
             Self::Rocks(profile) => rocks::open(profile, setup),
             #[cfg(not(feature = "rocksdb"))]
@@ -182,6 +229,10 @@ impl Kind {
             Self::Lmdb => lmdb::open(setup),
             Self::Redb => redb::open(setup),
             Self::Foyer => foyer::open(setup),
+            #[cfg(feature = "berkeleydb")]
+            Self::Berkeley => berkeley::open(setup),
+            #[cfg(not(feature = "berkeleydb"))]
+            Self::Berkeley => Err(Error::invalid("berkeleydb").expected("a build with it")),
             Self::TerraceCache => hybrid::terrace::open(setup),
             Self::FoyerCache => hybrid::foyer::open(setup),
         }

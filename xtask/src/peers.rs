@@ -3,9 +3,17 @@
 use crate::Result;
 use crate::command::{self, cargo};
 
-/// Builds `peers` and runs it with `arguments`.
+/// Builds `peers`, with the features that may come first in `arguments`, and runs it with the rest.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     let mut command = cargo(["--config", "peers/.cargo/config.toml", "run", "--release"]);
-    command.args(["--manifest-path", "peers/Cargo.toml", "--"]).args(arguments);
+    command.args(["--manifest-path", "peers/Cargo.toml"]);
+    let rest = match arguments {
+        ["--features", features, rest @ ..] => {
+            command.args(["--features", features]);
+            rest
+        }
+        rest => rest,
+    };
+    command.arg("--").args(rest);
     command::run(command)
 }

@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let mut wrong = 0;
     let mut reopen = || open().map(|engine| Box::new(engine) as Box<dyn Store>);
     case.run(&mut reopen, scale, 0, &mut |progress| {
-        if let Progress::Ended(step, report) = progress {
+        if let Progress::Ended(step, report, _) = progress {
             println!("{:<24} {report}", step.label);
             println!("{:<24} {:.2} s of CPU", "", report.figures.cpu_seconds);
             for (purpose, it) in &report.figures.device.by_purpose {

@@ -12,14 +12,18 @@
 //! way.
 
 mod first;
+mod hash;
 mod list;
 mod scale;
 mod step;
 
+use std::time::Duration;
+
 use base::{Error, Result};
 
-use crate::Store;
 use crate::bench::{Bench, Event, Interval, Name, Options, Report};
+use crate::hashed::WAN_KEY_BYTES;
+use crate::{Store, WanOptions, load_wan};
 pub use list::CASES;
 pub use scale::Scale;
 use scale::TINY;
@@ -63,17 +67,32 @@ pub struct Case {
     pub load: Option<Name>,
     /// The steps, which run in this order on one store.
     pub steps: &'static [Step],
+    /// The WAN optimizer, in a case that is this and has no steps.
+    pub wan: Option<Wan>,
+}
+
+/// The WAN optimizer of a case ([`run_wan_on`]), with one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Wan {
+    /// The label of its figures.
+    pub label: &'static str,
+    /// The share of chunks that are recent ones.
+    pub hit_share: f64,
+    /// Mean bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Length of the measurement, seconds.
+    pub seconds: u64,
 }
 
 /// The progress of a case.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Progress<'a> {
     /// The step begins.
     Begins(&'a Step),
     /// The step goes on: the figures of its last second, if it is a timeline.
     Goes(&'a Step, &'a Interval),
-    /// The step ended with this report.
-    Ended(&'a Step, &'a Report),
+    /// The step ended with this report, and left the store so.
+    Ended(&'a Step, &'a Report, &'a dyn Store),
 }
 
 impl Case {
@@ -91,7 +110,8 @@ impl Case {
     /// Whether a step writes, which changes a kept load.
     #[must_use]
     pub fn changes_load(&self) -> bool {
-        self.steps.iter().any(|step| step.bench.writes() || step.bench.is_mixed())
+        self.wan.is_some()
+            || self.steps.iter().any(|step| step.bench.writes() || step.bench.is_mixed())
     }
 
     /// The number of keys at `scale`.
@@ -117,7 +137,7 @@ impl Case {
 
     /// Whether a quick run uses less data and memory.
     const fn is_large(&self) -> bool {
-        self.keys > 4_000_000
+        self.keys > 4_000_000 && self.wan.is_none()
     }
 
     /// Bytes of keys and values at `scale`, with values of varying size counted as 1 KiB.
@@ -127,11 +147,43 @@ impl Case {
         options.num * (options.key_bytes + self.value_bytes.unwrap_or(1 << 10)) as u64
     }
 
+    /// Whether a load is kept between runs.
+    #[must_use]
+    pub fn has_load(&self) -> bool {
+        self.load.is_some() || self.wan.is_some()
+    }
+
+    /// The labels of the figures, in order.
+    pub fn labels(&self) -> impl Iterator<Item = &'static str> {
+        let steps = self.steps.iter().filter(|step| step.is_measured()).map(|step| step.label);
+        steps.chain(self.wan.map(|wan| wan.label))
+    }
+
+    /// The options of the WAN optimizer, if the case is this.
+    #[must_use]
+    pub fn wan_options(&self, scale: Scale, seed: u64) -> Option<WanOptions> {
+        let Wan { hit_share, chunk_bytes, seconds, .. } = self.wan?;
+        let num = self.keys(scale);
+        let duration = match scale {
+            Scale::Tiny => Duration::from_millis(20),
+            scale => scale.seconds(seconds),
+        };
+        Some(WanOptions {
+            hit_share,
+            recent: num / 2,
+            num,
+            chunk_bytes,
+            threads: 1,
+            duration,
+            seed,
+        })
+    }
+
     fn options(&self, scale: Scale, seed: u64) -> Options {
         let first = self.load.or_else(|| self.steps.first().map(|step| step.bench));
         Options {
             num: self.keys(scale),
-            key_bytes: first.map_or(Options::default().key_bytes, Name::key_bytes),
+            key_bytes: first.map_or(WAN_KEY_BYTES, Name::key_bytes),
             value_bytes: self.value_bytes,
             seed,
             ..Options::default()
@@ -139,11 +191,14 @@ impl Case {
     }
 
     /// Fills `store`, which must be empty, with the case's kept load, and settles it. `None` if the case has
-    /// no load.
+    /// no load, or none that is a workload.
     ///
     /// # Errors
     /// Those of [`Bench::run`].
     pub fn load(&self, store: &dyn Store, scale: Scale, seed: u64) -> Result<Option<Report>> {
+        if let Some(wan) = self.wan_options(scale, seed) {
+            return load_wan(store, &wan).map(|()| None);
+        }
         let Some(load) = self.load else { return Ok(None) };
         let options = Options { batch: LOAD_BATCH, settle: true, ..self.options(scale, seed) };
         Bench::new(store, options)?.run(load, &mut |_| {}).map(Some)
@@ -177,7 +232,7 @@ impl Case {
                         on_progress(Progress::Goes(step, &interval));
                     }
                 })?;
-                on_progress(Progress::Ended(step, &report));
+                on_progress(Progress::Ended(step, &report, &*store));
             }
         }
         Ok(())

@@ -282,6 +282,10 @@ impl Store for Engine {
         matches!(self.keyspace.hashed_policy(), Some(HashedPolicy::Window { .. }))
     }
 
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.db.statistics().keyspaces.iter().map(|keyspace| keyspace.metadata_bytes).sum())
+    }
+
     fn counters(&self) -> Counters {
         let statistics = self.db.statistics();
         let mut device = BTreeMap::new();

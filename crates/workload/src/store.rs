@@ -121,6 +121,11 @@ pub trait Store: Send + Sync {
         true
     }
 
+    /// Bytes of the index and filters of all tables, in memory or in a cache, if the store knows them.
+    fn index_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The current counters. Cheap enough to call before and after every run.
     fn counters(&self) -> Counters;
 }

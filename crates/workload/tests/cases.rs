@@ -12,7 +12,7 @@ use std::path::Path;
 
 use terrace_workload::bench::Name;
 use terrace_workload::cases::{CASES, Case, Compression, Progress, Scale};
-use terrace_workload::{Engine, Store};
+use terrace_workload::{Engine, Store, run_wan_on};
 use terracedb::{Codec, Db};
 
 fn open(dir: &Path, case: &Case) -> Engine {
@@ -31,6 +31,12 @@ fn every_case_runs_and_every_value_is_right() {
             assert_eq!(report.figures.ops, case.keys(Scale::Tiny), "{}", case.name);
         }
         let mut labels = Vec::new();
+        if let Some(options) = case.wan_options(Scale::Tiny, 7) {
+            let wan = run_wan_on(&open(dir.path(), case), &options).unwrap();
+            assert_eq!((wan.figures.wrong, wan.evicted), (0, 0), "{wan:?}");
+            assert!(wan.figures.found > 0 && wan.figures.missing > 0, "{wan:?}");
+            continue;
+        }
         let (mut opens, mut seconds) = (0, 0);
         let mut reopen = || {
             opens += 1;
@@ -44,7 +50,7 @@ fn every_case_runs_and_every_value_is_right() {
                     seconds += 1;
                     return;
                 }
-                Progress::Ended(step, report) => (step, report),
+                Progress::Ended(step, report, _) => (step, report),
             };
             let figures = &report.figures;
             assert_eq!(figures.wrong, 0, "{}: {report}", case.name);

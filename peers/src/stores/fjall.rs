@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::{Error, Result};
-use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use workload::cases::Compression;
 use workload::{Counters, Direction, ScanVisitor, Store};
 
@@ -16,6 +16,10 @@ const MIB: u64 = 1 << 20;
 /// Memory besides the block cache, bytes: two memtables of 64 MiB, the buffers of their flushes, and the
 /// pinned filters and indexes of the upper levels.
 const BESIDE_CACHE: u64 = 256 * MIB;
+
+/// Below this memory, a memtable is a part of it: two of the default size would take more than all of it.
+const SMALL_MEMORY: u64 = 512 * MIB;
+const SMALL_MEMTABLE_PART: u64 = 16;
 
 /// The polling interval, and the number of idle polls in a row after which the store counts as settled. fjall
 /// reports the running compactions but not the pending ones.
@@ -35,8 +39,14 @@ pub(super) fn open(setup: &Setup<'_>) -> Result<Opened> {
     let cache = setup.memory_bytes.saturating_sub(BESIDE_CACHE).max(setup.memory_bytes / 2);
     option(&mut options, "cache_size", cache);
     option(&mut options, "everything else", "its default: levels 2 and below in LZ4");
+    let mut keyspace = KeyspaceCreateOptions::default();
+    if setup.memory_bytes < SMALL_MEMORY {
+        let bytes = setup.memory_bytes / SMALL_MEMTABLE_PART;
+        option(&mut options, "max_memtable_size", bytes);
+        keyspace = keyspace.max_memtable_size(bytes);
+    }
     let db = Database::builder(setup.dir).cache_size(cache).open().of("fjall")?;
-    let keyspace = db.keyspace("default", KeyspaceCreateOptions::default).of("fjall keyspace")?;
+    let keyspace = db.keyspace("default", || keyspace).of("fjall keyspace")?;
     Ok(Opened { store: Box::new(Fjall { db, keyspace }), options })
 }
 
@@ -128,6 +138,12 @@ impl Store for Fjall {
         self.flush()?;
         self.keyspace.major_compact().of("fjall major_compact")?;
         self.settle()
+    }
+
+    /// Filters, which may lie in the cache, and the index that is pinned.
+    fn index_bytes(&self) -> Option<u64> {
+        let tree = &self.keyspace.tree;
+        Some(tree.filter_size() + tree.pinned_block_index_size() as u64)
     }
 
     fn counters(&self) -> Counters {

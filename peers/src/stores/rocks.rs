@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use base::Result;
 use rocksdb::{
     BottommostLevelCompaction, CompactOptions, DB, ReadOptions, WaitForCompactOptions, WriteBatch,
-    WriteOptions,
+    WriteOptions, properties,
 };
 use workload::{Counters, Direction, ScanVisitor, Store};
 
@@ -18,6 +18,8 @@ struct Rocks {
     db: DB,
     /// Scans prefetch asynchronously.
     is_async: bool,
+    /// Index and filter blocks lie in the block cache.
+    is_cached: bool,
     reads: ReadOptions,
     unsynced: WriteOptions,
     synced: WriteOptions,
@@ -30,7 +32,8 @@ pub(super) fn open(profile: Profile, setup: &Setup<'_>) -> Result<Opened> {
     synced.set_sync(true);
     let (reads, unsynced) = (ReadOptions::default(), WriteOptions::default());
     let is_async = profile == Profile::Read;
-    let store = Box::new(Rocks { db: db.of("rocksdb")?, is_async, reads, unsynced, synced });
+    let (db, is_cached) = (db.of("rocksdb")?, profile != Profile::Point);
+    let store = Box::new(Rocks { db, is_async, is_cached, reads, unsynced, synced });
     let on = if is_async { "all" } else { "of everything" };
     notes.push(format!("io_uring for MultiGet and read-ahead, async_io for scans: {on}"));
     Ok(Opened { store, options: notes })
@@ -40,6 +43,12 @@ impl Rocks {
     fn how(&self, sync: bool) -> &WriteOptions {
         if sync { &self.synced } else { &self.unsynced }
     }
+}
+
+/// The number of the property `name` in `all`, a list of `name=number;`; the name may go on after that.
+fn property(all: &str, name: &str) -> u64 {
+    let found = all.split(';').find(|item| item.trim_start().starts_with(name));
+    found.and_then(|item| item.rsplit('=').next()?.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Store for Rocks {
@@ -138,6 +147,16 @@ impl Store for Rocks {
         self.db.flush().of("rocksdb flush")?;
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         self.settle()
+    }
+
+    /// Memory of table readers, and the index and filter blocks in the cache if these are not part of it.
+    fn index_bytes(&self) -> Option<u64> {
+        let readers = self.db.property_int_value(properties::ESTIMATE_TABLE_READERS_MEM).ok()??;
+        if !self.is_cached {
+            return Some(readers);
+        }
+        let all = self.db.property_value(properties::AGGREGATED_TABLE_PROPERTIES).ok()??;
+        Some(readers + property(&all, "index block size") + property(&all, "filter block size"))
     }
 
     /// Device traffic comes from the operating system: RocksDB's own counters cost some of its speed.

@@ -22,6 +22,10 @@ const BESIDE_CACHE_PART: u64 = 6;
 /// use. With 32 reads in flight, a process with 341 MiB of block cache took 631 MiB.
 const BESIDE_DIRECT: u64 = 96 * MIB;
 
+/// Below this memory, write buffers are a part of it: those of the defaults would take more than all of it.
+const SMALL_MEMORY: u64 = 512 * MIB;
+const SMALL_BUFFER_PART: u64 = 16;
+
 /// The share of the cache for single rows, in the profile that has them.
 const ROW_PART: f64 = 0.5;
 
@@ -63,9 +67,12 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     }
     table.set_bloom_filter(10.0, false);
     option(&mut notes, "bloom_filter, bits a key", 10.0);
+    if setup.memory_bytes < SMALL_MEMORY && profile != Profile::Write {
+        set!(options.set_write_buffer_size((setup.memory_bytes / SMALL_BUFFER_PART) as usize));
+    }
     // Index and filter blocks count against the block cache.
-    set!(table.set_cache_index_and_filter_blocks(true));
-    set!(table.set_pin_l0_filter_and_index_blocks_in_cache(true));
+    set!(table.set_cache_index_and_filter_blocks(profile != Profile::Point));
+    set!(table.set_pin_l0_filter_and_index_blocks_in_cache(profile != Profile::Point));
     compress(&mut options, &mut notes, setup.compression, profile);
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as i32;
     // From the wiki: at least as many background jobs as cores.
@@ -73,6 +80,13 @@ pub(super) fn options(profile: Profile, setup: &Setup<'_>) -> (Options, Vec<Stri
     set!(options.set_bytes_per_sync(MIB));
     match profile {
         Profile::Default | Profile::Row => {}
+        Profile::Point => {
+            // `OptimizeForPointLookup` sets these and a table of its own, which would replace this one.
+            set!(table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash) named);
+            set!(table.set_data_block_hash_ratio(0.75));
+            set!(options.set_memtable_prefix_bloom_ratio(0.02));
+            set!(options.set_memtable_whole_key_filtering(true));
+        }
         Profile::Read => {
             set!(table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch) named);
             set!(table.set_partition_filters(true));

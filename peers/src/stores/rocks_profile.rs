@@ -10,6 +10,9 @@ pub(crate) enum Profile {
     Read,
     /// As `Default`, with half of the cache for single rows.
     Row,
+    /// For gets: a hash index in each block and filters of memtables, as `OptimizeForPointLookup` sets them;
+    /// index and filters stay in memory, beside the cache.
+    Point,
     /// For writes: large write buffers, pipelined writes to log and memtable, wide upper levels.
     Write,
 }

@@ -1,8 +1,9 @@
 //! This engine. Only the memory limit, the codec and, if the case asks for one, a second tier are set.
 
 use base::Result;
+use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::scm::Scm;
-use terracedb::{Codec, Db};
+use terracedb::{Codec, Db, Durability};
 use workload::Engine;
 use workload::cases::Compression;
 
@@ -12,7 +13,33 @@ use super::{Opened, Setup, option};
 /// The memory limit as a share of the memory of the process, which uses up to a tenth more than its limit.
 const PART_OF_MEMORY: f64 = 1.0 / 1.075;
 
+/// The size of a window, by that of its keys and values: room for all of them, and as much again.
+const WINDOW_FACTOR: u64 = 4;
+
 pub(super) fn open(setup: &Setup<'_>, below: Option<Below>) -> Result<Opened> {
+    let (db, options) = open_db(setup, below)?;
+    Ok(Opened { store: Box::new(Engine::new(db)?), options })
+}
+
+/// As [`open`], with a hashed keyspace that keeps every entry.
+pub(super) fn open_keep(setup: &Setup<'_>) -> Result<Opened> {
+    let (db, mut options) = open_db(setup, None)?;
+    option(&mut options, "keyspace", HashedPolicy::Keep);
+    Ok(Opened { store: Box::new(Engine::hashed(db, HashedPolicy::Keep)?), options })
+}
+
+/// As [`open`], with a hashed keyspace that is a window, and writes without a log.
+pub(super) fn open_window(setup: &Setup<'_>) -> Result<Opened> {
+    let (db, mut options) = open_db(setup, None)?;
+    let bytes = WINDOW_FACTOR * setup.data_bytes.max(1 << 20);
+    let window = HashedPolicy::Window { bytes, discard: Discard::Fifo };
+    option(&mut options, "keyspace", &window);
+    option(&mut options, "durability", Durability::Unlogged);
+    let store = Engine::hashed(db, window)?.durability(Durability::Unlogged);
+    Ok(Opened { store: Box::new(store), options })
+}
+
+fn open_db(setup: &Setup<'_>, below: Option<Below>) -> Result<(Db, Vec<String>)> {
     let memory = (setup.memory_bytes as f64 * PART_OF_MEMORY) as u64;
     let codec = match setup.compression {
         Compression::Lz4 => Codec::Lz4,
@@ -33,6 +60,5 @@ pub(super) fn open(setup: &Setup<'_>, below: Option<Below>) -> Result<Opened> {
         option(&mut options, "scm.size", size);
         builder = builder.scm(Scm::new(&place, size)?);
     }
-    let store = Box::new(Engine::new(builder.open()?)?);
-    Ok(Opened { store, options })
+    Ok((builder.open()?, options))
 }

@@ -2,10 +2,12 @@
 
 use super::*;
 use workload::cases::{CASES, Progress, Scale};
+use workload::run_wan_on;
 
 fn setup<'a>(dir: &'a Path, case: &workload::cases::Case) -> Setup<'a> {
     let data_bytes = case.data_bytes(Scale::Tiny);
-    Setup { dir, memory_bytes: 128 << 20, data_bytes, compression: case.compression }
+    let entry_bytes = data_bytes / case.keys(Scale::Tiny);
+    Setup { dir, memory_bytes: 128 << 20, data_bytes, entry_bytes, compression: case.compression }
 }
 
 #[test]
@@ -16,15 +18,24 @@ fn every_store_answers_rightly_in_every_case() {
             std::fs::create_dir_all(&dir).unwrap();
             let setup = setup(&dir, case);
             let what = format!("{} in {}", kind.name(), case.name);
-            if case.load.is_some() {
+            if case.has_load() {
                 let opened = kind.open(&setup).unwrap();
                 assert!(!opened.options.is_empty(), "{what}");
                 case.load(&*opened.store, Scale::Tiny, 3).unwrap();
             }
+            if let Some(options) = case.wan_options(Scale::Tiny, 3) {
+                let opened = kind.open(&setup).unwrap();
+                let wan = run_wan_on(&*opened.store, &options).unwrap();
+                assert_eq!((wan.figures.wrong, wan.evicted), (0, 0), "{what}: {wan:?}");
+                assert!(wan.figures.found > 0 && wan.insert_us.mean > 0.0, "{what}: {wan:?}");
+                drop(opened);
+                std::fs::remove_dir_all(&dir).unwrap();
+                continue;
+            }
             let mut open = || kind.open(&setup).map(|opened| opened.store);
             let mut steps = 0;
             case.run(&mut open, Scale::Tiny, 3, &mut |progress| {
-                let Progress::Ended(_, report) = progress else { return };
+                let Progress::Ended(_, report, _) = progress else { return };
                 steps += 1;
                 assert_eq!(report.figures.wrong, 0, "{what}: {report}");
                 assert!(report.figures.ops > 0, "{what}: {report}");

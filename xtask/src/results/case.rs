@@ -25,6 +25,8 @@ pub(crate) struct Measured {
     pub(crate) cached: Option<f64>,
     pub(crate) compacted_mb_per_cpu_second: Option<f64>,
     pub(crate) rates: Vec<f64>,
+    pub(crate) index_bytes_per_key: Option<f64>,
+    pub(crate) megabits_per_second: Option<f64>,
     pub(crate) kinds: BTreeMap<String, OfKind>,
 }
 
@@ -33,6 +35,7 @@ pub(crate) struct Measured {
 #[serde(default)]
 pub(crate) struct OfKind {
     pub(crate) ops_per_sec: f64,
+    pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,

@@ -46,6 +46,7 @@ pub(crate) fn page(result: &CaseResult) -> String {
             }
         }
     }
+    text += &extras(result);
     text += &kinds(result, own.map(|(name, _)| name.as_str()));
     let failures = result.stores.iter().flat_map(|(name, store)| {
         store.failures.iter().map(move |failure| format!("- {name}: {failure}\n"))
@@ -97,6 +98,30 @@ fn row(step: &str, name: &str, store: &StoreResult, own: Option<&StoreResult>) -
     ))
 }
 
+/// The table of figures that only some cases have; empty if this one has none.
+fn extras(result: &CaseResult) -> String {
+    let mut text = String::new();
+    for step in &result.steps {
+        for (name, store) in &result.stores {
+            let of = |figure: fn(&Measured) -> Option<f64>| {
+                store.spread(step, figure).map(|spread| digits(spread.median))
+            };
+            let index = of(|measured| measured.index_bytes_per_key);
+            let stream = of(|measured| measured.megabits_per_second);
+            if index.is_some() || stream.is_some() {
+                let [index, stream] = [index, stream].map(|shown| shown.unwrap_or("-".to_owned()));
+                let _never = writeln!(text, "| {step} | {name} | {index} | {stream} |");
+            }
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    let head = "\n## Memory of index and filters, and rate of the stream\n\n| step | store \
+                | index and filters, bytes a key | Mbit/s |\n|---|---|---|---|\n";
+    head.to_owned() + &text
+}
+
 /// The table of figures by kind of operation; empty if no step has several kinds.
 fn kinds(result: &CaseResult, own: Option<&str>) -> String {
     let mut text = String::new();
@@ -120,19 +145,23 @@ fn kinds(result: &CaseResult, own: Option<&str>) -> String {
                 let ours = ours.filter(|_| own != Some(name)).and_then(rate);
                 let ratio = ours.map(|ours| shown_ratio(ours.median / median));
                 let latency = [
+                    of(store, |kind| kind.mean_us),
                     of(store, |kind| kind.p50_us),
                     of(store, |kind| kind.p99_us),
                     of(store, |kind| kind.p999_us),
                 ];
                 let latency = latency.map(|spread| spread.map_or(0.0, |spread| spread.median));
+                let [mean, percentiles @ ..] = latency;
+                // Older results have no mean.
+                let mean = if mean > 0.0 { digits(mean) } else { "-".to_owned() };
                 let _never = writeln!(
                     text,
-                    "| {step} | {kind} | {name} | {} ({} - {}) | {} | {} |",
+                    "| {step} | {kind} | {name} | {} ({} - {}) | {} | {mean} | {} |",
                     digits(median),
                     digits(least),
                     digits(most),
                     ratio.as_deref().unwrap_or("-"),
-                    latency.map(digits).join(" / "),
+                    percentiles.map(digits).join(" / "),
                 );
             }
         }
@@ -141,7 +170,7 @@ fn kinds(result: &CaseResult, own: Option<&str>) -> String {
         return text;
     }
     let head = "\n## By kind of operation\n\n| step | operation | store | ops/s (least - most) \
-                | ours / theirs | P50 / P99 / P99.9 us |\n|---|---|---|---|---|---|\n";
+                | ours / theirs | mean us | P50 / P99 / P99.9 us |\n|---|---|---|---|---|---|---|\n";
     head.to_owned() + &text
 }
 
@@ -177,13 +206,18 @@ fn summary_row(result: &CaseResult, step: &str, name: &str, own: &StoreResult) -
     let (other, other_ratio) = beside(best.as_ref().map(|(_, rate)| *rate));
     let best = best.map_or_else(String::new, |(name, _)| format!("{name} "));
     let note = name.strip_prefix("terrace-").filter(|note| *note != "cache");
+    let note = match note {
+        None => String::new(),
+        Some(kind @ ("keep" | "window")) => format!(", hashed `{kind}`"),
+        Some(tier) => format!(", tier `{tier}`"),
+    };
     Some(format!(
         "| [{}](results/{}.md){}: {step}{} | {}{unit} | {rocksdb} | {rocksdb_ratio} | {best}{other} \
          | {other_ratio} |\n",
         result.case,
         result.case,
         if result.is_quick() { " (quick)" } else { "" },
-        note.map_or_else(String::new, |note| format!(", tier `{note}`")),
+        note,
         digits(ours.median),
     ))
 }
@@ -225,7 +259,8 @@ mod tests {
     fn store(ops_per_sec: f64) -> StoreResult {
         let read = OfKind { ops_per_sec: ops_per_sec / 2.0, ..OfKind::default() };
         let kinds = [("read".to_owned(), read)].into();
-        let measured = Measured { ops_per_sec, kinds, ..Measured::default() };
+        let index_bytes_per_key = Some(0.25);
+        let measured = Measured { ops_per_sec, kinds, index_bytes_per_key, ..Measured::default() };
         let steps = [("get".to_owned(), vec![measured; 3])].into();
         StoreResult { steps, options: vec!["cache = 1".to_owned()], failures: Vec::new() }
     }
@@ -245,8 +280,10 @@ mod tests {
         let page = page(&result(&[("terrace", 3000.0), ("lmdb", 1500.0)]));
         assert!(page.contains("| get | terrace | 3,000 (3,000 - 3,000) | - |"), "{page}");
         assert!(page.contains("| get | lmdb | 1,500 (1,500 - 1,500) | **2.00** |"), "{page}");
-        let reads = "| get | read | lmdb | 750 (750 - 750) | **2.00** | 0.000 / 0.000 / 0.000 |";
+        let reads =
+            "| get | read | lmdb | 750 (750 - 750) | **2.00** | - | 0.000 / 0.000 / 0.000 |";
         assert!(page.contains(reads), "{page}");
+        assert!(page.contains("| get | lmdb | 0.250 | - |"), "{page}");
         assert!(page.contains("| abc1234 |") && page.contains("- **lmdb**: cache = 1"), "{page}");
     }
 
@@ -264,6 +301,8 @@ mod tests {
             "| [reads](results/reads.md): get | 3,000 | 1,000 | **3.00** | lmdb 1,500 | **2.00** |";
         assert!(text.contains(row), "{text}");
         let alone = summary(&[result(&[("terrace-cxl-dram", 10.0)])]);
+        let hashed = summary(&[result(&[("terrace-keep", 10.0)])]);
+        assert!(hashed.contains("get, hashed `keep` | 10.0 |"), "{hashed}");
         assert!(alone.contains("get, tier `cxl-dram` | 10.0 | - | - | - | - |"), "{alone}");
     }
 }

@@ -4,6 +4,7 @@ use super::first::{
     FIRST_MINUTES, MEMORY_READS_COLD, MEMORY_READS_UNSETTLED, YCSB_COLD, YCSB_UNSETTLED,
     ZIPFIAN_COLD, ZIPFIAN_UNSETTLED,
 };
+use super::hash::{HASHED, WAN};
 use super::{Case, Compression, Step};
 use crate::bench::Name;
 
@@ -22,6 +23,7 @@ pub(super) const SMALL: Case = Case {
     compression: Compression::Lz4,
     load: None,
     steps: &[],
+    wan: None,
 };
 
 /// Data larger than memory: 20 million keys of 16 B with values of 400 B, 8.3 GB.
@@ -162,6 +164,8 @@ pub const CASES: &[Case] = &[
     ZIPFIAN_COLD,
     ZIPFIAN_UNSETTLED,
     FIRST_MINUTES,
+    HASHED,
+    WAN,
     Case {
         name: "zipfian-sixth",
         summary: "zipfian gets, this engine with 400 MiB, the others with 2.4 GiB",
@@ -267,10 +271,10 @@ mod tests {
     fn every_case_has_a_name_a_summary_and_unique_labels() {
         for case in CASES {
             assert_eq!(Case::named(case.name).unwrap().name, case.name);
-            let labels: Vec<_> = case.steps.iter().filter(|step| step.is_measured()).collect();
+            let labels: Vec<_> = case.labels().collect();
             assert!(!labels.is_empty() && !case.summary.is_empty(), "{}", case.name);
-            for (at, step) in labels.iter().enumerate() {
-                assert!(labels.iter().skip(at + 1).all(|other| other.label != step.label));
+            for (at, label) in labels.iter().enumerate() {
+                assert!(labels.iter().skip(at + 1).all(|other| other != label));
             }
             // A store that is opened again has the kept load and nothing else.
             let changes = |step: &Step| {

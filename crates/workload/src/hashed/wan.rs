@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::{Error, Result, Rng};
+use base::{Error, Result, Rng, SystemClock};
 use serde::Serialize;
 
 use super::dedup::check_chunk_bytes;
 use super::figures::{HashedFigures, HashedMeter};
-use crate::figures::ratio;
+use crate::figures::{Figures, Meter, Tally as RunTally, ratio};
 use crate::{Engine, Latencies, LatencySummary, Permutation, Store};
 
 /// Bytes of a fingerprint.
-const KEY_BYTES: usize = 20;
+pub(crate) const KEY_BYTES: usize = 20;
 
 /// Bytes of a pointer: the number of the chunk, and its length.
-const POINTER_BYTES: usize = 12;
+pub(crate) const POINTER_BYTES: usize = 12;
 
 /// Numbers of the chunks of one thread.
 const STREAM: u64 = 1 << 40;
@@ -115,9 +115,28 @@ pub struct WanReport {
     pub hashed: HashedFigures,
 }
 
+/// The result of one run on any store.
+#[derive(Clone, Debug)]
+pub struct WanFigures {
+    /// The figures of every bench. An operation is a chunk; latencies are those of lookups.
+    pub figures: Figures,
+    /// The rate of the stream that was cut into these chunks.
+    pub megabits_per_second: f64,
+    /// Latency of an insert, microseconds.
+    pub insert_us: LatencySummary,
+    /// Latency of a lookup that found its chunk, microseconds.
+    pub hit_us: LatencySummary,
+    /// Latency of a lookup that found none, microseconds.
+    pub miss_us: LatencySummary,
+    /// Inserts per second.
+    pub inserts_per_sec: f64,
+    /// Recent chunks that were missing in a store that may drop entries.
+    pub evicted: u64,
+}
+
 /// One thread's stream.
 struct Stream<'a> {
-    engine: &'a Engine,
+    store: &'a dyn Store,
     options: &'a WanOptions,
     permutation: Permutation,
     first: u64,
@@ -134,27 +153,50 @@ struct Tally {
     evicted: u64,
     written_bytes: u64,
     inserts: Latencies,
-    lookups: Latencies,
+    hits: Latencies,
+    misses: Latencies,
 }
 
-impl<'a> Stream<'a> {
-    fn new(engine: &'a Engine, options: &'a WanOptions, thread: usize) -> Result<Self> {
-        let tally = Tally {
+impl Tally {
+    fn new() -> Result<Self> {
+        Ok(Self {
             found: 0,
             wrong: 0,
             evicted: 0,
             written_bytes: 0,
             inserts: Latencies::new()?,
-            lookups: Latencies::new()?,
-        };
+            hits: Latencies::new()?,
+            misses: Latencies::new()?,
+        })
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.found += other.found;
+        self.wrong += other.wrong;
+        self.evicted += other.evicted;
+        self.written_bytes += other.written_bytes;
+        self.inserts.merge(&other.inserts);
+        self.hits.merge(&other.hits);
+        self.misses.merge(&other.misses);
+    }
+
+    fn lookups(&self) -> Latencies {
+        let mut lookups = self.hits.clone();
+        lookups.merge(&self.misses);
+        lookups
+    }
+}
+
+impl<'a> Stream<'a> {
+    fn new(store: &'a dyn Store, options: &'a WanOptions, thread: usize) -> Result<Self> {
         Ok(Self {
-            engine,
+            store,
             options,
             permutation: Permutation::new(1 << 48, SEED),
             first: thread as u64 * STREAM,
             count: 0,
             rng: Rng::new(options.seed.wrapping_add(thread as u64 + 1)),
-            tally,
+            tally: Tally::new()?,
         })
     }
 
@@ -175,7 +217,7 @@ impl<'a> Stream<'a> {
 
     fn insert(&mut self) -> Result<()> {
         let (key, pointer) = self.entry(self.count);
-        self.engine.put(&key, &pointer, false)?;
+        self.store.put(&key, &pointer, false)?;
         self.count += 1;
         self.tally.written_bytes += (KEY_BYTES + POINTER_BYTES) as u64;
         Ok(())
@@ -190,13 +232,15 @@ impl<'a> Stream<'a> {
         let (key, pointer) = self.entry(number);
         let mut is_right = false;
         let start = Instant::now();
-        let found = self.engine.get(&key, &mut |value| is_right = value == pointer)?;
+        let found = self.store.get(&key, &mut |value| is_right = value == pointer)?;
+        let took = start.elapsed();
         let tally = &mut self.tally;
-        tally.lookups.record(start.elapsed());
+        let latencies = if found { &mut tally.hits } else { &mut tally.misses };
+        latencies.record(took);
         tally.found += u64::from(found);
         tally.wrong += u64::from(found && !(is_right && is_recent));
         if is_recent && !found {
-            match self.engine.may_drop() {
+            match self.store.may_drop() {
                 true => tally.evicted += 1,
                 false => tally.wrong += 1,
             }
@@ -210,26 +254,48 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Runs the workload on `engine`, in an empty keyspace.
+/// Inserts the chunks before the measurement into `store`, which must be empty, and settles it.
 ///
 /// # Errors
 /// `Invalid` for an option out of its range; the first error of the store.
-pub fn run_wan(engine: &Engine, options: &WanOptions) -> Result<WanReport> {
+pub fn load_wan(store: &dyn Store, options: &WanOptions) -> Result<()> {
+    load(store, options).map(drop)
+}
+
+fn load<'a>(store: &'a dyn Store, options: &'a WanOptions) -> Result<Vec<Stream<'a>>> {
     options.check()?;
     let all = each_thread(options.threads, |thread| {
-        let mut stream = Stream::new(engine, options, thread)?;
+        let mut stream = Stream::new(store, options, thread)?;
         for _ in 0..options.num / options.threads as u64 {
             stream.insert()?;
         }
         stream.tally.written_bytes = 0;
         Ok(stream)
     })?;
-    engine.flush()?;
-    engine.settle()?;
-    let meter = std::sync::Mutex::new(HashedMeter::start(engine));
+    store.flush()?;
+    store.settle()?;
+    Ok(all)
+}
+
+/// The outcome of a measurement.
+struct Outcome {
+    seconds: f64,
+    ops: u64,
+    /// Chunks inserted, those before the measurement included.
+    entries: u64,
+    tally: Tally,
+}
+
+/// Runs the streams for the duration. `on_tick` gets the time since the start, from one thread at a time.
+fn measure(
+    options: &WanOptions,
+    streams: Vec<Stream<'_>>,
+    on_tick: &mut (dyn FnMut(Duration) + Send),
+) -> Result<Outcome> {
     let (start, ops) = (Instant::now(), AtomicU64::new(0));
+    let on_tick = std::sync::Mutex::new(on_tick);
     let streams: Vec<_> =
-        all.into_iter().map(|stream| std::sync::Mutex::new(Some(stream))).collect();
+        streams.into_iter().map(|stream| std::sync::Mutex::new(Some(stream))).collect();
     let all = each_thread(options.threads, |thread| {
         let stream = streams.get(thread).and_then(|stream| stream.lock().ok()?.take());
         let Some(mut stream) = stream else {
@@ -241,8 +307,8 @@ pub fn run_wan(engine: &Engine, options: &WanOptions) -> Result<WanReport> {
             }
             ops.fetch_add(BURST, Relaxed);
             let elapsed = start.elapsed();
-            if let Ok(mut meter) = meter.try_lock() {
-                meter.tick(elapsed);
+            if let Ok(mut on_tick) = on_tick.try_lock() {
+                on_tick(elapsed);
             }
             if elapsed >= options.duration {
                 return Ok(stream);
@@ -250,39 +316,84 @@ pub fn run_wan(engine: &Engine, options: &WanOptions) -> Result<WanReport> {
         }
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    engine.flush()?;
-    engine.settle()?;
-    let ops = ops.into_inner();
-    let (mut inserts, mut lookups) = (Latencies::new()?, Latencies::new()?);
-    let (mut found, mut wrong, mut evicted, mut written, mut entries) = (0, 0, 0, 0, 0);
+    let (mut tally, mut entries) = (Tally::new()?, 0);
     for stream in &all {
-        let tally = &stream.tally;
-        inserts.merge(&tally.inserts);
-        lookups.merge(&tally.lookups);
-        found += tally.found;
-        wrong += tally.wrong;
-        evicted += tally.evicted;
-        written += tally.written_bytes;
+        tally.merge(&stream.tally);
         entries += stream.count;
     }
-    let meter = meter.into_inner();
-    let meter = meter.map_err(|_| base::broken_invariant!("no thread panics with the meter"))?;
-    let (hashed, _) = meter.finish(entries, (KEY_BYTES + POINTER_BYTES) as f64, written);
+    Ok(Outcome { seconds, ops: ops.into_inner(), entries, tally })
+}
+
+fn megabits_per_second(ops_per_sec: f64, options: &WanOptions) -> f64 {
+    ops_per_sec * options.chunk_bytes as f64 * 8.0 / 1e6
+}
+
+/// Runs the workload on `engine`, in an empty keyspace.
+///
+/// # Errors
+/// `Invalid` for an option out of its range; the first error of the store.
+pub fn run_wan(engine: &Engine, options: &WanOptions) -> Result<WanReport> {
+    let streams = load(engine, options)?;
+    let mut meter = HashedMeter::start(engine);
+    let outcome = measure(options, streams, &mut |elapsed| meter.tick(elapsed))?;
+    engine.flush()?;
+    engine.settle()?;
+    let Outcome { seconds, ops, entries, tally } = outcome;
+    let (hashed, _) =
+        meter.finish(entries, (KEY_BYTES + POINTER_BYTES) as f64, tally.written_bytes);
     let ops_per_sec = ratio(ops as f64, seconds).unwrap_or_default();
     Ok(WanReport {
         bench: "wan",
         threads: options.threads,
         hit_share: options.hit_share,
-        found_share: ratio(found as f64, ops as f64).unwrap_or_default(),
+        found_share: ratio(tally.found as f64, ops as f64).unwrap_or_default(),
         ops,
         seconds,
         ops_per_sec,
-        megabits_per_second: ops_per_sec * options.chunk_bytes as f64 * 8.0 / 1e6,
-        insert_us: inserts.summary(),
-        lookup_us: lookups.summary(),
-        wrong,
-        evicted,
+        megabits_per_second: megabits_per_second(ops_per_sec, options),
+        insert_us: tally.inserts.summary(),
+        lookup_us: tally.lookups().summary(),
+        wrong: tally.wrong,
+        evicted: tally.evicted,
         hashed,
+    })
+}
+
+/// Runs the workload on `store`, as [`load_wan`] with the same options left it.
+///
+/// # Errors
+/// `Invalid` for an option out of its range; the first error of the store.
+pub fn run_wan_on(store: &dyn Store, options: &WanOptions) -> Result<WanFigures> {
+    options.check()?;
+    let streams = (0..options.threads).map(|thread| {
+        let mut stream = Stream::new(store, options, thread)?;
+        stream.count = options.num / options.threads as u64;
+        Ok(stream)
+    });
+    let streams = streams.collect::<Result<_>>()?;
+    let clock = SystemClock::new();
+    let meter = Meter::start(store, &clock);
+    let Outcome { seconds, ops, tally, .. } = measure(options, streams, &mut |_| {})?;
+    let run = RunTally {
+        ops,
+        lookups: ops,
+        found: tally.found,
+        missing: ops.saturating_sub(tally.found),
+        wrong: tally.wrong,
+        written_bytes: tally.written_bytes,
+        latencies: tally.lookups(),
+        ..RunTally::new()?
+    };
+    // Flushes count with the run, as in every bench.
+    let figures = meter.finish(&run, Duration::from_secs_f64(seconds), None, true)?;
+    Ok(WanFigures {
+        megabits_per_second: megabits_per_second(figures.ops_per_sec, options),
+        insert_us: tally.inserts.summary(),
+        hit_us: tally.hits.summary(),
+        miss_us: tally.misses.summary(),
+        inserts_per_sec: ratio(tally.inserts.count() as f64, seconds).unwrap_or_default(),
+        evicted: tally.evicted,
+        figures,
     })
 }
 
