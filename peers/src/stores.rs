@@ -145,8 +145,8 @@ impl Kind {
         }
     }
 
-    /// The memory to make a kept load with, for a process with `memory` and `data` bytes of data. The pages of
-    /// a hash on flash fill at random: without memory for all of them a load takes hours.
+    /// The memory to make a kept load with, for a process with `memory` and `data` bytes of data. The pages
+    /// of a hash on flash fill at random: without memory for all of them a load takes hours.
     pub(crate) const fn load_memory(self, memory: u64, data: u64) -> u64 {
         match self {
             Self::Berkeley => memory + 4 * data,

@@ -82,7 +82,7 @@ pub(crate) fn all(texts: &[Text]) -> Result<Vec<CaseResult>> {
     let mut found = BTreeMap::new();
     for folder in ["results/quick/", "results/"] {
         for text in texts {
-            let name = text.path.strip_prefix(folder).filter(|name| name.ends_with(".json"));
+            let name = text.path.strip_prefix(folder).and_then(|name| name.strip_suffix(".json"));
             if let Some(name) = name.filter(|name| !name.contains('/')) {
                 found.insert(name, text);
             }

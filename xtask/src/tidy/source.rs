@@ -7,9 +7,14 @@ use crate::workspace::Text;
 /// The longest line of Rust, in characters. Lines that rustfmt cannot break may be longer than its 100.
 const COLUMNS_MAX: usize = 110;
 
-/// The crates whose purpose needs `unsafe` code, and the adapter of an engine with an unsafe API.
-const UNSAFE_CRATES: [&str; 4] =
-    ["crates/media/", "crates/arena/", "bindings/c/src/", "peers/src/stores/lmdb.rs"];
+/// The crates whose purpose needs `unsafe` code, and the adapters of engines with an unsafe API.
+const UNSAFE_CRATES: [&str; 5] = [
+    "crates/media/",
+    "crates/arena/",
+    "bindings/c/src/",
+    "peers/src/stores/berkeley.rs",
+    "peers/src/stores/lmdb.rs",
+];
 
 /// Marks of unfinished work, which belongs in an issue.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "XXX"];

@@ -28,7 +28,7 @@ pub(super) const HASHED: Case = Case {
 /// store.
 pub(super) const WAN: Case = Case {
     name: "wan",
-    summary: "the WAN optimizer: 16 M fingerprints of 20 B with pointers of 12 B, 128 MiB, 40 % of lookups hit",
+    summary: "the WAN optimizer: 16 M fingerprints of 20 B with pointers of 12 B, 128 MiB, 40 % hits",
     keys: 16_000_000,
     value_bytes: Some(WAN_POINTER_BYTES),
     memory_bytes: 128 * MIB,
