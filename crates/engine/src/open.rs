@@ -321,6 +321,7 @@ fn replay_context(
             pinned: resources.tables_account(),
             range_deletes: resources.range_deletes_account(),
             values: resources.reads_account(),
+            filters: Some(Arc::clone(resources.filters())),
         },
         writer_account: resources.flush_account(),
         events: Arc::clone(events),

@@ -19,6 +19,7 @@ use base::{
 use cache::{Balance, PageCache, RowCache};
 use compact::offload::Offload;
 use parking_lot::Mutex;
+use table::HeldFilters;
 use tree::compaction::CompactionPool;
 use tree::{ReadContext, Timekeeper};
 
@@ -68,6 +69,8 @@ struct Inner {
     /// unless the user gave an executor.
     network: OnceLock<Arc<dyn Executor>>,
     compaction: Arc<CompactionPool>,
+    /// The filters that lookups probe without a page.
+    filters: Arc<HeldFilters>,
     /// Workers that run merges; `None`: all merges run here.
     offload: Option<Arc<dyn Offload>>,
     /// Held while the memory limit changes.
@@ -78,6 +81,11 @@ struct Inner {
 /// Accounts that a [`MemoryPlan`] caps.
 const READS: &str = "reads";
 const COMPACTION: &str = "compaction";
+const FILTERS: &str = "filters";
+
+/// Held filters take at most this part of the budget: a byte a key, so those of a store of entries of 64
+/// bytes that fills the memory.
+const FILTERS_PART: u64 = 64;
 
 /// Memory kept for future memtables: enough for an active memtable and one being flushed.
 fn kept_region_bytes(plan: &MemoryPlan) -> u64 {
@@ -129,6 +137,7 @@ impl Components for Resources {
 fn apply_caps(plan: &MemoryPlan, budget: &Budget) {
     budget.account(READS).set_cap(plan.reads);
     budget.account(COMPACTION).set_cap(plan.compaction_cap);
+    budget.spare_account(FILTERS).set_cap(plan.budget / FILTERS_PART);
 }
 
 impl Resources {
@@ -195,6 +204,11 @@ impl Resources {
     /// The account of the metadata that open tables keep in memory.
     pub(crate) fn tables_account(&self) -> Account {
         self.account("tables")
+    }
+
+    /// The held filters of all tables.
+    pub(crate) fn filters(&self) -> &Arc<HeldFilters> {
+        &self.0.filters
     }
 
     /// The account of the range deletes of open tables.

@@ -1,6 +1,10 @@
 //! The memory accounts that an open table charges.
 
+use std::sync::Arc;
+
 use base::Account;
+
+use crate::HeldFilters;
 
 /// The accounts of an open table.
 #[derive(Clone, Debug)]
@@ -11,13 +15,15 @@ pub struct Accounts {
     pub range_deletes: Account,
     /// Charged for long values while a reader holds them.
     pub values: Account,
+    /// The held filters of the store's tables; `None` if filters are probed on their pages alone.
+    pub filters: Option<Arc<HeldFilters>>,
 }
 
 impl From<&Account> for Accounts {
-    /// Charges one account for everything.
+    /// Charges one account for everything; no filters are held.
     fn from(account: &Account) -> Self {
         let account = || account.clone();
-        Self { pinned: account(), range_deletes: account(), values: account() }
+        Self { pinned: account(), range_deletes: account(), values: account(), filters: None }
     }
 }
 

@@ -66,11 +66,12 @@ impl TreeContext {
     /// As `accounts`, for the tables that a flush or merge writes. Their metadata takes less memory than the
     /// memtable or the tables that they replace, which is given back right after.
     pub fn output_accounts(&self) -> Accounts {
-        let Accounts { pinned, range_deletes, values } = &self.accounts;
+        let Accounts { pinned, range_deletes, values, filters } = &self.accounts;
         Accounts {
             pinned: pinned.lending(),
             range_deletes: range_deletes.lending(),
             values: values.clone(),
+            filters: filters.clone(),
         }
     }
 

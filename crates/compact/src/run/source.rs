@@ -57,6 +57,7 @@ impl Reading {
             pinned: tables.clone(),
             range_deletes: tables.clone(),
             values: account.clone(),
+            filters: None,
         };
         let dictionaries = Arc::clone(dictionaries);
         let (store, bytes) = (self.store, Some(*file_bytes));

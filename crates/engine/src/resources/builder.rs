@@ -12,9 +12,10 @@ use base::{
 use cache::{Balance, PageCache, RowCache};
 use compact::offload::Offload;
 use parking_lot::Mutex;
+use table::HeldFilters;
 use tree::compaction::CompactionPool;
 
-use super::{COMPACTION, Inner, Resources, apply_caps, kept_region_bytes};
+use super::{COMPACTION, FILTERS, Inner, Resources, apply_caps, kept_region_bytes};
 use crate::memory_limit::default_memory;
 use crate::memory_plan::{FLUSH_BYTES, MemoryPlan};
 use crate::scm::{Scm, ScmCache};
@@ -116,6 +117,9 @@ impl ResourcesBuilder {
         let regions = RegionPool::new(budget.account(REGIONS), kept_region_bytes(&plan));
         let reclaimer = Arc::downgrade(&regions);
         budget.add_reclaimer(ReclaimOrder::Optional, reclaimer);
+        let filters = HeldFilters::new(budget.spare_account(FILTERS));
+        let reclaimer = Arc::downgrade(&filters);
+        budget.add_reclaimer(ReclaimOrder::Optional, reclaimer);
         let flush = Budget::new(FLUSH_BYTES);
         let flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
         let background_threads = limited_threads(self.background_threads)?;
@@ -142,6 +146,7 @@ impl ResourcesBuilder {
             network: executors.network,
             background_threads,
             compaction,
+            filters,
             offload: self.offload,
             resizing: Mutex::new(()),
             open_stores: AtomicUsize::default(),

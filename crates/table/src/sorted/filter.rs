@@ -12,6 +12,7 @@
 //!
 //! Cost: a probe about 25 ns, a build about 60 ns per key.
 
+use arena::prefetch;
 use base::invariant;
 
 /// Default bits of a value: one false positive in 256.
@@ -42,7 +43,8 @@ pub const fn filter_bytes(keys: usize, bits: u8) -> usize {
 }
 
 /// The equation of one key.
-struct Row {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
     start: usize,
     bits: u64,
     value: u16,
@@ -88,14 +90,40 @@ impl<'a> Filter<'a> {
         Self { seed, width, slots, planes }
     }
 
+    /// The seed, and the width of a value in bits.
+    pub(crate) const fn seed_and_width(&self) -> (u32, u8) {
+        (self.seed, self.width)
+    }
+
+    /// The planes.
+    pub(crate) const fn planes(&self) -> &'a [u8] {
+        self.planes
+    }
+
     /// False if no key with this hash is present. True for every present key, and for about one in
     /// 2^width others.
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
+        self.slots < ROW_SLOTS || self.admits(&self.row(hash))
+    }
+
+    /// The equation of the key with this hash.
+    pub(crate) fn row(&self, hash: u64) -> Row {
+        Row::new(hash, self.seed, self.slots, self.width)
+    }
+
+    /// Requests the cache lines of the first plane that `row` needs.
+    pub(crate) fn prefetch(&self, row: &Row) {
+        let first = if self.width < 8 { row.start / 8 } else { row.start };
+        prefetch(self.planes, first);
+        prefetch(self.planes, first + ROW_SLOTS - 1);
+    }
+
+    /// As [`Filter::may_contain`], for the equation of a key.
+    pub(crate) fn admits(&self, row: &Row) -> bool {
         if self.slots < ROW_SLOTS {
             return true;
         }
-        let row = Row::new(hash, self.seed, self.slots, self.width);
         let (mut planes, mut value) = (self.planes, row.value);
         for _ in 0..self.width / 8 {
             let (plane, rest) = planes.split_at(self.slots.min(planes.len()));

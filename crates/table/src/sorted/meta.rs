@@ -383,6 +383,11 @@ impl<'a> MetaPage<'a> {
         self.filter_bytes
     }
 
+    /// The filter; `None` if the page has none.
+    pub(crate) fn filter(&self) -> Option<Filter<'a>> {
+        (self.filter_bytes > 0).then_some(self.filter)
+    }
+
     /// False if the partition contains no key with this hash.
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {

@@ -93,6 +93,11 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 self.at = at;
                 let top = self.table.top()?;
                 let number = top.search(key, self.at)?;
+                let held = self.table.filters.held();
+                let probe = held.and_then(|held| held.probe(number, self.hash));
+                if probe.is_some_and(|probe| !probe.may_contain()) {
+                    return Ok(Step::Ready(None));
+                }
                 let partition = top.partition(number)?;
                 let span = self.table.meta_span(partition);
                 let pinned = self.table.pinned();
@@ -110,6 +115,9 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                     return Ok(Step::Need(span));
                 }
                 let state = block?;
+                if matches!(state, PointState::Done) {
+                    self.table.hold_filter(span, &pages);
+                }
                 Ok(self.go_on(state))
             }
             (PointState::Part(span, sought), Some(pages)) => {

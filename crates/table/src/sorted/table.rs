@@ -27,6 +27,7 @@ use media::{Access, File, Medium, Purpose};
 use parking_lot::Mutex;
 
 use super::footer::Footer;
+use super::held_filters::TableFilters;
 use super::layout::Layout;
 use super::meta::MetaPage;
 use super::pinned::PinnedMeta;
@@ -58,7 +59,8 @@ pub struct Table {
     /// If set, the seqno of every entry, in place of the stored one.
     seqno: Option<Seqno>,
     dictionaries: Arc<dyn Dictionaries>,
-    accounts: Accounts,
+    pub(super) accounts: Accounts,
+    pub(super) filters: Arc<TableFilters>,
     charge: Charge,
 }
 
@@ -113,6 +115,7 @@ impl Table {
             seqno: None,
             dictionaries,
             accounts,
+            filters: Arc::default(),
             charge,
         };
         if table.layout != Layout::Sorted {

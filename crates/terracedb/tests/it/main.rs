@@ -38,6 +38,7 @@ mod faults_anywhere;
 mod full_lanes;
 mod golden_store;
 mod hashed;
+mod held_filters;
 mod hot_pages;
 mod index_checkpoints;
 mod keep_counters;

@@ -10,6 +10,7 @@ use read::{PageFile, ReadOp};
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::Probe;
+use super::filters_ahead::FiltersAhead;
 use super::resolver::{Resolution, Resolver, Value};
 use crate::keyspace_counters::LookupReads;
 use crate::{Memtable, Piece, View};
@@ -48,6 +49,8 @@ pub struct Lookup<K, V> {
     memtables_searched: bool,
     /// Index of the next run to search.
     run: usize,
+    /// What held filters say about the next runs.
+    ahead: FiltersAhead,
     /// The newest range delete that covers the key in the table that is being searched. Older versions are
     /// deleted, so the search ends with this table.
     deleted: Option<Seqno>,
@@ -84,6 +87,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             first_in_table: None,
             memtables_searched: false,
             run: 0,
+            ahead: FiltersAhead::default(),
             deleted: None,
             search: None,
             resolver: Resolver::new(now),
@@ -168,11 +172,19 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
     fn next_table(&mut self) -> Result<Option<Search<K>>> {
         let key = self.key.as_ref();
         self.reads_before = self.reads.all;
-        while let Some(run) = self.view.version.runs().get(self.run) {
+        let runs = self.view.version.runs();
+        while let Some(run) = runs.get(self.run) {
+            let is_absent = self.ahead.is_absent(runs, self.run, key, self.probe.hash, self.at);
             self.run += 1;
+            if is_absent && !run.has_range_deletes() {
+                continue;
+            }
             if let Some(handle) = run.find(key) {
-                let table = Arc::clone(handle.table()?);
                 self.deleted = handle.range_deletes().newest_covering(key, self.at.seqno());
+                if is_absent && self.deleted.is_none() {
+                    continue;
+                }
+                let table = Arc::clone(handle.table()?);
                 let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
                 return Ok(Some(Search::Newest(point)));
             }

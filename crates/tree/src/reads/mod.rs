@@ -2,6 +2,7 @@
 //! both are resumable operations that ask a [`Reader`] for pages.
 
 mod cursor;
+mod filters_ahead;
 mod iter;
 mod lookup;
 mod merging_iter;

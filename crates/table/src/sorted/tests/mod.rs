@@ -6,6 +6,7 @@ mod compact;
 mod damage;
 mod faults;
 mod golden;
+mod held_filters;
 mod kinds;
 mod lost;
 mod model;
