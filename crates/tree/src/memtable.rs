@@ -1,7 +1,7 @@
 //! A memtable: the writes of one keyspace in a contiguous range of sequence numbers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arena::OrderedMap;
 use base::{Account, EntryKind, Result, Seqno, Trailer, WriteSize, invariant};
@@ -10,6 +10,13 @@ use compact::Horizon;
 use crate::DeletedRanges;
 use crate::resident::Places;
 
+/// Memory of a tombstone beside its key, about: its entry's header, and its part of a node.
+const TOMBSTONE_BYTES: u64 = 56;
+
+/// A memtable is full once tombstones take this part of the bytes of a full one. A walk crosses each of
+/// them, and only a flush, and the merge after it, can drop them together with the versions that they hide.
+const TOMBSTONE_PART: u64 = 4;
+
 /// The writes at seqno `first` and later, up to the first seqno of the next memtable. Any number of threads
 /// may read and write.
 #[derive(Debug)]
@@ -17,6 +24,8 @@ pub struct Memtable {
     map: Arc<OrderedMap>,
     /// The range deletes. The map has no entry for them.
     deleted: DeletedRanges,
+    /// Memory of the tombstones in the map, bytes, about.
+    tombstones: AtomicU64,
     first: Seqno,
     /// Where the log has its writes, in a resident keyspace.
     places: Places,
@@ -30,8 +39,8 @@ impl Memtable {
     pub fn with(map: Arc<OrderedMap>, account: &Account, first: Seqno) -> Arc<Self> {
         invariant!(map.is_empty(), "a new memtable is empty");
         let (deleted, has_unlogged) = (DeletedRanges::new(account), AtomicBool::new(false));
-        let places = Places::new(account);
-        Arc::new(Self { map, deleted, first, places, has_unlogged })
+        let (places, tombstones) = (Places::new(account), AtomicU64::new(0));
+        Arc::new(Self { map, deleted, tombstones, first, places, has_unlogged })
     }
 
     /// An empty memtable for writes at `first` and later. It charges nothing before the first reservation, so
@@ -89,6 +98,9 @@ impl Memtable {
             return self.deleted.add(key, value, trailer.seqno(), &readers());
         }
         debug_assert!(!key.is_empty(), "an entry has a key");
+        if matches!(trailer.kind(), Ok(EntryKind::Delete)) {
+            self.tombstones.fetch_add(TOMBSTONE_BYTES + key.len() as u64, Ordering::Relaxed);
+        }
         self.map.insert(key, trailer, value);
     }
 
@@ -119,9 +131,12 @@ impl Memtable {
         &self.map
     }
 
-    /// Whether to seal it, if a full memtable has `bytes`. Range deletes have a bound of their own.
+    /// Whether to seal it, if a full memtable has `bytes`. Tombstones and range deletes have bounds of
+    /// their own.
     pub fn is_full(&self, bytes: u64) -> bool {
-        self.bytes() >= bytes || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
+        self.bytes() >= bytes
+            || self.tombstones.load(Ordering::Relaxed) >= bytes / TOMBSTONE_PART
+            || self.deleted.bytes() >= DeletedRanges::BYTES_MAX
     }
 
     /// Whether sealing it would free nothing: it has no entries, and no memory that was reserved for writes
@@ -159,6 +174,31 @@ mod tests {
     use base::Write;
 
     use super::*;
+
+    #[test]
+    fn a_memtable_is_full_once_a_quarter_of_its_bytes_are_tombstones() {
+        const FULL: u64 = 1 << 20;
+        let filled = |deletes_of: u64| {
+            let memtable = Memtable::new(&Account::unlimited("test"), Seqno::new(1)).unwrap();
+            let (mut number, mut deletes) = (1u64, 0);
+            while !memtable.is_full(FULL) {
+                let is_delete = number % deletes_of == 0;
+                let (key, value) = (number.to_be_bytes(), [7; 100]);
+                let write = if is_delete { Write::Delete } else { Write::Put(&value) };
+                memtable.reserve(WriteSize::of(&key, write)).unwrap();
+                let trailer = Trailer::new(Seqno::new(number), write.kind());
+                let value = if is_delete { &[][..] } else { &value[..] };
+                memtable.insert(&key, trailer, value, Horizon::default);
+                (number, deletes) = (number + 1, deletes + u64::from(is_delete));
+            }
+            (memtable.bytes(), deletes * (TOMBSTONE_BYTES + 8))
+        };
+        let (all, tombstones) = filled(1);
+        assert!(all < FULL / 2 && (FULL / 4..FULL / 4 + 100).contains(&tombstones), "{all} bytes");
+        // Every tenth write is a delete: it is as long as ever.
+        let (all, tombstones) = filled(10);
+        assert!(all >= FULL && tombstones < FULL / 4, "{all} bytes, {tombstones} of tombstones");
+    }
 
     #[test]
     fn holds_newer_considers_versions_and_range_deletes() {

@@ -37,6 +37,11 @@ const SPACE_URGENCY: f64 = 3.0;
 /// Upper bound of the score for space. Above it the score for runs decides, because too many runs slow down
 /// every read, and too much space slows down none.
 const SPACE_SCORE_MAX: f64 = 5.0;
+/// A column with this share of tombstones is dense: merging it down drops most of what it reads.
+const DENSE_SHARE: f64 = 0.5;
+/// Dense columns come before all other reasons that are not far overdue: each walk over them crosses every
+/// tombstone and the version below it, and their merge writes little.
+const DENSE_SCORE: f64 = SPACE_SCORE_MAX + 1.0;
 /// A range delete counts as this many tombstones, because it hides many entries.
 const RANGE_DELETE_WEIGHT: f64 = 64.0;
 /// A single piece is rewritten if its garbage exceeds this part of its bytes.
@@ -84,7 +89,11 @@ pub(super) fn candidates(layout: &TreeLayout<'_>, quiet: bool) -> Vec<Candidate>
         let share = deletes_share(layout, column, whole);
         let most = deletes_share_max(layout, quiet);
         if share > most && column.is_free(whole) {
-            offer(to_oldest(Reason::Deletes, whole, (1.0 + share - most).min(1.4)));
+            let score = match is_dense(layout, column, whole) {
+                true => DENSE_SCORE,
+                false => (1.0 + share - most).min(1.4),
+            };
+            offer(to_oldest(Reason::Deletes, whole, score));
         }
         if let Some(runs) = manual_runs(layout, number, column) {
             let manual = to_oldest(Reason::Manual, runs, MANUAL_SCORE);
@@ -168,6 +177,21 @@ pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: 
         }
     }
     if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
+}
+
+/// Whether a merge down to the oldest run finds a column that is mostly tombstones which no read needs. Range
+/// deletes and expired versions do not count: walks do not cross them one by one.
+fn is_dense(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> bool {
+    let (mut entries, mut deletes) = (0.0, 0.0);
+    for cell in column.within(runs) {
+        let file = &cell.piece.file;
+        let part = cell.bytes as f64 / file.bytes.max(1) as f64;
+        entries += file.entries as f64 * part;
+        if file.seqno_max <= layout.summary.readers.oldest() {
+            deletes += file.deletes as f64 * part;
+        }
+    }
+    deletes > 0.0 && deletes >= entries * DENSE_SHARE
 }
 
 /// A merge of the column's fullest level, if it is full or worth merging for readers.
@@ -331,5 +355,54 @@ mod tests {
         assert!(debt.fullness < 1.0, "it is no reason to slow writers down: {debt:?}");
         let written = Summary { demand: Demand { written: 1e9, ..demand }, ..scanned };
         assert_eq!(plan::plan(&written, &options), None, "the level is full at once anyway");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::{table, tree};
+    use super::super::{Options, Piece, Plan, Summary, plan};
+    use super::*;
+
+    const FANOUT: usize = 3;
+
+    /// A tree with a level that is full `times` over in the keys a to f, and over other keys a queue:
+    /// tombstones,
+    /// `deletes` of 100 entries, above the 100 entries that they hide.
+    fn queue_beside_a_full_level(times: usize, deletes: u64) -> Summary {
+        let entries = |mut piece: Piece, entries, deletes| {
+            let file = Arc::make_mut(&mut piece.file);
+            (file.entries, file.deletes) = (entries, deletes);
+            piece
+        };
+        let flushed = |id| vec![entries(table(id, 0, "a", "f", 100), 100, 0)];
+        let mut runs: Vec<_> = (0..FANOUT * times).map(|id| flushed(100 - id as u64)).collect();
+        runs[0].push(entries(table(200, 0, "p", "q", 10), 100, deletes));
+        runs.push(vec![
+            entries(table(1, 2, "a", "f", 10_000), 10_000, 0),
+            entries(table(2, 2, "p", "q", 50), 100, 0),
+        ]);
+        tree(runs)
+    }
+
+    fn reason_and_first(summary: &Summary) -> (Reason, Vec<u8>) {
+        let options = Options { fanout: FANOUT, ..Options::default() };
+        let Some(Plan::Merge(merge)) = plan(summary, &options) else { panic!("no merge") };
+        assert_eq!(merge.oldest, merge.reason == Reason::Deletes);
+        (merge.reason, merge.first.to_vec())
+    }
+
+    #[test]
+    fn columns_dense_in_tombstones_are_merged_before_full_levels() {
+        let of = |times, deletes| reason_and_first(&queue_beside_a_full_level(times, deletes));
+        // All of the queue is taken: half of its entries are tombstones.
+        assert_eq!(of(4, 100), (Reason::Deletes, b"p".to_vec()));
+        // Above the share that makes a merge due, but not dense: the full level waits no longer.
+        assert_eq!(of(4, 60), (Reason::Runs, b"a".to_vec()));
+        // A level that is far overdue comes first all the same, so that it does not starve.
+        assert_eq!(of(7, 100), (Reason::Runs, b"a".to_vec()));
     }
 }

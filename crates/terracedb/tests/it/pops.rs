@@ -7,7 +7,7 @@ use base::Rng;
 use terracedb::hashed::HashedPolicy;
 use terracedb::{Db, ErrorKind, Keyspace, KeyspaceOptions};
 
-use crate::common;
+use crate::common::{self, Stepped};
 
 fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
@@ -313,4 +313,31 @@ fn a_hashed_keyspace_refuses_pops_by_name() {
     }
     let mut transaction = db.transaction();
     assert!(transaction.pop_first(&hashed).is_err() && transaction.pop_last(&hashed).is_err());
+}
+
+/// A walk without dead spans behind taken keys crosses no more than the tombstones of a part of a memtable,
+/// and the versions that they hide.
+#[test]
+fn tombstones_are_flushed_early_and_their_tables_merged() {
+    const TAKEN: u32 = 40_000;
+    let stepped = Stepped::with_memory(1, 64 << 20);
+    let db = stepped.on(common::memory()).open().unwrap();
+    let keyspace = db.create_keyspace("k").unwrap();
+    (0..TAKEN + 10).for_each(|number| keyspace.put(key(number), b"job").unwrap());
+    db.flush().unwrap();
+    for number in 0..TAKEN {
+        keyspace.delete(key(number)).unwrap();
+        if number % 1000 == 0 {
+            stepped.work(50);
+        }
+    }
+    stepped.work(500);
+    let levels = &db.statistics().keyspaces[0].levels;
+    let (entries, deletes) =
+        levels.iter().fold((0, 0), |sum, it| (sum.0 + it.entries, sum.1 + it.deletes));
+    let before = stepped_over(&db);
+    assert_eq!(&keyspace.iter().unwrap().next().unwrap().unwrap().0[..], key(TAKEN));
+    let crossed = stepped_over(&db) - before;
+    assert!(deletes < 1000 && entries < 13_000, "{entries} entries, {deletes} tombstones");
+    assert!(crossed < 2 * 13_000, "{crossed} versions crossed");
 }
