@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
 use base::Result;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::reads::{Cursor, CursorSource};
 
@@ -27,6 +27,7 @@ pub struct Iter {
     /// The next step from this side begins at its bound, which has moved.
     front_seeks: bool,
     back_seeks: bool,
+    keys: KeyCopies,
     continues: bool,
     /// One side found no further key, so the other one has none either. The cursor of the first side has no
     /// position then, which would bound the other.
@@ -60,6 +61,7 @@ impl Iter {
             back: None,
             front_seeks: false,
             back_seeks: false,
+            keys: KeyCopies::default(),
             continues: false,
             exhausted: false,
             ended: false,
@@ -102,7 +104,7 @@ impl Iter {
             }
         };
         let met = self.back.as_ref().and_then(position);
-        let entry = entry(self.front.as_ref(), moved)?;
+        let entry = entry(self.front.as_ref(), moved, &mut self.keys)?;
         let entry = entry.filter(|(key, _)| {
             within_upper(key, &self.upper) && met.is_none_or(|back| key.as_ref() < back)
         });
@@ -157,7 +159,7 @@ impl Iter {
             }
         };
         let met = self.front.as_ref().and_then(position);
-        let entry = entry(self.back.as_ref(), moved)?;
+        let entry = entry(self.back.as_ref(), moved, &mut self.keys)?;
         let entry = entry.filter(|(key, _)| {
             within_lower(key, &self.lower) && met.is_none_or(|front| key.as_ref() > front)
         });
@@ -177,6 +179,29 @@ impl Iter {
     }
 }
 
+/// Short keys are copied one behind the other into pieces of memory of this length, bytes: two allocations
+/// for them all instead of one for each. A key that the caller keeps keeps its piece.
+const KEYS_BYTES: usize = 256;
+
+/// Copies of keys that an iterator returns.
+#[derive(Default)]
+struct KeyCopies {
+    piece: BytesMut,
+}
+
+impl KeyCopies {
+    fn copy(&mut self, key: &[u8]) -> Bytes {
+        if key.len() > KEYS_BYTES / 4 {
+            return Bytes::copy_from_slice(key);
+        }
+        if self.piece.capacity() < key.len() {
+            self.piece = BytesMut::with_capacity(KEYS_BYTES);
+        }
+        self.piece.extend_from_slice(key);
+        self.piece.split().freeze()
+    }
+}
+
 /// The least key above `key`.
 fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
@@ -188,16 +213,20 @@ fn position(cursor: &Cursor) -> Option<&[u8]> {
 }
 
 /// The entry at which `cursor` is after a move that ended with `moved`.
-fn entry(cursor: Option<&Cursor>, moved: Result<bool>) -> Result<Option<KeyEntry>> {
+fn entry(
+    cursor: Option<&Cursor>,
+    moved: Result<bool>,
+    keys: &mut KeyCopies,
+) -> Result<Option<KeyEntry>> {
     let Some(cursor) = cursor else { return Ok(None) };
     match moved {
         Ok(false) => Ok(None),
         Ok(true) => {
             let current = cursor.key().zip(cursor.shared_value());
-            Ok(current.map(|(key, value)| (Bytes::copy_from_slice(key), Ok(value))))
+            Ok(current.map(|(key, value)| (keys.copy(key), Ok(value))))
         }
         Err(error) => match cursor.failed_key() {
-            Some(key) => Ok(Some((Bytes::copy_from_slice(key), Err(error)))),
+            Some(key) => Ok(Some((keys.copy(key), Err(error)))),
             None => Err(error),
         },
     }
@@ -262,8 +291,22 @@ impl fmt::Debug for Iter {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_keys_share_their_memory_and_long_ones_do_not() {
+        let mut keys = KeyCopies::default();
+        let lengths = [16, 16, 64, 65, 0, 16, 16, 60, 60, 60, 1];
+        let expected: Vec<_> = (1..).zip(lengths).map(|(byte, len)| vec![byte; len]).collect();
+        let copies: Vec<_> = expected.iter().map(|key| keys.copy(key)).collect();
+        assert!(copies.iter().zip(&expected).all(|(copy, key)| copy == key));
+        let follows =
+            |one: usize, next: usize| copies[one].as_ptr_range().end == copies[next].as_ptr();
+        assert!(follows(0, 1) && follows(1, 2) && follows(2, 5) && follows(5, 6) && follows(7, 8));
+        assert!(!follows(2, 3) && !follows(8, 9) && follows(9, 10), "a full piece, and a long key");
+    }
 
     #[test]
     fn after_prefix_is_the_least_string_after_all_with_the_prefix() {
