@@ -58,6 +58,9 @@ mod value_files;
 mod window;
 
 #[cfg(test)]
+#[allow(clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+mod dense_tests;
+#[cfg(test)]
 #[allow(
     clippy::unwrap_used,
     clippy::panic,
