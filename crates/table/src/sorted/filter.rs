@@ -124,6 +124,7 @@ impl<'a> Filter<'a> {
         if self.slots < ROW_SLOTS {
             return true;
         }
+        debug_assert!(row.start + ROW_SLOTS <= self.slots, "a row lies within the slots");
         let (mut planes, mut value) = (self.planes, row.value);
         for _ in 0..self.width / 8 {
             let (plane, rest) = planes.split_at(self.slots.min(planes.len()));

@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
-use base::{Account, Charge, Reclaim, Trailer};
+use base::{Account, Charge, Reclaim, Trailer, invariant};
 use parking_lot::Mutex;
 
 use super::filter::{Filter, Row};
@@ -128,7 +128,12 @@ impl TableFilters {
             return;
         };
         let bytes = filter.planes().len() + OVERHEAD_BYTES;
+        invariant!(copies.partitions.len() == partitions, "a table has as many partitions as ever");
         if copies.charge.lock().try_grow(bytes as u64) {
+            invariant!(
+                copies.charge.lock().bytes() >= bytes as u64,
+                "a filter is charged before it is copied (I10)"
+            );
             let ((seed, width), planes) = (filter.seed_and_width(), filter.planes().into());
             place.get_or_init(|| FilterCopy { seed, width, planes });
         }
