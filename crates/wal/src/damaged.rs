@@ -35,6 +35,8 @@ pub fn damaged_batches(
     };
     let (mut at, mut records) = (from.offset.max(PAGE_BYTES as u64), 0);
     while let Some((offset, bytes)) = legible(&*file, at, end)? {
+        debug_assert!(offset >= at, "a loss is read front to back");
+        debug_assert!(bytes.len() >= FIXED_BYTES, "a legible record has its fixed part");
         records += 1;
         at = offset + bytes.len() as u64;
         let seqno = bytes.get(SEQNO_AT..).and_then(|rest| rest.first_chunk());

@@ -92,6 +92,7 @@ impl SegmentRecords {
     pub fn next_batch(&mut self) -> Result<Option<SegmentBatch<'_>>> {
         loop {
             let Some(found) = self.next_record()? else { return Ok(None) };
+            debug_assert!(found.sequence >= self.sequence, "lane sequences of a segment only grow");
             self.sequence = found.sequence + 1;
             self.seqno = self.seqno.max(found.next_seqno());
             let LocatedContent::Batch { ops, body, .. } = found.content else { continue };
