@@ -24,8 +24,7 @@ pub struct Account {
 
 pub(crate) struct AccountState {
     name: &'static str,
-    /// Whether this is a spare account, which charges only memory that no other account needs.
-    is_spare: bool,
+    kind: AccountKind,
     used: AtomicU64,
     peak: AtomicU64,
     cap: AtomicU64,
@@ -33,10 +32,31 @@ pub(crate) struct AccountState {
     budget: Weak<BudgetState>,
 }
 
+/// Which memory an account may charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccountKind {
+    /// All but memory that is set aside.
+    Needed,
+    /// Memory that no other account needs.
+    Spare,
+    /// Memory set aside for this account. Until it is charged, spare accounts may use it.
+    SetAside,
+}
+
 impl AccountState {
-    pub(crate) fn new(name: &'static str, is_spare: bool, budget: Weak<BudgetState>) -> Self {
-        let (used, peak, cap) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { name, is_spare, used, peak, cap, budget }
+    pub(crate) fn new(
+        name: &'static str,
+        kind: AccountKind,
+        cap: u64,
+        budget: Weak<BudgetState>,
+    ) -> Self {
+        let (used, peak, cap) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(cap));
+        Self { name, kind, used, peak, cap, budget }
+    }
+
+    /// Bytes that the account may still charge.
+    pub(crate) fn unused(&self) -> u64 {
+        self.cap.load(Relaxed).saturating_sub(self.used.load(Relaxed))
     }
 }
 
@@ -72,6 +92,11 @@ impl Account {
     /// Sets the most bytes that the account may charge. Bytes already charged above it stay charged.
     pub fn set_cap(&self, bytes: u64) {
         self.state.cap.store(bytes, Relaxed);
+    }
+
+    /// Bytes that the cap still allows.
+    pub(crate) fn unused(&self) -> u64 {
+        self.state.unused()
     }
 
     pub(crate) fn usage(&self) -> AccountUsage {
@@ -119,9 +144,10 @@ impl Account {
         if self.used().saturating_add(bytes) > self.state.cap.load(Relaxed) {
             return false;
         }
-        self.state.budget.upgrade().is_none_or(|budget| match self.state.is_spare {
-            true => budget.has_spare_room(bytes),
-            false => budget.has_room(bytes),
+        self.state.budget.upgrade().is_none_or(|budget| match self.state.kind {
+            AccountKind::Spare => budget.has_spare_room(bytes),
+            AccountKind::Needed => budget.has_room(bytes),
+            AccountKind::SetAside => true,
         })
     }
 
@@ -183,9 +209,15 @@ impl Account {
     /// Counts `bytes`, which the account counts already, in the budget. If the budget refuses them, removes
     /// them from the account again.
     fn reserve_in_budget(&self, bytes: u64) -> bool {
-        let reserved = self.state.budget.upgrade().is_none_or(|budget| match self.state.is_spare {
-            true => budget.reserve_spare(bytes),
-            false => budget.reserve_needed(bytes),
+        let reserved = self.state.budget.upgrade().is_none_or(|budget| match self.state.kind {
+            AccountKind::Spare => budget.reserve_spare(bytes),
+            AccountKind::Needed => budget.reserve_needed(bytes),
+            AccountKind::SetAside => {
+                if !budget.reserve_needed(bytes) {
+                    budget.reserve_above_limit(bytes);
+                }
+                true
+            }
         });
         if reserved {
             self.state.peak.fetch_max(self.used(), Relaxed);
@@ -198,7 +230,7 @@ impl Account {
     fn give_back(&self, bytes: u64) {
         self.remove(bytes);
         if let Some(budget) = self.state.budget.upgrade() {
-            budget.give_back(bytes, self.state.is_spare);
+            budget.give_back(bytes, self.state.kind == AccountKind::Spare);
         }
     }
 

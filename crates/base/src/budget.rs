@@ -10,17 +10,20 @@
 //! up and is flushed. `reserved_for_needed` decreases with the number of spare charges that it refused, not
 //! with time: it stays in an idle store, and falls quickly while a cache keeps missing.
 //!
+//! One account may have memory *set aside*, which needed accounts leave to it. Spare accounts use that memory
+//! until the account charges it, and then give it back.
+//!
 //! Concurrency: a charge is three atomic operations and no lock. Reclaimers run on the charging thread and
 //! without the budget's locks. A reclaimer that charges memory itself starts no further reclaim.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use crate::account::{Account, AccountState};
+use crate::account::{Account, AccountKind, AccountState};
 use crate::{format_bytes, invariant};
 
 /// The memory that the stores of one process may use. Shared; cheap to clone.
@@ -35,6 +38,8 @@ pub(crate) struct BudgetState {
     spare: AtomicU64,
     /// Bytes kept free of spare charges: the most that needed accounts used recently.
     reserved_for_needed: AtomicU64,
+    /// The account that has memory set aside.
+    set_aside: OnceLock<Account>,
     /// Bytes of needed charges that wait for a reclaim.
     waiting: AtomicU64,
     /// Spare charges that `reserved_for_needed` refused since it last decreased.
@@ -135,6 +140,7 @@ impl Budget {
             used: zero(),
             spare: zero(),
             reserved_for_needed: zero(),
+            set_aside: OnceLock::new(),
             waiting: zero(),
             refused_spare: zero(),
             reclaimed: zero(),
@@ -167,22 +173,30 @@ impl Budget {
     /// The account called `name`: the existing one, or else a new needed account.
     #[must_use]
     pub fn account(&self, name: &'static str) -> Account {
-        self.account_of(name, false)
+        self.account_of(name, AccountKind::Needed, u64::MAX)
     }
 
     /// The account called `name`: the existing one, or else a new spare account. Its charges leave free the
     /// memory that needed accounts used recently.
     #[must_use]
     pub fn spare_account(&self, name: &'static str) -> Account {
-        self.account_of(name, true)
+        self.account_of(name, AccountKind::Spare, u64::MAX)
     }
 
-    fn account_of(&self, name: &'static str, is_spare: bool) -> Account {
+    /// An account with `bytes` set aside: it may charge that many bytes and no more, whatever the others
+    /// charge. A budget has one such account; a second call returns the first one.
+    #[must_use]
+    pub fn set_aside(&self, name: &'static str, bytes: u64) -> Account {
+        let account = || self.account_of(name, AccountKind::SetAside, bytes);
+        self.0.set_aside.get_or_init(account).clone()
+    }
+
+    fn account_of(&self, name: &'static str, kind: AccountKind, cap: u64) -> Account {
         let mut accounts = self.0.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == name) {
             return account.clone();
         }
-        let account = Account::of(AccountState::new(name, is_spare, Arc::downgrade(&self.0)));
+        let account = Account::of(AccountState::new(name, kind, cap, Arc::downgrade(&self.0)));
         accounts.push(account.clone());
         account
     }
@@ -231,12 +245,19 @@ impl BudgetState {
     }
 
     fn reserve_and_note(&self, bytes: u64) -> bool {
-        let is_reserved = self.reserve(bytes);
+        let is_reserved = self.reserve(bytes, self.needed_limit());
         if is_reserved {
             let needed = self.used().saturating_sub(self.spare.load(Relaxed));
             self.reserved_for_needed.fetch_max(needed, Relaxed);
         }
         is_reserved
+    }
+
+    /// The most that all accounts but the spare ones may charge together before memory that is set aside is
+    /// charged.
+    fn needed_limit(&self) -> u64 {
+        let unused = self.set_aside.get().map_or(0, Account::unused);
+        self.limit().saturating_sub(unused)
     }
 
     #[cold]
@@ -261,7 +282,7 @@ impl BudgetState {
 
     /// Counts `bytes` of a spare account; false if they do not fit.
     pub(crate) fn reserve_spare(&self, bytes: u64) -> bool {
-        let reserved = self.has_spare_room(bytes) && self.reserve(bytes);
+        let reserved = self.has_spare_room(bytes) && self.reserve(bytes, u64::MAX);
         if reserved {
             self.spare.fetch_add(bytes, Relaxed);
         }
@@ -294,13 +315,28 @@ impl BudgetState {
 
     /// Whether a needed account may charge `bytes` without a reclaim.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.used().saturating_add(bytes) <= self.limit()
+        self.missing(bytes, self.needed_limit()) == 0
     }
 
-    /// Counts `bytes` if the limit allows them.
-    fn reserve(&self, bytes: u64) -> bool {
+    /// The bytes that must be given back before `bytes` fit, if accounts that are not spare may charge
+    /// `needed_limit`.
+    fn missing(&self, bytes: u64, needed_limit: u64) -> u64 {
+        let used = self.used().saturating_add(bytes);
+        let needed = used.saturating_sub(self.spare.load(Relaxed));
+        used.saturating_sub(self.limit()).max(needed.saturating_sub(needed_limit))
+    }
+
+    /// Counts `bytes` if the limit allows them, and `needed_limit` allows them beside what accounts that are
+    /// not spare charge.
+    fn reserve(&self, bytes: u64, needed_limit: u64) -> bool {
         let limit = self.limit();
-        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        let fits = |used: u64| {
+            let sum = used.checked_add(bytes)?;
+            // Loaded after `used`, and spare accounts change `spare` such that the difference is never too
+            // small.
+            let needed = sum.saturating_sub(self.spare.load(Relaxed));
+            (sum <= limit && needed <= needed_limit).then_some(sum)
+        };
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
@@ -323,7 +359,7 @@ impl BudgetState {
             reclaimers.is_sorted_by_key(|(order, _)| *order),
             "caches are asked for memory before write buffers"
         );
-        let missing = || self.used().saturating_add(bytes).saturating_sub(self.limit());
+        let missing = || self.missing(bytes, self.needed_limit());
         let mut came_back = 0;
         for (_, reclaimer) in reclaimers.iter() {
             let missing = missing();

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use arena::RegionPool;
 use base::{
-    Account, Budget, Charge, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads,
+    Account, Budget, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads,
     invariant,
 };
 use cache::{Balance, PageCache, RowCache};
@@ -56,8 +56,7 @@ struct Inner {
     /// Memory of flushed memtables, kept for the next ones.
     regions: Arc<RegionPool>,
     /// Memory of flushes. It is set aside, because only flushes give other memory back.
-    flush: Budget,
-    _flush_charge: Charge,
+    flush: Account,
     executor: Arc<dyn Executor>,
     background_threads: usize,
     /// Runs tasks that never wait and must not wait for others. A thread of its own, unless the user gave
@@ -196,9 +195,9 @@ impl Resources {
         self.0.budget.add_reclaimer(order, reclaimer);
     }
 
-    /// The account of table writers of flushes. It never refuses the only running flush.
+    /// The account of flushes. It never refuses the only running flush.
     pub(crate) fn flush_account(&self) -> Account {
-        self.0.flush.account("table writer")
+        self.0.flush.clone()
     }
 
     /// The account of the metadata that open tables keep in memory.

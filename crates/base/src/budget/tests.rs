@@ -176,6 +176,33 @@ fn spare_accounts_leave_memory_that_is_reclaimed_for_a_waiting_charge() {
     assert!(cache.account.try_charge(10).is_none(), "recently needed memory stays free");
 }
 
+#[test] // I10
+fn spare_accounts_use_memory_that_is_set_aside_until_it_is_charged() {
+    let budget = Budget::new(100);
+    let flush = budget.set_aside("flushes", 30);
+    let needed = budget.account("needed");
+    let cache = TestReclaimer::new(&budget, ReclaimOrder::Cache, "cache", 10);
+    assert_eq!((budget.used(), budget.usage().spare), (100, 100));
+    // Others never get what is set aside, although caches would give it back.
+    let held = needed.charge(70).unwrap();
+    assert_eq!((budget.used(), budget.usage().spare), (100, 30));
+    assert!(!needed.has_room(1) && needed.charge(1).is_err());
+    // The refused charge asked the cache, in vain, and the cache keeps nothing of it.
+    let asked = cache.asked();
+    assert!(asked[0] == 70 && asked[1..].iter().all(|bytes| *bytes == 1), "{asked:?}");
+    let flushing = flush.charge(30).unwrap();
+    assert_eq!((budget.used(), budget.usage().spare), (100, 0));
+    assert!(flush.charge(1).is_err());
+    drop(held);
+    assert!(needed.charge(71).is_err());
+    let held = needed.charge(70).unwrap();
+    // What the flush gives back is set aside again.
+    drop(flushing);
+    assert!(needed.charge(1).is_err());
+    assert_eq!(budget.used(), 70);
+    drop(held);
+}
+
 #[test]
 fn set_limit_reclaims_and_returns_the_bytes_still_above_the_limit() {
     let budget = Budget::new(100);

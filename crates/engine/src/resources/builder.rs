@@ -120,8 +120,7 @@ impl ResourcesBuilder {
         let filters = HeldFilters::new(budget.spare_account(FILTERS));
         let reclaimer = Arc::downgrade(&filters);
         budget.add_reclaimer(ReclaimOrder::Optional, reclaimer);
-        let flush = Budget::new(FLUSH_BYTES);
-        let flush_charge = budget.account("flushes").charge(FLUSH_BYTES)?;
+        let flush = budget.set_aside("flushes", FLUSH_BYTES);
         let background_threads = limited_threads(self.background_threads)?;
         let executors = Executors::new(self.executor, background_threads)?;
         let account = budget.account("SCM map");
@@ -139,7 +138,6 @@ impl ResourcesBuilder {
             page_cache_max,
             regions,
             flush,
-            _flush_charge: flush_charge,
             executor: executors.background,
             urgent: executors.urgent,
             watch: executors.watch,
