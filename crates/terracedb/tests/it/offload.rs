@@ -12,7 +12,7 @@ use terracedb::compaction::{
     Address, Credentials, Root, Timing, Verify, Worker, WorkerOptions, Workers, with_workers,
 };
 use terracedb::events::{Event, Listener};
-use terracedb::{Db, EntryOptions, ErrorKind, Resources, env};
+use terracedb::{Db, EntryOptions, Resources, env};
 
 use crate::common::{self, Mortal};
 
@@ -229,8 +229,8 @@ fn a_keyspace_that_is_dropped_under_a_worker_leaves_nothing() {
         medium.gate.wait_until_hung();
         assert!(db.drop_keyspace("k").unwrap());
         medium.gate.let_go();
-        let error = compacting.join().unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        // Nothing is left to merge.
+        compacting.join().unwrap().unwrap();
     });
     db.wait_until_settled().unwrap();
     let found = db.statistics();

@@ -171,7 +171,9 @@ impl Compactor {
         state.keyspaces.retain(|id, _| trees.iter().any(|tree| tree.id() == *id));
         for request in state.requests.values_mut().filter(|request| request.ended.is_none()) {
             if !trees.iter().any(|tree| tree.id() == request.keyspace) {
-                request.ended = Some(Err(Error::closed("keyspace")));
+                // Nothing is left to merge.
+                request.left = 0;
+                request.ended = Some(Ok(()));
             }
         }
         let pressure = |tree: &Arc<Tree>| {

@@ -84,11 +84,11 @@ impl Compaction {
         self.compactor.is_finished(&self.requests)
     }
 
-    /// Waits until the compaction has ended.
+    /// Waits until the compaction has ended. A keyspace that is dropped meanwhile has nothing left to merge.
     ///
     /// # Errors
     /// Why a merge was not done: `NoSpace`, `Retry` if memory is short, `Corrupt` if a table is damaged (the
-    /// rest was merged), `Closed` if the keyspace was dropped.
+    /// rest was merged).
     pub fn wait(self) -> Result<()> {
         self.compactor.wait(&self.requests)
     }
