@@ -13,8 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use arena::RegionPool;
 use base::{
-    Account, Budget, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads,
-    invariant,
+    Account, Budget, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads, invariant,
 };
 use cache::{Balance, PageCache, RowCache};
 use compact::offload::Offload;

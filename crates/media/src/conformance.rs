@@ -325,6 +325,8 @@ fn ends_of_files(medium: &dyn Medium) {
         read(&*file, 4096, 1).unwrap()[900..909],
         [7, 7, 7, 7, b'a', b'f', b't', b'e', b'r']
     );
+    file.store(100_000, b"", Purpose::Manifest).unwrap();
+    assert_eq!(file.size().unwrap(), 3 * 4096, "no bytes extend no file");
 
     let direct = medium.create("d", Access::Direct, 1 << 20).unwrap();
     direct.write(0, page(1, 1), Purpose::Flush).1.unwrap();

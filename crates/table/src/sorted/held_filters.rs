@@ -17,13 +17,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
-use base::{Account, Charge, Reclaim, Trailer, invariant};
+use base::{Account, Charge, Reclaim, invariant};
 use parking_lot::Mutex;
 
 use super::filter::{Filter, Row};
 use super::meta::MetaPage;
-use super::step::{Pages, Span};
-use super::table::Table;
 
 /// Memory of a copy beside its bytes: the allocator's overhead.
 const OVERHEAD_BYTES: usize = 16;
@@ -195,27 +193,5 @@ impl FilterProbe {
 impl fmt::Debug for FilterProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FilterProbe(partition {})", self.number)
-    }
-}
-
-impl Table {
-    /// A probe of the held filter that rules out versions of `key`, which has the [`base::key_hash`]
-    /// `hash`, at or before `at`; `None` if that filter is not held. Range deletes do not count.
-    #[inline]
-    #[must_use]
-    pub fn filter_probe(&self, key: &[u8], hash: u64, at: Trailer) -> Option<FilterProbe> {
-        let held = self.filters.held()?;
-        let at = self.stored_trailer(at).filter(|_| self.covers(key))?;
-        held.probe(self.top().ok()?.search(key, at).ok()?, hash)
-    }
-
-    /// Holds the filter of the metadata page on `pages` of `span`, which ruled a key out.
-    #[cold]
-    pub(super) fn hold_filter(&self, span: Span, pages: &Pages) {
-        let (Some(all), Ok(top)) = (&self.accounts.filters, self.top()) else { return };
-        // A page in place may be lost while it is copied.
-        if let (Pages::Frame(_) | Pages::Run(_), Ok(meta)) = (pages, self.meta(span, pages)) {
-            self.filters.hold(all, top.partitions(), top.holding(span.first), &meta);
-        }
     }
 }

@@ -7,6 +7,7 @@ mod check;
 mod cursor;
 mod describe;
 mod filter;
+mod filter_probe;
 mod fit;
 mod footer;
 mod held_filters;
