@@ -71,7 +71,7 @@ pub struct Case {
     pub wan: Option<Wan>,
 }
 
-/// The WAN optimizer of a case ([`run_wan_on`]), with one thread.
+/// The WAN optimizer of a case (`run_wan_on`), with one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Wan {
     /// The label of its figures.
