@@ -53,11 +53,6 @@ impl AccountState {
         let (used, peak, cap) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(cap));
         Self { name, kind, used, peak, cap, budget }
     }
-
-    /// Bytes that the account may still charge.
-    pub(crate) fn unused(&self) -> u64 {
-        self.cap.load(Relaxed).saturating_sub(self.used.load(Relaxed))
-    }
 }
 
 impl Account {
@@ -96,7 +91,7 @@ impl Account {
 
     /// Bytes that the cap still allows.
     pub(crate) fn unused(&self) -> u64 {
-        self.state.unused()
+        self.state.cap.load(Relaxed).saturating_sub(self.used())
     }
 
     pub(crate) fn usage(&self) -> AccountUsage {

@@ -7,6 +7,7 @@
 
 use base::invariant;
 
+use super::Piece;
 use super::action::Reason;
 use super::columns::{Cell, Column, Edge, Runs};
 use super::tree_layout::TreeLayout;
@@ -161,37 +162,43 @@ pub(super) fn deletes_share_max(layout: &TreeLayout<'_>, quiet: bool) -> f64 {
 /// The share of a column's entries that are tombstones or expired, which a merge down to the oldest run
 /// drops.
 pub(super) fn deletes_share(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> f64 {
-    let (mut entries, mut deletes) = (0.0, 0.0);
+    let needs_range_deletes = layout.summary.range_deletes_pressing;
+    share_of(column, runs, |piece| {
+        let file = &piece.file;
+        match () {
+            () if piece.is_expired(layout.summary.now_ms) => file.entries as f64,
+            () if !is_below_readers(layout, piece) => 0.0,
+            () if needs_range_deletes && file.range_deletes > 0 => f64::INFINITY,
+            () => file.deletes as f64 + file.range_deletes as f64 * RANGE_DELETE_WEIGHT,
+        }
+    })
+}
+
+/// Whether no reader needs what the tombstones of `piece` hide.
+fn is_below_readers(layout: &TreeLayout<'_>, piece: &Piece) -> bool {
+    piece.file.seqno_max <= layout.summary.readers.oldest()
+}
+
+/// The share of a column's entries that `counted` counts in each piece, at most 1.
+fn share_of(column: &Column<'_>, runs: Runs, counted: impl Fn(&Piece) -> f64) -> f64 {
+    let (mut entries, mut found) = (0.0, 0.0);
     for cell in column.within(runs) {
         let file = &cell.piece.file;
         let part = cell.bytes as f64 / file.bytes.max(1) as f64;
         entries += file.entries as f64 * part;
-        if cell.piece.is_expired(layout.summary.now_ms) {
-            deletes += file.entries as f64 * part;
-        } else if file.seqno_max <= layout.summary.readers.oldest() {
-            if layout.summary.range_deletes_pressing && file.range_deletes > 0 {
-                return 1.0;
-            }
-            let ranges = file.range_deletes as f64 * RANGE_DELETE_WEIGHT;
-            deletes += (file.deletes as f64 + ranges) * part;
-        }
+        found += counted(cell.piece) * part;
     }
-    if deletes == 0.0 { 0.0 } else { (deletes / entries.max(1.0)).min(1.0) }
+    if found == 0.0 { 0.0 } else { (found / entries.max(1.0)).min(1.0) }
 }
 
 /// Whether a merge down to the oldest run finds a column that is mostly tombstones which no read needs. Range
 /// deletes and expired versions do not count: walks do not cross them one by one.
 fn is_dense(layout: &TreeLayout<'_>, column: &Column<'_>, runs: Runs) -> bool {
-    let (mut entries, mut deletes) = (0.0, 0.0);
-    for cell in column.within(runs) {
-        let file = &cell.piece.file;
-        let part = cell.bytes as f64 / file.bytes.max(1) as f64;
-        entries += file.entries as f64 * part;
-        if file.seqno_max <= layout.summary.readers.oldest() {
-            deletes += file.deletes as f64 * part;
-        }
-    }
-    deletes > 0.0 && deletes >= entries * DENSE_SHARE
+    let deletes = |piece: &Piece| match is_below_readers(layout, piece) {
+        true => piece.file.deletes as f64,
+        false => 0.0,
+    };
+    share_of(column, runs, deletes) >= DENSE_SHARE
 }
 
 /// A merge of the column's fullest level, if it is full or worth merging for readers.

@@ -5,7 +5,8 @@
 //! The older checkpoint is removed once the new one is durable.
 //!
 //! A checkpoint is due once the log grew by several times its length, so that what an open reads is bounded
-//! by a multiple of the indexes.
+//! by a multiple of the indexes. None is written while an index has lost entries: a slot does not tell them
+//! from others, and a replay of the log does.
 
 use std::sync::Arc;
 
@@ -115,6 +116,11 @@ impl Writing {
     }
 }
 
+/// Whether an index has lost entries, which only a replay of the log finds.
+fn has_lost(keyspaces: &[(KeyspaceId, Arc<Resident>)]) -> bool {
+    keyspaces.iter().any(|(_, resident)| resident.has_lost())
+}
+
 impl IndexCheckpoints {
     pub(crate) fn new(
         log: &Arc<Log>,
@@ -156,6 +162,10 @@ impl IndexCheckpoints {
     }
 
     fn go_on(&self, writing: &mut Writing, context: &TreeContext) -> Result<bool> {
+        if has_lost(&writing.keyspaces) {
+            context.medium.remove(&writing.name())?;
+            return Ok(false);
+        }
         if writing.copy()? {
             return Ok(true);
         }
@@ -188,7 +198,8 @@ impl IndexCheckpoints {
         let grown = written.saturating_sub(self.begun_at) + self.read_at_open;
         let due =
             (SEGMENTS_MIN * self.segment_bytes).max(GROWTH * entries * size_of::<u64>() as u64);
-        if !self.log.is_fenced() || keyspaces.is_empty() || grown < due {
+        let is_possible = self.log.is_fenced() && !keyspaces.is_empty() && !has_lost(&keyspaces);
+        if !is_possible || grown < due {
             return Ok(false);
         }
         (self.begun_at, self.read_at_open) = (written, 0);

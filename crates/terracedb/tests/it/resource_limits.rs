@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::{Clock, ErrorKind, Executor, ManualClock, Progress, Stepper, Task, TaskHandle, Threads};
 use compact::plan::Options;
 use media::{Access, Fault, Faulty, Medium, OpKind, Purpose, Rule};
+use terracedb::events::{Event, Listener};
 use terracedb::{Db, Keyspace, Resources, WriteBatch};
 
 use crate::common::{self, MEMORY, Stepped, memory};
@@ -186,22 +187,35 @@ fn a_flush_waits_only_for_earlier_writes() {
     assert!(taken < ROUNDS, "the flush went on for {taken} rounds of writes");
 }
 
-/// An executor whose tasks panic when a flag is set.
+/// An executor of which one task with the name panics when a flag is set.
 #[derive(Debug)]
-struct Panicking(Threads, Arc<AtomicBool>);
+struct Panicking(Threads, Arc<AtomicBool>, &'static str);
+
+impl Panicking {
+    /// On a clock that stands still, so that no wait times out.
+    fn of(name: &'static str) -> (Arc<Self>, Arc<AtomicBool>) {
+        let threads = Threads::start(1, Arc::new(ManualClock::at(1_700_000_000_000))).unwrap();
+        let executor = Arc::new(Self(threads, Arc::default(), name));
+        let panics = Arc::clone(&executor.1);
+        (executor, panics)
+    }
+}
 
 struct PanicsOnceTold(Box<dyn Task>, Arc<AtomicBool>);
 
 impl Task for PanicsOnceTold {
     fn step(&mut self) -> Progress {
-        assert!(!self.1.load(SeqCst), "on purpose");
+        assert!(!self.1.swap(false, SeqCst), "on purpose");
         self.0.step()
     }
 }
 
 impl Executor for Panicking {
     fn spawn(&self, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
-        self.0.spawn(name, Box::new(PanicsOnceTold(task, Arc::clone(&self.1))))
+        match name == self.2 {
+            true => self.0.spawn(name, Box::new(PanicsOnceTold(task, Arc::clone(&self.1)))),
+            false => self.0.spawn(name, task),
+        }
     }
 
     fn help(&self) -> bool {
@@ -215,10 +229,7 @@ impl Executor for Panicking {
 
 #[test]
 fn writers_get_the_error_of_a_flush_that_panicked() {
-    // The clock stands still, so no wait times out.
-    let threads = Threads::start(1, Arc::new(ManualClock::at(1_700_000_000_000))).unwrap();
-    let executor = Arc::new(Panicking(threads, Arc::default()));
-    let panics = Arc::clone(&executor.1);
+    let (executor, panics) = Panicking::of("flush");
     let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
     let db = Db::on_medium(memory()).resources(&resources).open().unwrap();
     let keyspace = db.open_or_create_keyspace("k").unwrap();
@@ -231,6 +242,40 @@ fn writers_get_the_error_of_a_flush_that_panicked() {
     let error = outcome.recv_timeout(Duration::from_secs(600)).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
     assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+/// Sets the flag when a merge begins.
+#[derive(Debug)]
+struct PanicsInMerge(Arc<AtomicBool>);
+
+impl Listener for PanicsInMerge {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::CompactionBegan { .. }) {
+            self.0.store(true, SeqCst);
+        }
+    }
+}
+
+/// Two tasks run merges. The other one goes on, and the job of the one that panicked never ends.
+#[test]
+fn callers_get_the_error_of_a_merge_that_panicked() {
+    let (executor, panics) = Panicking::of("merge");
+    let resources = Resources::builder().memory(MEMORY).executor(executor).build().unwrap();
+    let builder = Db::on_medium(memory()).resources(&resources);
+    let db = builder.listener(Arc::new(PanicsInMerge(panics))).open().unwrap();
+    let keyspace = db.open_or_create_keyspace("k").unwrap();
+    for version in 0..2u32 {
+        keyspace.put("k", version.to_be_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    let (done, outcome) = mpsc::channel();
+    let waiting = db.clone();
+    std::thread::spawn(move || done.send((waiting.compact(), waiting.wait_until_settled())));
+    // A caller without an error would wait for ever, which fails this test too.
+    let (compacted, settled) = outcome.recv_timeout(Duration::from_secs(600)).unwrap();
+    assert_eq!(compacted.unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(settled.unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(keyspace.get("k").unwrap().as_deref(), Some(&1u32.to_be_bytes()[..]));
 }
 
 #[test]

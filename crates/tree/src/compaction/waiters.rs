@@ -126,7 +126,8 @@ impl Compactor {
                     return Err(Error::closed("store"));
                 }
                 let tasks = self.tasks.get();
-                if tasks.is_some_and(|tasks| tasks.iter().all(TaskHandle::is_finished)) {
+                // The job of a task that panicked never ends, also if others go on.
+                if tasks.is_some_and(|tasks| tasks.iter().any(TaskHandle::is_finished)) {
                     return Err(Error::new(ErrorKind::Poisoned, "merges").got("a panic"));
                 }
             }

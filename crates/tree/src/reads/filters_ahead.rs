@@ -27,8 +27,7 @@ pub(super) struct FiltersAhead {
 
 impl FiltersAhead {
     /// Whether the run with index `run` is known to have no version of `key`, with the hash `hash`, at or
-    /// before
-    /// `at`. Range deletes do not count. Runs are asked about in order.
+    /// before `at`. Range deletes do not count. Runs are asked about in order.
     #[inline]
     pub(super) fn is_absent(
         &mut self,

@@ -305,7 +305,7 @@ impl Resident {
 
     /// The seqno below which versions of keys with this hash may be lost.
     pub(super) fn lost_below(&self, hash: u64) -> Result<Option<Seqno>> {
-        if !self.has_lost.load(Ordering::Acquire) {
+        if !self.has_lost() {
             return Ok(None);
         }
         let mut below = None;

@@ -54,7 +54,7 @@ pub struct Resident {
     indexed_up_to: AtomicU64,
     /// As [`Resident::keep_tombstones_below`].
     tombstones_below: AtomicU64,
-    /// Whether the index may have lost entries.
+    /// See [`Resident::has_lost`].
     has_lost: AtomicBool,
 }
 
@@ -235,11 +235,14 @@ impl Resident {
         for place in self.index.places() {
             self.segments.get(place)?.add();
         }
-        // Some of the slots may be of lost entries.
-        self.has_lost.store(true, Ordering::Release);
         self.index.add_tombstones(tombstones.min(self.index.sizes().entries));
         self.indexed_up_to.fetch_max(end.get(), Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Whether the index has lost entries. Its slots alone do not tell, so that it is in no checkpoint then.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::Acquire)
     }
 
     /// Gives up what was loaded of a damaged checkpoint.
