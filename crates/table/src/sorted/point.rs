@@ -38,6 +38,8 @@ pub struct PointRead<K> {
     key: K,
     hash: u64,
     at: Trailer,
+    /// Whether the filter admits the key, and is not asked again.
+    is_admitted: bool,
     state: PointState,
 }
 
@@ -66,7 +68,13 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// A read of `key`, which has the [`base::key_hash`] `hash`, in `table`.
     #[must_use]
     pub const fn new(table: Arc<Table>, key: K, hash: u64, at: Trailer) -> Self {
-        Self { table, key, hash, at, state: PointState::Start }
+        Self { table, key, hash, at, is_admitted: false, state: PointState::Start }
+    }
+
+    /// The same read, of a key that a [`super::FilterProbe`] did not rule out.
+    #[must_use]
+    pub fn admitted(self) -> Self {
+        Self { is_admitted: true, ..self }
     }
 
     /// The table being read.
@@ -93,10 +101,12 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 self.at = at;
                 let top = self.table.top()?;
                 let number = top.search(key, self.at)?;
-                let held = self.table.filters.held();
-                let probe = held.and_then(|held| held.probe(number, self.hash));
-                if probe.is_some_and(|probe| !probe.may_contain()) {
-                    return Ok(Step::Ready(None));
+                let held = self.table.filters.held().filter(|_| !self.is_admitted);
+                if let Some(probe) = held.and_then(|held| held.probe(number, self.hash)) {
+                    if !probe.may_contain() {
+                        return Ok(Step::Ready(None));
+                    }
+                    self.is_admitted = true;
                 }
                 let partition = top.partition(number)?;
                 let span = self.table.meta_span(partition);
@@ -161,7 +171,7 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// metadata page `meta` of `span`; `Done` if the key is absent.
     fn block(&self, span: Span, meta: MetaPage<'_>) -> Result<PointState> {
         let locate = |error| self.table.locate_error(error, span.first);
-        if !meta.may_contain(self.hash) {
+        if !self.is_admitted && !meta.may_contain(self.hash) {
             return Ok(PointState::Done);
         }
         if let Some((first, pages, sought)) = meta.part(self.key.as_ref()).map_err(locate)? {

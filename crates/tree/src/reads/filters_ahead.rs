@@ -11,8 +11,7 @@ use base::Trailer;
 
 use crate::Run;
 
-/// Runs that are probed together. A lookup that finds its key in the first of them has probed the others in
-/// vain: some 60 ns each.
+/// Runs that are probed together. A lookup that finds its key in the first of them probes the others in vain.
 const TOGETHER: usize = 4;
 
 /// What held filters say about some runs.
@@ -20,46 +19,58 @@ const TOGETHER: usize = 4;
 pub(super) struct FiltersAhead {
     /// The runs before this one were probed, or need no probe.
     end: usize,
-    /// Whether the key is absent from each of the last [`TOGETHER`] runs before `end`, the first in the
-    /// lowest bit.
-    absent: u8,
+    /// What the filters of the last [`TOGETHER`] runs before `end` say.
+    answers: [Answer; TOGETHER],
+}
+
+/// What the held filter of a run says about a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing: it is not held.
+    #[default]
+    Unknown,
+    /// The run has no version of the key.
+    Absent,
+    /// The run may have one.
+    Admitted,
 }
 
 impl FiltersAhead {
-    /// Whether the run with index `run` is known to have no version of `key`, with the hash `hash`, at or
-    /// before `at`. Range deletes do not count. Runs are asked about in order.
+    /// Whether the run with index `run` has versions of `key`, with the hash `hash`, at or before `at`. Range
+    /// deletes do not count. Runs are asked about in order.
     #[inline]
-    pub(super) fn is_absent(
+    pub(super) fn ask(
         &mut self,
         runs: &[Arc<Run>],
         run: usize,
         key: &[u8],
         hash: u64,
         at: Trailer,
-    ) -> bool {
+    ) -> Answer {
         if run >= self.end {
             // The search of one table probes its filter itself.
             if run + 1 >= runs.len() {
-                return false;
+                return Answer::Unknown;
             }
             self.end = run + TOGETHER;
-            self.absent = probe(runs.get(run..).unwrap_or_default(), key, hash, at);
+            self.answers = probe(runs.get(run..).unwrap_or_default(), key, hash, at);
         }
         let number = (run + TOGETHER).saturating_sub(self.end);
-        self.absent >> number & 1 == 1
+        self.answers.get(number).copied().unwrap_or_default()
     }
 }
 
-/// Which of the first [`TOGETHER`] of `runs` do not have the key, a bit each.
-fn probe(runs: &[Arc<Run>], key: &[u8], hash: u64, at: Trailer) -> u8 {
+/// Asks about the first [`TOGETHER`] of `runs`.
+fn probe(runs: &[Arc<Run>], key: &[u8], hash: u64, at: Trailer) -> [Answer; TOGETHER] {
     let mut runs = runs.iter();
     let probes: [_; TOGETHER] = array::from_fn(|_| {
         let probe = runs.next()?.find(key)?.table().ok()?.filter_probe(key, hash, at)?;
         probe.prefetch();
         Some(probe)
     });
-    probes.iter().enumerate().fold(0, |absent, (number, probe)| {
-        let rules_out = probe.as_ref().is_some_and(|probe| !probe.may_contain());
-        absent | u8::from(rules_out) << number
+    probes.map(|probe| match probe {
+        None => Answer::Unknown,
+        Some(probe) if probe.may_contain() => Answer::Admitted,
+        Some(_) => Answer::Absent,
     })
 }

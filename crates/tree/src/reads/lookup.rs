@@ -10,7 +10,7 @@ use read::{PageFile, ReadOp};
 use table::{Pages, PointRead, Step, Table, TableCursor, ValueRead};
 
 use super::Probe;
-use super::filters_ahead::FiltersAhead;
+use super::filters_ahead::{Answer, FiltersAhead};
 use super::resolver::{Resolution, Resolver, Value};
 use crate::keyspace_counters::LookupReads;
 use crate::{Memtable, Piece, View};
@@ -174,7 +174,8 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         self.reads_before = self.reads.all;
         let runs = self.view.version.runs();
         while let Some(run) = runs.get(self.run) {
-            let is_absent = self.ahead.is_absent(runs, self.run, key, self.probe.hash, self.at);
+            let answer = self.ahead.ask(runs, self.run, key, self.probe.hash, self.at);
+            let is_absent = answer == Answer::Absent;
             self.run += 1;
             if is_absent && !run.has_range_deletes() {
                 continue;
@@ -186,7 +187,10 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
                 }
                 let table = Arc::clone(handle.table()?);
                 let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
-                return Ok(Some(Search::Newest(point)));
+                return Ok(Some(Search::Newest(match answer {
+                    Answer::Admitted => point.admitted(),
+                    _ => point,
+                })));
             }
         }
         Ok(None)
