@@ -186,9 +186,13 @@ fn share_of(column: &Column<'_>, runs: Runs, counted: impl Fn(&Piece) -> f64) ->
         let file = &cell.piece.file;
         let part = cell.bytes as f64 / file.bytes.max(1) as f64;
         entries += file.entries as f64 * part;
-        found += counted(cell.piece) * part;
+        let count = counted(cell.piece);
+        invariant!(count >= 0.0, "entries are counted up");
+        found += count * part;
     }
-    if found == 0.0 { 0.0 } else { (found / entries.max(1.0)).min(1.0) }
+    let share = if found == 0.0 { 0.0 } else { (found / entries.max(1.0)).min(1.0) };
+    invariant!((0.0..=1.0).contains(&share), "a share of a column is a part of it");
+    share
 }
 
 /// Whether a merge down to the oldest run finds a column that is mostly tombstones which no read needs. Range
