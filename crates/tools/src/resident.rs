@@ -20,7 +20,7 @@ use crate::repair::{Lost, LostRange};
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ResidentLosses {
-    /// The keys, each as a range.
+    /// The keys, each as a range, in the order of keyspaces and keys.
     pub(crate) ranges: Vec<LostRange>,
     /// Whether they are all that the damaged records cost.
     pub(crate) is_all: bool,
@@ -76,6 +76,10 @@ pub(crate) fn resident_losses(
         Some(LostRange { file, pages: None, keyspace, keys, what: Lost::Versions })
     };
     found.ranges = damaged.into_iter().filter_map(range).collect();
+    // A person looks for a key, and not for its hash.
+    found
+        .ranges
+        .sort_by(|one, other| (&one.keyspace, &one.keys).cmp(&(&other.keyspace, &other.keys)));
     Ok(found)
 }
 
