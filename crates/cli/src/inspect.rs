@@ -4,6 +4,9 @@
 //! grow with the file.
 
 mod entries;
+mod index;
+mod log;
+mod operations;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,9 +36,10 @@ pub(crate) struct Args {
     /// Also show every page of a table
     #[arg(long)]
     pages: bool,
-    /// Also show every version in a table that can be read: key, sequence number, kind, and the beginning of
-    /// the value. Damaged pages are named, with the keys around them. In an ingested table the sequence
-    /// number is 0: the manifest has it
+    /// Also show every version in a table, or every operation in a log segment, that can be read: key,
+    /// sequence number, kind, and the beginning of the value. Damaged pages are named, with the keys around
+    /// them. In an ingested table the sequence number is 0: the manifest has it. In a segment the keys of
+    /// hashed keyspaces begin with their 8 bytes of hash, but those of moved entries are shown without
     #[arg(long)]
     entries: bool,
     #[command(flatten)]
@@ -48,6 +52,7 @@ enum FileKind {
     Log,
     Manifest,
     Keyspace,
+    Index,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -62,8 +67,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut printer = Printer { out: Output::new(), json: args.output.json };
     let outcome = match args.kind {
         FileKind::Table => printer.table(&medium, name, args),
-        FileKind::Log => printer.log(&*medium, name),
+        FileKind::Log => printer.log(&*medium, name, args.entries),
         FileKind::Manifest => printer.manifest(&*medium, name),
+        FileKind::Index => printer.index(&*medium, name),
         FileKind::Keyspace => printer.keyspace(&*medium, name).map_err(|error| {
             let is_name = KeyspaceFile::parse_file_name(name).is_some();
             if is_name { error } else { refused() }
@@ -124,30 +130,6 @@ impl Printer {
         Ok(outcome)
     }
 
-    fn log(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {
-        let (mut next, mut is_unreadable) = (0, false);
-        wal::inspect(medium, name, &mut |entry| {
-            match &entry {
-                wal::LogEntry::Header(_) => {}
-                wal::LogEntry::Begin { begin, .. } => next = begin.sequence + 1,
-                wal::LogEntry::Mark { sequence, .. }
-                | wal::LogEntry::Gap { sequence, .. }
-                | wal::LogEntry::Batch { sequence, .. } => next = sequence + 1,
-                wal::LogEntry::End { unreadable, .. } => is_unreadable = unreadable.is_some(),
-            }
-            if matches!(entry, wal::LogEntry::Header(_)) && !self.json {
-                let [at, kind, sequence, seqno] = ["OFFSET", "RECORD", "SEQUENCE", "SEQNO"];
-                self.out.line(format_args!("{at:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}"))?;
-            }
-            let row = LogRow::of(&entry);
-            self.line(row, || entry_to_json(&entry))
-        })?;
-        Ok(match is_unreadable && was_durable(medium, name, next)? {
-            true => Outcome::Negative,
-            false => Outcome::Done,
-        })
-    }
-
     fn manifest(&mut self, medium: &dyn Medium, name: &str) -> Result<Outcome> {
         let (store, records) = inspect_manifest(medium, name)?;
         let count = records.len();
@@ -192,36 +174,6 @@ impl Printer {
         )?;
         Ok(Outcome::Done)
     }
-}
-
-/// Whether the unreadable record of lane sequence `next` in segment `name` is damage.
-///
-/// The record is damage if later segments of the lane state that it was durable, and none of them begins at
-/// or below its lane sequence. A torn tail after a crash is no damage: it never was durable, or the log
-/// continued with its lane sequence in a later segment. A preallocated segment states nothing.
-fn was_durable(medium: &dyn Medium, name: &str, next: u64) -> Result<bool> {
-    let Some((lane, segment)) = wal::parse_segment_name(name) else { return Ok(false) };
-    let (mut limit, mut durable_below) = (u64::MAX, 0);
-    for file in medium.list()? {
-        let other = wal::parse_segment_name(&file.name);
-        if !other.is_some_and(|other| other.0 == lane && other.1 > segment) {
-            continue;
-        }
-        let inspected = wal::inspect(medium, &file.name, &mut |entry| {
-            match entry {
-                wal::LogEntry::Begin { begin, .. } => {
-                    limit = limit.min(begin.sequence);
-                    durable_below = durable_below.max(begin.durable);
-                }
-                wal::LogEntry::Mark { durable, .. } => durable_below = durable_below.max(durable),
-                _ => {}
-            }
-            Ok(())
-        });
-        // Damage in the other segment is reported by an inspection of that segment.
-        drop(inspected);
-    }
-    Ok(next < limit.min(durable_below))
 }
 
 fn fact_to_json(fact: &Fact) -> Value {
@@ -272,115 +224,6 @@ fn fact_to_json(fact: &Fact) -> Value {
             "page": damage.page,
             "pages": damage.pages,
             "error": damage.error.to_string(),
-        }),
-    }
-}
-
-/// A row of the table that shows a log segment.
-struct LogRow {
-    offset: u64,
-    kind: &'static str,
-    sequence: Option<u64>,
-    seqno: Option<u64>,
-    rest: String,
-}
-
-impl LogRow {
-    fn of(entry: &wal::LogEntry) -> Self {
-        let row = |offset, kind, sequence, seqno: Option<base::Seqno>, rest| Self {
-            offset,
-            kind,
-            sequence,
-            seqno: seqno.map(base::Seqno::get),
-            rest,
-        };
-        match entry {
-            wal::LogEntry::Header(header) => {
-                let rest = format!(
-                    "lane {}, segment {} of store {}, {} bytes",
-                    header.lane, header.segment, header.store, header.capacity
-                );
-                row(0, "header", None, None, rest)
-            }
-            wal::LogEntry::Begin { offset, seqno, begin } => {
-                let opened = if begin.opened { ", the log was opened here" } else { "" };
-                let rest = format!("durable below {}{opened}", begin.durable);
-                row(*offset, "begin", Some(begin.sequence), Some(*seqno), rest)
-            }
-            wal::LogEntry::Mark { offset, sequence, durable } => {
-                let rest = format!("durable below {durable}");
-                row(*offset, "mark", Some(*sequence), None, rest)
-            }
-            wal::LogEntry::Gap { offset, sequence, seqno, count } => {
-                let rest = format!("{count} sequence numbers of unlogged operations");
-                row(*offset, "gap", Some(*sequence), Some(*seqno), rest)
-            }
-            wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, .. } => {
-                let keyspaces: Vec<_> = keyspaces.iter().map(ToString::to_string).collect();
-                let keyspaces = keyspaces.join(" ");
-                let rest = format!("{ops} operations, {bytes} bytes, keyspaces {keyspaces}");
-                row(*offset, "batch", Some(*sequence), Some(*seqno), rest)
-            }
-            wal::LogEntry::End { offset, unreadable } => {
-                let rest = unreadable.as_ref().map(|error| format!("unreadable: {error}"));
-                row(*offset, "end", None, None, rest.unwrap_or_default())
-            }
-        }
-    }
-}
-
-impl fmt::Display for LogRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
-        let Self { offset, kind, sequence, seqno, rest } = self;
-        let (sequence, seqno) = (number(*sequence), number(*seqno));
-        write!(f, "{offset:>12}  {kind:<6}  {sequence:>10}  {seqno:>12}  {rest}")
-    }
-}
-
-fn entry_to_json(entry: &wal::LogEntry) -> Value {
-    match entry {
-        wal::LogEntry::Header(header) => json!({
-            "fact": "header",
-            "store": header.store.to_string(),
-            "lane": header.lane.0,
-            "segment": header.segment.0,
-            "capacity": header.capacity,
-        }),
-        wal::LogEntry::Begin { offset, seqno, begin } => json!({
-            "fact": "begin",
-            "offset": offset,
-            "sequence": begin.sequence,
-            "seqno": seqno.get(),
-            "durable": begin.durable,
-            "opened": begin.opened,
-        }),
-        wal::LogEntry::Mark { offset, sequence, durable } => {
-            json!({"fact": "mark", "offset": offset, "sequence": sequence, "durable": durable})
-        }
-        wal::LogEntry::Gap { offset, sequence, seqno, count } => json!({
-            "fact": "gap",
-            "offset": offset,
-            "sequence": sequence,
-            "seqno": seqno.get(),
-            "count": count,
-        }),
-        wal::LogEntry::Batch { offset, bytes, sequence, seqno, ops, keyspaces, body_bytes } => {
-            json!({
-                "fact": "batch",
-                "offset": offset,
-                "bytes": bytes,
-                "sequence": sequence,
-                "seqno": seqno.get(),
-                "ops": ops,
-                "keyspaces": keyspaces.iter().map(|keyspace| keyspace.0).collect::<Vec<_>>(),
-                "body_bytes": body_bytes,
-            })
-        }
-        wal::LogEntry::End { offset, unreadable } => json!({
-            "fact": "end",
-            "offset": offset,
-            "unreadable": unreadable.as_ref().map(ToString::to_string),
         }),
     }
 }

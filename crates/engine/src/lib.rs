@@ -44,7 +44,7 @@ pub use keyspace_options::{KeyspaceOptions, keyspace_options};
 pub use log_media::{JoinedLog, LogConfig, OpenLog, ScmDevices, join_log, open_log, prepare_log};
 pub use lost_records::{LogPlace, LostRecords, lost_records};
 pub use memory::Memory;
-pub use open::{IndexCheck, StoreMedia, check_indexes, open};
+pub use open::{IndexCheck, IndexFact, StoreMedia, check_indexes, inspect_index, open};
 pub use pace::{Delays, Pace};
 pub use read_only::read_only_files;
 pub use recovery::Recovery;

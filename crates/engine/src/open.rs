@@ -8,6 +8,8 @@
 
 mod files;
 mod index_checkpoint;
+mod index_inspection;
+mod index_sections;
 mod leave_damaged;
 mod replay;
 mod tasks;
@@ -47,6 +49,7 @@ use crate::watchdog::Watchdog;
 use crate::{LogConfig, Resources};
 use files::StoreFiles;
 pub use index_checkpoint::{IndexCheck, check_indexes};
+pub use index_inspection::{IndexFact, inspect_index};
 use replay::Replay;
 use tasks::Tasks;
 use trees::open_trees;

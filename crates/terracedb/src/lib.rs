@@ -210,7 +210,7 @@ pub mod tools {
         RestoreReport, ScrubReport, check, check_with, move_log, repair, repair_with,
     };
     pub use base::{Cancel, LineageId, StoreId};
-    pub use engine::LogConfig;
+    pub use engine::{IndexFact, LogConfig, inspect_index};
 
     /// The files of a store as they are now, for a check of a store that another process has open. `medium`
     /// and the devices of `log` may be opened for reading only; no lock is taken. Files that the writer

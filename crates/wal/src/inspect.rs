@@ -86,21 +86,33 @@ pub fn inspect(
     name: &str,
     see: &mut dyn FnMut(LogEntry) -> Result<()>,
 ) -> Result<()> {
+    inspect_bodies(medium, name, &mut |entry, _| see(entry))
+}
+
+/// As [`inspect`], each batch with its body; other entries have an empty one.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_bodies(
+    medium: &dyn Medium,
+    name: &str,
+    see: &mut dyn FnMut(LogEntry, &[u8]) -> Result<()>,
+) -> Result<()> {
     let (lane, segment) = parse_segment_name(name).ok_or_else(|| {
         Error::invalid("name of a log segment").expected("log-<lane>-<segment>").got(name)
     })?;
     let account = Account::unlimited("log inspection");
     let (mut reader, header) =
         SegmentReader::open(medium, lane, segment, None, Purpose::Scrub, false, &account)?;
-    see(LogEntry::Header(header?))?;
+    see(LogEntry::Header(header?), &[])?;
     let mut sequence = reader.begin()?.map_or(0, |(begin, _)| begin.sequence);
     while let Some(found) = reader.next(sequence)? {
-        see(entry(&reader, &found)?)?;
+        see(entry(&reader, &found)?, reader.body(&found)?)?;
         sequence += 1;
     }
     let (offset, why) = (reader.at(), reader.explain(sequence));
     let unreadable = (!reader.survey().is_clean()).then_some(why);
-    see(LogEntry::End { offset, unreadable })
+    see(LogEntry::End { offset, unreadable }, &[])
 }
 
 fn entry(reader: &SegmentReader, found: &LocatedRecord) -> Result<LogEntry> {

@@ -51,7 +51,7 @@ pub use device::{DEVICE_FILE, DeviceHeader, OpenDevices};
 pub use extent::{Extent, extents};
 pub use group::{encode_group, head_bytes};
 pub use header::SegmentHeader;
-pub use inspect::{LogEntry, check, inspect, read};
+pub use inspect::{LogEntry, check, inspect, inspect_bodies, read};
 pub use known::Known;
 pub use log::Log;
 pub use loss::Loss;

@@ -31,8 +31,8 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Version {
     key: Vec<u8>,
-    seqno: Seqno,
-    kind: EntryKind,
+    pub(super) seqno: Seqno,
+    pub(super) kind: EntryKind,
     /// The first bytes of the value, or of the operand.
     value: Vec<u8>,
     /// The length of the value, bytes.
@@ -68,7 +68,7 @@ pub(super) fn each_part(
     let report = salvage(&**medium, store, table, &dictionaries, None, &account, &mut |found| {
         visit(match found {
             Salvaged::Version { key, trailer, value } => {
-                Part::Version(version(key, trailer.seqno(), trailer.kind()?, value))
+                Part::Version(Version::of(key, trailer.seqno(), trailer.kind()?, value))
             }
             Salvaged::RangeDelete(Fragment { start, end, seqnos }) => Part::RangeDelete {
                 start: start.to_vec(),
@@ -92,52 +92,47 @@ fn store_of_manifest(medium: &dyn Medium) -> Result<StoreId> {
     })
 }
 
-fn version(key: &[u8], seqno: Seqno, kind: EntryKind, stored: &[u8]) -> Version {
-    let mut version = Version {
-        key: key.to_vec(),
-        seqno,
-        kind,
-        value: Vec::new(),
-        value_bytes: stored.len() as u64,
-        expiry: 0,
-        place: None,
-    };
-    let mut value = stored;
-    match kind {
-        EntryKind::PutExpiring => {
-            // A block that verifies has entries of their form; any other is shown as it is stored.
-            if let Ok((at, rest)) = expiry::split(stored) {
-                (version.expiry, value) = (at, rest);
-                version.value_bytes = rest.len() as u64;
+impl Version {
+    /// The version that is stored so.
+    pub(super) fn of(key: &[u8], seqno: Seqno, kind: EntryKind, stored: &[u8]) -> Self {
+        let mut version = Self {
+            key: key.to_vec(),
+            seqno,
+            kind,
+            value: Vec::new(),
+            value_bytes: stored.len() as u64,
+            expiry: 0,
+            place: None,
+        };
+        let mut value = stored;
+        match kind {
+            EntryKind::PutExpiring => {
+                // A block that verifies has entries of their form; any other is shown as it is stored.
+                if let Ok((at, rest)) = expiry::split(stored) {
+                    (version.expiry, value) = (at, rest);
+                    version.value_bytes = rest.len() as u64;
+                }
             }
-        }
-        EntryKind::PutPointer => {
-            if let Ok(Pointer { file, page, bytes, expiry, .. }) = Pointer::decode(stored) {
-                (version.place, version.expiry) = (Some((file, page)), expiry);
-                (version.value_bytes, value) = (bytes, &[]);
+            EntryKind::PutPointer => {
+                if let Ok(Pointer { file, page, bytes, expiry, .. }) = Pointer::decode(stored) {
+                    (version.place, version.expiry) = (Some((file, page)), expiry);
+                    (version.value_bytes, value) = (bytes, &[]);
+                }
             }
+            EntryKind::Delete | EntryKind::Put | EntryKind::DeleteRange | EntryKind::Merge => {}
         }
-        EntryKind::Delete | EntryKind::Put | EntryKind::DeleteRange | EntryKind::Merge => {}
+        version.value = value.get(..VALUE_BYTES_MAX).unwrap_or(value).to_vec();
+        version
     }
-    version.value = value.get(..VALUE_BYTES_MAX).unwrap_or(value).to_vec();
-    version
-}
 
-fn kind_name(kind: EntryKind) -> &'static str {
-    match kind {
-        EntryKind::Delete => "delete",
-        EntryKind::Put => "put",
-        EntryKind::PutPointer => "put-pointer",
-        EntryKind::DeleteRange => "delete-range",
-        EntryKind::Merge => "merge",
-        EntryKind::PutExpiring => "put-expiring",
+    /// All but the seqno.
+    pub(super) fn fmt_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.key.escape_ascii(), kind_name(self.kind))?;
+        self.fmt_value(f)
     }
-}
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, seqno, kind, value, value_bytes, expiry, place } = self;
-        write!(f, "entry: `{}` {} at {seqno}", key.escape_ascii(), kind_name(*kind))?;
+    fn fmt_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, value, value_bytes, expiry, place, .. } = self;
         if *kind != EntryKind::Delete {
             write!(f, ", {value_bytes} B")?;
         }
@@ -154,6 +149,39 @@ impl fmt::Display for Version {
             write!(f, ", expires at {expiry} ms")?;
         }
         Ok(())
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        json!({
+            "fact": "entry",
+            "key": text(&self.key),
+            "seqno": self.seqno.get(),
+            "kind": kind_name(self.kind),
+            "value": text(&self.value),
+            "value_bytes": self.value_bytes,
+            "expiry_unix_ms": self.expiry,
+            "value_file": self.place.map(|(file, _)| file.0),
+        })
+    }
+}
+
+pub(super) fn kind_name(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Delete => "delete",
+        EntryKind::Put => "put",
+        EntryKind::PutPointer => "put-pointer",
+        EntryKind::DeleteRange => "delete-range",
+        EntryKind::Merge => "merge",
+        EntryKind::PutExpiring => "put-expiring",
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, seqno, kind, .. } = self;
+        write!(f, "entry: `{}` {} at {seqno}", key.escape_ascii(), kind_name(*kind))?;
+        self.fmt_value(f)
     }
 }
 
@@ -187,16 +215,7 @@ impl Part {
     pub(super) fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         match self {
-            Self::Version(version) => json!({
-                "fact": "entry",
-                "key": text(&version.key),
-                "seqno": version.seqno.get(),
-                "kind": kind_name(version.kind),
-                "value": text(&version.value),
-                "value_bytes": version.value_bytes,
-                "expiry_unix_ms": version.expiry,
-                "value_file": version.place.map(|(file, _)| file.0),
-            }),
+            Self::Version(version) => version.to_json(),
             Self::RangeDelete { start, end, seqnos } => json!({
                 "fact": "range delete",
                 "start": text(start),

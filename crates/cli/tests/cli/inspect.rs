@@ -173,6 +173,79 @@ fn damaged_segment_before_others_ends_with_status_1() {
     assert_eq!(damaged(newest, usize::try_from(end).unwrap()), 0);
 }
 
+/// A store with a resident keyspace, some of whose entries were moved, and a checkpoint of its index.
+fn collected(scratch: &Scratch, log: &str) -> String {
+    let dir = scratch.arg("resident");
+    let builder = terracedb::Db::builder(&dir).memory(64 << 20).log_path([log]).log_lanes(2);
+    let db = builder.open().unwrap();
+    let options =
+        terracedb::KeyspaceOptions::new().hashed(terracedb::hashed::HashedPolicy::Resident);
+    let keyspace = db.create_keyspace_opt("r", &options).unwrap();
+    keyspace.put("once", "stays").unwrap();
+    keyspace.delete("gone").unwrap();
+    for number in 0..200_000u64 {
+        keyspace.put(format!("key {}", number % 300), vec![number as u8; 8 << 10]).unwrap();
+        let log = db.statistics().log_collection;
+        if log.moved_entries > 0 && log.index_checkpoints > 0 {
+            return dir;
+        }
+        // The collector and the checkpoints run beside this thread.
+        std::thread::yield_now();
+    }
+    panic!("{:?}", db.statistics().log_collection);
+}
+
+#[test]
+fn inspect_shows_moved_entries_and_checkpoints_of_the_index() {
+    let Ok(devices) = tempfile::tempdir_in("/dev/shm") else { return };
+    let log = devices.path().join("log").display().to_string();
+    let scratch = Scratch::new();
+    let dir = collected(&scratch, &log);
+    let segments = files(&log).into_iter().filter(|(name, _)| name.starts_with("log-"));
+    let segments = segments.filter(|(name, _)| name != "log-device");
+    let mut moved = Vec::new();
+    for (name, _) in segments {
+        let facts = facts("log", &Path::new(&log).join(&name), &["--entries"]);
+        let is_moved = |fact: &&Value| fact["moved_from"].is_u64();
+        moved.extend(of(&facts, "entry").into_iter().filter(is_moved).cloned());
+        let batches = of(&facts, "batch").into_iter().filter(|batch| batch["moved"] == true);
+        let ops: u64 = batches.map(|batch| batch["ops"].as_u64().unwrap()).sum();
+        assert_eq!(ops, facts.iter().filter(is_moved).count() as u64, "{name}");
+    }
+    let once = moved.iter().find(|entry| entry["key"] == "once").unwrap();
+    assert_eq!((&once["kind"], &once["value"]), (&"put".into(), &"stays".into()));
+    assert_eq!((&once["keyspace"], &once["moved_from"]), (&1.into(), &1.into()));
+    assert!(once["seqno"].as_u64() > Some(1) && once["hash"].as_str().unwrap().len() == 16);
+
+    let index = file(&dir, "index-");
+    let found = facts("index", &index, &[]);
+    let [header, end] = [of(&found, "index")[0], of(&found, "index end")[0]];
+    assert_eq!(header["bytes"], fs::metadata(&index).unwrap().len());
+    assert_eq!((&end["whole"], &end["error"]), (&true.into(), &Value::Null));
+    let keyspace = of(&found, "index keyspace")[0];
+    assert_eq!(keyspace["keyspace"], 1);
+    assert!(keyspace["entries"].as_u64().unwrap() > 1, "{keyspace}");
+    let full = of(&found, "full segment");
+    assert!(full.iter().all(|it| it["keyspaces"][0]["keyspace"] == 1), "{found:?}");
+    assert!(!full.is_empty() && !of(&found, "index segment").is_empty(), "{found:?}");
+    let text = inspect("index", &index, &[]).good();
+    assert!(text.starts_with("index checkpoint ") && text.ends_with("\nwhole\n"), "{text}");
+
+    // Damage is status 1; a checkpoint that was not finished is none.
+    flip(&index, 100);
+    let damaged = inspect("index", &index, &["--json"]);
+    assert_eq!(damaged.code, 1);
+    let end = json_lines(&damaged.out).pop().unwrap();
+    assert_eq!((&end["whole"], &end["finished"]), (&false.into(), &true.into()));
+    assert!(inspect("index", &index, &[]).out.contains("\ndamage: "));
+    let mut bytes = fs::read(&index).unwrap();
+    bytes[..64].fill(0);
+    fs::write(&index, bytes).unwrap();
+    let text = inspect("index", &index, &[]).good();
+    assert_eq!(text, "not finished: an open passes over it\n");
+    assert!(inspect("index", &file(&dir, "manifest-"), &[]).bad(2).contains("index-<number>"));
+}
+
 #[test]
 fn inspect_manifest_prints_its_edits() {
     let scratch = Scratch::new();

@@ -7,21 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{
-    Account, Charge, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, StoreId,
-    invariant,
-};
+use base::{Account, Error, ErrorKind, KeyspaceId, LaneId, Result, SegmentId, Seqno, StoreId};
 use manifest::ManifestState;
-use media::{Access, File, Medium, Purpose};
-use tree::checkpoint::{HEADER_BYTES, Header, SECTION_HEAD_BYTES, Section};
+use media::Medium;
+use tree::checkpoint::{Header, Section};
 use tree::{LogSegments, Resident};
 use wal::SegmentSummary;
 
+use super::index_sections::Sections;
 use super::replay::Replay;
 use crate::recovery::Recovery;
-
-/// Bytes that are read at once: more than a section.
-const READ_BYTES: usize = 1 << 20;
 
 /// What was loaded.
 #[derive(Default)]
@@ -56,56 +51,6 @@ pub struct IndexCheck {
     pub bad_slots: u64,
     /// The first of them.
     pub bad: Option<Error>,
-}
-
-/// Reads a file front to back.
-struct Sections {
-    file: Arc<dyn File>,
-    length: u64,
-    /// The next byte to read.
-    at: u64,
-    bytes: Vec<u8>,
-    /// The next byte of `bytes`.
-    next: usize,
-    _charge: Charge,
-}
-
-impl Sections {
-    /// Ensures that `wanted` bytes are there. False at the end of the file.
-    fn fill(&mut self, wanted: usize) -> Result<bool> {
-        if self.bytes.len() - self.next >= wanted {
-            return Ok(true);
-        }
-        self.bytes.drain(..self.next);
-        self.next = 0;
-        let more = (READ_BYTES as u64).min(self.length - self.at) as usize;
-        let begin = self.bytes.len();
-        self.bytes.resize(begin + more, 0);
-        let into = self.bytes.get_mut(begin..).unwrap_or_default();
-        self.file.load(self.at, into, Purpose::Replay)?;
-        self.at += more as u64;
-        match self.bytes.len() {
-            0 => Ok(false),
-            there if there < wanted => Err(Error::corrupt("index checkpoint")
-                .at(self.file.name())
-                .expected("a whole section")
-                .got(format_args!("{there} bytes"))),
-            _ => Ok(true),
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Section>> {
-        if !self.fill(SECTION_HEAD_BYTES)? {
-            return Ok(None);
-        }
-        let head = self.bytes.get(self.next..self.next + SECTION_HEAD_BYTES).unwrap_or_default();
-        let length = SECTION_HEAD_BYTES + Section::body_bytes(head)?;
-        self.fill(length)?;
-        let section = self.bytes.get(self.next..self.next + length).unwrap_or_default();
-        let (head, body) = section.split_at_checked(SECTION_HEAD_BYTES).unwrap_or_default();
-        self.next += length;
-        Section::decode(head, body).map(Some)
-    }
 }
 
 /// The checkpoints on `medium` and their lengths, oldest first.
@@ -218,25 +163,14 @@ impl Loader<'_> {
     /// Loads a checkpoint; `None` for one that was not finished.
     fn load(&self, number: u64, length: u64) -> Result<Option<Loaded>> {
         let (medium, segments, residents) = (self.medium, self.segments, &self.residents);
-        let file = medium.open(&Header::file_name(number), Access::Bytes)?;
-        let mut head = vec![0; HEADER_BYTES];
-        if length < HEADER_BYTES as u64 {
-            return Ok(None);
-        }
-        file.load(0, &mut head, Purpose::Replay)?;
-        if head.iter().all(|byte| *byte == 0) {
-            return Ok(None);
-        }
-        let header = Header::decode(&head)?;
-        if (header.store, header.number, header.length) != (self.store, number, length) {
+        let opened = Sections::open(&**medium, number, length, segments.account())?;
+        let Some((header, mut sections)) = opened else { return Ok(None) };
+        if header.store != self.store {
             return Err(Error::corrupt("header of an index checkpoint")
-                .at(file.name())
-                .expected(format_args!("{length} bytes of store {:?}", self.store))
-                .got(format_args!("{} bytes of store {:?}", header.length, header.store)));
+                .at(Header::file_name(number))
+                .expected(format_args!("store {:?}", self.store))
+                .got(format_args!("store {:?}", header.store)));
         }
-        let charge = segments.account().charge(2 * READ_BYTES as u64)?;
-        let (at, bytes) = (HEADER_BYTES as u64, Vec::new());
-        let mut sections = Sections { file, length, at, bytes, next: 0, _charge: charge };
         let mut tombstones = BTreeMap::new();
         let mut full = Vec::new();
         while let Some(section) = sections.next()? {
@@ -254,7 +188,6 @@ impl Loader<'_> {
                 Section::Full(summary) => full.push(summary),
             }
         }
-        invariant!(sections.at == length, "a checkpoint is read to its end");
         let start = self.state.known_log().start;
         full.retain(|summary| self.is_known(summary, header.end, &tombstones));
         let summaries = wal::skippable(&**medium, &start, &full)?;

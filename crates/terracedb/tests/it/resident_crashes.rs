@@ -1,7 +1,8 @@
 //! Power cuts at any line of storage-class memory, with a resident keyspace beside an ordered one: every
 //! acknowledged write is there, and no batch is torn (I11).
 //!
-//! `TERRACE_LONG=1` cuts 100,000 times on one lane and as often on four.
+//! `TERRACE_LONG=1` cuts 100,000 times on one lane and as often on four, `TERRACE_CUTS=N` N times. Both print
+//! the seed and each thousandth cut (with `--nocapture`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use crate::common::{self, Views};
 use crate::resident::resident;
 
 const KEYS: u64 = 40;
+
+/// The power cuts of a default run.
+const CUTS: u64 = 120;
 
 /// Power cuts of one store, after which a new one begins: its log grows with each open.
 const LIVES: u64 = 12;
@@ -43,10 +47,22 @@ fn content(keyspaces: [&Keyspace; 2]) -> Content {
     })
 }
 
+fn cuts() -> u64 {
+    match std::env::var("TERRACE_CUTS") {
+        Ok(cuts) => cuts.parse().expect("TERRACE_CUTS is a number"),
+        Err(_) if std::env::var_os("TERRACE_LONG").is_some() => 100_000,
+        Err(_) => CUTS,
+    }
+}
+
 fn power_cuts(lanes: u16) {
     let (mut rng, seed) = Rng::from_env();
-    let cuts = if std::env::var_os("TERRACE_LONG").is_some() { 100_000 } else { 120 };
-    for store in 0..cuts / LIVES {
+    let cuts = cuts();
+    for store in 0..cuts.div_ceil(LIVES) {
+        let done = store * LIVES;
+        if cuts > CUTS && done % 1000 < LIVES {
+            println!("TERRACE_SEED={seed}: {done} of {cuts} cuts on {lanes} lanes passed");
+        }
         let mut device = Arc::new(Faulty::new(rng.next_u64()).with_lines());
         let mut model: Content = Default::default();
         let mut version = 0u64;
