@@ -12,6 +12,7 @@ const SEEDS: &[(&str, &str, usize)] = &[
     ("dump", "tools/golden/dump.hex", 0),
     ("index_checkpoint", "tree/golden/index_checkpoint.hex", 0),
     ("hot_pages", "cache/golden/hot-pages.hex", 0),
+    ("hot_pages", "cache/golden/hot-pages-1.hex", 0),
     // The target adds the frame to its input.
     ("job", "compact/golden/job.hex", 12),
     ("job", "compact/golden/outcome.hex", 12),

@@ -23,7 +23,7 @@ mod statistics;
 mod written_pages;
 
 pub use balance::Balance;
-pub use hot_pages::{HotFile, HotPages};
+pub use hot_pages::{HotFile, HotPages, HotRows};
 pub use key::{PageKey, PageKind};
 pub use live_files::LiveFile;
 pub use page_cache::{Cached, PageCache, Stage};

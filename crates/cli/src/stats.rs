@@ -351,6 +351,7 @@ fn rows_to_json(statistics: &Statistics) -> Value {
         "fills": rows.fills,
         "recalled": rows.recalled,
         "renewed": rows.renewed,
+        "ahead": rows.ahead,
         "packed": rows.packed,
         "kept": rows.kept,
         "evicted": rows.evicted,

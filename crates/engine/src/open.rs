@@ -261,6 +261,7 @@ impl Recovered<'_> {
             buffers: &components.buffers,
             pace: &components.pace,
             compactor: &components.compactor,
+            reader: &components.reader,
             watchdog: &components.watchdog,
             interval_target: &components.committer.interval_target,
             stop: Arc::default(),

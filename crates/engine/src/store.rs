@@ -243,6 +243,8 @@ impl Store {
             medium: Arc::clone(&self.medium),
             trees: Arc::clone(&self.trees),
             manifest: Arc::clone(&self.manifest),
+            reader: Arc::clone(&self.reader),
+            ring: Arc::clone(&self.ring),
             resources: self.resources.clone(),
         }
     }

@@ -41,6 +41,9 @@ pub trait QueuedRead: ReadOp {
     /// The state that each read of a queue needs when it ends. The queue holds one for all of them.
     type Shared;
 
+    /// Whether the read is a caller's, and so counts as a lookup.
+    fn is_counted(&self) -> bool;
+
     /// Ends the read, which needed pages from tiers as far as `depth`. Returns the value, if there is one.
     ///
     /// # Errors
@@ -479,8 +482,11 @@ impl<O: QueuedRead> Queue<O> {
 
     /// Ends a get and keeps its result for the caller.
     fn finish(&mut self, token: u64, op: O, depth: Depth, output: Result<O::Output>) {
+        let is_counted = op.is_counted();
         let result = op.end(&self.shared, output, depth);
-        if let Ok(value) = &result {
+        if let Ok(value) = &result
+            && is_counted
+        {
             self.reader.counters.lookup_ended(depth, value.is_some());
         }
         let result = result.map(|value| match value {

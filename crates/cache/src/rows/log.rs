@@ -8,6 +8,8 @@
 //! A row's bytes are overwritten only after no index entry names them, and behind a release fence, as
 //! [`TagBuckets`] requires. Owned by a mutex in [`super::RowCache`].
 
+mod hot_rows;
+
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;

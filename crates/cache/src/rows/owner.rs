@@ -21,6 +21,12 @@ impl RowOwner {
         Self { number, floor: AtomicU64::new(0) }
     }
 
+    /// The number: no other owner of this cache ever has it.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// The hash of a row, given the hash of its key. All its bits are usable.
     #[must_use]
     pub const fn hash(&self, key_hash: u64) -> u64 {

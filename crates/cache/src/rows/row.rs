@@ -211,6 +211,16 @@ impl<'a> RowRef<'a> {
             && self.key.iter().zip(chunks(key)).all(|(word, key)| word.load(Relaxed) == key)
     }
 
+    /// The number of the owner.
+    pub(super) const fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Replaces the content of `out` by the key.
+    pub(super) fn copy_key(&self, out: &mut Vec<u8>) {
+        copy(self.key, self.key_len, out);
+    }
+
     /// Replaces the content of `out` by the value.
     #[inline]
     pub(crate) fn copy_value(&self, out: &mut Vec<u8>) {

@@ -32,6 +32,8 @@
 //! charged, which reclaims from nobody. Writers change one bucket. Cost: a get touches the cache lines of the
 //! bucket and of the row.
 
+mod hot_rows;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

@@ -24,6 +24,8 @@ pub struct RowStatistics {
     pub packed: u64,
     /// Stale or expected rows that a flush renewed.
     pub renewed: u64,
+    /// Rows that were hot before the store was opened, and were read ahead.
+    pub ahead: u64,
     /// Rows that got another turn, because they were used.
     pub kept: u64,
     /// Rows evicted.

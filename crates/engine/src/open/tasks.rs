@@ -8,6 +8,7 @@ use base::{Executor, TaskHandle};
 use parking_lot::Mutex;
 use tree::compaction::{CompactTask, Compactor};
 use tree::events::Events;
+use tree::reads::Reader;
 use tree::{ClockTask, PurgeTask, TreeContext, Trees};
 use wal::Log;
 
@@ -41,6 +42,7 @@ pub(super) struct Tasks<'a> {
     pub buffers: &'a Arc<Buffers>,
     pub pace: &'a Arc<Pace>,
     pub compactor: &'a Arc<Compactor>,
+    pub reader: &'a Arc<Reader>,
     pub watchdog: &'a Arc<Watchdog>,
     /// The highest seqno that the interval sync must make durable.
     pub interval_target: &'a Arc<AtomicU64>,
@@ -185,6 +187,8 @@ impl Tasks<'_> {
             medium: Arc::clone(&self.context.medium),
             trees: Arc::clone(self.trees),
             manifest: Arc::clone(&self.context.manifest),
+            reader: Arc::clone(self.reader),
+            ring: Arc::clone(&self.context.ring),
             resources: self.resources.clone(),
         };
         let task = HotPagesTask::new(list, Arc::clone(&self.stop));

@@ -17,6 +17,7 @@ pub use cursor::{Cursor, CursorSource};
 pub use iter::{Entry, Iter, KeyEntry, after_prefix, iterate, iterate_prefix};
 pub use lookup::Lookup;
 pub use merging_iter::{FastStep, MergingIter, Move};
+pub(crate) use read_queue::start_row_ahead;
 pub use read_queue::{QueuePool, ReadQueue, open_queue, reads_from, start_get};
 pub use reader::Reader;
 pub use resolver::Value;

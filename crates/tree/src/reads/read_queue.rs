@@ -27,30 +27,38 @@ impl Deref for PinnedView {
 }
 
 /// A lookup that owns its key and view, and caches its value as a row.
-struct QueuedLookup(Lookup<Bytes, PinnedView>);
+struct QueuedLookup {
+    lookup: Lookup<Bytes, PinnedView>,
+    /// It reads a hot row ahead, for no caller.
+    is_ahead: bool,
+}
 
 impl ReadOp for QueuedLookup {
     type Output = Option<Value>;
 
     fn step(&mut self, supplied: Option<Pages>) -> Result<Step<Option<Value>>> {
-        self.0.step(supplied)
+        self.lookup.step(supplied)
     }
 
     fn device_read(&mut self) {
-        self.0.device_read();
+        self.lookup.device_read();
     }
 
     fn file(&self) -> Option<PageFile> {
-        self.0.file()
+        self.lookup.file()
     }
 
     fn table(&self) -> Option<&Arc<Table>> {
-        self.0.table()
+        self.lookup.table()
     }
 }
 
 impl QueuedRead for QueuedLookup {
     type Shared = Arc<Reader>;
+
+    fn is_counted(&self) -> bool {
+        !self.is_ahead
+    }
 
     fn end(
         self,
@@ -59,9 +67,15 @@ impl QueuedRead for QueuedLookup {
         depth: Depth,
     ) -> Result<Option<Bytes>> {
         let value = output?;
-        self.0.count(value.is_some());
+        if self.is_ahead {
+            if let Some(value) = &value {
+                reader.rows.fill_ahead(&self.lookup, value, depth);
+            }
+            return Ok(None);
+        }
+        self.lookup.count(value.is_some());
         if let Some(value) = &value {
-            reader.rows.fill(&self.0, value, depth);
+            reader.rows.fill(&self.lookup, value, depth);
         }
         Ok(value.map(|value| value.bytes))
     }
@@ -105,7 +119,28 @@ pub fn start_get(
     }
     let key = Bytes::copy_from_slice(key.bytes());
     let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, now);
-    queue.start(token, QueuedLookup(lookup));
+    queue.start(token, QueuedLookup { lookup, is_ahead: false });
+    Ok(())
+}
+
+/// Starts a read of `key` in `view` at the seqno `at` that fills the key's row ([`Rows::fill_ahead`]). The
+/// result has no value.
+///
+/// # Errors
+/// `Retry` if the queue is full.
+///
+/// [`Rows::fill_ahead`]: super::Rows::fill_ahead
+pub(crate) fn start_row_ahead(
+    ReadQueue { queue }: &mut ReadQueue,
+    view: &Arc<View>,
+    key: Key<'_>,
+    probe: Probe,
+    at: Seqno,
+) -> Result<()> {
+    queue.check_room()?;
+    let key = Bytes::copy_from_slice(key.bytes());
+    let lookup = Lookup::new(key, probe, PinnedView(Arc::clone(view)), at, None);
+    queue.start(0, QueuedLookup { lookup, is_ahead: true });
     Ok(())
 }
 

@@ -194,6 +194,44 @@ impl Rows {
             return;
         }
         let owner = view.read_context.rows();
+        let hash = owner.hash(hash);
+        self.with_row(lookup, value, depth, (seqno, as_of), |row| {
+            self.curves.row_missed(hash, key, row.value.len());
+            // The cache counts refusals.
+            let _ = self.cache.fill(owner, hash, vacancy, row);
+        });
+    }
+
+    /// As [`Rows::fill`], for a row that was hot before the store was opened and that nobody asked for yet:
+    /// it evicts no other, and counts as no miss.
+    pub fn fill_ahead<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+        &self,
+        lookup: &Lookup<K, V>,
+        value: &Value,
+        depth: Depth,
+    ) {
+        let target = lookup.row().filter(|_| self.is_enabled);
+        let Some(RowTarget { hash, vacancy, seqno, as_of }) = target else { return };
+        let (key, view) = (lookup.key(), lookup.view());
+        if view.holds_newer(key, as_of) {
+            return;
+        }
+        let owner = view.read_context.rows();
+        self.with_row(lookup, value, depth, (seqno, as_of), |row| {
+            // The cache counts refusals.
+            let _ = self.cache.fill_ahead(owner, owner.hash(hash), vacancy, row);
+        });
+    }
+
+    /// Calls `fill` with the row of the value that `lookup` found, compressed if memory is short.
+    fn with_row<K: AsRef<[u8]>, V: Deref<Target = Arc<View>>>(
+        &self,
+        lookup: &Lookup<K, V>,
+        value: &Value,
+        depth: Depth,
+        (seqno, as_of): (Seqno, Seqno),
+        fill: impl FnOnce(Row<'_>),
+    ) {
         let (value, expiry) = (&*value.bytes, value.expiry);
         let from = match depth {
             Depth::Memtable | Depth::Page => RowFrom::Dram,
@@ -202,10 +240,6 @@ impl Rows {
         };
         let form = self.compression.form(&self.cache, value);
         let (value, packed) = form.as_deref().map_or((value, false), |form| (form, true));
-        let row = Row { key, value, packed, seqno, as_of, expiry, from };
-        let hash = owner.hash(hash);
-        self.curves.row_missed(hash, key, value.len());
-        // The cache counts refusals.
-        let _ = self.cache.fill(owner, hash, vacancy, row);
+        fill(Row { key: lookup.key(), value, packed, seqno, as_of, expiry, from });
     }
 }
