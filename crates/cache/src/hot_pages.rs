@@ -1,9 +1,9 @@
 //! The list of hot pages and rows of a store, which survives a restart: the next open reads them ahead. Byte
 //! format: docs/format/hot-pages.md.
 //!
-//! Pages are named as in the cache, by the digest of their file, and rows by their keys, so a list that is out
-//! of date names pages and rows that are gone, and never wrong ones. A damaged or missing list costs warmth
-//! only.
+//! Pages are named as in the cache, by the digest of their file, and rows by their keys, so a list that is
+//! out of date names pages and rows that are gone, and never wrong ones. A damaged or missing list costs
+//! warmth only.
 
 use std::ops::Range;
 

@@ -22,6 +22,7 @@ use media::{Buf, Completion, Medium, Op, Request};
 use table::{Pages, Span, Step};
 
 use crate::page_reader::purpose;
+use crate::queued_read::QueuedRead;
 use crate::read_op::file_of;
 use crate::ready::Ready;
 use crate::tier_reader::TierPage;
@@ -34,26 +35,6 @@ pub struct Completed {
     pub token: u64,
     /// The value; `None` if the key has none.
     pub result: Result<Option<Bytes>>,
-}
-
-/// A read operation that a [`Queue`] can run.
-pub trait QueuedRead: ReadOp {
-    /// The state that each read of a queue needs when it ends. The queue holds one for all of them.
-    type Shared;
-
-    /// Whether the read is a caller's, and so counts as a lookup.
-    fn is_counted(&self) -> bool;
-
-    /// Ends the read, which needed pages from tiers as far as `depth`. Returns the value, if there is one.
-    ///
-    /// # Errors
-    /// The read's.
-    fn end(
-        self,
-        shared: &Self::Shared,
-        output: Result<Self::Output>,
-        depth: Depth,
-    ) -> Result<Option<Bytes>>;
 }
 
 /// Gets in flight for one thread: submit keys, do other work, poll for results.

@@ -194,9 +194,10 @@ impl Builder {
         self
     }
 
-    /// Whether the store keeps a list of up to 1 GiB of pages that are hot in the page cache, and of rows with
-    /// up to 16 MiB of keys, and reads them ahead in the background when it is opened, as far as the caches
-    /// have free memory; true by default. The list is stored when the store closes and every 5 minutes.
+    /// Whether the store keeps a list of up to 1 GiB of pages that are hot in the page cache, and of rows
+    /// with up to 16 MiB of keys, and reads them ahead in the background when it is opened, as far as the
+    /// caches have free memory; true by default. The list is stored when the store closes and every 5
+    /// minutes.
     #[must_use]
     pub fn hot_pages(mut self, is_on: bool) -> Self {
         self.settings.hot_pages = is_on;

@@ -1,5 +1,5 @@
-//! The task of hot pages: reads the pages and rows ahead that were hot before the store was opened, and stores
-//! the list of those that are hot now, now and then and when the store closes.
+//! The task of hot pages: reads the pages and rows ahead that were hot before the store was opened, and
+//! stores the list of those that are hot now, now and then and when the store closes.
 //!
 //! Nothing waits for it, and an error costs warmth only. A cache of few pages is warm soon by itself, so no
 //! list of fewer than [`PAGES_MIN`] pages and [`ROWS_MIN`] rows is stored.
