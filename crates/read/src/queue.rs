@@ -26,7 +26,7 @@ use crate::queued_read::QueuedRead;
 use crate::read_op::file_of;
 use crate::ready::Ready;
 use crate::tier_reader::TierPage;
-use crate::{Depth, PageFile, PageReader, ReadOp};
+use crate::{Depth, PageFile, PageReader};
 
 /// The result of one queued get.
 #[derive(Debug)]

@@ -44,8 +44,8 @@ impl RowCache {
     }
 
     /// Calls `visit` with the owner's number, the key and the memory in bytes of each cached row, the hot
-    /// ones first, until it returns false. A row that moves meanwhile may be missed or visited twice. Holds the
-    /// log's mutex for 64 KiB of rows at a time.
+    /// ones first, until it returns false. A row that moves meanwhile may be missed or visited twice. Holds
+    /// the log's mutex for 64 KiB of rows at a time.
     pub fn visit_hot_rows(&self, visit: &mut dyn FnMut(u32, &[u8], usize) -> bool) {
         let segments = self.log.lock().newest_segments();
         for wants_hot in [true, false] {
