@@ -174,13 +174,20 @@ impl Buffers {
         self.metadata.index_bytes_max()
     }
 
-    fn is_full(&self, memtable: &Memtable) -> bool {
-        memtable.is_full(self.resources.memtable_bytes())
+    /// A memtable of `tree` of this size is sealed. Each run of a window costs every lookup a probe, for as
+    /// long as the run stays, so its runs are twice as long as others.
+    fn memtable_bytes(&self, tree: &Tree) -> u64 {
+        let bytes = self.resources.memtable_bytes();
+        if tree.kind().is_window() { 2 * bytes } else { bytes }
+    }
+
+    fn is_full(&self, tree: &Tree, memtable: &Memtable) -> bool {
+        memtable.is_full(self.memtable_bytes(tree))
     }
 
     fn seal_if_full(&self, tree: &Tree) -> Result<()> {
         let _sealing = self.sealing.lock();
-        if self.is_full(&tree.view().active) {
+        if self.is_full(tree, &tree.view().active) {
             self.seal_locked(tree)?;
         }
         Ok(())
@@ -207,8 +214,8 @@ impl Buffers {
     /// Prefaults the memory that writers use next. For the log task.
     pub(crate) fn prefault(&self) {
         self.resources.regions().prepare();
-        let most = self.resources.memtable_bytes() + PREFAULT_BYTES / 4;
         for tree in self.trees.all() {
+            let most = self.memtable_bytes(&tree) + PREFAULT_BYTES / 4;
             tree.view().active.map().prefault(PREFAULT_BYTES, most);
         }
     }

@@ -33,6 +33,7 @@ mod trees;
 mod trim_tables;
 mod value_file;
 mod version;
+mod version_filters;
 mod write_through;
 
 pub use context::TreeContext;

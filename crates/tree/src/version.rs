@@ -14,6 +14,7 @@ use base::{Error, KeyRange, Result, RunId, TableId, invariant};
 use manifest::TableEntry;
 use table::{Bounds, PinnedRangeDeletes, Table, TableCursor};
 
+use crate::version_filters::VersionFilters;
 use crate::{TableFile, ValueFile};
 
 /// A table, or the key range of a table that merges left valid.
@@ -243,6 +244,8 @@ pub struct Version {
     runs: Vec<Arc<Run>>,
     /// The highest run id ever used: the id of a run that became empty is not used again.
     newest: RunId,
+    /// The filters that its tables pin. Taken on first use.
+    filters: OnceLock<Option<VersionFilters>>,
 }
 
 impl Version {
@@ -276,6 +279,12 @@ impl Version {
     /// The runs, newest first. For each key, an earlier run contains newer data (I4).
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
+    }
+
+    /// The filters that its tables pin, if there are any.
+    #[inline]
+    pub(crate) fn filters(&self) -> Option<&VersionFilters> {
+        self.filters.get_or_init(|| VersionFilters::of(&self.runs)).as_ref()
     }
 
     /// The run with this id.
@@ -330,7 +339,7 @@ impl Version {
     pub fn with_piece(&self, id: RunId, piece: Arc<Piece>) -> Self {
         let mut runs = self.runs.clone();
         insert(&mut runs, id, piece);
-        Self { runs, newest: self.newest.max(id) }
+        Self { runs, newest: self.newest.max(id), filters: OnceLock::new() }
     }
 
     /// This version after `change`.
@@ -370,7 +379,7 @@ impl Version {
             outputs.iter().all(|(_, piece)| rectangle.range.covers(&piece.range)),
             "a compaction writes within its range of keys (I4)"
         );
-        Self { runs, newest: self.newest }
+        Self { runs, newest: self.newest, filters: OnceLock::new() }
     }
 }
 

@@ -99,7 +99,7 @@ impl Buffers {
         loop {
             let view = tree.view();
             let active = &view.active;
-            if self.is_full(active) && !active.is_empty() {
+            if self.is_full(tree, active) && !active.is_empty() {
                 // The memtable of a dropped keyspace is not sealed any more: it would stay full.
                 tree.usable()?;
                 self.seal_if_full(tree)?;

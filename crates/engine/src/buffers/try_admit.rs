@@ -64,7 +64,7 @@ impl Buffers {
         // A memtable that other writers fill as fast as it is replaced gets one more write than it should.
         for _ in 0..FLUSHES_AWAITED_MAX {
             let view = tree.view();
-            if !self.is_full(&view.active) || view.active.is_empty() {
+            if !self.is_full(tree, &view.active) || view.active.is_empty() {
                 break;
             }
             tree.usable()?;

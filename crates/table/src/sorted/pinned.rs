@@ -14,6 +14,8 @@ use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, Result, invariant};
 use media::Purpose;
 
+use super::filter::Filter;
+use super::layout::head_of;
 use super::meta::MetaPage;
 use super::read::read_pages;
 use super::table::Table;
@@ -21,15 +23,29 @@ use super::top::Partition;
 use crate::page::{Header, payload};
 use crate::reread::reread;
 
+/// Partitions on each side of the one that evenly spread hashes lead to, among which it is looked for first.
+const NEAR: usize = 2;
+
 /// The payloads of all metadata pages, one after the other.
 #[derive(Debug)]
 pub(crate) struct PinnedMeta {
     payloads: Box<[u8]>,
-    /// The end of each partition's payload. A page that is lost or was given back has an empty payload.
-    ends: Box<[usize]>,
+    partitions: Box<[PinnedPartition]>,
     /// The part of `payloads` that is filters, bytes.
     filter_bytes: u64,
     charge: Charge,
+}
+
+/// Where the metadata page of a partition lies, and its filter, which is the end of it.
+#[derive(Clone, Copy, Debug)]
+struct PinnedPartition {
+    /// The first hash of the separator before the partition; 0 for the first one.
+    first: u64,
+    /// The end of the payload. A page that is lost or was given back has an empty payload.
+    end: usize,
+    seed: u32,
+    filter_bytes: u16,
+    filter_width: u8,
 }
 
 impl PinnedMeta {
@@ -41,28 +57,54 @@ impl PinnedMeta {
     pub(crate) fn read(table: &Table, account: &Account) -> Result<(Self, Option<Error>)> {
         let partitions = table.top()?.partitions();
         // A full vector doubles.
-        let bytes = partitions as u64 * (PAGE_BYTES + size_of::<usize>()) as u64 * 2;
+        let bytes = partitions as u64 * (PAGE_BYTES + size_of::<PinnedPartition>()) as u64 * 2;
         let _charge = account.charge(bytes)?;
         let (mut payloads, mut ends, mut damage) = (Vec::new(), Vec::new(), None);
         for number in 0..partitions {
-            let partition = table.top()?.partition(number)?;
+            let top = table.top()?;
+            let partition = top.partition(number)?;
+            let before = number.checked_sub(1).map(|before| top.separators().get(before));
+            let first = before.transpose()?.map_or(0, |separator| head_of(&separator.key));
             match sound_page(table, partition, account, &mut damage) {
                 Ok(content) => payloads.extend_from_slice(&content),
                 Err(error) if error.is_retryable() => return Err(error),
                 // Reads of the partition ask for its page, and get the error.
                 Err(_) => {}
             }
-            ends.push(payloads.len());
+            ends.push((first, payloads.len()));
         }
-        let charge = account.charge((payloads.len() + size_of_val(&*ends)) as u64)?;
-        Ok((Self::new(payloads.into(), ends.into(), charge), damage))
+        let bytes = payloads.len() + ends.len() * size_of::<PinnedPartition>();
+        let charge = account.charge(bytes as u64)?;
+        Ok((Self::new(payloads.into(), &ends, charge), damage))
     }
 
-    /// Pins these pages, for which `charge` is charged.
-    fn new(payloads: Box<[u8]>, ends: Box<[usize]>, charge: Charge) -> Self {
-        let mut pinned = Self { payloads, ends, filter_bytes: 0, charge };
-        let metas = (0..pinned.ends.len()).filter_map(|number| pinned.get(number));
-        pinned.filter_bytes = metas.map(|meta| meta.filter_bytes() as u64).sum();
+    /// Pins these pages, for which `charge` is charged: of each partition the first hash, and the end of its
+    /// payload.
+    fn new(payloads: Box<[u8]>, ends: &[(u64, usize)], charge: Charge) -> Self {
+        let unknown = |(first, end): &(u64, usize)| PinnedPartition {
+            first: *first,
+            end: *end,
+            seed: 0,
+            filter_bytes: 0,
+            filter_width: 0,
+        };
+        let partitions: Box<[_]> = ends.iter().map(unknown).collect();
+        invariant!(
+            partitions.last().is_none_or(|last| last.end == payloads.len()),
+            "the payloads of the partitions are all that is pinned"
+        );
+        let mut pinned = Self { payloads, partitions, filter_bytes: 0, charge };
+        for number in 0..pinned.partitions.len() {
+            let Some(meta) = pinned.get(number) else { continue };
+            let Some(filter) = meta.filter() else { continue };
+            let ((seed, width), bytes) = (filter.seed_and_width(), filter.planes().len());
+            pinned.filter_bytes += bytes as u64;
+            if let Some(partition) = pinned.partitions.get_mut(number) {
+                // A filter lies within a page.
+                (partition.seed, partition.filter_width) = (seed, width);
+                partition.filter_bytes = bytes as u16;
+            }
+        }
         pinned
     }
 
@@ -77,18 +119,18 @@ impl PinnedMeta {
     ) -> Result<Option<Self>> {
         let is_live = |number: &usize| live.iter().any(|range| range.contains(number));
         let kept = |number: usize| self.payload(number).filter(|_| is_live(&number));
-        let bytes = (0..self.ends.len()).filter_map(kept).map(<[u8]>::len).sum();
+        let bytes = (0..self.partitions.len()).filter_map(kept).map(<[u8]>::len).sum();
         if bytes == self.payloads.len() {
             return Ok(None);
         }
-        let charge = account.charge((bytes + size_of_val(&*self.ends)) as u64)?;
+        let charge = account.charge((bytes + size_of_val(&*self.partitions)) as u64)?;
         let (mut payloads, mut ends) =
-            (Vec::with_capacity(bytes), Vec::with_capacity(self.ends.len()));
-        for number in 0..self.ends.len() {
+            (Vec::with_capacity(bytes), Vec::with_capacity(self.partitions.len()));
+        for (number, partition) in self.partitions.iter().enumerate() {
             payloads.extend_from_slice(kept(number).unwrap_or_default());
-            ends.push(payloads.len());
+            ends.push((partition.first, payloads.len()));
         }
-        Ok(Some(Self::new(payloads.into(), ends.into(), charge)))
+        Ok(Some(Self::new(payloads.into(), &ends, charge)))
     }
 
     /// Memory in use, bytes.
@@ -103,9 +145,38 @@ impl PinnedMeta {
 
     /// The payload of the metadata page of partition `number`, empty if it is not kept.
     fn payload(&self, number: usize) -> Option<&[u8]> {
-        let end = *self.ends.get(number)?;
-        let start = number.checked_sub(1).and_then(|before| self.ends.get(before));
-        self.payloads.get(start.map_or(0, |start| *start)..end)
+        let end = self.partitions.get(number)?.end;
+        let before = number.checked_sub(1).and_then(|before| self.partitions.get(before));
+        self.payloads.get(before.map_or(0, |before| before.end)..end)
+    }
+
+    /// The filter of the only partition with keys whose first hash is `hash`; `None` if it is not kept, or if
+    /// a partition begins with that hash, so that two may have such keys.
+    #[inline]
+    pub(crate) fn filter_of(&self, hash: u64) -> Option<Filter<'_>> {
+        let number = self.begun_at(hash).checked_sub(1)?;
+        let partition = self.partitions.get(number)?;
+        let is_only = partition.first < hash || number == 0;
+        if !is_only || partition.filter_bytes == 0 {
+            return None;
+        }
+        let start = partition.end.checked_sub(usize::from(partition.filter_bytes))?;
+        let planes = self.payloads.get(start..partition.end)?;
+        Some(Filter::new(partition.seed, partition.filter_width, planes))
+    }
+
+    /// The number of partitions that begin at or before `hash`.
+    #[inline]
+    fn begun_at(&self, hash: u64) -> usize {
+        let count = self.partitions.len();
+        // Where it is if the table has the whole range of hashes.
+        let guess = ((u128::from(hash) * count as u128) >> u64::BITS) as usize;
+        let (start, end) = (guess.saturating_sub(NEAR), (guess + NEAR + 1).min(count));
+        let has_begun = |partition: &PinnedPartition| partition.first <= hash;
+        let near = self.partitions.get(start..end).unwrap_or_default();
+        let begun = near.partition_point(has_begun);
+        let is_certain = (begun > 0 || start == 0) && (begun < near.len() || end == count);
+        if is_certain { start + begun } else { self.partitions.partition_point(has_begun) }
     }
 
     /// The metadata page of partition `number`; `None` if it is not kept.

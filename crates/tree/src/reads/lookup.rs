@@ -173,8 +173,16 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
         let key = self.key.as_ref();
         self.reads_before = self.reads.all;
         let runs = self.view.version.runs();
-        while let Some(run) = runs.get(self.run) {
-            let answer = self.ahead.ask(runs, self.run, key, self.probe.hash, self.at);
+        let pinned = self.view.version.filters();
+        while self.run < runs.len() {
+            let next = pinned.map(|pinned| pinned.next(self.run, key, self.probe.hash));
+            let is_admitted = next.is_some_and(|next| next.is_admitted);
+            self.run = next.map_or(self.run, |next| next.run);
+            let Some(run) = runs.get(self.run) else { break };
+            let answer = match is_admitted {
+                true => Answer::Admitted,
+                false => self.ahead.ask(runs, self.run, key, self.probe.hash, self.at),
+            };
             let is_absent = answer == Answer::Absent;
             self.run += 1;
             if is_absent && !run.has_range_deletes() {

@@ -137,20 +137,31 @@ impl VersionEditGuard<'_> {
     pub fn install_changed(&self, change: &Change) {
         let discarded = self.tree.change.lock();
         if *discarded {
-            for (_, piece) in &change.outputs {
-                piece.file().mark_obsolete();
-            }
-            return;
+            return mark_outputs_obsolete(change);
         }
         let old = self.tree.view_owned();
-        let version = old.version.with_change(change);
+        // Without the lock, on which every writer may wait: trimming copies pages.
+        drop(discarded);
+        let version = Arc::new(old.version.with_change(change));
+        // Before the version is read: a run keeps the filters that its tables have when it is first read.
+        trim_tables(&version, &change.inputs);
+        let discarded = self.tree.change.lock();
+        if *discarded {
+            return mark_outputs_obsolete(change);
+        }
+        // Memtables may have been sealed meanwhile; the version changes only with this guard.
+        let before = old;
+        let old = self.tree.view_owned();
+        invariant!(
+            Arc::ptr_eq(&before.version, &old.version),
+            "the guard alone changes the version of a tree"
+        );
         let left = version.files();
         for file in old.version.files() {
             if left.binary_search_by_key(&file.entry().id, |file| file.entry().id).is_err() {
                 file.mark_obsolete();
             }
         }
-        let version = Arc::new(version);
         self.tree.view.store(Arc::new(View {
             active: Arc::clone(&old.active),
             sealed: old.sealed.clone(),
@@ -159,12 +170,17 @@ impl VersionEditGuard<'_> {
             ingested: old.ingested,
         }));
         drop(discarded);
-        // Without the lock, on which every writer may wait: trimming copies pages, and dropping the view may
-        // remove files.
-        trim_tables(&version, &change.inputs);
         if let Some(clock) = old.read_context.clock() {
             clock.adapt(&version);
         }
-        drop(old);
+        // Without the lock: dropping the views may remove files.
+        drop((before, old));
+    }
+}
+
+/// Marks the outputs of `change`, which came too late, as obsolete.
+fn mark_outputs_obsolete(change: &Change) {
+    for (_, piece) in &change.outputs {
+        piece.file().mark_obsolete();
     }
 }

@@ -33,7 +33,7 @@ const DISCARDED_PART: u64 = 16;
 const RETAINED_LEVEL: u8 = 1;
 
 /// Most runs that a lookup searches, unless more are being merged.
-const RUNS_MAX: usize = 128;
+const RUNS_MAX: usize = 256;
 
 /// Runs that one merge replaces by one. Runs of equal length are rewritten once for each factor of this
 /// number by which they exceed [`RUNS_MAX`].

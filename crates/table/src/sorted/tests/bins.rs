@@ -308,6 +308,52 @@ fn trimmed_metadata_pages_give_their_memory_back() {
     assert!(driver.get(&model.keys().next().unwrap().0, put(9)).unwrap().is_some());
 }
 
+/// A probe of the pinned filters answers as a read does: yes for every key, no for nearly all others. It says
+/// nothing about a hash with which a partition begins, a partition that was given back, and a table that
+/// pins no filters.
+#[test]
+fn pinned_filters_answer_by_hash() {
+    let mut model = Model::new();
+    for number in 0..20_000u64 {
+        let hash = key_hash(&number.to_le_bytes());
+        // An eighth of the range of hashes: partitions are not where evenly spread hashes lead to.
+        for hash in [hash, hash >> 3 | 0x6000_0000_0000_0000] {
+            model.insert((stored_key(hash, b"k"), Reverse(put(1))), vec![3; 8]);
+        }
+    }
+    let hash_of = |key: &[u8]| u64::from_be_bytes(key[..8].try_into().unwrap());
+    let medium = with_content(content_of(bins_spec(Codec::None, 14, 12), &model));
+    let table = open(&medium).unwrap();
+    let filters = table.pinned_filters().unwrap();
+    let ask = |filters: &PinnedFilters, key: &[u8]| {
+        filters.probe(hash_of(key), key_hash(key)).map(|probe| probe.may_contain())
+    };
+    assert!(model.keys().all(|(key, _)| ask(&filters, key) == Some(true)));
+    let absent = |number: u64| stored_key(key_hash(&number.to_be_bytes()), b"no");
+    let admitted = (0..20_000).filter(|number| ask(&filters, &absent(*number)) == Some(true));
+    assert!(admitted.count() < 40, "5 are expected of 12 bits");
+    let top = table.top().unwrap();
+    assert!(top.partitions() > 12);
+    for number in 0..top.partitions() - 1 {
+        let separator = top.separators().get(number).unwrap().key;
+        let mut begins = [0; 8];
+        begins.iter_mut().zip(&separator).for_each(|(to, from)| *to = *from);
+        assert_eq!(ask(&filters, &begins), None, "two partitions may have it");
+        let after = (u64::from_be_bytes(begins) + 1).to_be_bytes();
+        assert!(ask(&filters, &after).is_some());
+    }
+    let half = [KeyRange::new(&[0x80], None)];
+    table.trim(&half).unwrap();
+    let trimmed = table.pinned_filters().unwrap();
+    assert_eq!(ask(&trimmed, &stored_key(0x1234 << 48, b"k")), None);
+    assert!(model.keys().all(|(key, _)| key[0] < 0x80 || ask(&trimmed, key) == Some(true)));
+    assert!(ask(&filters, &stored_key(0x1234 << 48, b"k")).is_some(), "it keeps what it had");
+    let unfiltered = with_content(content_of(bins_spec(Codec::None, 14, 0), &model));
+    assert!(open(&unfiltered).unwrap().pinned_filters().is_none());
+    let sorted = with_content(content_of(spec(Codec::None), &model));
+    assert!(open(&sorted).unwrap().pinned_filters().is_none());
+}
+
 #[test]
 fn a_table_with_bins_takes_no_short_keys_and_no_copied_blocks() {
     let (medium, account) = (medium(), Account::unlimited("test"));
