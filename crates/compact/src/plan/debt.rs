@@ -36,21 +36,11 @@ impl TreeLayout<'_> {
     #[must_use]
     pub fn debt(&self) -> Debt {
         let columns = &self.columns.all;
-        let busy = || self.summary.busy.iter();
-        let left = |area: &Area| area.bytes.max(1);
-        let is_manual = |area: &&Area| {
-            self.summary.manual.as_ref().is_some_and(|manual| overlaps_manual(area, manual))
-        };
-        // A few tables are merged quickly, so their garbage is no reason to slow down writers.
-        let small = self.summary.unit_bytes.saturating_mul(SMALL_TREE_TABLES);
-        let is_small = self.stored_bytes < small && !self.is_tight();
         let debt = Debt {
-            bytes: work(self) + busy().map(left).sum::<u64>(),
-            manual_bytes: manual_work(self) + busy().filter(is_manual).map(left).sum::<u64>(),
+            bytes: work(self) + self.summary.busy.iter().map(left).sum::<u64>(),
             runs: columns.iter().map(|column| column.cells.len()).max().unwrap_or(0),
             fullness: columns.iter().map(|it| fullness(self, it)).fold(0.0, f64::max),
-            space: self.space(),
-            space_fullness: if is_small { 0.0 } else { self.space_written() / self.space_max() },
+            ..self.debt_of_space()
         };
         // A debt that is not a number would delay writers for ever, or never.
         invariant!(
@@ -59,6 +49,29 @@ impl TreeLayout<'_> {
         );
         debt
     }
+
+    /// The part of [`Self::debt`] that does not depend on the schedule of merges: the space, and the work for
+    /// the user's manual compaction. The rest is 0.
+    pub(super) fn debt_of_space(&self) -> Debt {
+        let is_manual = |area: &&Area| {
+            self.summary.manual.as_ref().is_some_and(|manual| overlaps_manual(area, manual))
+        };
+        let busy = self.summary.busy.iter().filter(is_manual);
+        // A few tables are merged quickly, so their garbage is no reason to slow down writers.
+        let small = self.summary.unit_bytes.saturating_mul(SMALL_TREE_TABLES);
+        let is_small = self.stored_bytes < small && !self.is_tight();
+        Debt {
+            manual_bytes: manual_work(self) + busy.map(left).sum::<u64>(),
+            space: self.space(),
+            space_fullness: if is_small { 0.0 } else { self.space_written() / self.space_max() },
+            ..Debt::default()
+        }
+    }
+}
+
+/// Bytes that a job in `area` has left.
+fn left(area: &Area) -> u64 {
+    area.bytes.max(1)
 }
 
 /// Bytes to merge until the tree is settled, without running jobs.

@@ -1,6 +1,6 @@
 //! Picks the next action: the order in which drops, merges and moves are considered.
 
-use base::invariant;
+use base::{RunId, invariant};
 use bytes::Bytes;
 
 use super::action::{Merge, Plan, Reason};
@@ -23,6 +23,11 @@ impl TreeLayout<'_> {
             check(self, plan);
         }
         plan
+    }
+
+    /// The pieces that [`Self::plan`] drops before it plans anything else; empty if there are none.
+    pub(super) fn dropped(&self) -> Vec<(RunId, Piece)> {
+        trivial::droppable(self)
     }
 }
 

@@ -25,12 +25,12 @@ fn slices(options: &Options) -> keep::Options {
 pub fn plan_keep(summary: &Summary, options: &Options) -> (Option<Plan>, Debt) {
     let keep_options = slices(options);
     let layout = TreeLayout::new(summary, options);
-    let plan = match layout.plan() {
-        // A drop reads nothing, so it comes before any merge.
-        Some(Plan::Drop(pieces)) => Some(Plan::Drop(pieces)),
-        ordered => keep::plan(summary, &keep_options)
-            .or_else(|| garbage(ordered?, &keep_options).map(Plan::Merge)),
-    };
+    // A drop reads nothing, so it comes before any merge.
+    let dropped = Some(layout.dropped()).filter(|pieces| !pieces.is_empty()).map(Plan::Drop);
+    // The ordered planner compares all runs with one another, which takes longer than all the rest: last.
+    let plan = dropped
+        .or_else(|| keep::plan(summary, &keep_options))
+        .or_else(|| garbage(layout.plan()?, &keep_options).map(Plan::Merge));
     (plan, debt_of(&layout, &keep_options))
 }
 
@@ -42,7 +42,7 @@ pub fn debt_keep(summary: &Summary, options: &Options) -> Debt {
 
 /// The slices' debt of merges, with the space and the manual compactions of the ordered planner.
 fn debt_of(layout: &TreeLayout<'_>, options: &keep::Options) -> Debt {
-    let Debt { manual_bytes, space, space_fullness, .. } = layout.debt();
+    let Debt { manual_bytes, space, space_fullness, .. } = layout.debt_of_space();
     Debt { manual_bytes, space, space_fullness, ..keep::debt(layout.summary, options) }
 }
 
