@@ -80,13 +80,17 @@ pub(crate) fn run(task: &Task, dir: &Path) -> Result<()> {
         let wan = run_wan_on(&*store, &options)?;
         let reads = device::reads(dir).saturating_sub(reads);
         let measured = Measured::of_wan(&wan, reads, device::space(dir));
-        let WanFigures { insert_us, miss_us, evicted, megabits_per_second, .. } = wan;
+        let WanFigures { insert_us, miss_us, evicted, megabits_per_second, inserts_alone, .. } =
+            wan;
         eprintln!(
             "{:<13} {megabits_per_second:.0} Mbit/s, insert mean {:.2} us, miss mean {:.2} us, {evicted} \
-             evicted",
+             evicted; {} inserts without lookups, mean {:.2} us with the flush, {:.2} bytes written a byte",
             kind.name(),
             insert_us.mean,
-            miss_us.mean
+            miss_us.mean,
+            inserts_alone.count,
+            inserts_alone.mean_us,
+            inserts_alone.write_amplification.unwrap_or_default()
         );
         let label = case.labels().collect();
         return print(&Line::Step(label, Box::new(measured)));

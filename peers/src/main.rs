@@ -25,11 +25,13 @@ use compare::Comparison;
 use stores::Kind;
 
 const HELP: &str = "\
-usage: cargo xtask peers [--features berkeleydb] [--case NAME[,NAME..]] [--store NAME[,NAME..]] [--runs N]
-                         [--quick | --tiny] [--data DIR]
+usage: cargo xtask peers [--no-default-features] [--features berkeleydb] [--case NAME[,NAME..]]
+                         [--store NAME[,NAME..]] [--runs N] [--quick | --tiny] [--data DIR]
        cargo xtask peers --list
 
-  --features   builds the comparison with Berkeley DB, which the case wan needs; must come first
+  --no-default-features
+               leaves out RocksDB, which takes ten minutes to compile; must come first
+  --features   builds the comparison with Berkeley DB, which the case wan needs; must come next
   --case       cases to run (default: all)
   --store      stores to run (default: those of each case)
   --runs       runs of each store in each case (default: 5; quick: 1)
@@ -44,6 +46,9 @@ const RESULTS: &str = "results";
 /// The command that reproduces the results, without the path of the data directory.
 fn shown(arguments: &[&str]) -> String {
     let mut words = vec!["cargo xtask peers"];
+    if !cfg!(feature = "rocksdb") {
+        words.push("--no-default-features");
+    }
     if cfg!(feature = "berkeleydb") {
         words.push("--features berkeleydb");
     }

@@ -28,6 +28,9 @@ use workload::cases::Compression;
 use below::Below;
 use rocks_profile::Profile;
 
+/// Filter bits of the base of [`Kind::TerraceKeepFiltered`]: those of an ordered keyspace.
+const BASE_FILTER_BITS: u8 = 8;
+
 /// A store of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -37,6 +40,8 @@ pub(crate) enum Kind {
     TerraceOver(Below),
     /// A hashed keyspace of this engine that keeps every entry.
     TerraceKeep,
+    /// The same with filters over its base, for lookups of missing keys.
+    TerraceKeepFiltered,
     /// A hashed keyspace of this engine that is a window, with unlogged writes.
     TerraceWindow,
     /// RocksDB, in one of its profiles.
@@ -86,11 +91,12 @@ pub(crate) struct Opened {
 
 impl Kind {
     /// Every store. This engine comes first, because ratios are relative to it.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Terrace,
         Self::TerraceOver(Below::OptaneSsd),
         Self::TerraceOver(Below::CxlDram),
         Self::TerraceKeep,
+        Self::TerraceKeepFiltered,
         Self::TerraceWindow,
         Self::Rocks(Profile::Default),
         Self::Rocks(Profile::Read),
@@ -113,6 +119,7 @@ impl Kind {
             Self::TerraceOver(Below::OptaneSsd) => "terrace-optane-ssd",
             Self::TerraceOver(Below::CxlDram) => "terrace-cxl-dram",
             Self::TerraceKeep => "terrace-keep",
+            Self::TerraceKeepFiltered => "terrace-keep-filtered",
             Self::TerraceWindow => "terrace-window",
             Self::Rocks(Profile::Default) => "rocksdb",
             Self::Rocks(Profile::Read) => "rocksdb-read",
@@ -133,7 +140,11 @@ impl Kind {
     pub(crate) const fn is_own(self) -> bool {
         matches!(
             self,
-            Self::Terrace | Self::TerraceOver(_) | Self::TerraceKeep | Self::TerraceWindow
+            Self::Terrace
+                | Self::TerraceOver(_)
+                | Self::TerraceKeep
+                | Self::TerraceKeepFiltered
+                | Self::TerraceWindow
         )
     }
 
@@ -205,13 +216,15 @@ impl Kind {
                 Self::Lmdb | Self::Redb => !is_compaction && !is_tiered && !is_hashed,
                 Self::Foyer => case == "zipfian",
                 Self::TerraceKeep
+                | Self::TerraceKeepFiltered
                 | Self::TerraceWindow
                 | Self::Berkeley
                 | Self::TerraceCache
                 | Self::FoyerCache => false,
             });
         // Ratios are those of the first store.
-        is_hashed.then_some(Self::TerraceKeep).into_iter().chain(kinds).collect()
+        let keep = [Self::TerraceKeep, Self::TerraceKeepFiltered];
+        keep.into_iter().filter(|_| is_hashed).chain(kinds).collect()
     }
 
     /// Opens the store, or creates it.
@@ -219,7 +232,8 @@ impl Kind {
         match self {
             Self::Terrace => terrace::open(setup, None),
             Self::TerraceOver(below) => terrace::open(setup, Some(below)),
-            Self::TerraceKeep => terrace::open_keep(setup),
+            Self::TerraceKeep => terrace::open_keep(setup, 0),
+            Self::TerraceKeepFiltered => terrace::open_keep(setup, BASE_FILTER_BITS),
             Self::TerraceWindow => terrace::open_window(setup),
             #[cfg(feature = "rocksdb")]
             Self::Rocks(profile) => rocks::open(profile, setup),

@@ -56,8 +56,15 @@ impl Engine {
     /// # Errors
     /// Those of the store; `Invalid` if the keyspace exists and is of another kind.
     pub fn hashed(db: Db, policy: HashedPolicy) -> Result<Self> {
-        let options = KeyspaceOptions::new().hashed(policy);
-        let keyspace = db.open_or_create_keyspace_opt(KEYSPACE, &options)?;
+        Self::with_options(db, &KeyspaceOptions::new().hashed(policy))
+    }
+
+    /// As [`Engine::new`], with a keyspace with these options.
+    ///
+    /// # Errors
+    /// Those of the store; `Invalid` if the keyspace exists and is of another kind.
+    pub fn with_options(db: Db, options: &KeyspaceOptions) -> Result<Self> {
+        let keyspace = db.open_or_create_keyspace_opt(KEYSPACE, options)?;
         Ok(Self::of(db, keyspace))
     }
 

@@ -38,8 +38,8 @@ pub use distribution::{Distribution, Sampler, ZIPFIAN_THETA};
 pub use engine::Engine;
 pub use figures::{Device, Figures, Operations};
 pub use hashed::{
-    DedupReport, HashedFigures, Phase, Predicted, Silt, SiltOptions, SiltReport, WanFigures,
-    WanOptions, WanReport, load_wan, run_dedup, run_wan, run_wan_on,
+    DedupReport, HashedFigures, InsertsAlone, Phase, Predicted, Silt, SiltOptions, SiltReport,
+    WanFigures, WanOptions, WanReport, load_wan, run_dedup, run_wan, run_wan_on,
 };
 pub use key::{KEY_BYTES_MIN, KEY_NUMBER_MAX, Keys};
 pub use key_ranges::{KeyRanges, RangeHeat};

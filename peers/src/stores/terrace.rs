@@ -3,7 +3,7 @@
 use base::Result;
 use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::scm::Scm;
-use terracedb::{Codec, Db, Durability};
+use terracedb::{Codec, Db, Durability, KeyspaceOptions};
 use workload::Engine;
 use workload::cases::Compression;
 
@@ -21,11 +21,17 @@ pub(super) fn open(setup: &Setup<'_>, below: Option<Below>) -> Result<Opened> {
     Ok(Opened { store: Box::new(Engine::new(db)?), options })
 }
 
-/// As [`open`], with a hashed keyspace that keeps every entry.
-pub(super) fn open_keep(setup: &Setup<'_>) -> Result<Opened> {
+/// As [`open`], with a hashed keyspace that keeps every entry, and filters of `base_filter_bits` bits over
+/// its base; 0: none.
+pub(super) fn open_keep(setup: &Setup<'_>, base_filter_bits: u8) -> Result<Opened> {
     let (db, mut options) = open_db(setup, None)?;
     option(&mut options, "keyspace", HashedPolicy::Keep);
-    Ok(Opened { store: Box::new(Engine::hashed(db, HashedPolicy::Keep)?), options })
+    let mut keyspace = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
+    if base_filter_bits > 0 {
+        option(&mut options, "base_filter_bits", base_filter_bits);
+        keyspace = keyspace.base_filter_bits(base_filter_bits);
+    }
+    Ok(Opened { store: Box::new(Engine::with_options(db, &keyspace)?), options })
 }
 
 /// As [`open`], with a hashed keyspace that is a window, and writes without a log.

@@ -8,7 +8,8 @@ use crate::hashed::WAN_POINTER_BYTES;
 /// The entries of SILT's evaluation: keys of 20 B with values of 236 B, scattered.
 pub(super) const HASHED: Case = Case {
     name: "hashed",
-    summary: "20 M x 256 B with 128 MiB: memory of index and filters, reads of hits and misses, writes",
+    summary: "20 M x 256 B with 128 MiB: memory of index and filters, reads of hits and misses, writes. \
+              A miss of `keep` reads its base once, by design: it has no filter unless it is `keep-filtered`",
     value_bytes: Some(236),
     memory_bytes: 128 * MIB,
     load: None,

@@ -14,5 +14,5 @@ pub use dedup::{DedupReport, run_dedup};
 pub use figures::HashedFigures;
 pub use predicted::Predicted;
 pub use silt::{Phase, Silt, SiltOptions, SiltReport};
+pub use wan::{InsertsAlone, WanFigures, WanOptions, WanReport, load_wan, run_wan, run_wan_on};
 pub(crate) use wan::{KEY_BYTES as WAN_KEY_BYTES, POINTER_BYTES as WAN_POINTER_BYTES};
-pub use wan::{WanFigures, WanOptions, WanReport, load_wan, run_wan, run_wan_on};

@@ -33,6 +33,9 @@ const THREADS_MAX: usize = 1 << 8;
 /// A fixed permutation makes fingerprints of numbers.
 const SEED: u64 = 0x57a4;
 
+/// Most inserts that no lookup precedes, as a part of the chunks before the measurement.
+const ALONE_PART: u64 = 8;
+
 /// Operations between two looks at the clock of the run.
 const BURST: u64 = 64;
 
@@ -132,6 +135,23 @@ pub struct WanFigures {
     pub inserts_per_sec: f64,
     /// Recent chunks that were missing in a store that may drop entries.
     pub evicted: u64,
+    /// Inserts after the stream, each without a lookup.
+    pub inserts_alone: InsertsAlone,
+}
+
+/// Inserts of new chunks that no lookup precedes. In a stream the lookup of a chunk brings in the page that
+/// its insert changes, and an earlier insert's page is written during a later lookup; here inserts pay for
+/// both.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertsAlone {
+    /// How many.
+    pub count: u64,
+    /// Mean time of one, microseconds, with the flush at the end, which writes what they deferred.
+    pub mean_us: f64,
+    /// Latency of the calls, microseconds.
+    pub us: LatencySummary,
+    /// Bytes that the process wrote to the device, per byte of keys and values.
+    pub write_amplification: Option<f64>,
 }
 
 /// One thread's stream.
@@ -373,7 +393,7 @@ pub fn run_wan_on(store: &dyn Store, options: &WanOptions) -> Result<WanFigures>
     let streams = streams.collect::<Result<_>>()?;
     let clock = SystemClock::new();
     let meter = Meter::start(store, &clock);
-    let Outcome { seconds, ops, tally, .. } = measure(options, streams, &mut |_| {})?;
+    let Outcome { seconds, ops, tally, entries } = measure(options, streams, &mut |_| {})?;
     let run = RunTally {
         ops,
         lookups: ops,
@@ -386,6 +406,7 @@ pub fn run_wan_on(store: &dyn Store, options: &WanOptions) -> Result<WanFigures>
     };
     // Flushes count with the run, as in every bench.
     let figures = meter.finish(&run, Duration::from_secs_f64(seconds), None, true)?;
+    let inserts_alone = insert_alone(store, options, entries)?;
     Ok(WanFigures {
         megabits_per_second: megabits_per_second(figures.ops_per_sec, options),
         insert_us: tally.inserts.summary(),
@@ -393,7 +414,37 @@ pub fn run_wan_on(store: &dyn Store, options: &WanOptions) -> Result<WanFigures>
         miss_us: tally.misses.summary(),
         inserts_per_sec: ratio(tally.inserts.count() as f64, seconds).unwrap_or_default(),
         evicted: tally.evicted,
+        inserts_alone,
         figures,
+    })
+}
+
+/// Inserts new chunks, in one thread, after `entries` of them. As many as a part of the chunks before the
+/// measurement, or for as long as the measurement took, whichever is less.
+fn insert_alone(store: &dyn Store, options: &WanOptions, entries: u64) -> Result<InsertsAlone> {
+    let mut stream = Stream::new(store, options, 0)?;
+    // Numbers that no thread used.
+    stream.count = entries;
+    let clock = SystemClock::new();
+    let meter = Meter::start(store, &clock);
+    let start = Instant::now();
+    let most = (options.num / ALONE_PART).max(1);
+    while stream.tally.inserts.count() < most && start.elapsed() < options.duration {
+        let start = Instant::now();
+        stream.insert()?;
+        stream.tally.inserts.record(start.elapsed());
+    }
+    store.flush()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let Tally { inserts, written_bytes, .. } = stream.tally;
+    let count = inserts.count();
+    let run = RunTally { ops: count, written_bytes, ..RunTally::new()? };
+    let figures = meter.finish(&run, Duration::from_secs_f64(seconds), None, true)?;
+    Ok(InsertsAlone {
+        count,
+        mean_us: seconds * 1e6 / count.max(1) as f64,
+        us: inserts.summary(),
+        write_amplification: ratio(figures.process_write_bytes as f64, written_bytes as f64),
     })
 }
 
