@@ -25,7 +25,7 @@ const SECOND: &str = include_str!("../../golden/store-2.pages");
 const THIRD: &str = include_str!("../../golden/store-3.pages");
 const FOURTH: &str = include_str!("../../golden/store-4.pages");
 
-fn medium(store: &str) -> Arc<dyn Medium> {
+pub(crate) fn medium(store: &str) -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new());
     let mut file = None;
     for line in store.lines() {
@@ -419,11 +419,8 @@ fn the_fourth_store_opens_and_merges_to_straddled_pages() {
     assert_same(&keyspace, &model, "keep, reopened");
 }
 
-#[test]
-#[ignore = "writes a file for `golden`"]
-fn write_a_golden_store() {
-    let path = std::env::var("TERRACE_GOLDEN").expect("TERRACE_GOLDEN names the file to write");
-    let memory = if path.contains("keep") { write_keep() } else { write_everything() };
+/// The files of a store, in the form of the golden stores.
+pub(crate) fn pages(memory: &MemoryMedium) -> String {
     let mut pages = String::new();
     for file in memory.list().unwrap() {
         let content = memory.content(&file.name).unwrap();
@@ -434,5 +431,13 @@ fn write_a_golden_store() {
             writeln!(pages, "{number} {hex}").unwrap();
         }
     }
-    std::fs::write(path, pages).unwrap();
+    pages
+}
+
+#[test]
+#[ignore = "writes a file for `golden`"]
+fn write_a_golden_store() {
+    let path = std::env::var("TERRACE_GOLDEN").expect("TERRACE_GOLDEN names the file to write");
+    let memory = if path.contains("keep") { write_keep() } else { write_everything() };
+    std::fs::write(path, pages(&memory)).unwrap();
 }

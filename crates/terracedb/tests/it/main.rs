@@ -37,6 +37,7 @@ mod faults;
 mod faults_anywhere;
 mod full_lanes;
 mod golden_store;
+mod golden_windows;
 mod hashed;
 mod held_filters;
 mod hot_pages;
