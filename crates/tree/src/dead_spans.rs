@@ -77,7 +77,7 @@ impl Span {
 pub struct DeadSpans {
     /// Whether there is a span, announced or confirmed.
     any: AtomicBool,
-    state: RwLock<State>,
+    state: RwLock<DeadSpansState>,
     /// Jumps of walks over spans.
     pub jumps: Counter,
     /// Spans that walks noted.
@@ -85,7 +85,7 @@ pub struct DeadSpans {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DeadSpansState {
     /// Ascending by start.
     spans: Vec<Span>,
     /// The active memtable of the newest view, by its address; 0 before the first one was sealed.
@@ -249,7 +249,7 @@ impl DeadSpans {
     }
 }
 
-impl State {
+impl DeadSpansState {
     /// Adds a confirmed span; leaves it out if another one says as much, and joins short chains of spans if
     /// there are too many.
     fn insert(&mut self, span: Span) {

@@ -45,12 +45,12 @@ pub struct Contest {
     threshold: AtomicU32,
     rules: AtomicUsize,
     /// `None`: there is no memory for a contest.
-    state: Option<Mutex<State>>,
+    state: Option<Mutex<ContestState>>,
     charge: Option<Charge>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ContestState {
     subject: Subject,
     simulations: Simulations,
     /// Bytes of the simulated caches, and of the simulations.
@@ -60,7 +60,7 @@ struct State {
     scores: Scores,
 }
 
-impl State {
+impl ContestState {
     fn new(subject: Subject, bytes: u64, bytes_max: usize) -> Self {
         let simulations = simulations(subject, bytes, bytes_max);
         invariant!(
@@ -84,7 +84,8 @@ impl Contest {
     pub fn new(account: &Account, subject: Subject, memory_bytes: u64) -> Self {
         let bytes = (memory_bytes / MEMORY_PART).min(BYTES_MAX);
         let charge = if bytes >= BYTES_MIN { account.try_charge(bytes) } else { None };
-        let state = charge.is_some().then(|| State::new(subject, memory_bytes, bytes as usize));
+        let state =
+            charge.is_some().then(|| ContestState::new(subject, memory_bytes, bytes as usize));
         Self {
             threshold: AtomicU32::new(state.as_ref().map_or(0, |it| it.simulations.threshold())),
             rules: AtomicUsize::new(0),
@@ -120,7 +121,7 @@ impl Contest {
         state.simulations.ask(hash, u32::try_from(bytes).unwrap_or(u32::MAX), kind);
         state.accesses += 1;
         if state.accesses.is_multiple_of(ACCESSES) {
-            let State { simulations, scores, .. } = &mut *state;
+            let ContestState { simulations, scores, .. } = &mut *state;
             scores.add(simulations.misses(), simulations.rate());
             let rules = scores.next(self.rules.load(Relaxed));
             invariant!(rules < RULES, "some rules are in force");
@@ -139,7 +140,7 @@ impl Contest {
     }
 }
 
-impl State {
+impl ContestState {
     /// Simulates caches of `bytes` from now on, if that is another size than before by a quarter.
     fn fit(&mut self, bytes: u64) {
         if bytes.abs_diff(self.bytes) > self.bytes / 4 && bytes > 0 {

@@ -24,7 +24,7 @@ use crate::{PageKey, PageKind};
 const TIMED_ONE_IN: u64 = 64;
 
 /// A page that was found and pinned, before its content is looked at.
-struct Found {
+struct FoundPage {
     kind: PageKind,
     key: PageKey,
     slot: ScmSlot,
@@ -62,7 +62,7 @@ impl ScmTier {
             count(&self.counters.busy);
             return None;
         };
-        let found = Found { kind, key, slot: ScmSlot { slot, hash }, began };
+        let found = FoundPage { kind, key, slot: ScmSlot { slot, hash }, began };
         if let PinnedPage::InPlace(page) = &pinned
             && !self.is_usable(page, found.slot)
         {
@@ -89,7 +89,7 @@ impl ScmTier {
         !is_other && is_present
     }
 
-    fn hit_at_device(&self, location: ScmLocation, found: &Found) -> ScmHit {
+    fn hit_at_device(&self, location: ScmLocation, found: &FoundPage) -> ScmHit {
         let slot = found.slot;
         let tag = self.map.tag(slot.slot);
         let used = self.map.record_use(slot.slot);
@@ -97,7 +97,7 @@ impl ScmTier {
         ScmHit::Read(ScmRead { location, tag, should_promote, slot })
     }
 
-    fn hit_in_place(&self, page: Pinned, found: &Found) -> ScmHit {
+    fn hit_in_place(&self, page: Pinned, found: &FoundPage) -> ScmHit {
         let slot = found.slot;
         let used = self.map.record_use(slot.slot);
         if let Some(began) = found.began {
@@ -114,7 +114,7 @@ impl ScmTier {
         ScmHit::InPlace(ScmPage { page, is_verified: used.is_verified, slot })
     }
 
-    fn should_promote(&self, found: &Found, heat: u8) -> bool {
+    fn should_promote(&self, found: &FoundPage, heat: u8) -> bool {
         let promotion_heat = self.measured.promotion_heat(found.kind, found.slot.hash);
         self.placement.promotes(found.kind, heat, promotion_heat)
     }

@@ -100,7 +100,7 @@ impl Pass {
             return Ok(Some(0));
         }
         let first = open.walk.next_page();
-        let mut found = Found::default();
+        let mut found = FoundDamage::default();
         let stepped = open.walk.step(Retries::Unverified, &mut found);
         scrubber.statistics.lock().retries += found.retries;
         let count = match stepped {
@@ -188,14 +188,14 @@ impl Pass {
 
 /// Damage that one step found.
 #[derive(Default)]
-struct Found {
+struct FoundDamage {
     /// Damaged pages, adjacent ones together: first page, number of pages, and the first error.
     damages: Vec<((u32, u32), Error)>,
     /// Pages that were read again.
     retries: u64,
 }
 
-impl PageVisitor for Found {
+impl PageVisitor for FoundDamage {
     fn page(&mut self, _: u32, _: &[u8]) -> Result<()> {
         Ok(())
     }

@@ -16,11 +16,11 @@ use super::place::Place;
 pub struct Places {
     /// Whether the memtable is of a resident keyspace. Set before the memtable takes writes.
     is_resident: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PlacesState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PlacesState {
     /// The seqno and the place of each write, in the order in which they were applied.
     writes: Vec<(Seqno, Place)>,
     /// Writes that memory was charged for.
@@ -30,7 +30,7 @@ struct State {
     charge: Charge,
 }
 
-impl State {
+impl PlacesState {
     /// Charges what the vectors take if each doubles when it is full.
     fn recharge(&mut self) -> Result<()> {
         let bytes = Places::reserved_bytes(self.reserved);
@@ -45,7 +45,7 @@ impl Places {
     /// No places, to be charged to `account`.
     pub(crate) fn new(account: &Account) -> Self {
         let (writes, promises) = (Vec::new(), Some(Vec::new()));
-        let state = State { writes, reserved: 0, promises, charge: account.empty_charge() };
+        let state = PlacesState { writes, reserved: 0, promises, charge: account.empty_charge() };
         Self { is_resident: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
