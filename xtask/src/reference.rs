@@ -20,13 +20,16 @@ use crate::workspace::{self, Text};
 const JSON: &str = "docs/reference/json.md";
 
 /// The documented structs, and the files that define them.
-const STRUCTS: [(&str, &str); 20] = [
+const STRUCTS: [(&str, &str); 23] = [
     ("bench", "crates/workload/src/bench/report.rs Report"),
     ("replay", "crates/workload/src/replay/report.rs Report"),
     ("bench silt", "crates/workload/src/hashed/silt.rs SiltReport"),
     ("bench wan", "crates/workload/src/hashed/wan.rs WanReport"),
     ("bench wan --from", "crates/workload/src/hashed/dedup.rs DedupReport"),
     ("bench lanes", "crates/workload/src/lanes/report.rs Line"),
+    ("bench lanes in real time", "crates/workload/src/lanes/real.rs RealLine"),
+    ("bench lanes summary", "crates/workload/src/lanes/report.rs Summary"),
+    ("LoadOver", "crates/workload/src/lanes/report.rs LoadOver"),
     ("Interval", "crates/workload/src/bench/watch.rs Interval"),
     ("Figures", "crates/workload/src/figures.rs Figures"),
     ("LatencySummary", "crates/workload/src/latency.rs LatencySummary"),

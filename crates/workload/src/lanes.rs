@@ -5,15 +5,17 @@
 //! ChameleonDB, and a log for each thread. All write the log's own records, and all keep real bytes; every
 //! get is verified. Times are those of the emulated devices and of a few constants for the processor, the
 //! same for all stores, so that a run gives the same figures on every machine. [`report()`] prints the
-//! tables.
+//! tables. [`real()`] runs the store itself, in real time on this machine's memory.
 
 mod chameleon;
 mod devices;
 mod driver;
 mod flat;
+mod hash_log;
 mod lane_store;
 mod private_log;
 mod published;
+mod real;
 mod records;
 mod report;
 mod schedule;
@@ -24,5 +26,6 @@ mod viper;
 
 pub use driver::{Kind, Measured, Setup, run};
 pub use published::{Published, published};
-pub use report::{Line, Table, report};
+pub use real::{RealFigures, RealLine, RealOptions, real};
+pub use report::{Line, LoadOver, Summary, Table, report};
 pub use schedule::{Nanos, Schedule};

@@ -1,12 +1,18 @@
-//! `terrace bench lanes`: the log's lanes beside other designs, on emulated devices in virtual time. It opens
-//! no store, and its figures are the same on every machine.
+//! `terrace bench lanes`: the log's lanes beside other designs, on emulated devices in virtual time, with the
+//! same figures on every machine; then a resident keyspace beside other stores in real time, with this
+//! machine's memory as storage-class memory.
 
-use terracedb::Result;
-use workload::lanes::report;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use terracedb::{Error, Result};
+use workload::lanes::{RealOptions, real, report};
 
 use super::print;
 use crate::outcome::Outcome;
 use crate::output::Output;
+use crate::parsers::seconds;
 use crate::shared_args::OutputArgs;
 
 #[derive(Debug, clap::Args)]
@@ -14,6 +20,19 @@ pub(crate) struct Args {
     /// Operations measured in each run
     #[arg(long, value_name = "N", default_value_t = 40_000, value_parser = operations)]
     ops: u32,
+    /// A directory in memory, or on storage-class memory, for the runs in real time
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    scm: PathBuf,
+    /// A directory on flash for the runs in real time [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Seconds of each run in real time; 0 leaves them out
+    #[arg(long, value_name = "S", value_parser = real_seconds, default_value = "1")]
+    duration: Duration,
+    /// Entries of each store in the runs in real time
+    #[arg(long, value_name = "N", default_value_t = 200_000,
+          value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    num: u64,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -25,8 +44,39 @@ fn operations(text: &str) -> std::result::Result<u32, String> {
     found.ok_or_else(|| "expected a number from 1000 to 10000000".to_owned())
 }
 
+/// Seconds, or 0.
+fn real_seconds(text: &str) -> std::result::Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut out = Output::new();
-    report(args.ops as usize, &mut |line| print(&mut out, line, args.output.json))?;
+    let json = args.output.json;
+    let mut summary = report(args.ops as usize, &mut |line| print(&mut out, line, json))?;
+    if !args.duration.is_zero() {
+        let (memory, flash) = (scratch(Some(&args.scm))?, scratch(args.data.as_deref())?);
+        let options = RealOptions {
+            entries: args.num,
+            duration: args.duration,
+            memory: memory.path(),
+            flash: flash.path(),
+        };
+        let figures = real(&options, &mut |line| print(&mut out, line, json))?;
+        summary.synced_puts_over_flash = Some(figures.synced_puts_over_flash);
+        summary.dram_bytes_per_entry = Some(figures.dram_bytes_per_entry);
+    }
+    print(&mut out, &summary, json)?;
     Ok(Outcome::Done)
+}
+
+/// A temporary directory in `parent`.
+fn scratch(parent: Option<&Path>) -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("terrace-lanes-");
+    let made = match parent {
+        Some(parent) => builder.tempdir_in(parent),
+        None => builder.tempdir(),
+    };
+    let place = || parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    made.map_err(|error| Error::io("create a directory in", place().display(), error))
 }

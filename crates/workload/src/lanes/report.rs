@@ -45,16 +45,18 @@ pub struct Line {
     pub lanes: usize,
     /// Logical threads.
     pub threads: usize,
+    /// `load` (inserts), `a` (half reads) or `b` (95 reads in a hundred operations), as in YCSB.
+    pub workload: &'static str,
     /// Million operations a second.
     pub mops: f64,
     /// Key and value bytes put, as a share of the devices' greatest write bandwidth.
-    pub user_of_peak: f64,
+    pub user_share_of_peak: f64,
     /// Bytes that the media wrote, likewise.
-    pub media_of_peak: f64,
-    /// Median latency, nanoseconds.
-    pub p50_ns: f64,
-    /// The 99th percentile, nanoseconds.
-    pub p99_ns: f64,
+    pub media_share_of_peak: f64,
+    /// Median latency, microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile, microseconds.
+    pub p99_us: f64,
     /// Records a group.
     pub group: f64,
     /// Gets with a verified answer.
@@ -76,15 +78,15 @@ impl fmt::Display for Line {
         write!(
             f,
             "{table:<9} {:<18} {} devices {:>3} threads {store:<12} {:6.2} Mop/s user {:4.0} % \
-             media {:4.0} % p50 {:6.0} p99 {:6.0} ns group {:4.1}",
+             media {:4.0} % p50 {:6.2} p99 {:6.2} us group {:4.1}",
             self.profile,
             self.devices,
             self.threads,
             self.mops,
-            self.user_of_peak * 100.0,
-            self.media_of_peak * 100.0,
-            self.p50_ns,
-            self.p99_ns,
+            self.user_share_of_peak * 100.0,
+            self.media_share_of_peak * 100.0,
+            self.p50_us,
+            self.p99_us,
             self.group
         )?;
         if let Some(ratio) = self.lanes_over_it {
@@ -92,6 +94,76 @@ impl fmt::Display for Line {
         }
         if let Some((mops, source)) = self.published {
             write!(f, " published {mops:.1}: {source}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The last line: the figures that the experiment is about, on the emulated `optane-dimm`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Always `lanes`.
+    pub bench: &'static str,
+    /// The share of one device's write bandwidth that users' bytes get, with 24 threads.
+    pub user_share_of_peak_24_threads: f64,
+    /// The rate of four devices over that of one, with 224 threads.
+    pub scaling_1_to_4_devices: f64,
+    /// The rate of the load over that of each store, with 64 threads on four devices; null for a store of
+    /// which no published figure was reproduced.
+    pub load_over: LoadOver,
+    /// The emulated device of these figures, in virtual time.
+    pub emulation: &'static str,
+    /// In real time on this machine's memory, not emulated: synced puts of one thread to a resident keyspace,
+    /// over those to an ordered keyspace with its log on flash. Null if that part was left out.
+    pub synced_puts_over_flash: Option<f64>,
+    /// In real time: bytes of DRAM for each entry of the resident keyspace.
+    pub dram_bytes_per_entry: Option<f64>,
+}
+
+/// The lanes' load over that of each store.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LoadOver {
+    /// Viper.
+    pub viper: Option<f64>,
+    /// ChameleonDB.
+    pub chameleondb: Option<f64>,
+    /// FlatStore with values apart.
+    pub flatstore: Option<f64>,
+    /// FlatStore with values in its log.
+    pub flatstore_inline: Option<f64>,
+    /// A log for each thread.
+    pub log_per_thread: Option<f64>,
+}
+
+impl LoadOver {
+    fn of(ratio: &dyn Fn(Kind) -> Option<f64>) -> Self {
+        Self {
+            viper: ratio(Kind::Viper),
+            chameleondb: ratio(Kind::Chameleon),
+            flatstore: ratio(Kind::FlatApart),
+            flatstore_inline: ratio(Kind::FlatInline),
+            log_per_thread: ratio(Kind::PrivateLog),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "summary   {} in virtual time: user {:.0} % of one device's peak with 24 threads, {:.2}x from \
+             one to four devices",
+            self.emulation,
+            self.user_share_of_peak_24_threads * 100.0,
+            self.scaling_1_to_4_devices,
+        )?;
+        if let (Some(ratio), Some(bytes)) = (self.synced_puts_over_flash, self.dram_bytes_per_entry)
+        {
+            write!(
+                f,
+                "; in real time on this machine's memory: synced puts {ratio:.1}x those to flash, \
+                 {bytes:.1} B of DRAM an entry"
+            )?;
         }
         Ok(())
     }
@@ -130,11 +202,16 @@ fn line(table: Table, setup: &Setup, found: &Measured) -> Line {
         store,
         lanes,
         threads: setup.threads,
+        workload: match setup.reads_percent {
+            None => "load",
+            Some(50) => "a",
+            Some(_) => "b",
+        },
         mops: found.mops,
-        user_of_peak: found.user_gb / peak,
-        media_of_peak: found.media_gb / peak,
-        p50_ns: found.p50_ns,
-        p99_ns: found.p99_ns,
+        user_share_of_peak: found.user_gb / peak,
+        media_share_of_peak: found.media_gb / peak,
+        p50_us: found.p50_ns / 1e3,
+        p99_us: found.p99_ns / 1e3,
         group: found.group,
         verified: found.verified,
         lanes_over_it: None,
@@ -150,11 +227,50 @@ fn learned(profile: &'static Profile) -> Result<Kind> {
     Ok(Kind::Lanes { per_device: lanes as usize })
 }
 
-/// Prints every table: calls `print` with each line. `ops` operations are measured in each run.
+/// Prints every table: calls `print` with each line. `ops` operations are measured in each run. Returns the
+/// summary, without figures in real time.
 ///
 /// # Errors
 /// Those of the runs and of `print`.
-pub fn report(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<()> {
+pub fn report(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<Summary> {
+    let mut lines = Vec::new();
+    tables(ops, &mut |line| {
+        lines.push(line.clone());
+        print(line)
+    })?;
+    Ok(summary(&lines))
+}
+
+fn summary(lines: &[Line]) -> Summary {
+    let dimm = "optane-dimm";
+    let lanes = |table, devices, threads| {
+        let mut found = lines.iter().filter(|line| {
+            (line.profile, line.table) == (dimm, table)
+                && (line.devices, line.threads, line.store) == (devices, threads, "lanes")
+        });
+        // The learned number of lanes is not 1 on this device.
+        found.find(|line| line.lanes > 1)
+    };
+    let mops = |devices| lanes(Table::Scaling, devices, 224).map_or(f64::NAN, |line| line.mops);
+    let load_over = LoadOver::of(&|kind| {
+        let mut loads = lines
+            .iter()
+            .filter(|line| (line.profile, line.table, line.threads) == (dimm, Table::Load, 64));
+        loads.find(|line| line.store == name(kind).0)?.lanes_over_it
+    });
+    Summary {
+        bench: "lanes",
+        user_share_of_peak_24_threads: lanes(Table::Peak, 1, 24)
+            .map_or(f64::NAN, |line| line.user_share_of_peak),
+        scaling_1_to_4_devices: mops(4) / mops(1),
+        load_over,
+        emulation: dimm,
+        synced_puts_over_flash: None,
+        dram_bytes_per_entry: None,
+    }
+}
+
+fn tables(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<()> {
     let named = |name: &'static str| {
         Profile::named(name).ok_or_else(|| Error::invalid("profile").got(name))
     };
