@@ -50,6 +50,17 @@ pub(crate) fn print_lanes(log: &LogCollection, out: &mut Output) -> Result<()> {
         format_bytes(log.index_checkpoint_bytes),
         log.index_checkpoint_failures,
     ))?;
+    let age = match log.newest_index_checkpoint_age {
+        Some(age) => format!("{} s old", age.as_secs()),
+        None if log.newest_index_checkpoint_bytes == 0 => "none".to_owned(),
+        None => "of unknown age".to_owned(),
+    };
+    out.line(format_args!(
+        "newest index checkpoint: {age}, {}; an open reads {} of log behind it, {} at most",
+        format_bytes(log.newest_index_checkpoint_bytes),
+        format_bytes(log.replay_log_bytes),
+        format_bytes(log.replay_log_bytes_max),
+    ))?;
     if log.damaged_segments > 0 {
         out.line(format_args!(
             "damaged: {}, {} given up",
@@ -92,6 +103,10 @@ pub(crate) fn log_to_json(statistics: &Statistics) -> Value {
             "index_checkpoints": log.index_checkpoints,
             "index_checkpoint_bytes": log.index_checkpoint_bytes,
             "index_checkpoint_failures": log.index_checkpoint_failures,
+            "newest_index_checkpoint_bytes": log.newest_index_checkpoint_bytes,
+            "newest_index_checkpoint_age_seconds": log.newest_index_checkpoint_age.map(|it| it.as_secs()),
+            "replay_log_bytes": log.replay_log_bytes,
+            "replay_log_bytes_max": log.replay_log_bytes_max,
             "write_amplification": log.collection_write_amplification(),
         },
     })

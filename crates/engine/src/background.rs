@@ -22,7 +22,7 @@ use base::{Executor, TaskHandle};
 use parking_lot::Mutex;
 
 pub(crate) use collector::Collector;
-pub use counters::BackgroundCounters;
+pub use counters::{BackgroundCounters, IndexCheckpointStatus};
 pub(crate) use flush_task::FlushTask;
 pub(crate) use hot_pages_task::{HotPageList, HotPagesTask};
 pub(crate) use index_checkpoints::IndexCheckpoints;

@@ -32,7 +32,7 @@ mod transaction;
 mod waiters;
 mod watchdog;
 
-pub use background::{Background, BackgroundCounters};
+pub use background::{Background, BackgroundCounters, IndexCheckpointStatus};
 pub use batch::{BatchPart, EncodedBatch};
 pub use buffers::Buffers;
 pub use cold::{ColdConfig, ColdStatistics, ColdStatus};

@@ -34,7 +34,7 @@ use tree::{
 };
 use wal::Log;
 
-use crate::background::Background;
+use crate::background::{Background, IndexCheckpointStatus};
 use crate::buffers::Buffers;
 use crate::cold::{ColdConfig, ColdStatus};
 use crate::commit::Committer;
@@ -122,7 +122,12 @@ pub fn open(
         context: &context,
         trees: &trees,
         log: &log,
-        log_read: recovery.log_bytes,
+        index_checkpoint: IndexCheckpointStatus {
+            bytes: recovery.index_checkpoint_bytes,
+            begun: recovery.index_checkpoint_begun,
+            log_bytes: recovery.log_bytes,
+            log_bytes_due: 0,
+        },
     };
     let components = recovered.components(settings.compaction, compression)?;
     let background = match settings.read_only {
@@ -182,8 +187,8 @@ struct Recovered<'a> {
     context: &'a Arc<TreeContext>,
     trees: &'a Arc<Trees>,
     log: &'a Arc<Log>,
-    /// Bytes of the log that were read.
-    log_read: u64,
+    /// The checkpoint of indexes that was read, and the bytes of the log that were.
+    index_checkpoint: IndexCheckpointStatus,
 }
 
 /// The components that serve reads and writes.
@@ -257,7 +262,7 @@ impl Recovered<'_> {
             events,
             trees: self.trees,
             log: self.log,
-            log_read: self.log_read,
+            index_checkpoint: self.index_checkpoint,
             buffers: &components.buffers,
             pace: &components.pace,
             compactor: &components.compactor,

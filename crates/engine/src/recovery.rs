@@ -19,6 +19,8 @@ pub struct Recovery {
     /// Length of the checkpoint of the indexes of resident keyspaces that was read, by which the older part
     /// of the log needed no reading, bytes; 0 without one.
     pub index_checkpoint_bytes: u64,
+    /// When that checkpoint was begun, Unix seconds; 0 without one, or if its file does not say.
+    pub index_checkpoint_begun: u32,
     /// Damage of a checkpoint of the indexes, in whose place an older one or more of the log was read.
     pub index_checkpoint_damage: Option<Error>,
     /// File and offset at which the log's tail was cut, if a crash left a torn tail. The cut writes were

@@ -39,6 +39,15 @@ fn resident(statistics: &terracedb::stats::Statistics, family: &mut Family<'_>) 
     let index = statistics.keyspaces.iter().map(|keyspace| keyspace.index_bytes).sum();
     let index = vec![(String::new(), index)];
     family("terrace_resident_index_bytes", "gauge", "Indexes of resident keyspaces.", index);
+    let entries = statistics.keyspaces.iter().map(|keyspace| keyspace.index_entries).sum();
+    let one = |value: u64| vec![(String::new(), value)];
+    family("terrace_resident_index_entries", "gauge", "Entries of these indexes.", one(entries));
+    if let Some(age) = log.newest_index_checkpoint_age {
+        let help = "Age of the newest checkpoint of the indexes.";
+        family("terrace_index_checkpoint_age_seconds", "gauge", help, one(age.as_secs()));
+    }
+    let help = "Bytes of the log behind the newest checkpoint of the indexes, which an open reads.";
+    family("terrace_replay_log_bytes", "gauge", help, one(log.replay_log_bytes));
     let generations = [("writers", &log.writers), ("survivors", &log.survivors)];
     let of = |part: &str, value: u64, name: &str| {
         (format!("{{generation=\"{name}\",part=\"{part}\"}}"), value)

@@ -1,6 +1,7 @@
 //! [`LogCollection`]: the lanes of a log, and the collection of its segments with resident entries.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::LaneId;
 use engine::Store;
@@ -35,6 +36,15 @@ pub struct LogCollection {
     pub index_checkpoint_bytes: u64,
     /// See `index_checkpoints`.
     pub index_checkpoint_failures: u64,
+    /// Length of the newest checkpoint of the indexes, bytes; 0 without one.
+    pub newest_index_checkpoint_bytes: u64,
+    /// Its age; `None` without one, or if its file does not say.
+    pub newest_index_checkpoint_age: Option<Duration>,
+    /// Bytes that the log wrote since it was begun, about as many as an open now would read of the log.
+    pub replay_log_bytes: u64,
+    /// The next checkpoint is begun once the log wrote so many: the bound of what an open reads of the log,
+    /// beside the segments that are being written.
+    pub replay_log_bytes_max: u64,
     /// Bytes of keys and values that were written to resident keyspaces.
     pub resident_user_bytes: u64,
     /// The segments with entries that writers wrote.
@@ -81,7 +91,14 @@ impl LogCollection {
         let lanes = store.log.lane_statistics();
         let survivors = lanes.iter().find(|lane| lane.is_of_survivors).map(|lane| lane.lane);
         let full: BTreeMap<LaneId, Vec<_>> = store.log.full_segments();
+        let newest = *counters.index_checkpoint.lock();
+        let now = store.timekeeper.trusted_now() / 1000;
+        let age = (newest.begun > 0).then(|| now.saturating_sub(u64::from(newest.begun)));
         let mut statistics = Self {
+            newest_index_checkpoint_bytes: newest.bytes,
+            newest_index_checkpoint_age: age.map(Duration::from_secs),
+            replay_log_bytes: newest.log_bytes,
+            replay_log_bytes_max: newest.log_bytes_due,
             collected_segments: counters.collected_segments.get(),
             collect_failures: counters.collect_failures.get(),
             moved_entries: counters.moved_entries.get(),

@@ -24,9 +24,9 @@ impl Printer {
 
     fn index_fact(&mut self, fact: &IndexFact) -> Result<()> {
         match fact {
-            IndexFact::Header { store, number, bytes, below } => self.line(
+            IndexFact::Header { store, number, bytes, begun, below } => self.line(
                 format_args!(
-                    "index checkpoint {number} of store {store}: {bytes} bytes, has every write to \
+                    "index checkpoint {number} of store {store}: {bytes} bytes, begun at {begun} s, has every write to \
                      resident keyspaces below {below}"
                 ),
                 || {
@@ -35,6 +35,7 @@ impl Printer {
                         "store": store.to_string(),
                         "number": number,
                         "bytes": bytes,
+                        "begun_unix_s": begun,
                         "below_seqno": below,
                     })
                 },

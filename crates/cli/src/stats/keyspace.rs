@@ -38,6 +38,8 @@ pub(crate) fn keyspace_to_json(keyspace: &KeyspaceStatistics) -> Value {
         "index_entries": keyspace.index_entries,
         "index_tombstones": keyspace.index_tombstones,
         "index_bytes": keyspace.index_bytes,
+        "index_bytes_per_entry": (keyspace.index_entries > 0)
+            .then(|| keyspace.index_bytes as f64 / keyspace.index_entries as f64),
         "levels": keyspace.levels.iter().map(level_to_json).collect::<Vec<_>>(),
     })
 }

@@ -378,3 +378,50 @@ fn tiers_ignore_settings_of_the_environment() {
     assert!(reports.len() == 1 && reports[0]["scm"].is_null(), "{reports:?}");
     assert!(!scratch.path("tier").exists());
 }
+
+#[test]
+fn lanes_end_with_a_summary_and_run_in_real_time() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (scm, scratch) = (memory.path().to_str().unwrap(), Scratch::new());
+    let short = ["--ops", "1000", "--duration", "0.01", "--num", "1000", "--json"];
+    let args = ["bench", "lanes", "--scm", scm, "--data", &scratch.arg("")];
+    let mut lines = json_lines(&terrace(&[&args[..], &short].concat()).good());
+    let summary = lines.pop().unwrap();
+    assert_eq!(
+        (&summary["bench"], &summary["emulation"]),
+        (&"lanes".into(), &"optane-dimm".into())
+    );
+    for path in [
+        "user_share_of_peak_24_threads",
+        "scaling_1_to_4_devices",
+        "load_over.flatstore_inline",
+        "load_over.log_per_thread",
+        "synced_puts_over_flash",
+        "dram_bytes_per_entry",
+    ] {
+        assert!(number(&summary, path) > 0.0, "{path} in {summary}");
+    }
+    // No ratio to a store of which no published figure was reproduced.
+    assert!(summary["load_over"]["chameleondb"].is_null(), "{summary}");
+    let (real, emulated): (Vec<_>, Vec<_>) =
+        lines.iter().partition(|line| line["table"] == "real-time");
+    let fields = ["devices", "threads", "mops", "p50_us", "p99_us"];
+    for line in &lines {
+        assert!(fields.iter().all(|field| number(line, field) > 0.0), "{line}");
+        assert!(line["store"].is_string() && line["workload"].is_string(), "{line}");
+    }
+    assert!(emulated.iter().all(|line| number(line, "media_share_of_peak") > 0.0));
+    let count = |store: &str, log: &str, workload: &str| {
+        let same = |line: &&&Value| {
+            line["store"] == store && line["log"] == log && line["workload"] == workload
+        };
+        real.iter().filter(same).count()
+    };
+    for store in ["resident", "ordered", "hash-map"] {
+        let runs = ["put", "put-synced", "get"].map(|workload| count(store, "memory", workload));
+        assert_eq!(runs, [2; 3], "{store}");
+    }
+    assert_eq!((count("ordered", "flash", "put-synced"), real.len()), (2, 22));
+    // The stores are gone.
+    assert_eq!(fs::read_dir(scm).unwrap().count(), 0);
+}

@@ -221,6 +221,7 @@ fn inspect_shows_moved_entries_and_checkpoints_of_the_index() {
     let found = facts("index", &index, &[]);
     let [header, end] = [of(&found, "index")[0], of(&found, "index end")[0]];
     assert_eq!(header["bytes"], fs::metadata(&index).unwrap().len());
+    assert!(header["begun_unix_s"].as_u64() > Some(1_700_000_000), "{header}");
     assert_eq!((&end["whole"], &end["error"]), (&true.into(), &Value::Null));
     let keyspace = of(&found, "index keyspace")[0];
     assert_eq!(keyspace["keyspace"], 1);
@@ -230,6 +231,19 @@ fn inspect_shows_moved_entries_and_checkpoints_of_the_index() {
     assert!(!full.is_empty() && !of(&found, "index segment").is_empty(), "{found:?}");
     let text = inspect("index", &index, &[]).good();
     assert!(text.starts_with("index checkpoint ") && text.ends_with("\nwhole\n"), "{text}");
+
+    // Statistics tell the same checkpoint, or one that the open began.
+    let stats = json_lines(&terrace(&["stats", &dir, "--json"]).good()).remove(0);
+    let resident = &stats["log"]["resident"];
+    let number = |name: &str| resident[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
+    assert!(number("newest_index_checkpoint_bytes") > 64);
+    assert!(number("newest_index_checkpoint_age_seconds") < 3600);
+    assert!(number("replay_log_bytes") > 0 && number("replay_log_bytes_max") >= 8 << 20);
+    let index_bytes = stats["keyspaces"][0]["index_bytes_per_entry"].as_f64().unwrap();
+    assert!(index_bytes > 8.0, "{stats}");
+    let text = terrace(&["stats", &dir]).good();
+    assert!(text.contains("newest index checkpoint: ") && text.contains(" s old, "), "{text}");
+    let index = file(&dir, "index-");
 
     // Damage is status 1; a checkpoint that was not finished is none.
     flip(&index, 100);

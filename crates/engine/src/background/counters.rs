@@ -1,6 +1,7 @@
 //! Counters of background work.
 
 use base::Counter;
+use parking_lot::Mutex;
 
 /// Counters of a store's background work, since it was opened.
 #[derive(Debug, Default)]
@@ -31,6 +32,21 @@ pub struct BackgroundCounters {
     pub index_checkpoint_bytes: Counter,
     /// Checkpoints of indexes that failed.
     pub index_checkpoint_failures: Counter,
+    /// The newest checkpoint of indexes, and the log behind it.
+    pub index_checkpoint: Mutex<IndexCheckpointStatus>,
     /// Interval syncs that failed.
     pub sync_failures: Counter,
+}
+
+/// The newest checkpoint of the indexes of resident keyspaces, and the log that an open would read behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexCheckpointStatus {
+    /// Length of its file, bytes; 0 without one.
+    pub bytes: u64,
+    /// When it was begun, Unix seconds; 0 without one, or if its file does not say.
+    pub begun: u32,
+    /// Bytes that the log wrote since; without one, as far back as this process knows.
+    pub log_bytes: u64,
+    /// The next one is begun once the log wrote so many bytes.
+    pub log_bytes_due: u64,
 }

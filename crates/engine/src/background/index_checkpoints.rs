@@ -17,7 +17,7 @@ use tree::{Resident, TreeContext, Trees};
 use wal::{Log, SegmentSummary};
 
 use super::collector::flushed_end;
-use super::counters::BackgroundCounters;
+use super::counters::{BackgroundCounters, IndexCheckpointStatus};
 
 /// The log grows by this many segments between two checkpoints, at least.
 const SEGMENTS_MIN: u64 = 8;
@@ -40,6 +40,9 @@ pub(crate) struct IndexCheckpoints {
     /// written after it.
     begun_at: u64,
     read_at_open: u64,
+    /// The newest whole checkpoint, and what the log had written when it was begun.
+    newest: IndexCheckpointStatus,
+    newest_at: u64,
     current: Option<Writing>,
 }
 
@@ -116,6 +119,14 @@ impl Writing {
     }
 }
 
+/// The indexes of the resident keyspaces.
+fn resident(trees: &Trees) -> Vec<(KeyspaceId, Arc<Resident>)> {
+    let trees = trees.all().into_iter().filter(|tree| !tree.is_dropped());
+    trees
+        .filter_map(|tree| Some((tree.id(), tree.view().read_context.resident()?.clone())))
+        .collect()
+}
+
 /// Whether an index has lost entries, which only a replay of the log finds.
 fn has_lost(keyspaces: &[(KeyspaceId, Arc<Resident>)]) -> bool {
     keyspaces.iter().any(|(_, resident)| resident.has_lost())
@@ -125,11 +136,38 @@ impl IndexCheckpoints {
     pub(crate) fn new(
         log: &Arc<Log>,
         segment_bytes: u64,
-        read_at_open: u64,
+        newest: IndexCheckpointStatus,
         counters: &Arc<BackgroundCounters>,
+        trees: &Trees,
     ) -> Self {
         let (log, counters) = (Arc::clone(log), Arc::clone(counters));
-        Self { log, counters, segment_bytes, begun_at: 0, read_at_open, current: None }
+        let read_at_open = newest.log_bytes;
+        let (begun_at, newest_at, current) = (0, 0, None);
+        let it = Self {
+            log,
+            counters,
+            segment_bytes,
+            begun_at,
+            read_at_open,
+            newest,
+            newest_at,
+            current,
+        };
+        it.publish(it.due(&resident(trees)));
+        it
+    }
+
+    /// The growth of the log at which a checkpoint of these indexes is begun, bytes.
+    fn due(&self, keyspaces: &[(KeyspaceId, Arc<Resident>)]) -> u64 {
+        let entries: u64 = keyspaces.iter().map(|(_, it)| it.sizes().entries).sum();
+        (SEGMENTS_MIN * self.segment_bytes).max(GROWTH * entries * size_of::<u64>() as u64)
+    }
+
+    /// Tells statistics how far the log grew.
+    fn publish(&self, log_bytes_due: u64) {
+        let log_bytes = self.newest.log_bytes + self.written().saturating_sub(self.newest_at);
+        *self.counters.index_checkpoint.lock() =
+            IndexCheckpointStatus { log_bytes, log_bytes_due, ..self.newest };
     }
 
     /// Whether places must keep their meaning.
@@ -161,7 +199,7 @@ impl IndexCheckpoints {
         })
     }
 
-    fn go_on(&self, writing: &mut Writing, context: &TreeContext) -> Result<bool> {
+    fn go_on(&mut self, writing: &mut Writing, context: &TreeContext) -> Result<bool> {
         if has_lost(&writing.keyspaces) {
             context.medium.remove(&writing.name())?;
             return Ok(false);
@@ -172,7 +210,9 @@ impl IndexCheckpoints {
         let bytes = writing.finish(context)?;
         self.counters.index_checkpoints.add(1);
         self.counters.index_checkpoint_bytes.add(bytes);
-        let number = writing.header.number;
+        let Header { number, begun, .. } = writing.header;
+        self.newest = IndexCheckpointStatus { bytes, begun, ..IndexCheckpointStatus::default() };
+        self.newest_at = self.begun_at;
         for file in context.medium.list()? {
             if Header::parse_file_name(&file.name).is_some_and(|older| older < number) {
                 context.medium.remove(&file.name)?;
@@ -189,15 +229,11 @@ impl IndexCheckpoints {
 
     /// Begins a checkpoint if one is due.
     fn begin(&mut self, context: &TreeContext, trees: &Trees) -> Result<bool> {
-        let resident = trees.all().into_iter().filter(|tree| !tree.is_dropped());
-        let keyspaces: Vec<_> = resident
-            .filter_map(|tree| Some((tree.id(), tree.view().read_context.resident()?.clone())))
-            .collect();
-        let entries: u64 = keyspaces.iter().map(|(_, it)| it.sizes().entries).sum();
+        let keyspaces = resident(trees);
         let written = self.written();
         let grown = written.saturating_sub(self.begun_at) + self.read_at_open;
-        let due =
-            (SEGMENTS_MIN * self.segment_bytes).max(GROWTH * entries * size_of::<u64>() as u64);
+        let due = self.due(&keyspaces);
+        self.publish(due);
         let is_possible = self.log.is_fenced() && !keyspaces.is_empty() && !has_lost(&keyspaces);
         if !is_possible || grown < due {
             return Ok(false);
@@ -213,7 +249,8 @@ impl IndexCheckpoints {
             Error::corrupt("number of an index checkpoint").expected("one that can grow")
         })?;
         invariant!(end > Seqno::ZERO, "a log that grew has writes");
-        let header = Header { store: context.store, number, end, length: 0 };
+        let begun = u32::try_from(context.timekeeper.trusted_now() / 1000).unwrap_or(0);
+        let header = Header { begun, store: context.store, number, end, length: 0 };
         let name = Header::file_name(number);
         let file = context.medium.create(&name, Access::Bytes, 0)?;
         let (at, bytes) = (HEADER_BYTES as u64, Vec::with_capacity(2 * STEP_BYTES));

@@ -27,6 +27,8 @@ pub(super) struct Loaded {
     pub is_loaded: bool,
     /// What the log lacks of the entries that the checkpoint points to.
     pub lost: Option<Error>,
+    /// When the checkpoint was begun, Unix seconds.
+    begun: u32,
 }
 
 /// What a checkpoint is loaded into.
@@ -130,6 +132,7 @@ impl Replay<'_> {
                 Ok(Some(Loaded { lost: Some(lost), .. })) => return Err(lost),
                 Ok(Some(loaded)) => {
                     recovery.index_checkpoint_bytes = length;
+                    recovery.index_checkpoint_begun = loaded.begun;
                     return Ok(loaded);
                 }
                 Ok(None) => {}
@@ -211,6 +214,7 @@ impl Loader<'_> {
         Ok(Some(Loaded {
             summaries,
             is_loaded: true,
+            begun: header.begun,
             lost: lost.map(|it| it.at(Header::file_name(number))),
         }))
     }

@@ -18,6 +18,8 @@ pub enum IndexFact {
         number: u64,
         /// Length of the file, bytes.
         bytes: u64,
+        /// When the checkpoint was begun, Unix seconds; 0 if its file does not say.
+        begun: u32,
         /// Every write to a resident keyspace below this sequence number was in the indexes when the
         /// checkpoint was begun.
         below: u64,
@@ -101,8 +103,8 @@ fn read(
     let Some((header, mut sections)) = Sections::open(medium, number, length, &account)? else {
         return Ok(false);
     };
-    let Header { store, number, end, length } = header;
-    see(IndexFact::Header { store, number, bytes: length, below: end.get() })?;
+    let Header { begun, store, number, end, length } = header;
+    see(IndexFact::Header { store, number, bytes: length, begun, below: end.get() })?;
     let mut entries = 0;
     while let Some(section) = sections.next()? {
         match section {

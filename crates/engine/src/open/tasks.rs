@@ -15,7 +15,8 @@ use wal::Log;
 use crate::Resources;
 use crate::background::{
     Background, BackgroundCounters, Collector, FlushTask, HotPageList, HotPagesTask,
-    IndexCheckpoints, LogLimits, LogTask, SegmentTask, SyncTask, WaitingDeletes,
+    IndexCheckpointStatus, IndexCheckpoints, LogLimits, LogTask, SegmentTask, SyncTask,
+    WaitingDeletes,
 };
 use crate::buffers::Buffers;
 use crate::cold::{ColdConfig, ColdStatus, ColdTask, Work};
@@ -37,8 +38,8 @@ pub(super) struct Tasks<'a> {
     pub events: &'a Arc<Events>,
     pub trees: &'a Arc<Trees>,
     pub log: &'a Arc<Log>,
-    /// Bytes of the log that the open read.
-    pub log_read: u64,
+    /// The checkpoint of indexes that the open read, and the bytes of the log behind it.
+    pub index_checkpoint: IndexCheckpointStatus,
     pub buffers: &'a Arc<Buffers>,
     pub pace: &'a Arc<Pace>,
     pub compactor: &'a Arc<Compactor>,
@@ -84,8 +85,9 @@ impl Tasks<'_> {
             index_checkpoints: IndexCheckpoints::new(
                 self.log,
                 log_limits.segment_bytes,
-                self.log_read,
+                self.index_checkpoint,
                 &self.counters,
+                self.trees,
             ),
             began: Duration::ZERO,
         };

@@ -20,8 +20,11 @@ use wal::SegmentSummary;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRAIDX");
 
-/// The version of the format.
-const VERSION: u32 = 1;
+/// The version of the format that is written.
+const VERSION: u32 = 2;
+
+/// The version before: zero in place of the time.
+const VERSION_WITHOUT_TIME: u32 = 1;
 
 /// Length of the header, bytes.
 pub const HEADER_BYTES: usize = 64;
@@ -38,6 +41,8 @@ pub const BODY_BYTES_MAX: usize = 512 << 10;
 /// The header of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// When the checkpoint was begun, Unix seconds; 0 if it is from before version 2.
+    pub begun: u32,
     /// The store.
     pub store: StoreId,
     /// The number of the checkpoint.
@@ -69,7 +74,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         put_u64(&mut bytes, MAGIC);
         put_u32(&mut bytes, VERSION);
-        put_u32(&mut bytes, 0);
+        put_u32(&mut bytes, self.begun);
         put_u128(&mut bytes, self.store.0);
         put_u64(&mut bytes, self.number);
         put_u64(&mut bytes, self.end.get());
@@ -101,12 +106,13 @@ impl Header {
                 .got(format_args!("{magic:#018x}")));
         }
         let version = cursor.u32()?;
-        if version != VERSION {
+        if !matches!(version, VERSION_WITHOUT_TIME | VERSION) {
             return Err(Error::invalid("version of an index checkpoint")
-                .expected(VERSION)
+                .expected(format_args!("at most {VERSION}"))
                 .got(version));
         }
-        let zeros = cursor.u32()?;
+        let begun = cursor.u32()?;
+        let zeros = if version == VERSION_WITHOUT_TIME { begun } else { 0 };
         let store = StoreId(cursor.u128()?);
         let number = cursor.u64()?;
         let end = Seqno::try_from(cursor.u64()?)?;
@@ -114,7 +120,7 @@ impl Header {
         if zeros != 0 || cursor.rest().iter().any(|byte| *byte != 0) {
             return Err(Error::corrupt("header of an index checkpoint").expected("zeros"));
         }
-        Ok(Self { store, number, end, length })
+        Ok(Self { begun, store, number, end, length })
     }
 }
 
@@ -315,7 +321,7 @@ mod tests {
 
     fn header() -> Header {
         let (store, end) = (StoreId(0x0102_0304), Seqno::new(1000));
-        Header { store, number: 12, end, length: 4096 }
+        Header { begun: 1_700_000_000, store, number: 12, end, length: 4096 }
     }
 
     fn golden(hex: &str) -> Vec<u8> {
@@ -335,6 +341,21 @@ mod tests {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let expected = golden(include_str!("../../golden/index_checkpoint.hex"));
         assert!(bytes == expected, "{hex}");
+    }
+
+    #[test]
+    fn a_header_of_version_1_has_no_time() {
+        let mut bytes = golden(include_str!("../../golden/index_checkpoint_1.hex"));
+        assert_eq!(Header::decode(&bytes).unwrap(), Header { begun: 0, ..header() });
+        // No field of that version was here.
+        bytes[12] = 1;
+        let crc = crc32c(&bytes[..CRC_AT]).to_le_bytes();
+        bytes[CRC_AT..].copy_from_slice(&crc);
+        assert!(Header::decode(&bytes).is_err());
+        bytes[8] = 3;
+        let crc = crc32c(&bytes[..CRC_AT]).to_le_bytes();
+        bytes[CRC_AT..].copy_from_slice(&crc);
+        assert_eq!(Header::decode(&bytes).unwrap_err().kind(), base::ErrorKind::Invalid);
     }
 
     #[test]
