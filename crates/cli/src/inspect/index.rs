@@ -26,8 +26,8 @@ impl Printer {
         match fact {
             IndexFact::Header { store, number, bytes, begun, below } => self.line(
                 format_args!(
-                    "index checkpoint {number} of store {store}: {bytes} bytes, begun at {begun} s, has every write to \
-                     resident keyspaces below {below}"
+                    "index checkpoint {number} of store {store}: {bytes} bytes, begun at {begun} s, has \
+                     every write to resident keyspaces below {below}"
                 ),
                 || {
                     json!({

@@ -48,7 +48,8 @@ pub struct RealLine {
     pub devices: usize,
     /// Threads.
     pub threads: usize,
-    /// `put`, `put-synced` (every write is durable on the log's device when it returns) or `get`; random keys.
+    /// `put`, `put-synced` (every write is durable on the device of the log when it returns) or `get`, of
+    /// random keys.
     pub workload: &'static str,
     /// Million operations a second.
     pub mops: f64,
