@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::command::{self, cargo, succeeds};
-use crate::{Result, layering, reference, tidy, workspace};
+use crate::{Result, layering, licences, reference, tidy, workspace};
 
 /// Checks formatting, layering, tidiness, lints, documentation and dependencies, cheapest first.
 pub(crate) fn run() -> Result {
@@ -11,6 +11,7 @@ pub(crate) fn run() -> Result {
     layering::check()?;
     tidy::check()?;
     locks()?;
+    licences::check()?;
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     let program = ["clippy", "--package", "terrace", "--all-targets", "--features", "remote"];
     command::run(cargo(program.into_iter().chain(["--", "--deny", "warnings"])))?;
@@ -86,13 +87,11 @@ fn judge(is_success: bool, errors: &str) -> Lock {
     if is_stale { Lock::Stale } else { Lock::Unknown(first.to_owned()) }
 }
 
-/// Checks licences, sources and duplicates of dependencies (deny.toml), and known vulnerabilities if the
-/// database of advisories can be fetched.
+/// Checks duplicates and known vulnerabilities of dependencies, if cargo-deny is installed and the database
+/// of advisories can be fetched.
 fn deny() -> Result {
     if !succeeds(cargo(["deny", "--version"])) {
-        eprintln!(
-            "! dependencies not checked: cargo-deny is missing (cargo install --locked cargo-deny)"
-        );
+        eprintln!("! advisories not checked: cargo install --locked cargo-deny");
         return Ok(());
     }
     command::run(cargo(["deny", "check", "bans", "licenses", "sources"]))?;

@@ -15,6 +15,7 @@ mod fuzz;
 mod generated;
 mod invariants;
 mod layering;
+mod licences;
 mod long;
 mod metadata;
 mod object_store;
