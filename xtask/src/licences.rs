@@ -88,7 +88,7 @@ mod tests {
                         \"Apache-2.0\",\n]\n[bans]\n";
 
     fn told(line: &str) -> Option<String> {
-        complaint(line, "/root/db", &allowed(TOML).unwrap())
+        complaint(line, "/checkout/db", &allowed(TOML).unwrap())
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
             "a v1.0.0 (proc-macro) | MIT/Apache-2.0",
             "a v1.0.0 | GPL-3.0-only OR MIT",
             "a v1.0.0 | Apache-2.0 WITH LLVM-exception",
-            "own v0.1.0 (/root/db/crates/own) | ",
+            "own v0.1.0 (/checkout/db/crates/own) | ",
         ] {
             assert_eq!(told(fit), None, "{fit}");
         }
@@ -115,7 +115,7 @@ mod tests {
         for other in [
             "a v1.0.0 (https://example.org/a#0123) | MIT",
             "a v1.0.0 (registry `other`) | MIT",
-            "a v1.0.0 (proc-macro) (/home/a) | MIT",
+            "a v1.0.0 (proc-macro) (/elsewhere/a) | MIT",
         ] {
             assert!(told(other).unwrap().ends_with("and not from crates.io"), "{other}");
         }

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use base::Executor;
+use base::{Executor, invariant};
 use compact::offload::Offload;
 use tree::compaction::CompactionHost;
 
 use crate::Resources;
 use crate::pace::Pace;
+
+/// Windows evict while less than this part of the memory for the metadata of tables is left: more than a few
+/// flushes take.
+const WINDOWS_EVICT_BELOW: u64 = 8;
 
 /// The parts of the engine that one store's compactor uses.
 #[derive(Debug)]
@@ -32,6 +36,14 @@ impl CompactionHost for StoreHost {
     fn are_range_deletes_pressing(&self) -> bool {
         let used = self.resources.range_deletes_account().used();
         used > self.resources.range_deletes_bytes_max() / 2
+    }
+
+    fn table_memory_excess(&self) -> u64 {
+        let (tables, indexes) = (self.resources.tables_account(), self.resources.indexes_account());
+        let most = self.resources.tables_bytes_max();
+        let windows_evict = most - most / WINDOWS_EVICT_BELOW;
+        invariant!(windows_evict <= most, "windows evict before writes are refused");
+        (tables.used() + indexes.used()).saturating_sub(windows_evict)
     }
 
     fn debt_changed(&self, runs: f64, space: f64) {

@@ -53,6 +53,41 @@ fn statistics(db: &Db, name: &str) -> terracedb::stats::KeyspaceStatistics {
     all.find(|keyspace| keyspace.name == name).unwrap()
 }
 
+/// The filters of a window and the metadata of other tables share memory. Before it is short enough that
+/// writes are refused, the window evicts, although it is not as long as it may be.
+#[test]
+fn a_window_evicts_while_tables_leave_little_memory_for_its_filters() {
+    let never = compact::plan::Options {
+        fanout: 1000,
+        settled_runs: 1000,
+        space_max: 1000.0,
+        settled_space: 1000.0,
+        ..Default::default()
+    };
+    let db = Stepped::new(1).on(common::memory()).compaction_options(never).open().unwrap();
+    let keyspace = db.create_keyspace_opt("seen", &window(1 << 30)).unwrap();
+    let mut rng = Rng::new(1);
+    fill(&keyspace, &mut rng, 4, 0);
+    let long = db.create_keyspace("long").unwrap();
+    // The first and the last key of each table stay in memory.
+    let key = |number: u32| [&number.to_be_bytes()[..], &[b'k'; 60 << 10][..]].concat();
+    let evicted = |number: &u32, rng: &mut Rng| {
+        long.put(key(*number), "v").unwrap();
+        long.flush().unwrap();
+        if number % 8 > 0 {
+            return false;
+        }
+        fill(&keyspace, rng, 1, 1000 + number * 50);
+        db.wait_until_settled().unwrap();
+        statistics(&db, "seen").evicted_entries > 0
+    };
+    let last = (0..1000).find(|number| evicted(number, &mut rng)).unwrap();
+    assert!(last > 100, "it is as long as the memory allows: {last}");
+    let has = |number: u32| keyspace.contains_key(number.to_be_bytes()).unwrap();
+    assert!((0..50).all(|number| has(1000 + last * 50 + number)), "the newest run stays");
+    assert!(!has(0), "the oldest went");
+}
+
 #[test]
 fn a_window_evicts_its_oldest_runs_and_keeps_the_newest() {
     let medium = common::memory();

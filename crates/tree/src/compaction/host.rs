@@ -20,6 +20,10 @@ pub trait CompactionHost: Send + Sync + fmt::Debug {
     /// Whether the range deletes of tables take so much memory that merges should drop them first.
     fn are_range_deletes_pressing(&self) -> bool;
 
+    /// Bytes by which the metadata of open tables exceeds the part of its limit from which windows evict.
+    /// Above the limit itself writes are refused.
+    fn table_memory_excess(&self) -> u64;
+
     /// The compaction debt changed. `runs` is the fullness of the fullest level of any tree, `space` the
     /// stored bytes over the most that is allowed; writers are delayed above 1.
     fn debt_changed(&self, runs: f64, space: f64);

@@ -19,7 +19,7 @@ use super::merge_job::{memory_for, writer_bytes};
 use super::offloading::LINK_BYTES;
 use super::{Compactor, MergeJob, merge_end, summary};
 use crate::tree::window_options;
-use crate::{Tree, VersionEditGuard};
+use crate::{Tree, VersionEditGuard, metadata_bytes};
 
 /// Most memory of a job for reading, bytes.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -42,6 +42,7 @@ impl Next {
         summary: &plan::Summary,
         options: &plan::Options,
         operators: &Operators,
+        memory_excess: &dyn Fn() -> u64,
     ) -> Self {
         let discard = None;
         let Some(policy) = tree.kind().policy() else {
@@ -53,6 +54,10 @@ impl Next {
             return Self { plan, discard, debt };
         };
         window.inputs_max = options.runs_max;
+        let excess = memory_excess();
+        if excess > 0 {
+            window = window.within_memory(summary, metadata_bytes(tree), excess);
+        }
         if let Kept::Named(name) = &window.kept
             && operators.priority(name).is_none()
         {
@@ -200,7 +205,9 @@ impl Compactor {
                 return Ok(None);
             };
             let start = self.now();
-            let Next { plan, discard, debt } = Next::of(tree, &summary, &options, &self.operators);
+            let excess = || self.host.table_memory_excess();
+            let Next { plan, discard, debt } =
+                Next::of(tree, &summary, &options, &self.operators, &excess);
             let took = self.now().saturating_sub(start);
             let is_busy = !guard.reserved().is_empty();
             let mut job = None;
@@ -422,7 +429,7 @@ fn no_space_error(
 ) -> Option<Error> {
     let free = summary.free_bytes?;
     let unbounded = plan::Summary { free_bytes: None, ..summary.clone() };
-    let next = Next::of(tree, &unbounded, options, operators);
+    let next = Next::of(tree, &unbounded, options, operators, &|| 0);
     let Some(Plan::Merge(merge)) = next.plan else { return None };
     Some(
         Error::no_space("merge")

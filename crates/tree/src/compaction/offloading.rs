@@ -214,6 +214,10 @@ mod tests {
             false
         }
 
+        fn table_memory_excess(&self) -> u64 {
+            0
+        }
+
         fn debt_changed(&self, _: f64, _: f64) {}
 
         fn offload(&self) -> Option<&Arc<dyn Offload>> {

@@ -552,6 +552,25 @@ impl Window {
     }
 }
 
+#[test]
+fn a_window_without_memory_for_its_filters_is_shorter() {
+    let options = window::Options::new(1 << 30, window::Kept::None);
+    let (runs, newest) = (BTreeMap::new(), BTreeMap::new());
+    let mut window = Window { rng: Rng::new(1), options, runs, newest, next: 0 };
+    (0..8).for_each(|_| window.flush());
+    let (summary, stored) = (window.summary(), window.bytes());
+    let within = |excess| window.options.clone().within_memory(&summary, 1000, excess).bytes;
+    assert_eq!(within(0), 1 << 30);
+    assert_eq!((within(250), within(1000), within(5000)), (stored * 3 / 4, 0, 0));
+    let short = window::Options { bytes: 1, ..window.options.clone() };
+    assert_eq!(short.within_memory(&summary, 1000, 250).bytes, 1, "never longer");
+    let shorter = window.options.clone().within_memory(&summary, 1000, 250);
+    let Some(window::Eviction::Drop(pieces)) = window::plan(&summary, &shorter) else {
+        panic!("nothing is evicted");
+    };
+    assert!((1..=4).contains(&pieces.len()), "{pieces:?}");
+}
+
 /// Overwrites and tombstones in every run, with and without entries that are kept: no old version comes back,
 /// the window is filled and never exceeded, and every planning ends.
 #[test]

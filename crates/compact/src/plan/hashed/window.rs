@@ -11,6 +11,9 @@
 //! discard takes as many of the oldest runs as make a sixteenth of the window, because it also rewrites what
 //! earlier ones kept: then it writes at most four bytes for each byte of entries that it discards.
 //!
+//! A window whose filters and index do not fit the memory for tables is as much shorter
+//! ([`Options::within_memory`]).
+//!
 //! A window never waits for space: if the device has too little for the rewrite, or a table that it would
 //! read is damaged, the oldest runs are dropped unread, the kept one first.
 //!
@@ -90,6 +93,20 @@ impl Options {
     #[must_use]
     pub const fn new(bytes: u64, kept: Kept) -> Self {
         Self { bytes, kept, runs_max: RUNS_MAX, inputs_max: RUNS_PER_MERGE }
+    }
+
+    /// The options while the tables of `summary` keep `memory` bytes of filters and index in memory, `excess`
+    /// bytes more than there is room for: the window is as much shorter. So a window that is too long for the
+    /// memory evicts, and refuses no write.
+    #[must_use]
+    pub fn within_memory(self, summary: &Summary, memory: u64, excess: u64) -> Self {
+        let stored = summary.runs.iter().map(bytes_of).fold(0, u64::saturating_add);
+        let room = memory.saturating_sub(excess);
+        let fits = u128::from(stored) * u128::from(room) / u128::from(memory.max(1));
+        match excess {
+            0 => self,
+            _ => Self { bytes: self.bytes.min(fits as u64), ..self },
+        }
     }
 
     /// Filter bits of a flushed table of `unit_bytes` bytes: a lookup asks the filter of every run.
