@@ -52,6 +52,8 @@ pub struct FullSegment {
     pub resident_end: Seqno,
     /// Written bytes.
     pub bytes: u64,
+    /// Whether no record of a resident keyspace in it is needed: it waits for older ones of its lane.
+    pub is_collected: bool,
 }
 
 /// See the module. Its lock is a leaf: no other lock is taken and no I/O is done under it.
@@ -123,7 +125,7 @@ impl Retention {
     /// The full segments of each lane, oldest first.
     pub(crate) fn full(&self) -> BTreeMap<LaneId, Vec<FullSegment>> {
         let state = self.0.lock();
-        let of = |sealed: &SealedSegment| {
+        let of = |lane: LaneId, sealed: &SealedSegment| {
             let pins = sealed.pins.alive(|keyspace| state.below(keyspace));
             let resident = pins.filter(|(keyspace, _)| state.resident.contains(keyspace));
             FullSegment {
@@ -131,10 +133,14 @@ impl Retention {
                 first: Seqno::new(sealed.first),
                 resident_end: resident.map(|(_, end)| end).max().unwrap_or_default(),
                 bytes: sealed.bytes,
+                is_collected: state.collected.contains(&(lane, sealed.id)),
             }
         };
         let lanes = state.sealed.iter();
-        lanes.map(|(lane, segments)| (*lane, segments.iter().map(of).collect())).collect()
+        let of_lane = |(lane, segments): (&LaneId, &VecDeque<SealedSegment>)| {
+            (*lane, segments.iter().map(|sealed| of(*lane, sealed)).collect())
+        };
+        lanes.map(of_lane).collect()
     }
 
     /// The sealed segments of each lane, oldest first.

@@ -4,6 +4,9 @@
 //! bring into an index. A tombstone counts as an entry, so that no older version of its key comes back with
 //! a replay.
 //!
+//! A segment that was dead when the process ended, and that waited for an older one of its lane, has no entry
+//! that the next open brings into an index: it is dead from then on.
+//!
 //! The newer records, to which the index points instead, are made durable first: a power cut must not lose
 //! both.
 //!
@@ -33,6 +36,15 @@ pub(super) fn give_up_dead_segments(
             SegmentUse::Freed => segments.forget(lane, segment),
         }
     }
+    let full = log.full_segments();
+    let full = full.iter().flat_map(|(lane, segments)| segments.iter().map(move |it| (*lane, it)));
+    let unknown = full.filter(|(lane, it)| {
+        it.resident_end > Seqno::ZERO
+            && !it.is_collected
+            && segments.of(*lane, it.segment).is_none()
+            && is_flushed(trees, ring, it.resident_end)
+    });
+    dead.extend(unknown.map(|(lane, it)| (lane, it.segment)));
     // An error poisons the log, which every writer then reports.
     if dead.is_empty() || log.sync(log.stored_below().before()).is_err() {
         return;
