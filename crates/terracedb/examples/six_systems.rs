@@ -36,6 +36,10 @@ const KEYS: u64 = 3000;
 /// Every so many batches the memtables are flushed, so that all kinds have flushed entries.
 const FLUSH_EVERY: u64 = 4000;
 
+/// The most that the log may keep after many kills, bytes: the live entries take 0.7 MiB, and a process
+/// leaves at most 9 MiB.
+const LOG_BYTES_MAX: u64 = 32 << 20;
+
 /// The key of the number of the last batch.
 const LAST: &str = "last";
 
@@ -120,6 +124,16 @@ impl Store {
             }
         }
         Ok(last)
+    }
+
+    /// Fails if the log keeps much more than the live entries and a few segments: what died with a process is
+    /// freed by a later one.
+    fn must_have_freed_the_log(&self) -> Result<()> {
+        let bytes = self.db.statistics().log_bytes;
+        if bytes > LOG_BYTES_MAX {
+            return Err(format!("the log has {}", format_bytes(bytes)).into());
+        }
+        Ok(())
     }
 
     /// Prints the statistics on one page.
@@ -280,6 +294,10 @@ fn main() -> Result<()> {
     store.db.compact()?;
     store.verify(last)?;
     store.report(kills, last);
+    // After few kills the log of the last ones is most of it.
+    if kills >= 20 {
+        store.must_have_freed_the_log()?;
+    }
     drop(store);
     stop.store(true, Ordering::Release);
     worker.join().map_err(|_| "the worker panicked")?;

@@ -121,29 +121,3 @@ fn a_full_device_of_several_lanes_comes_back_by_deleting() {
     comes_back(14, 2, 4 << 10, 1);
     comes_back(14, 3, 1500, 10);
 }
-
-/// Segments of moved entries that are dead when a store is closed are freed by a later process, however often
-/// that happens.
-#[test]
-fn dead_segments_of_earlier_processes_are_freed() {
-    let store = Store::new(256, 1);
-    let mut lengths = Vec::new();
-    for round in 0..12u64 {
-        let (db, keyspace) = store.open();
-        for write in 0..4u64 {
-            // A part of the keys stays as it is, so that segments are moved and not freed whole.
-            for key in (0..400u64).filter(|key| write == 0 || key % 8 > 0) {
-                let mut value = vec![0; 2000];
-                Rng::new(round * 10_000 + write * 1000 + key).fill(&mut value);
-                keyspace.put(key.to_be_bytes(), &value).unwrap();
-            }
-            db.flush().unwrap();
-            store.work();
-        }
-        let lanes = db.statistics().log_collection.lanes;
-        lengths.push(lanes.iter().map(|lane| lane.bytes).sum::<u64>());
-        drop((keyspace, db));
-    }
-    let (early, late) = (lengths[3], lengths[11]);
-    assert!(late < early * 2, "{lengths:?}");
-}
