@@ -74,7 +74,7 @@ fn a_window_evicts_while_tables_leave_little_memory_for_its_filters() {
     let evicted = |number: &u32, rng: &mut Rng| {
         long.put(key(*number), "v").unwrap();
         long.flush().unwrap();
-        if number % 8 > 0 {
+        if !number.is_multiple_of(8) {
             return false;
         }
         fill(&keyspace, rng, 1, 1000 + number * 50);
