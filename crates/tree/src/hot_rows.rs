@@ -1,9 +1,10 @@
 //! Hot rows over a restart: which rows of a store are in the row cache, and reading those of an earlier run
 //! ahead.
 //!
-//! As for [hot pages](crate::hot_pages), the engine stores the list and runs the steps in the background. A
-//! step reads some neighbouring keys of one keyspace, their device reads in flight together, and fills their
-//! rows while that evicts no other row. Keys that are gone are left out. No read counts as a lookup.
+//! As for hot pages ([`HotPageReader`](crate::HotPageReader)), the engine stores the list and runs the steps
+//! in the background. A step reads some neighbouring keys of one keyspace, their device reads in flight
+//! together, and fills their rows while that evicts no other row. Keys that are gone are left out. No read
+//! counts as a lookup.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
