@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use table::{HASH_BYTES, PinnedFilters, PinnedProbe};
+use table::{PinnedFilters, PinnedProbe, head_of};
 
 use crate::{Piece, Run};
 
@@ -44,13 +44,6 @@ pub(crate) struct Unexcluded {
     pub(crate) run: usize,
     /// Whether its filter was asked, and may have the key.
     pub(crate) is_admitted: bool,
-}
-
-/// The hash with which a key of a hashed keyspace begins. A short key has the hash that it begins.
-fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; HASH_BYTES];
-    head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-    u64::from_be_bytes(head)
 }
 
 impl VersionFilters {

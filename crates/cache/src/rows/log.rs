@@ -158,17 +158,30 @@ impl RowLog {
             self.shadow.remember(hash);
             return Err(Refusal::Seldom);
         };
+        self.insert(shared, owner, (hash, bucket), row, (queue, true))?;
+        self.counts.fills += 1;
+        self.counts.recalled += u64::from(recalled);
+        self.counts.packed += u64::from(row.packed);
+        Ok(())
+    }
+
+    /// Appends the row to `queue` and makes the index name it. `cleans`: segments may be cleaned for it.
+    fn insert(
+        &mut self,
+        shared: Shared<'_>,
+        owner: u32,
+        (hash, bucket): (u64, Bucket),
+        row: Row<'_>,
+        (queue, cleans): (Queue, bool),
+    ) -> Result<(), Refusal> {
         let (place, words) =
-            self.append(shared, queue, row.words(), true).ok_or(Refusal::Memory)?;
+            self.append(shared, queue, row.words(), cleans).ok_or(Refusal::Memory)?;
         row.write(owner, words);
         if !shared.index.insert(hash, bucket, place, 0) {
             self.undo_append(queue, row.words());
             return Err(Refusal::Written);
         }
         shared.index.grow();
-        self.counts.fills += 1;
-        self.counts.recalled += u64::from(recalled);
-        self.counts.packed += u64::from(row.packed);
         Ok(())
     }
 

@@ -12,6 +12,7 @@
 //!
 //! Called by the flush task between two flushes: then no flush changes an index.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arena::PublishRing;
@@ -36,7 +37,8 @@ pub(super) fn give_up_dead_segments(
             SegmentUse::Freed => segments.forget(lane, segment),
         }
     }
-    let full = log.full_segments();
+    let has_resident = trees.all().iter().any(|tree| tree.kind().is_resident());
+    let full = if has_resident { log.full_segments() } else { BTreeMap::new() };
     let full = full.iter().flat_map(|(lane, segments)| segments.iter().map(move |it| (*lane, it)));
     let unknown = full.filter(|(lane, it)| {
         it.resident_end > Seqno::ZERO

@@ -155,7 +155,8 @@ impl FirstBin {
 /// The first eight bytes as a number with the same order, padded with zeros. If two such numbers differ,
 /// the bytes differ in the same order.
 #[inline]
-pub(crate) fn head_of(bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn head_of(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk() {
         return u64::from_be_bytes(*head);
     }

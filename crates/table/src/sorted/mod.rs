@@ -49,7 +49,7 @@ pub use describe::{Fact, describe};
 pub use filter::{FILTER_BITS_DEFAULT, FILTER_BITS_MAX, Filter, filter_bytes};
 pub use footer::{FORMAT_VERSION, Footer, SORTED_VERSION};
 pub use held_filters::{FilterProbe, HeldFilters};
-pub use layout::{BinBits, HASH_BYTES, Layout};
+pub use layout::{BinBits, HASH_BYTES, Layout, head_of};
 pub use meta::MetaPage;
 pub use output::PageSink;
 pub use pinned_filters::{PinnedFilters, PinnedProbe};

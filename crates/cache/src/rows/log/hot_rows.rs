@@ -81,14 +81,7 @@ impl RowLog {
                 return Err(Refusal::Memory);
             }
         }
-        let (place, words) =
-            self.append(shared, Queue::Main, row.words(), false).ok_or(Refusal::Memory)?;
-        row.write(owner, words);
-        if !shared.index.insert(hash, bucket, place, 0) {
-            self.undo_append(Queue::Main, row.words());
-            return Err(Refusal::Written);
-        }
-        shared.index.grow();
+        self.insert(shared, owner, (hash, bucket), row, (Queue::Main, false))?;
         self.counts.ahead += 1;
         Ok(())
     }

@@ -11,8 +11,8 @@
 //! discard takes as many of the oldest runs as make a sixteenth of the window, because it also rewrites what
 //! earlier ones kept: then it writes at most four bytes for each byte of entries that it discards.
 //!
-//! A window whose filters and index do not fit the memory for tables is as much shorter
-//! ([`Options::within_memory`]).
+//! If the filters and index of a window do not fit the memory for tables, the window is shortened until they
+//! do ([`Options::within_memory`]).
 //!
 //! A window never waits for space: if the device has too little for the rewrite, or a table that it would
 //! read is damaged, the oldest runs are dropped unread, the kept one first.
@@ -95,9 +95,9 @@ impl Options {
         Self { bytes, kept, runs_max: RUNS_MAX, inputs_max: RUNS_PER_MERGE }
     }
 
-    /// The options while the tables of `summary` keep `memory` bytes of filters and index in memory, `excess`
-    /// bytes more than there is room for: the window is as much shorter. So a window that is too long for the
-    /// memory evicts, and refuses no write.
+    /// The options while the tables of `summary` keep `memory` bytes of filters and index in memory, which is
+    /// `excess` bytes too many. The window is shortened to the part of its entries whose filters fit. So a
+    /// window that is too long for the memory evicts, and refuses no write.
     #[must_use]
     pub fn within_memory(self, summary: &Summary, memory: u64, excess: u64) -> Self {
         let stored = summary.runs.iter().map(bytes_of).fold(0, u64::saturating_add);
