@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use server::{DATABASES, DatabaseKind};
 use terracedb::{Error, ErrorKind};
 use workload::Distribution;
+use workload::lanes::Mix;
 
 use crate::time;
 
@@ -29,6 +30,11 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 
 /// Parses a key distribution, such as zipfian:0.99.
 pub(crate) fn distribution(text: &str) -> Result<Distribution, String> {
+    text.parse().map_err(|error| error_text(&error))
+}
+
+/// Parses a mix of YCSB, such as a.
+pub(crate) fn mix(text: &str) -> Result<Mix, String> {
     text.parse().map_err(|error| error_text(&error))
 }
 

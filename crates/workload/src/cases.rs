@@ -61,6 +61,9 @@ pub struct Case {
     /// Whether a control group holds the process and its share of the page cache to `memory_bytes`, if the
     /// system supports that. Set if the data is larger than the memory.
     pub is_held: bool,
+    /// Whether the stores lie in memory (`/dev/shm`) instead of the data directory, as if it were
+    /// storage-class memory.
+    pub is_in_memory: bool,
     /// The codec.
     pub compression: Compression,
     /// The fill in order that is kept between runs.

@@ -290,7 +290,8 @@ impl Store for Engine {
     }
 
     fn index_bytes(&self) -> Option<u64> {
-        Some(self.db.statistics().keyspaces.iter().map(|keyspace| keyspace.metadata_bytes).sum())
+        let keyspaces = self.db.statistics().keyspaces;
+        Some(keyspaces.iter().map(|keyspace| keyspace.metadata_bytes + keyspace.index_bytes).sum())
     }
 
     fn counters(&self) -> Counters {

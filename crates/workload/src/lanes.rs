@@ -13,6 +13,7 @@ mod driver;
 mod flat;
 mod hash_log;
 mod lane_store;
+mod mix;
 mod private_log;
 mod published;
 mod real;
@@ -25,7 +26,9 @@ mod tests;
 mod viper;
 
 pub use driver::{Kind, Measured, Setup, run};
+pub use hash_log::HashLog;
+pub use mix::Mix;
 pub use published::{Published, published};
 pub use real::{RealFigures, RealLine, RealOptions, real};
-pub use report::{Line, LoadOver, Summary, Table, report};
+pub use report::{DeviceName, Line, LoadOver, ReportOptions, Summary, Table, report};
 pub use schedule::{Nanos, Schedule};

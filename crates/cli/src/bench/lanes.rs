@@ -7,16 +7,27 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use terracedb::{Error, Result};
-use workload::lanes::{RealOptions, real, report};
+use workload::lanes::{DeviceName, Mix, RealOptions, ReportOptions, real, report};
 
 use super::print;
 use crate::outcome::Outcome;
 use crate::output::Output;
-use crate::parsers::seconds;
+use crate::parsers::{mix, one_of, seconds};
 use crate::shared_args::OutputArgs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// The emulated device [default: optane-dimm; with --full, both]
+    #[arg(long, value_name = "NAME", value_parser = one_of(DeviceName::ALL, DeviceName::name))]
+    profile: Option<DeviceName>,
+    /// Every point: 1 to 224 threads, 1 to 4 devices, and the mixes a, b, c, d and f of YCSB. It takes
+    /// minutes [default: the load with 24 and 64 threads, and 1 to 4 devices with 64 to 224 threads]
+    #[arg(long)]
+    full: bool,
+    /// Mixes of YCSB beside the load, such as a,c; e is refused, because it needs scans
+    /// [default: none; with --full, all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = mix)]
+    workloads: Vec<Mix>,
     /// Operations measured in each run
     #[arg(long, value_name = "N", default_value_t = 40_000, value_parser = operations)]
     ops: u32,
@@ -52,7 +63,17 @@ fn real_seconds(text: &str) -> std::result::Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut out = Output::new();
     let json = args.output.json;
-    let mut summary = report(args.ops as usize, &mut |line| print(&mut out, line, json))?;
+    let devices = match args.profile {
+        Some(device) => vec![device],
+        None if args.full => DeviceName::ALL.to_vec(),
+        None => vec![DeviceName::OptaneDimm],
+    };
+    let mixes = match args.full && args.workloads.is_empty() {
+        true => Mix::MIXED.to_vec(),
+        false => args.workloads.clone(),
+    };
+    let options = ReportOptions { ops: args.ops as usize, devices, mixes, is_full: args.full };
+    let mut summary = report(&options, &mut |line| print(&mut out, line, json))?;
     if !args.duration.is_zero() {
         let (memory, flash) = (scratch(Some(&args.scm))?, scratch(args.data.as_deref())?);
         let options = RealOptions {

@@ -425,3 +425,28 @@ fn lanes_end_with_a_summary_and_run_in_real_time() {
     // The stores are gone.
     assert_eq!(fs::read_dir(scm).unwrap().count(), 0);
 }
+
+#[test]
+fn lanes_run_on_one_profile_and_refuse_scans() {
+    let lanes = |more: &[&str]| {
+        let short = ["bench", "lanes", "--ops", "1000", "--duration", "0", "--json"];
+        terrace(&[&short[..], more].concat())
+    };
+    let of = |lines: &[Value], field: &str| -> std::collections::BTreeSet<String> {
+        lines
+            .iter()
+            .filter(|line| line["table"] != "published")
+            .map(|line| line[field].to_string())
+            .collect()
+    };
+    let set = |names: &[&str]| names.iter().map(|name| format!("\"{name}\"")).collect();
+    let mut lines = json_lines(&lanes(&["--profile", "cxl-dram", "--workloads", "c,d"]).good());
+    let summary = lines.pop().unwrap();
+    assert_eq!(summary["emulation"], "cxl-dram");
+    assert!(number(&summary, "scaling_1_to_4_devices") > 1.0, "{summary}");
+    assert_eq!(of(&lines, "profile"), set(&["cxl-dram"]));
+    assert_eq!(of(&lines, "workload"), set(&["load", "c", "d"]));
+
+    let refused = lanes(&["--workloads", "a,e"]).bad(2);
+    assert!(refused.contains("needs scans"), "{refused}");
+}

@@ -1,6 +1,6 @@
 //! The cases of hashed keyspaces: beside ordered stores, and beside the hash of Berkeley DB.
 
-use super::list::{LARGE, MIB};
+use super::list::{LARGE, MIB, SMALL};
 use super::{Case, Step, Wan};
 use crate::bench::Name;
 use crate::hashed::WAN_POINTER_BYTES;
@@ -23,6 +23,29 @@ pub(super) const HASHED: Case = Case {
         Step::new("get that misses, 8 threads", Name::ReadMissing).threads(8).seconds(20),
     ],
     ..LARGE
+};
+
+/// Entries of a log on storage-class memory, for which this machine's memory stands.
+pub(super) const RESIDENT: Case = Case {
+    name: "resident",
+    summary: "1 M x 256 B, all files in memory as if it were storage-class memory: gets and puts",
+    keys: 1_000_000,
+    value_bytes: Some(256),
+    memory_bytes: 1024 * MIB,
+    is_in_memory: true,
+    steps: &[
+        Step::prepare(Name::FillRandom).batch(100),
+        Step::prepare(Name::Overwrite).settled(),
+        Step::prepare(Name::ReadRandom).threads(2),
+        Step::new("get, 1 thread", Name::ReadRandom).seconds(5),
+        Step::new("get, 2 threads", Name::ReadRandom).threads(2).seconds(5),
+        Step::new("get missing, 1 thread", Name::ReadMissing).seconds(5),
+        Step::new("put, 1 thread", Name::Overwrite).seconds(5),
+        Step::new("put, 2 threads", Name::Overwrite).threads(2).seconds(5),
+        Step::new("put synced, 1 thread", Name::Overwrite).synced().seconds(5),
+        Step::new("put synced, 2 threads", Name::Overwrite).threads(2).synced().seconds(5),
+    ],
+    ..SMALL
 };
 
 /// Data four times as large as memory. A window keeps all of it; writes are not logged, as in the other

@@ -4,7 +4,7 @@ use super::first::{
     FIRST_MINUTES, MEMORY_READS_COLD, MEMORY_READS_UNSETTLED, YCSB_COLD, YCSB_UNSETTLED,
     ZIPFIAN_COLD, ZIPFIAN_UNSETTLED,
 };
-use super::hash::{HASHED, WAN};
+use super::hash::{HASHED, RESIDENT, WAN};
 use super::{Case, Compression, Step};
 use crate::bench::Name;
 
@@ -20,6 +20,7 @@ pub(super) const SMALL: Case = Case {
     memory_bytes: 4096 * MIB,
     own_memory_bytes: None,
     is_held: false,
+    is_in_memory: false,
     compression: Compression::Lz4,
     load: None,
     steps: &[],
@@ -165,6 +166,7 @@ pub const CASES: &[Case] = &[
     ZIPFIAN_UNSETTLED,
     FIRST_MINUTES,
     HASHED,
+    RESIDENT,
     WAN,
     Case {
         name: "zipfian-sixth",

@@ -40,6 +40,8 @@ pub struct Step {
     pub batch: usize,
     /// Whether the step includes waiting for background work.
     pub settle: bool,
+    /// Whether every write is synced.
+    pub is_synced: bool,
     /// Writes per second of the background writer of a mix; full speed if `None`.
     pub write_rate: Option<f64>,
     /// Whether the store is opened anew before the step, with empty caches and an empty page cache.
@@ -60,6 +62,7 @@ impl Step {
             entries: 1,
             batch: 1,
             settle: false,
+            is_synced: false,
             write_rate: None,
             is_cold: false,
             is_timeline: false,
@@ -101,6 +104,11 @@ impl Step {
         self
     }
 
+    pub(super) const fn synced(mut self) -> Self {
+        self.is_synced = true;
+        self
+    }
+
     pub(super) const fn write_rate(mut self, rate: f64) -> Self {
         self.write_rate = Some(rate);
         self
@@ -136,6 +144,7 @@ impl Step {
             batch: self.batch,
             duration,
             settle: self.settle,
+            sync: self.is_synced,
             write_rate: self.write_rate,
             distribution: self.distribution,
             report_interval: self.is_timeline.then_some(TIMELINE_EVERY),

@@ -10,11 +10,13 @@ use super::chameleon::Chameleon;
 use super::devices::Devices;
 use super::flat::FlatStore;
 use super::lane_store::LaneStore;
+use super::mix::{Drawn, Mix};
 use super::private_log::PrivateLog;
 use super::records::{Index, Place, Put, Shape};
 use super::schedule::{Nanos, Schedule};
 use super::store::{Step, Store, World};
 use super::viper::Viper;
+use crate::Sampler;
 
 /// CPU time of an operation before it reaches the store and after it: the same for all.
 const BEFORE_NS: Nanos = 300.0;
@@ -55,8 +57,8 @@ pub struct Setup {
     pub kind: Kind,
     /// Logical threads.
     pub threads: usize,
-    /// Reads in a hundred operations; the rest overwrite keys. None: every operation inserts a new key.
-    pub reads_percent: Option<u64>,
+    /// What the operations are.
+    pub mix: Mix,
     /// Bytes of a key, 8 at least.
     pub key_bytes: usize,
     /// Bytes of a value, 8 at least.
@@ -81,7 +83,7 @@ impl Setup {
             devices,
             kind,
             threads,
-            reads_percent: None,
+            mix: Mix::Load,
             key_bytes: 8,
             value_bytes: 256,
             ops: 40_000,
@@ -113,17 +115,24 @@ pub struct Measured {
 enum Doing {
     Begin,
     Put(Put),
-    /// A get of a key that had this seqno acknowledged when it began, and its number of reads so far.
+    /// A get, whose store's index on the device was `probed` or not yet.
     Get {
-        key: u64,
-        floor: u64,
+        get: Get,
         probed: bool,
     },
     Read {
-        key: u64,
-        floor: u64,
+        get: Get,
         place: Place,
     },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Get {
+    key: u64,
+    /// This seqno of the key was acknowledged when the get began.
+    floor: u64,
+    /// Whether a put of the key follows.
+    is_modify: bool,
 }
 
 struct Run {
@@ -137,6 +146,11 @@ struct Run {
     /// The number of keys inserted or being inserted, and of puts begun.
     keys: u64,
     versions: u64,
+    /// The keys below this one are acknowledged.
+    known: u64,
+    /// What draws the keys of the mix, and the keys that were known when it began.
+    sampler: Sampler,
+    sampled: u64,
     /// The greatest acknowledged seqno of each key.
     acknowledged: HashMap<u64, u64>,
     latencies: Vec<Nanos>,
@@ -190,6 +204,9 @@ pub fn run(setup: &Setup) -> Result<Measured> {
         threads: vec![(Doing::Begin, 0.0); setup.threads],
         keys: 0,
         versions: 0,
+        known: 0,
+        sampler: setup.mix.sampler(1)?,
+        sampled: 1,
         acknowledged: HashMap::new(),
         latencies: Vec::new(),
         puts: 0,
@@ -198,10 +215,12 @@ pub fn run(setup: &Setup) -> Result<Measured> {
     for thread in 0..setup.threads {
         run.schedule.give(thread, thread as f64 * APART_NS);
     }
-    if setup.reads_percent.is_some() {
-        run.until(setup.ops, None)?;
+    if setup.mix != Mix::Load {
+        run.until(setup.ops, Mix::Load)?;
+        run.sampled = run.known;
+        run.sampler = setup.mix.sampler(run.sampled)?;
     }
-    run.until(setup.ops / 10, setup.reads_percent)?;
+    run.until(setup.ops / 10, setup.mix)?;
     run.measure()
 }
 
@@ -211,7 +230,7 @@ impl Run {
         let (begin, media) = (self.schedule.now(), self.world.devices.written_bytes());
         let (puts, groups) = (self.puts, self.world.groups);
         let records = self.world.records;
-        self.until(self.setup.ops, self.setup.reads_percent)?;
+        self.until(self.setup.ops, self.setup.mix)?;
         let took = self.schedule.now() - begin;
         let per = |count: f64| if took > 0.0 { count / took } else { 0.0 };
         self.latencies.sort_by(f64::total_cmp);
@@ -232,28 +251,22 @@ impl Run {
     }
 
     /// Takes turns until `ops` more operations are done.
-    fn until(&mut self, ops: usize, reads_percent: Option<u64>) -> Result<()> {
+    fn until(&mut self, ops: usize, mix: Mix) -> Result<()> {
         let end = self.latencies.len() + ops;
         while self.latencies.len() < end {
             let Some((now, thread)) = self.schedule.next() else {
                 return Err(base::broken_invariant!("a thread always has a turn"));
             };
             let Some((doing, _)) = self.threads.get(thread).copied() else { continue };
-            self.turn(now, thread, doing, reads_percent)?;
+            self.turn(now, thread, doing, mix)?;
         }
         Ok(())
     }
 
-    fn turn(
-        &mut self,
-        now: Nanos,
-        thread: usize,
-        doing: Doing,
-        reads_percent: Option<u64>,
-    ) -> Result<()> {
+    fn turn(&mut self, now: Nanos, thread: usize, doing: Doing, mix: Mix) -> Result<()> {
         match doing {
             Doing::Begin => {
-                let next = self.draw(reads_percent);
+                let next = self.draw(mix);
                 self.threads.get_mut(thread).into_iter().for_each(|it| *it = (next, now));
                 self.schedule.give(thread, now + BEFORE_NS);
             }
@@ -263,32 +276,25 @@ impl Run {
                     Step::At(at) => self.schedule.give(thread, at),
                     Step::Parked => {}
                     Step::Done(seqno) => {
-                        let known = self.acknowledged.entry(put.key).or_default();
-                        *known = seqno.max(*known);
-                        self.puts += 1;
+                        self.acknowledge(put.key, seqno);
                         self.done(now, thread);
                     }
                 }
             }
-            Doing::Get { key, floor, probed } => {
-                let probe = self.store.probes(key).filter(|_| !probed);
+            Doing::Get { get, probed } => {
+                let probe = self.store.probes(get.key).filter(|_| !probed);
                 if let Some((at, len)) = probe {
                     let done = self.world.devices.read(now, thread, at, len).0;
-                    self.goes_on(thread, Doing::Get { key, floor, probed: true }, done);
+                    self.goes_on(thread, Doing::Get { get, probed: true }, done);
                     return Ok(());
                 }
-                let Some(place) = self.world.index.get(key) else {
-                    // Its insert is not acknowledged yet.
-                    if floor > 0 {
-                        return Err(Error::corrupt("index").expected("an acknowledged key"));
-                    }
-                    self.done(now, thread);
-                    return Ok(());
+                let Some(place) = self.world.index.get(get.key) else {
+                    return Err(Error::corrupt("index").expected("an acknowledged key"));
                 };
                 let done = self.world.devices.read(now, thread, place.at, place.len).0;
-                self.goes_on(thread, Doing::Read { key, floor, place }, done);
+                self.goes_on(thread, Doing::Read { get, place }, done);
             }
-            Doing::Read { key, floor, place } => {
+            Doing::Read { get: Get { key, floor, is_modify }, place } => {
                 let bytes = self.world.devices.peek(place.at, place.len);
                 let (seqno, _) = self.world.shape.verify(&bytes, key)?;
                 if seqno != place.seqno || seqno < floor {
@@ -297,23 +303,39 @@ impl Run {
                         .got(seqno));
                 }
                 self.verified += 1;
-                self.done(now, thread);
+                if is_modify {
+                    let put = self.put(key);
+                    self.goes_on(thread, put, now);
+                } else {
+                    self.done(now, thread);
+                }
             }
         }
         Ok(())
     }
 
-    fn draw(&mut self, reads_percent: Option<u64>) -> Doing {
-        let Some(reads) = reads_percent else {
-            self.keys += 1;
-            return self.put(self.keys - 1);
-        };
-        let key = self.rng.below(self.keys);
-        if self.rng.below(100) < reads {
-            let floor = self.acknowledged.get(&key).copied().unwrap_or(0);
-            return Doing::Get { key, floor, probed: false };
+    fn acknowledge(&mut self, key: u64, seqno: u64) {
+        let newest = self.acknowledged.entry(key).or_default();
+        *newest = seqno.max(*newest);
+        while self.acknowledged.contains_key(&self.known) {
+            self.known += 1;
         }
-        self.put(key)
+        self.puts += 1;
+    }
+
+    fn draw(&mut self, mix: Mix) -> Doing {
+        let (key, is_modify) =
+            match mix.draw(&self.sampler, self.sampled, self.known, &mut self.rng) {
+                Drawn::Insert => {
+                    self.keys += 1;
+                    return self.put(self.keys - 1);
+                }
+                Drawn::Update(key) => return self.put(key),
+                Drawn::Read(key) => (key, false),
+                Drawn::ReadModifyWrite(key) => (key, true),
+            };
+        let floor = self.acknowledged.get(&key).copied().unwrap_or(0);
+        Doing::Get { get: Get { key, floor, is_modify }, probed: false }
     }
 
     const fn put(&mut self, key: u64) -> Doing {

@@ -182,7 +182,8 @@ impl Target {
         let worker = |thread: usize| {
             let (mut rng, mut latencies) = (Rng::new(thread as u64), Latencies::new()?);
             let mut value = [b'v'; VALUE_BYTES];
-            while begun.elapsed() < options.duration {
+            // One operation at least: a busy machine may begin a thread late.
+            loop {
                 let (number, from) = (rng.below(options.entries), Instant::now());
                 match operation {
                     Operation::Put => self.put(number, &mut value, false)?,
@@ -190,8 +191,10 @@ impl Target {
                     Operation::Get => self.get(number)?,
                 }
                 latencies.record(from.elapsed());
+                if begun.elapsed() >= options.duration {
+                    return Ok(latencies);
+                }
             }
-            Ok(latencies)
         };
         let mut all = Latencies::new()?;
         std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! The tables of the experiment, one line for each run.
 
 use std::fmt;
+use std::str::FromStr;
 
 use base::{Error, Result};
 use media::emulated::Profile;
@@ -8,6 +9,7 @@ use media::{CalibratedDevice, calibrate};
 use serde::Serialize;
 
 use super::driver::{Kind, Measured, Setup, run};
+use super::mix::Mix;
 use super::published::published;
 
 /// The table that a line belongs to.
@@ -18,10 +20,8 @@ pub enum Table {
     Published,
     /// Inserts, by threads.
     Load,
-    /// Half reads, half updates: YCSB A.
-    Half,
-    /// 95 reads in a hundred operations: YCSB B.
-    Reads,
+    /// YCSB's mixes, by threads.
+    Mixed,
     /// One device: the share of its bandwidth that users' bytes get, by threads.
     Peak,
     /// From one to four devices.
@@ -45,8 +45,8 @@ pub struct Line {
     pub lanes: usize,
     /// Logical threads.
     pub threads: usize,
-    /// `load` (inserts), `a` (half reads) or `b` (95 reads in a hundred operations), as in YCSB.
-    pub workload: &'static str,
+    /// As in YCSB: `load`, or a mix (`a`, `b`, `c`, `d`, `f`).
+    pub workload: Mix,
     /// Million operations a second.
     pub mops: f64,
     /// Key and value bytes put, as a share of the devices' greatest write bandwidth.
@@ -77,11 +77,12 @@ impl fmt::Display for Line {
         let store = format!("{}{lanes}", self.store);
         write!(
             f,
-            "{table:<9} {:<18} {} devices {:>3} threads {store:<12} {:6.2} Mop/s user {:4.0} % \
+            "{table:<9} {:<18} {} devices {:>3} threads {:<4} {store:<12} {:6.2} Mop/s user {:4.0} % \
              media {:4.0} % p50 {:6.2} p99 {:6.2} us group {:4.1}",
             self.profile,
             self.devices,
             self.threads,
+            self.workload.name(),
             self.mops,
             self.user_share_of_peak * 100.0,
             self.media_share_of_peak * 100.0,
@@ -99,7 +100,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// The last line: the figures that the experiment is about, on the emulated `optane-dimm`.
+/// The last line: the figures that the experiment is about, on the first of the emulated devices.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Always `lanes`.
@@ -169,11 +170,51 @@ impl fmt::Display for Summary {
     }
 }
 
+/// An emulated device of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    /// Memory modules with units of 256 B, as measured.
+    OptaneDimm,
+    /// A neutral profile: memory behind a link, without large units.
+    CxlDram,
+}
+
+impl DeviceName {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::OptaneDimm, Self::CxlDram];
+
+    /// The name of its profile.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OptaneDimm => "optane-dimm",
+            Self::CxlDram => "cxl-dram",
+        }
+    }
+
+    fn profile(self) -> Result<&'static Profile> {
+        named(self.name())
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Error::invalid("profile").expected("optane-dimm or cxl-dram").got(text);
+        Self::ALL.into_iter().find(|device| device.name() == text).ok_or_else(wrong)
+    }
+}
+
+fn named(name: &'static str) -> Result<&'static Profile> {
+    Profile::named(name).ok_or_else(|| Error::invalid("profile").got(name))
+}
+
 /// The stores beside which the lanes stand.
 const OTHERS: [Kind; 5] =
     [Kind::Viper, Kind::FlatApart, Kind::FlatInline, Kind::Chameleon, Kind::PrivateLog];
 
-const fn name(kind: Kind) -> (&'static str, usize) {
+const fn store_of(kind: Kind) -> (&'static str, usize) {
     match kind {
         Kind::Lanes { per_device } => ("lanes", per_device),
         Kind::Viper => ("viper", 0),
@@ -194,7 +235,7 @@ const HOP_NS: f64 = 130.0;
 fn line(table: Table, setup: &Setup, found: &Measured) -> Line {
     let points = setup.profile.store.threads.iter();
     let peak = points.map(|point| point.1).fold(0.0, f64::max) * setup.devices as f64;
-    let (store, lanes) = name(setup.kind);
+    let (store, lanes) = store_of(setup.kind);
     Line {
         table,
         profile: setup.profile.name,
@@ -202,11 +243,7 @@ fn line(table: Table, setup: &Setup, found: &Measured) -> Line {
         store,
         lanes,
         threads: setup.threads,
-        workload: match setup.reads_percent {
-            None => "load",
-            Some(50) => "a",
-            Some(_) => "b",
-        },
+        workload: setup.mix,
         mops: found.mops,
         user_share_of_peak: found.user_gb / peak,
         media_share_of_peak: found.media_gb / peak,
@@ -227,36 +264,58 @@ fn learned(profile: &'static Profile) -> Result<Kind> {
     Ok(Kind::Lanes { per_device: lanes as usize })
 }
 
-/// Prints every table: calls `print` with each line. `ops` operations are measured in each run. Returns the
-/// summary, without figures in real time.
-///
-/// # Errors
-/// Those of the runs and of `print`.
-pub fn report(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<Summary> {
-    let mut lines = Vec::new();
-    tables(ops, &mut |line| {
-        lines.push(line.clone());
-        print(line)
-    })?;
-    Ok(summary(&lines))
+/// The points of a report.
+#[derive(Clone, Debug)]
+pub struct ReportOptions {
+    /// Operations measured in each run.
+    pub ops: usize,
+    /// The emulated devices.
+    pub devices: Vec<DeviceName>,
+    /// The mixes beside the load.
+    pub mixes: Vec<Mix>,
+    /// Every number of threads and devices, one lane a device, and leaders on another node.
+    pub is_full: bool,
 }
 
-fn summary(lines: &[Line]) -> Summary {
-    let dimm = "optane-dimm";
+/// Prints the tables: calls `print` with each line. Returns the summary, without figures in real time.
+///
+/// # Errors
+/// Those of the runs and of `print`; `Invalid` without devices.
+pub fn report(
+    options: &ReportOptions,
+    print: &mut dyn FnMut(&Line) -> Result<()>,
+) -> Result<Summary> {
+    let Some(first) = options.devices.first() else {
+        return Err(Error::invalid("report").expected("an emulated device"));
+    };
+    let mut lines = Vec::new();
+    let mut print = |line: &Line| {
+        lines.push(line.clone());
+        print(line)
+    };
+    let reproduced = print_published(options.ops, &mut print)?;
+    for device in &options.devices {
+        Tables { options, device: *device, lanes: learned(device.profile()?)? }
+            .print(&reproduced, &mut print)?;
+    }
+    Ok(summary(first.name(), &lines))
+}
+
+fn summary(device: &'static str, lines: &[Line]) -> Summary {
     let lanes = |table, devices, threads| {
-        let mut found = lines.iter().filter(|line| {
-            (line.profile, line.table) == (dimm, table)
+        let same = |line: &&Line| {
+            (line.profile, line.table) == (device, table)
                 && (line.devices, line.threads, line.store) == (devices, threads, "lanes")
-        });
-        // The learned number of lanes is not 1 on this device.
-        found.find(|line| line.lanes > 1)
+        };
+        // The learned number of lanes comes last, and is not 1 on these devices.
+        lines.iter().filter(same).find(|line| line.lanes > 1)
     };
     let mops = |devices| lanes(Table::Scaling, devices, 224).map_or(f64::NAN, |line| line.mops);
     let load_over = LoadOver::of(&|kind| {
         let mut loads = lines
             .iter()
-            .filter(|line| (line.profile, line.table, line.threads) == (dimm, Table::Load, 64));
-        loads.find(|line| line.store == name(kind).0)?.lanes_over_it
+            .filter(|line| (line.profile, line.table, line.threads) == (device, Table::Load, 64));
+        loads.find(|line| line.store == store_of(kind).0)?.lanes_over_it
     });
     Summary {
         bench: "lanes",
@@ -264,69 +323,114 @@ fn summary(lines: &[Line]) -> Summary {
             .map_or(f64::NAN, |line| line.user_share_of_peak),
         scaling_1_to_4_devices: mops(4) / mops(1),
         load_over,
-        emulation: dimm,
+        emulation: device,
         synced_puts_over_flash: None,
         dram_bytes_per_entry: None,
     }
 }
 
-fn tables(ops: usize, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<()> {
-    let named = |name: &'static str| {
-        Profile::named(name).ok_or_else(|| Error::invalid("profile").got(name))
-    };
-    let dimm = named("optane-dimm")?;
+/// Prints the published figures beside the same runs here. Returns the stores that came near theirs.
+fn print_published(
+    ops: usize,
+    print: &mut dyn FnMut(&Line) -> Result<()>,
+) -> Result<Vec<&'static str>> {
     let mut reproduced = Vec::new();
-    for point in published(dimm) {
+    for point in published(DeviceName::OptaneDimm.profile()?) {
         let setup = Setup { ops, ..point.setup };
         let found = run(&setup)?;
         if point.is_near(found.mops) {
-            reproduced.push(name(setup.kind).0);
+            reproduced.push(store_of(setup.kind).0);
         }
         let published = Some((point.mops, point.source));
         print(&Line { published, ..line(Table::Published, &setup, &found) })?;
     }
-    for profile in [dimm, named("cxl-dram")?] {
-        let lanes = learned(profile)?;
-        for (table, threads, reads_percent) in [
-            (Table::Load, 24, None),
-            (Table::Load, 64, None),
-            (Table::Load, 128, None),
-            (Table::Half, 64, Some(50)),
-            (Table::Reads, 64, Some(95)),
-        ] {
-            let setup =
-                |kind| Setup { ops, reads_percent, ..Setup::load(profile, 4, kind, threads) };
-            let own = run(&setup(lanes))?;
-            print(&line(table, &setup(lanes), &own))?;
-            let one = setup(Kind::Lanes { per_device: 1 });
-            print(&line(table, &one, &run(&one)?))?;
-            for kind in OTHERS {
-                let found = run(&setup(kind))?;
-                let is_claimed = kind == Kind::PrivateLog || reproduced.contains(&name(kind).0);
-                let ratio = is_claimed.then(|| own.mops / found.mops);
-                print(&Line { lanes_over_it: ratio, ..line(table, &setup(kind), &found) })?;
-            }
+    Ok(reproduced)
+}
+
+/// The tables of one emulated device.
+struct Tables<'a> {
+    options: &'a ReportOptions,
+    device: DeviceName,
+    /// The lanes with the learned number.
+    lanes: Kind,
+}
+
+impl Tables<'_> {
+    fn setup(&self, devices: usize, kind: Kind, threads: usize) -> Result<Setup> {
+        let load = Setup::load(self.device.profile()?, devices, kind, threads);
+        Ok(Setup { ops: self.options.ops, ..load })
+    }
+
+    fn print(
+        &self,
+        reproduced: &[&'static str],
+        print: &mut dyn FnMut(&Line) -> Result<()>,
+    ) -> Result<()> {
+        let is_full = self.options.is_full;
+        let choose =
+            |full: &'static [usize], few: &'static [usize]| if is_full { full } else { few };
+        let (all, few) = (&[1, 2, 4, 8, 16, 24, 32, 64, 128, 224], &[24, 64]);
+        let mixed: &[usize] = choose(&[1, 8, 24, 64, 128, 224], few);
+        let loads = choose(all, few).iter().map(|threads| (*threads, Mix::Load));
+        let mixes = self.options.mixes.iter();
+        let mixes = mixes.flat_map(|mix| mixed.iter().map(|threads| (*threads, *mix)));
+        for (threads, mix) in loads.chain(mixes) {
+            self.print_stores(threads, mix, reproduced, print)?;
         }
-        for per_device in [1, name(lanes).1] {
-            for threads in [1, 8, 24, 64] {
-                let setup = Setup::load(profile, 1, Kind::Lanes { per_device }, threads);
-                let setup = Setup { ops, ..setup };
+        let one = is_full.then_some(Kind::Lanes { per_device: 1 });
+        for kind in one.into_iter().chain([self.lanes]) {
+            for threads in choose(all, few) {
+                let setup = self.setup(1, kind, *threads)?;
                 print(&line(Table::Peak, &setup, &run(&setup)?))?;
             }
         }
-        for threads in [64, 128, 224] {
-            for devices in [1, 2, 4] {
-                let setup = Setup { ops, ..Setup::load(profile, devices, lanes, threads) };
+        for threads in choose(&[1, 8, 24, 64, 128, 224], &[64, 128, 224]) {
+            for devices in choose(&[1, 2, 3, 4], &[1, 2, 4]) {
+                let setup = self.setup(*devices, self.lanes, *threads)?;
                 print(&line(Table::Scaling, &setup, &run(&setup)?))?;
             }
         }
+        match (is_full, self.device) {
+            (true, DeviceName::OptaneDimm) => self.print_nodes(print),
+            _ => Ok(()),
+        }
     }
-    let lanes = learned(dimm)?;
-    let near = Setup { ops, hop_ns: HOP_NS, ..Setup::load(dimm, 4, lanes, 64) };
-    let far = Setup { hop_ns: 0.0, profile: named("optane-dimm-remote")?, ..near };
-    // Puts alone: a profile has one latency of reads, whichever node the reader is on.
-    for setup in [near, far] {
-        print(&line(Table::Nodes, &setup, &run(&setup)?))?;
+
+    /// The lanes beside the other stores, on four devices.
+    fn print_stores(
+        &self,
+        threads: usize,
+        mix: Mix,
+        reproduced: &[&'static str],
+        print: &mut dyn FnMut(&Line) -> Result<()>,
+    ) -> Result<()> {
+        let table = if mix == Mix::Load { Table::Load } else { Table::Mixed };
+        let setup = |kind| Ok::<_, Error>(Setup { mix, ..self.setup(4, kind, threads)? });
+        let lanes = setup(self.lanes)?;
+        let own = run(&lanes)?;
+        print(&line(table, &lanes, &own))?;
+        if self.options.is_full {
+            let one = setup(Kind::Lanes { per_device: 1 })?;
+            print(&line(table, &one, &run(&one)?))?;
+        }
+        for kind in OTHERS {
+            let setup = setup(kind)?;
+            let found = run(&setup)?;
+            let is_claimed = kind == Kind::PrivateLog || reproduced.contains(&store_of(kind).0);
+            let ratio = is_claimed.then(|| own.mops / found.mops);
+            print(&Line { lanes_over_it: ratio, ..line(table, &setup, &found) })?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Leaders on the devices' node, and on the other one.
+    fn print_nodes(&self, print: &mut dyn FnMut(&Line) -> Result<()>) -> Result<()> {
+        let near = Setup { hop_ns: HOP_NS, ..self.setup(4, self.lanes, 64)? };
+        let far = Setup { hop_ns: 0.0, profile: named("optane-dimm-remote")?, ..near };
+        // Puts alone: a profile has one latency of reads, whichever node the reader is on.
+        for setup in [near, far] {
+            print(&line(Table::Nodes, &setup, &run(&setup)?))?;
+        }
+        Ok(())
+    }
 }

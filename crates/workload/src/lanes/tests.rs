@@ -21,15 +21,30 @@ const ALL: [Kind; 6] =
 fn every_store_answers_every_get_with_the_newest_whole_record() {
     for name in ["optane-dimm", "cxl-dram"] {
         for kind in ALL {
-            for threads in [1, 17] {
-                let setup = Setup::load(profile(name), 3, kind, threads);
-                let setup = Setup { reads_percent: Some(50), ops: 4000, ..setup };
+            for (threads, mix) in [(1, Mix::A), (17, Mix::A), (17, Mix::D), (17, Mix::F)] {
+                let setup =
+                    Setup { mix, ops: 3000, ..Setup::load(profile(name), 3, kind, threads) };
                 let found = run(&setup).unwrap();
-                assert!(found.verified > 1800, "{name} {kind:?} {threads}: {found:?}");
+                // Of the measured operations and of a tenth as many before them.
+                let gets = if mix == Mix::A { 1500 } else { 3000 };
+                assert!(found.verified > gets, "{name} {kind:?} {mix} {threads}: {found:?}");
                 assert!(found.p50_ns <= found.p99_ns && found.mops > 0.0);
             }
         }
     }
+}
+
+#[test]
+fn only_puts_write_and_a_read_modify_write_is_one_operation() {
+    let found = |mix| {
+        let setup = Setup { mix, ops: 3000, ..Setup::load(profile("cxl-dram"), 1, LANES, 4) };
+        run(&setup).unwrap()
+    };
+    let (reads, half, both) = (found(Mix::C), found(Mix::A), found(Mix::F));
+    // But for puts of the load that were in flight.
+    assert!(reads.user_gb == 0.0 && reads.verified > 3290, "{reads:?}");
+    assert!(both.user_gb > 0.0 && both.verified > 3290, "{both:?}");
+    assert!(both.p99_ns > half.p99_ns.max(reads.p99_ns), "{both:?} {half:?} {reads:?}");
 }
 
 #[test]
@@ -77,4 +92,26 @@ fn a_damaged_or_foreign_record_is_no_answer() {
 #[test]
 fn a_setup_without_threads_is_refused() {
     assert!(run(&Setup::load(profile("cxl-dram"), 1, LANES, 0)).is_err());
+}
+
+#[test]
+fn a_full_report_has_every_point() {
+    let devices = DeviceName::ALL.to_vec();
+    let options = ReportOptions { ops: 40, devices, mixes: Mix::MIXED.to_vec(), is_full: true };
+    let mut lines = Vec::new();
+    let summary = report(&options, &mut |line| {
+        lines.push(line.clone());
+        Ok(())
+    });
+    let summary = summary.unwrap();
+    assert!(summary.scaling_1_to_4_devices > 0.0 && summary.emulation == "optane-dimm");
+    let count = |table: Table, profile: &str| {
+        lines.iter().filter(|line| (line.table, line.profile) == (table, profile)).count()
+    };
+    for device in DeviceName::ALL.map(DeviceName::name) {
+        // Seven stores, counting lanes of both numbers: 10 numbers of threads, and 6 with each of 5 mixes.
+        let tables = [Table::Load, Table::Mixed, Table::Peak, Table::Scaling];
+        assert_eq!(tables.map(|table| count(table, device)), [70, 210, 20, 24], "{device}");
+    }
+    assert_eq!(count(Table::Nodes, "optane-dimm-remote"), 1);
 }
