@@ -16,17 +16,17 @@ const VALUE_BYTES: usize = 4 << 10;
 /// Most entries stay, and some are written often.
 const KEYS: u64 = 1200;
 
-struct Store {
-    stepped: Stepped,
+pub(crate) struct Store {
+    pub(crate) stepped: Stepped,
     devices: Arc<Views>,
 }
 
 impl Store {
-    fn new(device: Arc<dyn Medium>, seed: u64) -> Self {
+    pub(crate) fn new(device: Arc<dyn Medium>, seed: u64) -> Self {
         Self { stepped: Stepped::new(seed), devices: Views::of(device) }
     }
 
-    fn open(&self, lanes: u16) -> Result<(Db, Keyspace)> {
+    pub(crate) fn open(&self, lanes: u16) -> Result<(Db, Keyspace)> {
         let builder = self.stepped.on(Arc::clone(&self.devices.device)).log_path(["one"]);
         let builder = builder.log_lanes(lanes).log_devices(Arc::clone(&self.devices) as _);
         let db = builder.open()?;
@@ -94,9 +94,28 @@ fn assert_same(keyspace: &Keyspace, model: &Model, unknown: Option<(u64, Option<
     assert_eq!(keyspace.entries().unwrap().count(), live, "{why}");
 }
 
-fn checkpoints(medium: &dyn Medium) -> Vec<String> {
+pub(crate) fn checkpoints(medium: &dyn Medium) -> Vec<String> {
     let files = medium.list().unwrap().into_iter().map(|file| file.name);
     files.filter(|name| name.starts_with("index-")).collect()
+}
+
+/// Keys are written while memtables with earlier ones become part of the index: each counts once, so that the
+/// index grows no more than for keys that are flushed at once.
+#[test]
+fn an_index_that_grows_under_flushes_costs_no_more_memory() {
+    let store = Store::new(Arc::new(MemoryMedium::new()), 1);
+    let (db, keyspace) = store.open(1).unwrap();
+    for key in 0..100_000u64 {
+        keyspace.put(key.to_be_bytes(), b"v").unwrap();
+        if key % 100 == 0 {
+            store.stepped.work(1);
+        }
+    }
+    db.flush().unwrap();
+    let found = &db.statistics().keyspaces[0];
+    assert!(db.statistics().flushes > 2, "{}", db.statistics().flushes);
+    let each = found.index_bytes as f64 / found.index_entries as f64;
+    assert!((9.0..=11.1).contains(&each), "{each} B an entry");
 }
 
 /// The counters of an open: with a checkpoint it reads that and less than the log.

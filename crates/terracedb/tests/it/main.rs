@@ -23,6 +23,7 @@ mod checkpoint;
 mod closing;
 mod cold;
 mod collecting;
+mod collecting_orders;
 mod compaction;
 mod compaction_space;
 mod concurrency;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use base::{EntryKind, Result, Seqno};
 
+use super::index::{SHARDS, shard_of};
 use super::place::Place;
 use super::places::SortedPlaces;
 use super::{Resident, hash_of};
@@ -15,6 +16,9 @@ use crate::Memtable;
 
 /// Keys per step: about a millisecond of work.
 const STEP_KEYS: usize = 512;
+
+/// Shards whose promises are redeemed together.
+const REDEEMED_SHARDS: u16 = SHARDS as u16 / 16;
 
 /// A flush in progress.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct ResidentFlush {
     keeps_tombstones: bool,
     /// Every copy of an older version of a key with a tombstone here is in the log before this seqno.
     log_end: Option<Seqno>,
+    /// The promises of shards below this one are redeemed.
+    redeemed_below: u16,
 }
 
 impl ResidentFlush {
@@ -43,14 +49,14 @@ impl ResidentFlush {
         let places = memtable.places().sorted();
         let kept_below = resident.tombstones_below.load(Ordering::Relaxed);
         let keeps_tombstones = memtable.first().get() < kept_below;
-        Self { resident, memtable, places, keeps_tombstones, log_end }
+        Self { resident, memtable, places, keeps_tombstones, log_end, redeemed_below: 0 }
     }
 
     /// Does one step with the keys from `cursor` on. Returns whether it was the last one.
     pub(crate) fn step(&mut self, cursor: &mut arena::Cursor) -> Result<bool> {
         for _ in 0..STEP_KEYS {
             if !cursor.valid() {
-                self.redeem();
+                self.redeem(self.memtable.places().take_promises());
                 return Ok(true);
             }
             let (key, trailer) = (cursor.key().to_vec(), cursor.trailer());
@@ -66,12 +72,26 @@ impl ResidentFlush {
             let place = self.places.of(trailer.seqno())?;
             self.resident.set(&key, kind, needs_tombstone, place, self.log_end)?;
         }
+        if cursor.valid() {
+            self.redeem_passed(cursor.key())?;
+        }
         Ok(false)
     }
 
+    /// Redeems promises of the shards that lie behind `next`, a part of all shards at a time. A key with a
+    /// slot and a promise counts twice, and lets writers grow the index too early.
+    fn redeem_passed(&mut self, next: &[u8]) -> Result<()> {
+        // Keys are in the order of their hashes, and so in that of their shards.
+        let shard = shard_of(hash_of(next)?) as u16;
+        if shard >= self.redeemed_below + REDEEMED_SHARDS {
+            self.redeem(self.memtable.places().take_promises_below(shard));
+            self.redeemed_below = shard;
+        }
+        Ok(())
+    }
+
     /// The keys are in the index: their promises are kept.
-    fn redeem(&self) {
-        let mut promises = self.memtable.places().take_promises();
+    fn redeem(&self, mut promises: Vec<u16>) {
         promises.sort_unstable();
         for same in promises.chunk_by(|a, b| a == b) {
             if let Some(shard) = same.first() {

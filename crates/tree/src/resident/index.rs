@@ -113,7 +113,8 @@ impl Shard {
     }
 }
 
-const fn shard_of(hash: u64) -> usize {
+/// The shard of a hash.
+pub(super) const fn shard_of(hash: u64) -> usize {
     (hash >> (u64::BITS - SHARD_BITS)) as usize
 }
 

@@ -81,6 +81,13 @@ impl Places {
         state.promises.as_mut().map(|promises| promises.push(shard)).is_some()
     }
 
+    /// Takes the promises of the shards below `shard`, because their writes are in the index.
+    pub(super) fn take_promises_below(&self, shard: u16) -> Vec<u16> {
+        let mut state = self.state.lock();
+        let promises = state.promises.as_mut();
+        promises.map_or_else(Vec::new, |it| it.extract_if(.., |of| *of < shard).collect())
+    }
+
     /// Ends the promises, because the writes are in the index. Returns their shards.
     pub(super) fn take_promises(&self) -> Vec<u16> {
         self.state.lock().promises.take().unwrap_or_default()
