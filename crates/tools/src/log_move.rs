@@ -54,7 +54,11 @@ pub fn move_log(
         return Err(Error::invalid("place of the log")
             .expected("another one than the store's directory, where it is"));
     }
-    refuse_resident(medium)?;
+    if let Some(name) = resident_keyspace(medium)? {
+        return Err(Error::invalid("move of the log")
+            .expected("a store without resident keyspaces, whose entries are in the log")
+            .got(format_args!("the resident keyspace `{name}`")));
+    }
     let mut settings = Settings::default();
     settings.scrub_rate = 0;
     let resources = Resources::builder().build()?;
@@ -76,31 +80,26 @@ pub fn move_log(
     replace_log(medium, from, to, last)
 }
 
-/// Refuses a store with a resident keyspace, whose entries are in the log and cannot be flushed to tables.
+/// A resident keyspace of the store, whose entries are in the log and cannot be flushed to tables.
 ///
 /// # Errors
-/// `Invalid`, naming the keyspace; those of the device.
-pub(crate) fn refuse_resident(medium: &Arc<dyn Medium>) -> Result<()> {
-    let refused = |name: &str| {
-        Err(Error::invalid("move of the log")
-            .expected("a store without resident keyspaces, whose entries are in the log")
-            .got(format_args!("the resident keyspace `{name}`")))
-    };
+/// Those of the device.
+pub(crate) fn resident_keyspace(medium: &Arc<dyn Medium>) -> Result<Option<String>> {
     if let Ok(found) = manifest::recover(&**medium, false)? {
         let mut keyspaces = found.state.keyspaces.values();
         let resident = keyspaces.find(|entry| entry.kind.is_resident());
-        return resident.map_or(Ok(()), |entry| refused(&entry.name));
+        return Ok(resident.map(|entry| entry.name.clone()));
     }
     // Without a manifest, the files of the keyspaces say it.
     for file in medium.list()? {
         let Some(keyspace) = KeyspaceFile::parse_file_name(&file.name) else { continue };
         match KeyspaceFile::find(&**medium, keyspace) {
-            Ok(Some(found)) if found.kind.is_resident() => return refused(&found.name),
+            Ok(Some(found)) if found.kind.is_resident() => return Ok(Some(found.name)),
             // A damaged file says nothing.
             Ok(_) | Err(_) => {}
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Gives the closed store on `medium` a new log at `to` in place of the one at `from`, all of whose records

@@ -207,3 +207,76 @@ fn a_damaged_segment_does_not_stop_the_collector() {
     assert_same(&keyspace, &[4], version);
     assert_eq!(keyspace.entries().unwrap().filter(|entry| entry.is_ok()).count() as u64, KEYS - 1);
 }
+
+/// One of two devices was replaced by an empty one: the store says so, and a repair keeps the entries of the
+/// other one, takes the new one, and does not take the old one back.
+#[test]
+fn a_store_with_a_replaced_device_is_repaired_and_goes_on() {
+    let store = Store::new();
+    let open = |places: &[&str]| {
+        let builder = store.stepped.on(Arc::clone(&store.devices.device));
+        let builder = builder.log_path(places.iter().copied()).log_lanes(2);
+        let db = builder.log_devices(Arc::clone(&store.devices) as _).open()?;
+        let keyspace = db.open_or_create_keyspace_opt("r", &resident())?;
+        Ok::<_, base::Error>((db, keyspace))
+    };
+    // Each thread appends to the lane of its number.
+    let write = |keyspace: &Keyspace, from: u64, to: u64, version: u64| {
+        for first in (from..to).step_by(50) {
+            std::thread::scope(|scope| {
+                scope.spawn(|| (first..first + 50).for_each(|key| put(keyspace, key, version)));
+            });
+        }
+    };
+    let (db, keyspace) = open(&["one", "two"]).unwrap();
+    write(&keyspace, 0, KEYS, 1);
+    db.flush().unwrap();
+    drop((keyspace, db));
+    let files = |prefix: &str| -> Vec<String> {
+        let names = store.memory.list().unwrap().into_iter().map(|file| file.name);
+        names.filter(|name| name.starts_with(prefix)).collect()
+    };
+    for name in files("two.") {
+        store.memory.rename(&name, &name.replacen("two", "old", 1)).unwrap();
+    }
+
+    let error = open(&[]).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("last at `two`"), "{error}");
+    let report = store.check();
+    assert!(report.problems.iter().any(|problem| problem.file == "two"), "{:?}", report.problems);
+    let repair = |dry_run| {
+        let options = RepairOptions { dry_run, ..RepairOptions::default() };
+        repair_with(&store.devices.device, &store.config(), options, &mut |_, _| {}).unwrap()
+    };
+    for dry_run in [true, false] {
+        let report = repair(dry_run);
+        let lost = report.lost.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(lost, ["lost: keyspace `r`, keys unknown (two)"]);
+        let log = report.log.unwrap();
+        assert!(log.error.to_string().contains("two") && log.costs_writes(), "{log}");
+        assert_eq!(files("two.").is_empty(), dry_run);
+    }
+
+    let mut lost = Vec::new();
+    for life in 0..3 {
+        let (db, keyspace) = open(&[]).unwrap();
+        let absent = (0..KEYS).filter(|key| keyspace.get(key.to_be_bytes()).unwrap().is_none());
+        let absent: Vec<_> = absent.collect();
+        if life == 0 {
+            lost.clone_from(&absent);
+        }
+        assert!((1..KEYS as usize).contains(&lost.len()), "{} entries are lost", lost.len());
+        assert_eq!(absent, lost, "life {life}");
+        assert_same(&keyspace, &lost, 1);
+        write(&keyspace, KEYS * (life + 1), KEYS * (life + 2), life);
+        let mut later = KEYS..KEYS * (life + 2);
+        assert!(later.all(|key| keyspace.get(key.to_be_bytes()).unwrap().is_some()));
+        drop((keyspace, db));
+        let report = store.check();
+        assert!(report.is_clean(), "{:?}", report.problems);
+    }
+    assert!(repair(true).is_clean());
+    let error = open(&["one", "old"]).map(drop).unwrap_err();
+    assert!(error.to_string().contains("last at `two`"), "{error}");
+}

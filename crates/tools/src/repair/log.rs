@@ -5,7 +5,7 @@ use engine::lost_records;
 
 use super::changes::Changes;
 use super::rebuild::after;
-use super::{FoundManifest, LostLog, Repair};
+use super::{FoundManifest, Lost, LostLog, LostRange, Repair};
 use crate::resident::{Lacking, lacking_entries, resident_losses};
 
 impl Repair<'_> {
@@ -46,6 +46,14 @@ impl Repair<'_> {
             let (store, state, losses) = (Some(found.store), &found.state, &read.losses);
             let resident = resident_losses(self.medium, store, state, losses, &self.account)?;
             self.report.lost.extend(resident.ranges);
+        }
+        let residents = found.state.keyspaces.values().filter(|entry| entry.kind.is_resident());
+        for ((device, _), entry) in
+            self.missing.iter().flat_map(|it| residents.clone().map(move |entry| (it, entry)))
+        {
+            let (file, keyspace) = (device.place.clone(), Some(entry.name.clone()));
+            let what = Lost::Versions;
+            self.report.lost.push(LostRange { file, pages: None, keyspace, keys: None, what });
         }
         let error = self.missing.first().map_or(error, |(_, missing)| missing.clone());
         let is_short = read.last < known.logged && known.has_keyspaces;

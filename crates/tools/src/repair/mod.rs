@@ -15,6 +15,7 @@
 //! Threads: the caller's, one, and the executor's while the repaired store is opened once to recover the log.
 
 mod changes;
+mod devices;
 mod ids;
 mod keyspaces;
 mod log;
@@ -35,9 +36,10 @@ use table::{Dictionaries, Dictionary, StoreDictionaries, file_name};
 use wal::LogDevice;
 
 use crate::check::{is_ours, no_store};
-use crate::log_move::{refuse_resident, replace_log};
+use crate::log_move::{replace_log, resident_keyspace};
 
 use changes::{Changes, undo_interrupted};
+use devices::NewDevices;
 use ids::{after_id, next_id};
 use keyspaces::Keyspaces;
 use rebuild::{rebuild, table_ids_end};
@@ -82,7 +84,9 @@ pub fn repair(
 }
 
 /// As [`repair`], with the devices of the log at the places of `log`. If one is missing, the records of the
-/// others are kept as far as they go, and the log moves to the store's directory.
+/// others are kept as far as they go, and the log moves to the store's directory. The log of a store with a
+/// resident keyspace stays on devices: an empty one, at a place of `log` or at its own, replaces the missing
+/// one.
 ///
 /// # Errors
 /// As [`repair`].
@@ -98,10 +102,11 @@ pub fn repair_with(
     let lock = medium.lock()?;
     let config = LogConfig { replace_missing: true, ..log.clone() };
     let joined = join_log(medium, &config)?;
-    if !joined.missing.is_empty() {
-        // The log would return to the store's directory, without the entries on the device.
-        refuse_resident(&joined.medium)?;
-    }
+    let is_incomplete = !joined.missing.is_empty();
+    let stays_on_devices = is_incomplete && resident_keyspace(&joined.medium)?.is_some();
+    let new_devices = (stays_on_devices && !options.dry_run)
+        .then(|| NewDevices::prepare(log, &joined))
+        .transpose()?;
     let mut changes = Changes::new(&joined.medium);
     let mut repair = Repair {
         medium: &joined.medium,
@@ -121,12 +126,20 @@ pub fn repair_with(
     };
     repair.report.kept = changes.kept();
     let mut report = repair.report;
-    let is_incomplete = !joined.missing.is_empty();
     drop((joined, lock));
-    if log && !options.dry_run {
-        let last = reopen(medium, &config, &mut report)?;
-        if is_incomplete {
-            replace_log(medium, &config, &LogConfig::default(), last)?;
+    if !log || options.dry_run {
+        return Ok(report);
+    }
+    match new_devices {
+        Some(new) => {
+            let config = new.install(medium, config)?;
+            reopen(medium, &config, &mut report)?;
+        }
+        None => {
+            let last = reopen(medium, &config, &mut report)?;
+            if is_incomplete {
+                replace_log(medium, &config, &LogConfig::default(), last)?;
+            }
         }
     }
     Ok(report)
