@@ -8,11 +8,13 @@ use serde_json::json;
 use terracedb::tools::{BackupInfo, CheckpointOptions, DeleteReport, PruneOptions};
 use terracedb::{Error, Result};
 
+use crate::config::Flags;
 use crate::interrupt::{self, Section};
 use crate::outcome::Outcome;
 use crate::output::{Output, print_result};
 use crate::parsers::{seconds, size};
-use crate::repository::{Access, Chosen, EndpointArgs, Place, RepositoryArgs};
+use crate::place::{self, Place};
+use crate::repository::{Access, Chosen, EndpointArgs, RepositoryArgs};
 use crate::shared_args::{OutputArgs, ReadOnlyArgs, StoreArgs};
 use crate::{check, directory, time};
 
@@ -21,6 +23,7 @@ pub(crate) struct CheckpointArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// The new store's directory, which must be missing or empty; it may be a mount point
+    #[arg(value_parser = place::new_store())]
     place: PathBuf,
     /// Flush first, so that there is little log to copy
     #[arg(long)]
@@ -143,11 +146,16 @@ pub(crate) struct PruneArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CloneArgs {
+    /// A store: its directory, file:///DIR, or a configuration file that names it. Or backups: their
+    /// directory, file:///DIR or s3://BUCKET/PREFIX
+    #[arg(value_parser = place::any())]
+    from: Place,
     #[command(flatten)]
-    store: StoreArgs,
+    flags: Flags,
     #[command(flatten)]
     access: ReadOnlyArgs,
     /// The new store's directory, which must be missing or empty; it may be a mount point
+    #[arg(value_parser = place::new_store())]
     place: PathBuf,
     /// The backup's number, of a repository
     #[arg(long, value_name = "N", default_value = "latest")]
@@ -165,6 +173,7 @@ pub(crate) struct RestoreArgs {
     #[command(flatten)]
     backup: BackupArgs,
     /// The store's directory, which must be missing or empty; it may be a mount point
+    #[arg(value_parser = place::new_store())]
     place: PathBuf,
     #[command(flatten)]
     rate: ReadRateArgs,
@@ -252,7 +261,7 @@ fn prune(args: &PruneArgs) -> Result<Outcome> {
 fn create(args: &CreateArgs) -> Result<Outcome> {
     let _section = Section::begin();
     let db = args.store.open_to_read(&args.access)?;
-    let directory = args.repository.before()?;
+    let directory = args.repository.before();
     let create = || {
         let backups = args.repository.open(Access::Create, args.rate.rate, "backup")?;
         backups.create(&db, &args.label)
@@ -400,12 +409,12 @@ fn restored(
 
 /// Copies a store by a checkpoint, or a backup by restoring it.
 pub(crate) fn clone(args: &CloneArgs) -> Result<Outcome> {
-    let from = args.store.path().to_string_lossy().into_owned();
-    if let Place::Directory(path) = Place::of(&from)?
-        && !directory::holds_backups(&path)
+    if let Place::Directory(path) = &args.from
+        && !directory::holds_backups(path)
     {
-        return copied(&args.store, &args.access, &args.place, false, args.output.json);
+        let store = StoreArgs::new(path.clone(), args.flags.clone());
+        return copied(&store, &args.access, &args.place, false, args.output.json);
     }
-    let repository = RepositoryArgs::new(from, args.endpoint.clone());
+    let repository = RepositoryArgs::new(args.from.clone(), args.endpoint.clone());
     restored(&repository, args.id, &args.place, args.rate.rate, args.output.json)
 }

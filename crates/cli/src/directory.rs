@@ -35,15 +35,24 @@ pub(crate) fn must_hold_store(dir: &Path) -> Result<()> {
 
 /// The names of the manifests in `dir`, sorted; none if it cannot be read.
 pub(crate) fn manifests(dir: &Path) -> Vec<String> {
-    let listed = open_read_only(dir).and_then(|medium| medium.list()).unwrap_or_default();
-    let names = listed.into_iter().map(|file| file.name);
-    names.filter(|name| name.starts_with("manifest-")).collect()
+    files_named(dir, "manifest-")
 }
 
 /// Whether there is a backup in `dir`.
 pub(crate) fn holds_backups(dir: &Path) -> bool {
+    !files_named(dir, "backup-").is_empty()
+}
+
+/// Whether there is a store in `dir`, and no backup.
+pub(crate) fn holds_only_store(dir: &Path) -> bool {
+    !manifests(dir).is_empty() && !holds_backups(dir)
+}
+
+/// The files in `dir` whose names begin with `prefix`, sorted; none if it cannot be read.
+fn files_named(dir: &Path, prefix: &str) -> Vec<String> {
     let listed = open_read_only(dir).and_then(|medium| medium.list()).unwrap_or_default();
-    listed.iter().any(|file| file.name.starts_with("backup-"))
+    let names = listed.into_iter().map(|file| file.name);
+    names.filter(|name| name.starts_with(prefix)).collect()
 }
 
 /// Whether `name` is that of a file of a store.

@@ -32,6 +32,7 @@ mod new_store;
 mod outcome;
 mod output;
 mod parsers;
+mod place;
 mod plan;
 mod progress;
 mod reference;

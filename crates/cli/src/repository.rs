@@ -1,17 +1,15 @@
 //! Repositories of backups on the command line: a directory, or a prefix in an object store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use terracedb::tools::Backup;
 use terracedb::{Error, Result};
 
-use crate::interrupt;
 use crate::new_store::NewDirectory;
+use crate::place::{self, Place};
 use crate::progress::Progress;
-
-/// Scheme of a directory's URL.
-const FILE: &str = "file://";
+use crate::{directory, interrupt};
 
 /// How an object store is reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,7 +26,8 @@ pub(crate) struct EndpointArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RepositoryArgs {
     /// The backups: a directory, file:///DIR or s3://BUCKET/PREFIX
-    repository: String,
+    #[arg(value_parser = place::any())]
+    repository: Place,
     #[command(flatten)]
     endpoint: EndpointArgs,
 }
@@ -44,40 +43,8 @@ pub(crate) enum Access {
     Create,
 }
 
-/// The place of a repository.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Directory(PathBuf),
-    /// A URL of an object store.
-    Object(String),
-}
-
-impl Place {
-    /// Reads the name of a repository.
-    ///
-    /// # Errors
-    /// `Invalid` for a URL of another kind.
-    pub(crate) fn of(text: &str) -> Result<Self> {
-        let refused = |expected: &str| {
-            let got = format_args!("`{}`", text.escape_debug());
-            Err(Error::invalid("place of backups").expected(expected).got(got))
-        };
-        if let Some(path) = text.strip_prefix(FILE) {
-            return match path.starts_with('/') && !path.contains(['?', '#', '%']) {
-                true => Ok(Self::Directory(PathBuf::from(path))),
-                false => refused("file:// and an absolute path without '?', '#' and '%'"),
-            };
-        }
-        match text.split_once("://") {
-            Some(("s3", _)) => Ok(Self::Object(text.to_owned())),
-            Some(_) => refused("a directory, file:///DIR or s3://BUCKET/PREFIX"),
-            None => Ok(Self::Directory(PathBuf::from(text))),
-        }
-    }
-}
-
 impl RepositoryArgs {
-    pub(crate) const fn new(repository: String, endpoint: EndpointArgs) -> Self {
+    pub(crate) const fn new(repository: Place, endpoint: EndpointArgs) -> Self {
         Self { repository, endpoint }
     }
 
@@ -86,9 +53,9 @@ impl RepositoryArgs {
     /// # Errors
     /// `Invalid` if it does not exist and is not created by `access`; those of opening it.
     pub(crate) fn open(&self, access: Access, rate: Option<u64>, command: &str) -> Result<Backup> {
-        let backups = match Place::of(&self.repository)? {
-            Place::Directory(path) => in_directory(&path, access)?,
-            Place::Object(url) => self.in_object_store(&url, access)?,
+        let backups = match &self.repository {
+            Place::Directory(path) => in_directory(path, access)?,
+            Place::Object(url) => self.in_object_store(url, access)?,
         };
         let bar = Progress::of_bytes(command);
         let backups = backups.rate(rate.unwrap_or(0)).cancel(interrupt::cancel());
@@ -96,14 +63,11 @@ impl RepositoryArgs {
     }
 
     /// The directory before the command creates it; none in an object store.
-    ///
-    /// # Errors
-    /// As [`Place::of`].
-    pub(crate) fn before(&self) -> Result<Option<NewDirectory>> {
-        Ok(match Place::of(&self.repository)? {
-            Place::Directory(path) => Some(NewDirectory::before(&path)),
+    pub(crate) fn before(&self) -> Option<NewDirectory> {
+        match &self.repository {
+            Place::Directory(path) => Some(NewDirectory::before(path)),
             Place::Object(_) => None,
-        })
+        }
     }
 
     #[cfg(feature = "remote")]
@@ -136,6 +100,12 @@ fn in_directory(dir: &Path, access: Access) -> Result<Backup> {
     if access != Access::Create && !dir.is_dir() {
         let error = Error::invalid("directory of backups").at(dir.display());
         return Err(error.expected("one that exists").got("none"));
+    }
+    if access != Access::Create && directory::holds_only_store(dir) {
+        return Err(Error::invalid("directory of backups")
+            .at(dir.display())
+            .expected("one with backups; `terrace clone` copies a store")
+            .got("a store"));
     }
     match access {
         Access::Read => Backup::open_read_only(dir),
@@ -182,22 +152,6 @@ impl FromStr for Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_are_directories_and_object_stores() {
-        let directory = |path: &str| Place::Directory(PathBuf::from(path));
-        for (text, place) in [
-            ("/backups/shop", directory("/backups/shop")),
-            ("backups", directory("backups")),
-            ("file:///backups/shop", directory("/backups/shop")),
-            ("s3://shop/eu", Place::Object("s3://shop/eu".to_owned())),
-        ] {
-            assert_eq!(Place::of(text).unwrap(), place);
-        }
-        for text in ["file://backups", "file:///a%20b", "gs://shop/eu", "http://shop"] {
-            assert!(Place::of(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_backup_is_a_number_or_the_latest() {

@@ -11,6 +11,7 @@ use terracedb::Result;
 use crate::config::{Config, Flags, ServeValues};
 use crate::outcome::Outcome;
 use crate::parsers::database;
+use crate::place;
 
 /// The address of clients by default.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
@@ -18,7 +19,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory; it is created if it is missing
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = place::store())]
     data: PathBuf,
     /// Where clients connect; without a password, a loopback address
     /// [default: 127.0.0.1:6379]

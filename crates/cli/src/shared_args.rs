@@ -6,7 +6,7 @@ use terracedb::tools::LogConfig;
 use terracedb::{Db, Error, ErrorKind, Keyspace, Result};
 
 use crate::config::{Config, Flags, store_files};
-use crate::{directory, escape, hex, new_store};
+use crate::{directory, escape, hex, new_store, place};
 
 /// `--json`.
 #[derive(Debug, clap::Args)]
@@ -20,15 +20,15 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     /// The store's directory, or a configuration file that names it
+    #[arg(value_parser = place::store())]
     store: PathBuf,
     #[command(flatten)]
     flags: Flags,
 }
 
 impl StoreArgs {
-    /// The store as it was named.
-    pub(crate) fn path(&self) -> &Path {
-        &self.store
+    pub(crate) const fn new(store: PathBuf, flags: Flags) -> Self {
+        Self { store, flags }
     }
 
     /// The directory of the store.
@@ -91,6 +91,7 @@ pub(crate) struct ReadOnlyArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct OfflineStoreArgs {
     /// The store's directory, or a configuration file that names it
+    #[arg(value_parser = place::store())]
     store: PathBuf,
     /// Directories of the log's devices, separated by commas, if they are mounted elsewhere than before
     /// [default: where the store had them]

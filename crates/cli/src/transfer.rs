@@ -14,6 +14,7 @@ use crate::config::{Config, Flags};
 use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::print_result;
+use crate::place;
 use crate::progress::Progress;
 use crate::shared_args::OutputArgs;
 
@@ -31,7 +32,7 @@ pub(crate) struct ImportArgs {
     )]
     from: Option<Source>,
     /// The store's directory; it is created if it is missing
-    #[arg(long, value_name = "DIR", requires = "from")]
+    #[arg(long, value_name = "DIR", requires = "from", value_parser = place::store())]
     data: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
@@ -54,7 +55,7 @@ enum ImportCommand {
 #[derive(Debug, clap::Args)]
 struct Target {
     /// The store's directory; it is created if it is missing
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = place::store())]
     data: PathBuf,
     #[command(flatten)]
     flags: Flags,
@@ -65,7 +66,7 @@ struct Target {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
     /// The store's directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = place::store())]
     data: PathBuf,
     /// The file to write; `-` is standard output
     file: PathBuf,

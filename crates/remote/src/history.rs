@@ -112,7 +112,7 @@ fn taken_by(client: &Client, other: Option<Manifest>) -> Error {
         || "an unreadable manifest of another writer".to_owned(),
         |other| format!("manifest {} by {}", other.number, other.writer),
     );
-    let error = Error::conflict("backups in an object store").at(client.location());
+    let error = Error::conflict("prefix of an object store").at(client.location());
     error.expected("no other writer").got(other)
 }
 
@@ -146,7 +146,9 @@ pub(crate) fn claim(client: &Client, claim: impl Fn(Manifest) -> Manifest) -> Re
             None => self::newest(client)?,
         };
     }
-    Err(Error::conflict("claim of backups").at(client.location()).expected("a free number"))
+    Err(Error::conflict("claim of a prefix of an object store")
+        .at(client.location())
+        .expected("a free number"))
 }
 
 /// Checks that the store refuses to create `manifest`, which exists. A store that ignores the condition would
@@ -165,7 +167,7 @@ pub(crate) fn must_be_conditional(client: &Client, manifest: &Manifest) -> Resul
 pub(crate) fn must_be_newest(client: &Client, number: u64) -> Result<()> {
     match hinted(client)? {
         Some(later) if later > number => {
-            let error = Error::conflict("backups in an object store").at(client.location());
+            let error = Error::conflict("prefix of an object store").at(client.location());
             Err(error.expected("no other writer").got(format_args!("manifest {later}")))
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! The medium: a repository of backups in an object store, as a flat set of files.
+//! The medium: a prefix of an object store, with backups or the cold tables of a store, as a flat set of files.
 //!
 //! A file is an object. It has a name once it is complete, and other processes see the name once the names
 //! are synced. Names are synced together, by one manifest ([`crate::history`]). The lock makes this process

@@ -67,7 +67,7 @@ impl Session {
     /// `Invalid` if this process is writing it already, or if the store ignores conditions.
     pub(crate) fn begin(&mut self, client: &Client) -> Result<()> {
         if self.claim.is_some() {
-            let error = Error::invalid("backups in an object store").at(client.location());
+            let error = Error::invalid("prefix of an object store").at(client.location());
             return Err(error.expected("one operation at a time"));
         }
         let remains = Remains::list(client)?;
@@ -106,7 +106,7 @@ impl Session {
     }
 
     fn writing(&mut self) -> Result<&mut Claim> {
-        let error = || Error::invalid("backups in an object store").expected("a lock for writing");
+        let error = || Error::invalid("prefix of an object store").expected("a lock for writing");
         self.claim.as_mut().ok_or_else(error)
     }
 
@@ -173,7 +173,7 @@ impl Session {
     pub(crate) fn publish(&mut self, client: &Client) -> Result<()> {
         let nonce = self.writing()?.nonce;
         if let Some(first) = &self.stopped {
-            return Err(Error::poisoned_by("backups in an object store", first));
+            return Err(Error::poisoned_by("prefix of an object store", first));
         }
         if self.files != self.published.files {
             let mut manifest = next(self.published.clone(), nonce);

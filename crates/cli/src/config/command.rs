@@ -14,6 +14,7 @@ use super::{Config, FILE_VARIABLE, Flags, file, file_named};
 use crate::outcome::Outcome;
 use crate::output::{Output, report_to_stderr};
 use crate::parsers::error_text;
+use crate::place;
 use crate::shared_args::OutputArgs;
 
 #[derive(Debug, clap::Subcommand)]
@@ -29,6 +30,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct PrintArgs {
     /// A store's directory, or a configuration file
+    #[arg(value_parser = place::store())]
     store: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,

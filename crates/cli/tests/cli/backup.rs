@@ -78,6 +78,41 @@ fn urls_of_directories_the_latest_backup_and_clones() {
     assert!(refused.contains("s3://BUCKET/PREFIX"), "{refused}");
 }
 
+/// What each command takes, and what it names for what it does not take.
+#[test]
+fn stores_are_named_by_urls_of_directories_and_never_by_those_of_object_stores() {
+    let scratch = Scratch::new();
+    let dir = filled(&scratch);
+    let url = |name: &str| format!("file://{}", scratch.arg(name));
+    let all = |dir: &str| terrace(&["scan", dir, "--hex", "--memory", "64MiB"]).good();
+    let whole = all(&dir);
+    let cloned = terrace(&["clone", &url("store"), &url("cloned"), "--memory", "64MiB"]).good();
+    assert!(cloned.starts_with("checkpoint at"), "{cloned}");
+    terrace(&["checkpoint", &url("store"), &url("checkpoint"), "--memory", "64MiB"]).good();
+    terrace(&["backup", "create", &url("store"), &url("backups"), "--memory", "64MiB"]).good();
+    terrace(&["restore", &url("backups"), "latest", &url("restored")]).good();
+    for name in ["cloned", "checkpoint", "restored"] {
+        assert!(all(&scratch.arg(name)) == whole, "{name}");
+    }
+    for (args, instead) in [
+        (&["clone", &dir, "s3://shop/x"][..], "terrace backup create"),
+        (&["checkpoint", &dir, "s3://shop/x"], "terrace backup create"),
+        (&["restore", &url("backups"), "latest", "s3://shop/x"], "terrace backup create"),
+        (&["checkpoint", "s3://shop/x", &scratch.arg("none")], "terrace clone"),
+        (&["backup", "create", "s3://shop/x", &scratch.arg("none")], "terrace clone"),
+        (&["put", "s3://shop/x", "key", "value"], "terrace clone"),
+        (&["repair", "s3://shop/x"], "terrace clone"),
+        (&["restore", &dir, "latest", &scratch.arg("none")], "terrace clone"),
+        (&["clone", "gs://shop/x", &scratch.arg("none")], "s3://BUCKET/PREFIX"),
+    ] {
+        let mut command = command(args);
+        let refused = Run::of(command.current_dir(scratch.path("")).output().unwrap()).bad(2);
+        assert!(refused.contains(instead), "{args:?}: {refused}");
+        // Nothing was created, in particular no directory `s3:`.
+        assert!(!scratch.path("none").exists() && !scratch.path("s3:").exists(), "{args:?}");
+    }
+}
+
 #[cfg(not(feature = "remote"))]
 #[test]
 fn object_stores_need_a_build_with_them() {

@@ -11,6 +11,8 @@ mod crashes;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod real;
 #[cfg(test)]
 mod support;
