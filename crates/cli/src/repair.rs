@@ -58,6 +58,12 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     let values = format_count(report.value_files, "value file");
     let bytes = format_bytes(report.bytes);
     out.line(format_args!("{tables} and {values} of {bytes}"))?;
+    if report.cold_tables > 0 {
+        out.line(format_args!(
+            "note: {} in the object store, which the repair does not read",
+            format_count(report.cold_tables, "table")
+        ))?;
+    }
     if let Some(error) = &report.manifest {
         out.line(format_args!("manifest rebuilt from the tables: {error}"))?;
     }
@@ -116,6 +122,7 @@ fn to_json(report: &RepairReport) -> Value {
         "dry_run": report.dry_run,
         "store": report.store.map(|store| store.to_string()),
         "tables": report.tables,
+        "cold_tables": report.cold_tables,
         "value_files": report.value_files,
         "bytes": report.bytes,
         "manifest": report.manifest.as_ref().map(ToString::to_string),

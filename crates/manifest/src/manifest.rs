@@ -281,9 +281,7 @@ impl Manifest {
 
     /// Whether the table `id` is cold.
     pub fn is_cold(&self, id: TableId) -> bool {
-        let inner = self.inner.lock();
-        let mut tables = inner.state.keyspaces.values().filter_map(|it| it.tables.get(&id));
-        tables.any(|table| table.cold.is_some())
+        self.inner.lock().state.is_cold(id)
     }
 
     /// Whether the value file `id` is certainly obsolete: no table points into it. False if the manifest is

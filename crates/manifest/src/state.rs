@@ -351,6 +351,12 @@ impl ManifestState {
         })
     }
 
+    /// Whether the table `id` is cold.
+    pub fn is_cold(&self, id: TableId) -> bool {
+        let mut tables = self.keyspaces.values().filter_map(|entry| entry.tables.get(&id));
+        tables.any(|table| table.cold.is_some())
+    }
+
     /// Makes every table a local one, as in a copy that has their content and no prefix in an object store.
     pub fn warm_all(&mut self) {
         self.cold_opened = 0;

@@ -26,6 +26,7 @@ mod naming;
 mod overlay;
 mod pace;
 mod pending;
+mod pool;
 mod preallocate;
 mod purpose;
 pub mod scm;
@@ -39,7 +40,7 @@ pub use buf::Buf;
 pub use calibration::{
     CalibratedDevice, Calibration, FoundCalibration, Points, calibrate, device_of,
 };
-pub use cold::{Cold, ColdName, ColdReads};
+pub use cold::{Cold, ColdName, ColdReads, KeptWriter, kept_of};
 pub use faulty::{Fault, Faulty, Freeze, OpKind, Rule};
 pub use file::{FileMedium, FileOptions, Staging, raise_open_files_limit};
 #[cfg(any(test, feature = "forked"))]

@@ -1,4 +1,4 @@
-//! The medium: a prefix of an object store, with backups or the cold tables of a store, as a flat set of files.
+//! The medium: a prefix of an object store as a flat set of files, of backups or of a store's cold tables.
 //!
 //! A file is an object. It has a name once it is complete, and other processes see the name once the names
 //! are synced. Names are synced together, by one manifest ([`crate::history`]). The lock makes this process
@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::limits::PAGE_BYTES;
 use base::{Error, Result};
@@ -28,11 +29,13 @@ use crate::upload::UploadFile;
 pub struct ObjectMedium {
     shared: Arc<Shared>,
     read_only: bool,
+    names_later: bool,
     published_every_bytes: u64,
 }
 
 impl ObjectMedium {
-    /// Reads the names of the repository at `location`; it has none if it does not exist.
+    /// Reads the names of the repository at `location`; it has none if it does not exist. With
+    /// `options.names_later` nothing is read yet, and listing or opening a file has the errors below.
     ///
     /// # Errors
     /// `Invalid` if the store refuses, with its reason: the bucket does not exist, the credentials are wrong
@@ -40,13 +43,20 @@ impl ObjectMedium {
     /// manifest is damaged.
     pub fn open(location: &Location, options: &Options) -> Result<Self> {
         let client = Client::new(location, options)?;
-        let session = Mutex::new(Session::read(&client)?);
+        let session = Mutex::new(Session::begun(&client, options.names_later)?);
         let (account, part_bytes) = (options.account.clone(), options.part_bytes.max(1));
         let range_bytes_max = options.range_bytes_max.max(PAGE_BYTES as u64);
-        let shared = Shared { client, account, part_bytes, range_bytes_max, session };
+        let shared = Shared {
+            client,
+            account,
+            part_bytes,
+            range_bytes_max,
+            session,
+            tries: AtomicU64::new(0),
+        };
         let shared = Arc::new(shared);
-        let Options { read_only, published_every_bytes, .. } = *options;
-        Ok(Self { shared, read_only, published_every_bytes })
+        let Options { read_only, published_every_bytes, names_later, .. } = *options;
+        Ok(Self { shared, read_only, names_later, published_every_bytes })
     }
 }
 
@@ -80,7 +90,7 @@ impl Medium for ObjectMedium {
     }
 
     fn open(&self, name: &str, _access: Access) -> Result<Arc<dyn File>> {
-        let session = self.shared.session.lock();
+        let session = self.shared.named()?;
         let entry = session.files().get(name);
         let entry = entry.ok_or_else(|| Error::invalid("no such file").at(name))?;
         Ok(Arc::new(ObjectFile::new(&self.shared, name, entry)))
@@ -104,7 +114,7 @@ impl Medium for ObjectMedium {
     }
 
     fn list(&self) -> Result<Vec<Listing>> {
-        let session = self.shared.session.lock();
+        let session = self.shared.named()?;
         let files = session.files().iter();
         Ok(files.map(|(name, entry)| Listing { name: name.clone(), len: entry.len }).collect())
     }
@@ -120,7 +130,7 @@ impl Medium for ObjectMedium {
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
         let session = &mut *self.shared.session.lock();
         if self.read_only {
-            *session = Session::read(&self.shared.client)?;
+            *session = Session::begun(&self.shared.client, self.names_later)?;
             return Ok(Box::new(()));
         }
         session.begin(&self.shared.client)?;

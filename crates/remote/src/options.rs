@@ -30,6 +30,9 @@ pub struct Options {
     pub cancel: Cancel,
     /// `cancel` does not end reads of files.
     pub reads_ignore_cancel: bool,
+    /// The names are read when one is needed first, and not by [`ObjectMedium::open`](crate::ObjectMedium),
+    /// which then asks the store for nothing.
+    pub names_later: bool,
     /// The memory of parts and ranges.
     pub account: Account,
     /// Length of the parts of long files, bytes. S3 takes none below 5 MiB.
@@ -53,6 +56,7 @@ impl Default for Options {
             read_only: false,
             cancel: Cancel::new(),
             reads_ignore_cancel: false,
+            names_later: false,
             account: Account::unlimited("object store"),
             part_bytes: PART_BYTES,
             published_every_bytes: PUBLISHED_EVERY_BYTES,

@@ -27,6 +27,10 @@ struct Claim {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
+    /// The names were read.
+    is_read: bool,
+    /// The error of reading them, for those that waited meanwhile.
+    failed: Option<Error>,
     /// The newest manifest that was read or published.
     published: Manifest,
     /// The files as they are to be.
@@ -57,8 +61,25 @@ impl Session {
         Ok(Self::of(history::newest(client)?))
     }
 
+    /// A session that reads the newest manifest now, or `later`.
+    pub(crate) fn begun(client: &Client, later: bool) -> Result<Self> {
+        if later { Ok(Self::default()) } else { Self::read(client) }
+    }
+
+    /// Reads the newest manifest, unless one was read. With `is_tried` another caller has tried while this
+    /// one waited, and this one gets the same error: callers do not wait one after the other.
+    pub(crate) fn must_be_read(&mut self, client: &Client, is_tried: bool) -> Result<()> {
+        match &self.failed {
+            _ if self.is_read => return Ok(()),
+            Some(error) if is_tried => return Err(error.clone()),
+            _ => {}
+        }
+        *self = Self::read(client).inspect_err(|error| self.failed = Some(error.clone()))?;
+        Ok(())
+    }
+
     fn of(published: Manifest) -> Self {
-        Self { files: published.files.clone(), published, ..Self::default() }
+        Self { is_read: true, files: published.files.clone(), published, ..Self::default() }
     }
 
     /// Becomes the writer of the repository, from its newest manifest on.

@@ -1,7 +1,9 @@
 //! The state that a medium shares with its files.
 
-use base::Account;
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Account, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::client::Client;
 use crate::session::Session;
@@ -13,6 +15,24 @@ pub(crate) struct Shared {
     pub(crate) account: Account,
     pub(crate) part_bytes: u64,
     pub(crate) range_bytes_max: u64,
-    /// Locked during the requests that publish.
+    /// Locked during the requests that publish, and that read the names.
     pub(crate) session: Mutex<Session>,
+    /// Times that the names were to be read.
+    pub(crate) tries: AtomicU64,
+}
+
+impl Shared {
+    /// The session, with names.
+    ///
+    /// # Errors
+    /// Those of reading the newest manifest.
+    pub(crate) fn named(&self) -> Result<MutexGuard<'_, Session>> {
+        // Relaxed: a caller that misses a try makes one of its own.
+        let before = self.tries.load(Ordering::Relaxed);
+        let mut session = self.session.lock();
+        let is_tried = self.tries.load(Ordering::Relaxed) != before;
+        let read = session.must_be_read(&self.client, is_tried);
+        self.tries.fetch_add(1, Ordering::Relaxed);
+        read.map(|()| session)
+    }
 }

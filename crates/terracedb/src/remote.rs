@@ -84,6 +84,8 @@ impl OpenObjectStore for ObjectStore {
             cancel: cancel.clone(),
             // A store that is closed for writes is still read.
             reads_ignore_cancel: true,
+            // The store opens, and is read where it is local, while the object store does not answer.
+            names_later: true,
             account: resources.account("object store"),
             range_bytes_max: RANGE_BYTES_MAX,
             ..Options::default()

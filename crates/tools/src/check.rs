@@ -156,6 +156,8 @@ impl Walk<'_> {
                 in_force.is_none_or(|file| file.name == *name)
             } else if let Some(table) = parse_file_name(name) {
                 state.is_none_or(|state| state.has_table(table))
+            } else if let Some(table) = media::kept_of(name).and_then(parse_file_name) {
+                state.is_none_or(|state| state.is_cold(table))
             } else if let Some(values) = parse_values_file_name(name) {
                 state.is_none_or(|state| state.has_values(values))
             } else if let Some(dictionary) = Dictionary::parse_file_name(name) {

@@ -14,6 +14,7 @@ mod repair;
 mod resident;
 mod scrub;
 mod store_file;
+mod unreachable;
 
 pub use backup::{
     Backup, BackupInfo, BackupList, BackupReport, DeleteReport, PruneOptions, RestoreReport,

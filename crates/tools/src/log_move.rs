@@ -20,6 +20,7 @@ use media::{Joined, Medium, MemoryMedium};
 use wal::{DeviceHeader, LogPlace, Start};
 
 use crate::check::{is_ours, no_store};
+use crate::unreachable::without_object_store;
 
 /// Result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub fn move_log(
     let operators = Operators::builtin().without_required_priorities();
     let events = Arc::default();
     let store = engine::open(
-        Arc::clone(medium).into(),
+        without_object_store(medium),
         from,
         resources,
         settings,

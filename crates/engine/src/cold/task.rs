@@ -85,7 +85,8 @@ impl ColdTask {
         let name = cold_file_name(file.entry().id, nonce, self.work.uploads);
         self.work.uploads += 1;
         let charge = self.account.charge(Upload::step_bytes())?;
-        let upload = Upload::begin(&*self.config.medium, tree, file, name, charge)?;
+        let place = (&*self.config.medium, &*self.status.cold);
+        let upload = Upload::begin(place, tree, file, name, charge)?;
         self.work.upload = Some(upload);
         Ok(Progress::Again)
     }

@@ -3,13 +3,16 @@
 //! Every page is verified as it is read, and the digest of the whole at the end, so that no damage of the
 //! local device becomes the only copy. The object store compares hashes of what it was sent; afterwards the
 //! last page is read back and verified.
+//!
+//! The pages that opening the table reads stay local, and so do its filters and separators
+//! ([`media::Cold::keep`]): about one in a hundred. The table moves also if the device has no room for them.
 
 use std::sync::Arc;
 
 use base::limits::PAGE_BYTES;
 use base::{Charge, Error, Result, invariant};
-use media::{Access, Buf, File, Medium, Purpose};
-use table::{Table, fold_digest, verify_page};
+use media::{Access, Buf, Cold, File, KeptWriter, Medium, Purpose};
+use table::{Header, TAIL_PAGES, Table, fold_digest, verify_page};
 use tree::{TableFile, Tree};
 
 /// Pages of a step.
@@ -24,6 +27,8 @@ pub(super) struct Upload {
     pub(super) name: String,
     table: Arc<Table>,
     target: Arc<dyn File>,
+    /// The pages that stay local; none after they could not be written.
+    kept: Option<KeptWriter>,
     next: u32,
     digest: u64,
     buf: Option<Buf>,
@@ -36,7 +41,7 @@ impl Upload {
     /// # Errors
     /// Those of the medium; that of the table if it could not be opened.
     pub(super) fn begin(
-        medium: &dyn Medium,
+        (medium, cold): (&dyn Medium, &Cold),
         tree: Arc<Tree>,
         file: Arc<TableFile>,
         name: String,
@@ -45,8 +50,9 @@ impl Upload {
         let table = Arc::clone(file.table()?);
         let bytes = u64::from(table.footer().pages) * PAGE_BYTES as u64;
         let target = medium.create(&name, Access::Direct, bytes)?;
+        let kept = cold.keep(&table::file_name(table.id())).ok();
         let (next, digest, buf) = (0, 0, None);
-        Ok(Self { tree, file, name, table, target, next, digest, buf, _charge: charge })
+        Ok(Self { tree, file, name, table, target, kept, next, digest, buf, _charge: charge })
     }
 
     /// The memory of a step, bytes.
@@ -77,6 +83,11 @@ impl Upload {
         for (number, page) in (self.next..).zip(buf.chunks_exact(PAGE_BYTES)) {
             verify_page(self.table.seed(), number, page)?;
             self.digest = fold_digest(self.digest, page);
+            let is_block = Header::parse(page).is_ok_and(|header| header.is_block());
+            let is_kept = number + TAIL_PAGES >= footer.pages || !is_block;
+            if is_kept && self.kept.as_mut().is_some_and(|kept| kept.add(number, page).is_err()) {
+                self.kept = None;
+            }
         }
         self.buf = Some(buf);
         if self.next + count == footer.pages && self.digest != footer.digest {
@@ -106,7 +117,7 @@ impl Upload {
     ///
     /// # Errors
     /// Those of the medium; `Retry` if the object is not the table.
-    pub(super) fn finish(&self, medium: &dyn Medium) -> Result<()> {
+    pub(super) fn finish(&mut self, medium: &dyn Medium) -> Result<()> {
         invariant!(self.next == self.table.footer().pages, "an object has every page of its table");
         self.target.sync(Purpose::Scrub)?;
         medium.sync_names(&[&self.name])?;
@@ -119,6 +130,11 @@ impl Upload {
         let at = u64::from(last) * PAGE_BYTES as u64;
         let (page, read) = file.read(at, Buf::pages(1), Purpose::Scrub);
         read?;
-        verify_page(self.table.seed(), last, &page).map_err(|error| wrong().caused_by(error))
+        verify_page(self.table.seed(), last, &page).map_err(|error| wrong().caused_by(error))?;
+        if let Some(kept) = self.kept.take() {
+            // Without them, reads of these pages are requests.
+            let _ = kept.finish(len);
+        }
+        Ok(())
     }
 }

@@ -4,14 +4,16 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, Result, StoreId};
+use base::limits::PAGE_BYTES;
+use base::{Account, Error, ErrorKind, PageSeed, Result, StoreId, TableId};
 use manifest::{Edit, KeyspaceFile, Manifest, ManifestState};
 use media::{Cold, Holding, Joined, Medium, Metered, Naming};
-use table::{Dictionary, parse_file_name, parse_values_file_name};
+use table::{Dictionary, parse_file_name, parse_values_file_name, verify_page};
 
 use crate::cold::{ColdConfig, cold_names};
 use crate::log_media::OpenLog;
 use crate::recovery::Recovery;
+use crate::resources::Components as _;
 use crate::{LogConfig, Resources};
 
 /// A store's medium and manifest, under the directory lock.
@@ -70,7 +72,8 @@ impl StoreFiles {
             false => lock,
         };
         let state = manifest.state();
-        attach_cold(&state, cold.as_deref(), object_store, recovery)?;
+        let account = resources.account("cold tables");
+        attach_cold((id, &state), cold.as_deref(), object_store, &account, recovery)?;
         remove_orphans(&*medium, &state, recovery)?;
         let keyspaces = state.keyspaces.iter().map(|(id, entry)| (*id, &**entry));
         KeyspaceFile::install_all(&*medium, id, keyspaces)?;
@@ -135,9 +138,10 @@ fn open_manifest(
 /// # Errors
 /// `Invalid` if there are cold tables and no object store; those of removing a file and of the object store.
 fn attach_cold(
-    state: &ManifestState,
+    (store, state): (StoreId, &ManifestState),
     cold: Option<&Cold>,
     object_store: Option<&ColdConfig>,
+    account: &Account,
     recovery: &mut Recovery,
 ) -> Result<()> {
     let names = cold_names(state);
@@ -146,7 +150,10 @@ fn attach_cold(
             if object_store.read_only {
                 drop(object_store.medium.lock()?);
             }
-            cold.attach(Arc::clone(&object_store.medium), names)?;
+            let is_sound = move |name: &str, at: u64, bytes: &[u8]| {
+                parse_file_name(name).is_some_and(|table| are_pages(store, table, at, bytes))
+            };
+            cold.attach(Arc::clone(&object_store.medium), names, is_sound, account)?;
             recovery.orphans_removed += cold.remove_hidden()?;
             Ok(())
         }
@@ -155,6 +162,16 @@ fn attach_cold(
             .expected("the object store that has them (`[remote] url`)")
             .got(format_args!("none for {tables} tables"))),
     }
+}
+
+/// Whether `bytes` are the pages of `table` at offset `at`.
+fn are_pages(store: StoreId, table: TableId, at: u64, bytes: &[u8]) -> bool {
+    let (seed, page) = (PageSeed::new(store, table), PAGE_BYTES as u64);
+    let mut pages = (at / page..).zip(bytes.chunks(PAGE_BYTES));
+    pages.all(|(number, page)| {
+        let number = u32::try_from(number).ok();
+        number.is_some_and(|number| verify_page(seed, number, page).is_ok())
+    })
 }
 
 /// Removes tables, value files and dictionaries that the manifest does not name: flushes, merges and

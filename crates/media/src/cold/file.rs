@@ -4,46 +4,47 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use base::Result;
+use base::{Error, Result};
 use parking_lot::RwLock;
 
-use super::counters::Counters;
+use super::remote::Remote;
 use crate::{Buf, File, Purpose};
 
 /// See the module. Reads that began before the move end on the local file, which stays readable.
 pub(super) struct ColdFile {
     name: String,
     current: RwLock<Current>,
-    counters: Arc<Counters>,
 }
 
-/// The file that has the content now.
+/// Where the content is now.
 #[derive(Clone)]
-pub(super) struct Current {
-    pub(super) file: Arc<dyn File>,
-    pub(super) is_cold: bool,
+pub(super) enum Current {
+    Local(Arc<dyn File>),
+    Cold(Arc<Remote>),
 }
 
 impl ColdFile {
-    fn new(name: &str, file: Arc<dyn File>, is_cold: bool, counters: &Arc<Counters>) -> Self {
-        let current = RwLock::new(Current { file, is_cold });
-        Self { name: name.to_owned(), current, counters: Arc::clone(counters) }
-    }
-
-    pub(super) fn local(name: &str, file: Arc<dyn File>, counters: &Arc<Counters>) -> Self {
-        Self::new(name, file, false, counters)
-    }
-
-    pub(super) fn cold(name: &str, file: Arc<dyn File>, counters: &Arc<Counters>) -> Self {
-        Self::new(name, file, true, counters)
+    pub(super) fn new(name: &str, current: Current) -> Self {
+        Self { name: name.to_owned(), current: RwLock::new(current) }
     }
 
     pub(super) fn current(&self) -> Current {
         self.current.read().clone()
     }
 
-    pub(super) fn move_to(&self, file: Arc<dyn File>) {
-        *self.current.write() = Current { file, is_cold: true };
+    pub(super) fn move_to(&self, remote: Arc<Remote>) {
+        *self.current.write() = Current::Cold(remote);
+    }
+
+    /// The local file, to change it.
+    ///
+    /// # Errors
+    /// `Invalid` once the file is cold.
+    fn local(&self) -> Result<Arc<dyn File>> {
+        match self.current() {
+            Current::Local(file) => Ok(file),
+            Current::Cold(_) => Err(Error::invalid("change of a cold file").at(&self.name)),
+        }
     }
 }
 
@@ -53,32 +54,36 @@ impl File for ColdFile {
     }
 
     fn size(&self) -> Result<u64> {
-        self.current().file.size()
+        match self.current() {
+            Current::Local(file) => file.size(),
+            Current::Cold(remote) => Ok(remote.len()),
+        }
     }
 
     fn read(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
-        let Current { file, is_cold } = self.current();
-        let (buf, result) = file.read(at, buf, purpose);
-        if is_cold {
-            self.counters.range(1, buf.len(), result.is_ok());
+        match self.current() {
+            Current::Local(file) => file.read(at, buf, purpose),
+            Current::Cold(remote) => remote.read(at, buf, purpose),
         }
-        (buf, result)
     }
 
     fn write(&self, at: u64, buf: Buf, purpose: Purpose) -> (Buf, Result<()>) {
-        self.current().file.write(at, buf, purpose)
+        match self.local() {
+            Ok(file) => file.write(at, buf, purpose),
+            Err(error) => (buf, Err(error)),
+        }
     }
 
     fn store(&self, at: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
-        self.current().file.store(at, bytes, purpose)
+        self.local()?.store(at, bytes, purpose)
     }
 
     fn sync(&self, purpose: Purpose) -> Result<()> {
-        self.current().file.sync(purpose)
+        self.local()?.sync(purpose)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.current().file.set_len(len)
+        self.local()?.set_len(len)
     }
 
     fn undecorated(&self) -> &dyn Any {
@@ -88,6 +93,6 @@ impl File for ColdFile {
 
 impl fmt::Debug for ColdFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ColdFile({:?})", self.current().file)
+        write!(f, "ColdFile({})", self.name)
     }
 }

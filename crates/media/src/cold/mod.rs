@@ -9,6 +9,10 @@
 //! A removed cold name is put on a list, and the owner of the other medium removes its file
 //! ([`Cold::take_removed`]): that takes requests, for which no reader and no flush must wait.
 //!
+//! Some pages of a cold file may be kept on the local medium ([`Cold::keep`]): those that are needed to open
+//! a table, and to find out that a key is not in it. Then a file is opened while the other medium does not
+//! answer.
+//!
 //! Reads of cold files that one queue has in flight are merged to ranges of up to 64 KiB, because a request
 //! costs money and its latency does not depend on such a length.
 //!
@@ -16,22 +20,30 @@
 
 mod counters;
 mod file;
-mod pool;
+mod kept;
+mod name;
 mod queue;
+mod range;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use base::{Error, Result, broken_invariant};
+use base::{Account, Result, broken_invariant};
 use parking_lot::Mutex;
 
 pub use counters::ColdReads;
 use counters::Counters;
-use file::ColdFile;
-use pool::Pool;
+use file::{ColdFile, Current};
+use kept::{Kept, kept_name};
+pub use kept::{KeptWriter, kept_of};
+pub use name::ColdName;
 use queue::ColdQueue;
+use range::Range;
+use remote::{Remote, Verify};
 
+use crate::pool::Pool;
 use crate::{Access, File, Listing, Medium, Queue};
 
 /// See the module.
@@ -45,9 +57,12 @@ pub struct Cold {
 /// The other medium.
 struct Attached {
     medium: Arc<dyn Medium>,
-    pool: Arc<Pool>,
+    pool: Arc<Pool<Range>>,
     counters: Arc<Counters>,
     names: Mutex<Names>,
+    verify: Verify,
+    /// The numbers of kept pages.
+    account: Account,
 }
 
 /// Bounded by the number of the store's tables.
@@ -61,15 +76,6 @@ struct Names {
     removed: Vec<String>,
 }
 
-/// The file of the other medium that has the content of a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ColdName {
-    /// Its name there.
-    pub file: String,
-    /// Its length, bytes.
-    pub len: u64,
-}
-
 impl Cold {
     /// The files of `local`, until another medium is attached.
     #[must_use]
@@ -78,20 +84,28 @@ impl Cold {
     }
 
     /// Attaches the medium with the content of the names `cold`. Local files with these names are not seen
-    /// any more.
+    /// any more. `verify` says whether bytes are whole pages of a file at an offset; the numbers of kept
+    /// pages are charged to `account`.
     ///
     /// # Errors
     /// If one was attached before.
-    pub fn attach(&self, medium: Arc<dyn Medium>, cold: BTreeMap<String, ColdName>) -> Result<()> {
-        let counters = Arc::<Counters>::default();
-        let pool = Pool::new(Arc::clone(&counters));
+    pub fn attach(
+        &self,
+        medium: Arc<dyn Medium>,
+        cold: BTreeMap<String, ColdName>,
+        verify: impl Fn(&str, u64, &[u8]) -> bool + Send + Sync + 'static,
+        account: &Account,
+    ) -> Result<()> {
+        let (counters, verify) = (Arc::default(), Arc::new(verify));
         let names = Mutex::new(Names { cold, ..Names::default() });
-        let attached = self.attached.set(Attached { medium, pool, counters, names });
+        let (pool, account) = (range::pool(), account.clone());
+        let attached = Attached { medium, pool, counters, names, verify, account };
+        let attached = self.attached.set(attached);
         attached.map_err(|_| broken_invariant!("a medium of cold files is attached once"))
     }
 
-    /// Removes local files with cold names: a process died between the switch and the removal. Returns their
-    /// number.
+    /// Removes local files with cold names, and pages that are kept of local files: a process died in the
+    /// middle of a switch. Returns the number of the former.
     ///
     /// # Errors
     /// Those of the local medium.
@@ -103,9 +117,27 @@ impl Cold {
             if names.cold.contains_key(&listing.name) {
                 self.local.remove(&listing.name)?;
                 removed += 1;
+            } else if self.kept_of(&listing.name).is_some_and(|of| !names.cold.contains_key(of)) {
+                self.local.remove(&listing.name)?;
             }
         }
         Ok(removed)
+    }
+
+    /// The file that `name` has kept pages of.
+    fn kept_of<'a>(&self, name: &'a str) -> Option<&'a str> {
+        kept_of(name).filter(|of| (self.may_move)(of))
+    }
+
+    /// Begins to keep pages of the local file `name`, which is to become cold: reads of them stay local.
+    ///
+    /// # Errors
+    /// Those of the local medium.
+    pub fn keep(&self, name: &str) -> Result<KeptWriter> {
+        let Some(attached) = self.attached.get() else {
+            return Err(broken_invariant!("pages are kept of files that may move"));
+        };
+        KeptWriter::create(&self.local, name, &attached.account)
     }
 
     /// Gives `name` the content of the complete file `cold` of the other medium, and removes the local file.
@@ -118,13 +150,14 @@ impl Cold {
         let Some(attached) = self.attached.get() else {
             return Err(broken_invariant!("a file moves to a medium that is attached"));
         };
-        let file = attached.medium.open(&cold.file, Access::Direct)?;
+        let remote = attached.remote(&*self.local, name, &cold, Access::Direct);
+        attached.medium.open(&cold.file, Access::Direct)?;
         let mut names = attached.names.lock();
         let before = names.cold.insert(name.to_owned(), cold);
         base::invariant!(before.is_none(), "a file moves once");
         for open in names.open.remove(name).into_iter().flatten() {
             if let Some(open) = open.upgrade() {
-                open.move_to(Arc::clone(&file));
+                open.move_to(Arc::clone(&remote));
             }
         }
         drop(names);
@@ -160,6 +193,20 @@ impl Cold {
     }
 }
 
+impl Attached {
+    fn remote(
+        &self,
+        local: &dyn Medium,
+        name: &str,
+        cold: &ColdName,
+        access: Access,
+    ) -> Arc<Remote> {
+        let kept = Kept::open(local, name, cold.len, &self.account);
+        let place = (&self.medium, cold, access);
+        Arc::new(Remote::new(name, place, kept, &self.verify, &self.counters))
+    }
+}
+
 impl Medium for Cold {
     crate::delegate!(local: capabilities, create, rename, space, sync_names, lock);
     crate::delegate!(local: undecorated);
@@ -170,19 +217,15 @@ impl Medium for Cold {
         };
         let mut names = attached.names.lock();
         if let Some(cold) = names.cold.get(name) {
-            // The manifest names the file, so that a missing one is damage, and no file that never was.
-            let file =
-                attached.medium.open(&cold.file, access).map_err(|error| match error.kind() {
-                    base::ErrorKind::Invalid => Error::corrupt("file of the object store")
-                        .at(&cold.file)
-                        .expected("one that exists")
-                        .caused_by(error),
-                    _ => error,
-                })?;
-            return Ok(Arc::new(ColdFile::cold(name, file, &attached.counters)));
+            let remote = attached.remote(&*self.local, name, cold, access);
+            if !remote.has_kept() {
+                // Its readers need the file at once.
+                remote.file()?;
+            }
+            return Ok(Arc::new(ColdFile::new(name, Current::Cold(remote))));
         }
-        let file = self.local.open(name, access)?;
-        let file = Arc::new(ColdFile::local(name, file, &attached.counters));
+        let file = Current::Local(self.local.open(name, access)?);
+        let file = Arc::new(ColdFile::new(name, file));
         let open = names.open.entry(name.to_owned()).or_default();
         open.retain(|other| other.strong_count() > 0);
         open.push(Arc::downgrade(&file));
@@ -195,6 +238,8 @@ impl Medium for Cold {
             names.open.remove(name);
             if let Some(cold) = names.cold.remove(name) {
                 names.removed.push(cold.file);
+                // Those that stay are removed at the next open.
+                let _ = self.local.remove(&kept_name(name));
                 return Ok(());
             }
         }
@@ -214,7 +259,9 @@ impl Medium for Cold {
         let Some(attached) = self.attached.get() else { return self.local.list() };
         let names = attached.names.lock();
         let mut files = self.local.list()?;
-        files.retain(|file| !names.cold.contains_key(&file.name));
+        files.retain(|file| {
+            !names.cold.contains_key(&file.name) && self.kept_of(&file.name).is_none()
+        });
         let cold = names.cold.iter();
         files.extend(cold.map(|(name, cold)| Listing { name: name.clone(), len: cold.len }));
         files.sort_by(|one, other| one.name.cmp(&other.name));

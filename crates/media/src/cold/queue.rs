@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use base::Result;
+use base::{Error, Result};
 
 use super::file::{ColdFile, Current};
-use super::pool::{Mailbox, Pool, Range, Read};
+use super::range::{Range, Read};
+use super::remote::Remote;
+use crate::pool::{Pool, PoolHandle};
 use crate::{Completion, Op, Queue, Refused, Request};
 
 /// The longest range of merged reads, bytes. A single longer read is a range of its own.
@@ -14,29 +16,33 @@ const RANGE_BYTES_MAX: u64 = 64 << 10;
 /// See the module.
 pub(super) struct ColdQueue {
     local: Box<dyn Queue>,
-    pool: Arc<Pool>,
-    mailbox: Arc<Mailbox>,
+    pool: Arc<Pool<Range>>,
+    /// Cold reads that the pool has; none before the first.
+    handle: Option<PoolHandle<Range>>,
     /// Cold reads that the pool has not seen.
-    waiting: Vec<(Current, Read, crate::Purpose)>,
-    /// Cold reads that the pool has.
-    running: usize,
-    /// Reads that the pool refused.
-    failed: Vec<Completion>,
+    waiting: Vec<(Arc<Remote>, Read, crate::Purpose)>,
+    /// Reads of kept pages, and those that the pool refused.
+    done: Vec<Completion>,
 }
 
 impl ColdQueue {
-    pub(super) fn new(local: Box<dyn Queue>, pool: &Arc<Pool>) -> Self {
-        let (mailbox, waiting, running, failed) = Default::default();
-        Self { local, pool: Arc::clone(pool), mailbox, waiting, running, failed }
+    pub(super) fn new(local: Box<dyn Queue>, pool: &Arc<Pool<Range>>) -> Self {
+        let (handle, waiting, done) = Default::default();
+        Self { local, pool: Arc::clone(pool), handle, waiting, done }
+    }
+
+    /// Cold reads that the pool has.
+    fn running(&self) -> usize {
+        self.handle.as_ref().map_or(0, PoolHandle::running)
     }
 
     /// Merges the waiting reads to ranges, and begins these.
     fn begin(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let address = |current: &Current| Arc::as_ptr(&current.file).cast::<()>().addr();
-        waiting.sort_by_key(|(current, read, _)| (address(current), read.at));
+        let address = |file: &Arc<Remote>| Arc::as_ptr(file).addr();
+        waiting.sort_by_key(|(file, read, _)| (address(file), read.at));
         let mut ranges: Vec<Range> = Vec::new();
-        for (Current { file, .. }, read, purpose) in waiting {
+        for (file, read, purpose) in waiting {
             let end = read.at + read.buf.len() as u64;
             match ranges.last_mut() {
                 Some(range)
@@ -48,18 +54,25 @@ impl ColdQueue {
                 _ => ranges.push(Range { file, purpose, reads: vec![read] }),
             }
         }
-        for range in ranges {
-            let count = range.reads.len();
-            let tokens: Vec<_> =
-                range.reads.iter().map(|read| (read.token, read.buf.len())).collect();
-            match self.pool.begin(range, &self.mailbox) {
-                Ok(()) => self.running += count,
-                Err(error) => self.failed.extend(tokens.into_iter().map(|(token, len)| {
-                    let buf = crate::Buf::pages(len.div_ceil(base::limits::PAGE_BYTES));
-                    Completion { token, buf, result: Err(error.clone()) }
-                })),
-            }
+        if ranges.is_empty() {
+            return;
         }
+        let handle = match self.handle.take().map_or_else(|| self.pool.handle(), Ok) {
+            Ok(handle) => self.handle.insert(handle),
+            Err(error) => {
+                let reads = ranges.into_iter().flat_map(|range| range.reads);
+                let failed =
+                    |Read { buf, token, .. }| Completion { token, buf, result: Err(error.clone()) };
+                self.done.extend(reads.map(failed));
+                return;
+            }
+        };
+        ranges.into_iter().for_each(|range| handle.start(range));
+    }
+
+    /// Takes completions of cold reads, of `least` at least.
+    fn reap(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
+        self.handle.as_mut().map_or(Ok(()), |handle| handle.reap(least, out))
     }
 }
 
@@ -71,50 +84,52 @@ impl Queue for ColdQueue {
         let Some(cold) = request.file.undecorated().downcast_ref::<ColdFile>() else {
             return self.local.submit(request);
         };
-        let current = cold.current();
-        match request {
-            Request { op: Op::Read { at, buf }, purpose, token, .. } if current.is_cold => {
-                self.waiting.push((current, Read { at, buf, token }, purpose));
+        match (cold.current(), request) {
+            (Current::Local(file), request) => self.local.submit(Request { file, ..request }),
+            (Current::Cold(file), Request { op: Op::Read { at, buf }, purpose, token, .. }) => {
+                // A kept page is not read from the other medium, whatever lies beside it. Threads may all
+                // wait for that one.
+                if file.keeps(at, buf.len()) {
+                    let (buf, result) = file.read(at, buf, purpose);
+                    self.done.push(Completion { token, buf, result });
+                } else {
+                    self.waiting.push((file, Read { at, buf, token }, purpose));
+                }
                 Ok(())
             }
-            request => self.local.submit(Request { file: current.file, ..request }),
+            (Current::Cold(_), Request { op, file, token, .. }) => {
+                let result = Err(Error::invalid("change of a cold file").at(file.name()));
+                self.done.push(Completion { token, buf: op.into_buf(), result });
+                Ok(())
+            }
         }
     }
 
     fn complete(&mut self, least: usize, out: &mut Vec<Completion>) -> Result<()> {
         self.begin();
         let before = out.len();
-        out.append(&mut self.failed);
+        out.append(&mut self.done);
         loop {
-            self.running -= self.mailbox.take(false, out);
+            self.reap(0, out)?;
             let missing = least.saturating_sub(out.len() - before);
             // A local device answers long before an object store does.
             let local = self.local.in_flight().min(missing.min(1));
             self.local.complete(local, out)?;
             let is_enough = out.len() - before >= least;
-            if is_enough || (self.running == 0 && self.local.in_flight() == 0) {
+            if is_enough || (self.running() == 0 && self.local.in_flight() == 0) {
                 return Ok(());
             }
             if self.local.in_flight() == 0 {
-                self.running -= self.mailbox.take(true, out);
+                self.reap(1, out)?;
             }
         }
     }
 
     fn in_flight(&self) -> usize {
-        self.local.in_flight() + self.waiting.len() + self.running + self.failed.len()
+        self.local.in_flight() + self.waiting.len() + self.running() + self.done.len()
     }
 
     fn depth(&self) -> usize {
         self.local.depth()
-    }
-}
-
-impl Drop for ColdQueue {
-    fn drop(&mut self) {
-        // In a forked child no thread would complete a read.
-        while self.running > 0 && self.pool.is_here() {
-            self.running -= self.mailbox.take(true, &mut Vec::new());
-        }
     }
 }

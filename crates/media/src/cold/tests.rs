@@ -16,8 +16,17 @@ fn scene() -> (Arc<MemoryMedium>, Arc<MemoryMedium>, Cold) {
     local.insert("a", content(8)).unwrap();
     remote.insert("a.1", content(8)).unwrap();
     let cold = Cold::new(Arc::clone(&local) as _, |name| name.starts_with('a'));
-    cold.attach(Arc::clone(&remote) as _, BTreeMap::new()).unwrap();
+    attach(&cold, &remote, BTreeMap::new());
     (local, remote, cold)
+}
+
+fn attach(cold: &Cold, remote: &Arc<MemoryMedium>, names: BTreeMap<String, ColdName>) {
+    let is_sound = |_: &str, at: u64, bytes: &[u8]| {
+        let mut pages = (at / PAGE..).zip(bytes.chunks(PAGE_BYTES));
+        pages.all(|(number, page)| page.iter().all(|byte| *byte == number as u8 + 1))
+    };
+    let account = Account::unlimited("cold tables");
+    cold.attach(Arc::clone(remote) as _, names, is_sound, &account).unwrap();
 }
 
 fn name() -> ColdName {
@@ -112,4 +121,118 @@ fn without_another_medium_nothing_moves() {
     assert_eq!((names(&cold), cold.remove_hidden().unwrap()), (vec!["a".to_owned()], 0));
     cold.remove("a").unwrap();
     assert_eq!(cold.take_removed(), Vec::<String>::new());
+}
+
+/// [`scene`] with pages 2 and 7 of the cold file `a` kept; and the same files in a process that begins now.
+fn kept() -> (Arc<MemoryMedium>, Arc<MemoryMedium>, Cold) {
+    let (local, remote, cold) = scene();
+    let mut writer = cold.keep("a").unwrap();
+    for number in [2, 7] {
+        writer.add(number, &content(8)[number as usize * PAGE_BYTES..][..PAGE_BYTES]).unwrap();
+    }
+    writer.finish(8 * PAGE).unwrap();
+    cold.switch("a", name()).unwrap();
+    let cold = again(&local, &remote);
+    (local, remote, cold)
+}
+
+fn again(local: &Arc<MemoryMedium>, remote: &Arc<MemoryMedium>) -> Cold {
+    let cold = Cold::new(Arc::clone(local) as _, |name| name.starts_with('a'));
+    attach(&cold, remote, [("a".to_owned(), name())].into());
+    cold
+}
+
+fn read(cold: &Cold, page: u64) -> Result<u8> {
+    let file = cold.open("a", Access::Direct)?;
+    assert_eq!(file.size().unwrap(), 8 * PAGE);
+    let (buf, result) = file.read(page * PAGE, Buf::pages(1), Purpose::Data);
+    result.map(|()| buf[0])
+}
+
+#[test]
+fn kept_pages_are_read_without_the_other_medium() {
+    let (local, remote, cold) = kept();
+    assert_eq!((names(&*local), names(&cold)), (vec!["a.kept".to_owned()], vec!["a".to_owned()]));
+    assert_eq!((cold.remove_hidden().unwrap(), names(&*local).len()), (0, 1));
+    remote.remove("a.1").unwrap();
+    assert_eq!((read(&cold, 2).unwrap(), read(&cold, 7).unwrap()), (3, 8));
+    assert_eq!(cold.reads(), ColdReads::default());
+    let error = read(&cold, 3).unwrap_err();
+    assert_eq!((error.kind(), cold.reads().failures), (base::ErrorKind::Corrupt, 1), "{error}");
+    // A kept page of a queue is not part of a range.
+    let file = cold.open("a", Access::Direct).unwrap();
+    let mut queue = cold.queue(4).unwrap();
+    for (token, page) in [1, 2].into_iter().enumerate() {
+        let op = Op::Read { at: page * PAGE, buf: Buf::pages(1) };
+        let (file, token) = (Arc::clone(&file), token as u64);
+        queue.submit(Request { file, op, purpose: Purpose::Data, token }).unwrap();
+    }
+    let mut done = Vec::new();
+    queue.complete(2, &mut done).unwrap();
+    done.sort_by_key(|completion| completion.token);
+    assert!(done[0].result.is_err() && done[1].result.is_ok() && done[1].buf[0] == 3);
+    cold.remove("a").unwrap();
+    assert_eq!(names(&*local), Vec::<String>::new());
+}
+
+#[test]
+fn damaged_kept_pages_are_read_from_the_other_medium() {
+    // A page, the index, and each field of the trailer.
+    for damaged in
+        [0, 2 * PAGE, 3 * PAGE, 3 * PAGE + 8, 3 * PAGE + 12, 3 * PAGE + 20, 3 * PAGE + 33]
+    {
+        let (local, remote, _) = kept();
+        let file = local.open("a.kept", Access::Direct).unwrap();
+        let at = damaged / PAGE * PAGE;
+        let (mut page, _) = file.read(at, Buf::pages(1), Purpose::Data);
+        page[(damaged - at) as usize] ^= 1;
+        file.write(at, page, Purpose::Data).1.unwrap();
+        let cold = again(&local, &remote);
+        assert_eq!((read(&cold, 2).unwrap(), read(&cold, 7).unwrap()), (3, 8), "{damaged}");
+        assert_eq!(cold.reads().ranges, if damaged == 0 { 1 } else { 2 }, "{damaged}");
+    }
+    // Of a shorter table, and without its end.
+    let (local, remote, _) = kept();
+    let cold = Cold::new(Arc::clone(&local) as _, |name| name.starts_with('a'));
+    remote.insert("b", content(8)).unwrap();
+    let other = ColdName { file: "b".to_owned(), len: 7 * PAGE };
+    attach(&cold, &remote, [("a".to_owned(), other)].into());
+    let file = cold.open("a", Access::Direct).unwrap();
+    file.read(2 * PAGE, Buf::pages(1), Purpose::Data).1.unwrap();
+    assert_eq!(cold.reads().ranges, 1);
+    local.open("a.kept", Access::Direct).unwrap().set_len(3 * PAGE).unwrap();
+    assert_eq!((read(&again(&local, &remote), 2).unwrap()), 3);
+}
+
+#[test]
+fn pages_kept_for_a_move_that_did_not_happen_are_removed() {
+    let (local, remote, cold) = scene();
+    let mut writer = cold.keep("a").unwrap();
+    writer.add(2, &content(1)).unwrap();
+    drop(writer);
+    assert_eq!(names(&*local), ["a"]);
+    cold.keep("a").unwrap().finish(8 * PAGE).unwrap();
+    // A second try begins anew.
+    cold.keep("a").unwrap().finish(8 * PAGE).unwrap();
+    assert_eq!((names(&*local).len(), names(&cold).len()), (2, 1));
+    let cold = Cold::new(Arc::clone(&local) as _, |name| name.starts_with('a'));
+    attach(&cold, &remote, BTreeMap::new());
+    assert_eq!((cold.remove_hidden().unwrap(), names(&*local)), (0, vec!["a".to_owned()]));
+}
+
+#[test]
+fn golden_bytes_of_kept_pages() {
+    let (local, ..) = kept();
+    let file = local.open("a.kept", Access::Direct).unwrap();
+    let (bytes, read) = file.read(0, Buf::pages(4), Purpose::Data);
+    read.unwrap();
+    assert!(bytes[..PAGE_BYTES].iter().all(|byte| *byte == 3));
+    assert!(bytes[PAGE_BYTES..2 * PAGE_BYTES].iter().all(|byte| *byte == 8));
+    let stored = |page: usize| {
+        let page = &bytes[page * PAGE_BYTES..][..PAGE_BYTES];
+        let end = page.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        page[..end].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let golden: String = include_str!("../../golden/kept.hex").split_whitespace().collect();
+    assert_eq!(stored(2) + "000000" + &stored(3), golden);
 }

@@ -9,10 +9,11 @@ use base::{Error, Result};
 use super::idle_rings::IdleRings;
 use super::permits::IoPermits;
 use super::poll_queues::PollQueues;
-use super::pool::Pool;
-use super::queue::FileQueue;
+use super::pool::pool;
+use super::queue::{FileQueue, Operation};
 use super::ring::Ring;
 use crate::Queue;
+use crate::pool::Pool;
 
 /// The deepest queue: slots and entries of its ring stay far below a megabyte.
 const DEPTH_MAX: usize = 4096;
@@ -20,7 +21,7 @@ const DEPTH_MAX: usize = 4096;
 /// Rings or pool of one device.
 pub(super) struct Backend {
     /// Used in place of rings.
-    pool: Option<Arc<Pool>>,
+    pool: Option<Arc<Pool<Operation>>>,
     idle: Arc<IdleRings>,
     permits: Arc<IoPermits>,
     depth: usize,
@@ -36,7 +37,7 @@ impl Backend {
         notices: &mut Vec<String>,
     ) -> Self {
         let depth = depth.clamp(1, DEPTH_MAX);
-        let pool = (!takes_ring(io_uring, depth, notices)).then(|| Pool::new(depth));
+        let pool = (!takes_ring(io_uring, depth, notices)).then(|| pool(depth));
         let idle = Arc::new(IdleRings::new(poll_queues));
         Self { pool, idle, permits: IoPermits::new(depth), depth }
     }

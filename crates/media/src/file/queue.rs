@@ -77,7 +77,7 @@ impl Operation {
     }
 
     /// Performs the whole operation on the calling thread.
-    pub(super) fn run(&mut self) -> Result<()> {
+    pub(super) fn perform(&mut self) -> Result<()> {
         let file = own(&*self.file)?;
         self.transfer.run(file.file()?, file.name())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use terrace_remote::testing::{FakeS3, Fault};
 use terrace_remote::{Manifest, ObjectMedium, Options};
 use terracedb::stats::ColdStatistics;
-use terracedb::{Db, Keyspace, Result};
+use terracedb::{Db, Keyspace, Result, Retry};
 
 /// Keys of a turn, with values of some kilobytes in all.
 const KEYS: u64 = 400;
@@ -24,7 +24,8 @@ impl Scene {
 
     fn open(&self, after: Duration) -> Result<Db> {
         // Parts of some pages: a table is an upload in parts.
-        let options = Options { part_bytes: 16 << 10, ..self.server.options() };
+        let options = self.server.options();
+        let options = Options { part_bytes: 16 << 10, names_later: true, ..options };
         let medium = Arc::new(ObjectMedium::open(&self.server.location(), &options)?);
         let builder = Db::builder(self.directory.path()).memory(64 << 20);
         builder.object_store_medium(medium, after).open()
@@ -127,6 +128,52 @@ fn a_store_keeps_its_oldest_tables_in_a_bucket() {
     assert_eq!(scene.tables(), 1, "the obsolete one was removed");
 }
 
+#[test]
+fn a_store_opens_while_its_bucket_does_not_answer() {
+    let scene = Scene::new();
+    let db = scene.open(Duration::from_millis(1)).unwrap();
+    drop(fill(&db, 0));
+    until(&db, |cold| cold.tables == 1);
+    drop(db);
+    scene.server.take_seen();
+    let db = scene.open(Duration::from_secs(3600)).unwrap();
+    assert_eq!(scene.server.take_seen(), [], "opening asks for nothing");
+    let keyspace = db.keyspace("k").unwrap();
+    scene.server.rule(|_| Fault::LostRequest);
+    assert_eq!(keyspace.get(b"000007?").unwrap(), None, "its pages are here");
+    keyspace.put("000007?", "new").unwrap();
+    db.flush().unwrap();
+    assert_eq!(keyspace.get(b"000007?").unwrap().as_deref(), Some(&b"new"[..]));
+    // Readers that wait for the same names do not wait for one another's tries.
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let keyspace = &keyspace;
+            scope.spawn(move || {
+                let error = keyspace.get(key(number)).unwrap_err();
+                assert_eq!(error.when_to_retry(), Retry::Later, "{error}");
+                assert!(error.to_string().contains("request to the object store"), "{error}");
+            });
+        }
+    });
+    scene.server.no_rule();
+    keyspace.delete("000007?").unwrap();
+    must_have(&keyspace, 0, "it answers again");
+    drop((keyspace, db));
+
+    // Without the pages that the directory keeps, opening needs the bucket.
+    let files = std::fs::read_dir(scene.directory.path()).unwrap().map(|file| file.unwrap().path());
+    let kept: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".kept")).collect();
+    assert_eq!(kept.len(), 1);
+    std::fs::remove_file(&kept[0]).unwrap();
+    scene.server.rule(|_| Fault::LostRequest);
+    let error = scene.open(Duration::from_secs(3600)).unwrap_err();
+    assert_eq!(error.when_to_retry(), Retry::Later, "{error}");
+    assert!(error.to_string().contains(".table"), "{error}");
+    scene.server.no_rule();
+    let db = scene.open(Duration::from_secs(3600)).unwrap();
+    must_have(&db.keyspace("k").unwrap(), 0, "from the bucket alone");
+}
+
 /// The process dies at every ninth request, after it had its effect or before; in long runs at each, both
 /// ways.
 #[test]
@@ -139,7 +186,6 @@ fn an_upload_that_dies_at_any_request_loses_nothing() {
         let mut last = 0;
         loop {
             let scene = Scene::new();
-            // Opening reads the newest manifest: a store that does not answer then is refused.
             let db = scene.open(Duration::from_millis(1)).unwrap();
             let count = Arc::new(AtomicU64::new(0));
             let counted = Arc::clone(&count);

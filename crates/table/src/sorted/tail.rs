@@ -19,9 +19,9 @@ use super::top::Top;
 use crate::page::{PageKind, verify_page};
 use crate::reread::reread;
 
-/// Pages at the end of the file that are read first. They contain all that the open needs for tables of
-/// up to about 100,000 pages.
-const TAIL_PAGES: u32 = 16;
+/// Pages at the end of a table's file that its opening reads first. They contain all that the open needs for
+/// tables of up to about 100,000 pages.
+pub const TAIL_PAGES: u32 = 16;
 
 /// The parts that an open table keeps in memory.
 pub(crate) struct Sections {

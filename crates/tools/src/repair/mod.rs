@@ -8,6 +8,9 @@
 //! rewritten without the lost values (`values`). The log comes last: records before and behind its damage go
 //! to tables, and lost records are reported by place and sequence numbers.
 //!
+//! Cold tables are in an object store and stay as they are: they are not read. A repair that would have to
+//! change or find one is refused.
+//!
 //! Nothing is deleted, and until the manifest is written nothing is changed that a failure does not undo. A
 //! crash in between leaves originals under their other names; the next repair renames them back first. A
 //! repair of an intact store changes nothing.
@@ -37,6 +40,7 @@ use wal::LogDevice;
 
 use crate::check::{is_ours, no_store};
 use crate::log_move::{replace_log, resident_keyspace};
+use crate::unreachable::without_object_store;
 
 use changes::{Changes, undo_interrupted};
 use devices::NewDevices;
@@ -157,8 +161,8 @@ fn reopen(
     settings.recover_damaged_log = true;
     let resources = Resources::builder().build()?;
     let operators = Operators::builtin().without_required_priorities();
-    let (medium, events) = (Arc::clone(medium), Arc::default());
-    let store = engine::open(medium.into(), config, resources, settings, operators, events, None)?;
+    let (media, events) = (without_object_store(medium), Arc::default());
+    let store = engine::open(media, config, resources, settings, operators, events, None)?;
     if let Some(log) = &mut report.log {
         // The device may have lost more since the log was read.
         log.lost.clone_from(&store.recovery.log_lost);
@@ -254,7 +258,6 @@ impl Repair<'_> {
 
     /// Adds the keyspaces that the log has records of and the manifest lacks, because it is older.
     fn completed(&mut self, mut found: FoundManifest) -> Result<FoundManifest> {
-        rebuild::refuse_cold(&found.state)?;
         let (below, state) = (found.state.keyspaces_below, &mut found.state);
         let keyspaces = Keyspaces::read(&**self.medium, found.store)?;
         let added = keyspaces.add_those_of_log(&**self.medium, below, state)?;
@@ -359,6 +362,10 @@ impl Repair<'_> {
             let keyspace = Arc::make_mut(keyspace);
             for live in keyspace.tables.values().cloned().collect::<Vec<_>>() {
                 self.cancel.check("repair")?;
+                if live.cold.is_some() {
+                    self.report.cold_tables += 1;
+                    continue;
+                }
                 let table = live.entry.id;
                 let error = salvager.examine(&live.entry)?;
                 self.report.tables += 1;
@@ -474,7 +481,8 @@ impl Repair<'_> {
 /// Bytes of the tables and value files of `state`.
 fn bytes_of(state: &ManifestState) -> u64 {
     let files = state.keyspaces.values().flat_map(|keyspace| {
-        let tables = keyspace.tables.values().map(|live| live.entry.file_bytes);
+        let local = keyspace.tables.values().filter(|live| live.cold.is_none());
+        let tables = local.map(|live| live.entry.file_bytes);
         tables.chain(keyspace.values.values().map(|live| live.entry.file_bytes))
     });
     files.sum()

@@ -25,11 +25,17 @@ use table::{
 use super::keyspaces::Keyspaces;
 use super::{FoundManifest, Lost, LostRange, RepairReport, RepairedFile};
 
-/// Refuses a store whose tables are not all here: a repair would count those as lost.
-pub(super) fn refuse_cold(state: &ManifestState) -> Result<()> {
-    match state.cold_tables().next() {
+/// Refuses a store without a manifest that has cold tables: it would count them as lost, or not know of them.
+/// Pages of a table that are kept here tell of a cold one of which no manifest is left.
+fn refuse_cold(state: &ManifestState, files: &[Listing]) -> Result<()> {
+    let has_file = |name: &str| files.iter().any(|file| file.name == name);
+    let of_cold = files.iter().filter_map(|file| media::kept_of(&file.name));
+    let kept = of_cold.filter_map(parse_file_name).find(|id| !has_file(&file_name(*id)));
+    match state.cold_tables().next().map(|(id, ..)| id).or(kept) {
         None => Ok(()),
-        Some(_) => Err(Error::invalid("repair").expected("a store without cold tables")),
+        Some(id) => Err(Error::invalid("repair of a store without a readable manifest")
+            .expected("no cold tables, whose objects only the manifest names; restore a backup")
+            .got(file_name(id))),
     }
 }
 
@@ -43,7 +49,7 @@ pub(super) fn rebuild(
     let files = medium.list()?;
     let store = store_of(&**medium, &files, account)?;
     let Salvage { highest: number, state: old, operators } = salvage_state(&**medium, store)?;
-    refuse_cold(&old)?;
+    refuse_cold(&old, &files)?;
     let (intact, unreadable) = open_all(medium, store, &files, account)?;
     let keyspaces = Keyspaces::read(&**medium, store)?;
     let mut state = ManifestState { tables_below: table_ids_end(&files), ..old.clone() };

@@ -16,6 +16,8 @@ pub struct RepairReport {
     pub dry_run: bool,
     /// Tables read.
     pub tables: u64,
+    /// Tables in an object store, which are not read.
+    pub cold_tables: u64,
     /// Value files read.
     pub value_files: u64,
     /// Bytes of both.

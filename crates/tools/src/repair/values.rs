@@ -33,6 +33,7 @@ impl Repair<'_> {
                 self.report.bytes += values.file_bytes;
                 progress(self.report.bytes);
                 let Some(error) = error else { continue };
+                refuse_cold(keyspace, values.id, &error)?;
                 let new = next_id(&mut state.tables_below);
                 changes.add_created(values_file_name(new));
                 let write = (!self.dry_run).then_some(new);
@@ -99,6 +100,19 @@ impl Repair<'_> {
             new_file: new.map(values_file_name),
             versions,
         });
+    }
+}
+
+/// Refuses the damaged value file `file` if a cold table points into it: that would have to be rewritten.
+fn refuse_cold(keyspace: &KeyspaceEntry, file: TableId, error: &Error) -> Result<()> {
+    let mut tables = keyspace.tables.values();
+    match tables.find(|live| live.cold.is_some() && live.entry.points_into(file)) {
+        None => Ok(()),
+        Some(live) => Err(Error::invalid("repair of a value file")
+            .at(values_file_name(file))
+            .expected("tables in the store's directory alone that point into it; restore a backup")
+            .got(format_args!("the cold table {}", file_name(live.entry.id)))
+            .caused_by(error.clone())),
     }
 }
 
