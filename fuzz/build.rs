@@ -100,14 +100,15 @@ fn write(target: &str, name: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).expect("a seed");
 }
 
-/// The bytes of a golden file: hexadecimal words, `#` comments, and `N * 00` for runs of zeros.
+/// The bytes of a golden file: hexadecimal words, `#` comments, and `N * XX` for a run of a byte.
 fn decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
-        if let Some((count, "00")) = line.split_once(" * ") {
+        if let Some((count, byte)) = line.split_once(" * ") {
             let count: usize = count.parse().expect("a count");
-            bytes.resize(bytes.len() + count, 0);
+            let byte = u8::from_str_radix(byte, 16).expect("two hexadecimal digits");
+            bytes.resize(bytes.len() + count, byte);
             continue;
         }
         let digits: String = line.split_whitespace().collect();
