@@ -22,6 +22,9 @@ use crate::{device, floor, machine};
 /// buffers of reads in flight and allocator slack. A process that exceeds it is killed.
 const BOUND_SLACK: u64 = 8;
 
+/// A file system in memory.
+pub(crate) const MEMORY: &str = "/dev/shm";
+
 /// A comparison: cases, stores and directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
@@ -55,6 +58,7 @@ impl Comparison {
             let text = text.map_err(|error| Error::invalid("results").caused_by(error))?;
             write(&path, &(text + "\n"))?;
             eprintln!("+ {}", path.display());
+            remove(&memory_dir())?;
         }
         Ok(())
     }
@@ -107,7 +111,9 @@ impl Comparison {
     /// One run of one store. Returns the kind of memory bound, if the case asks for one.
     fn one(&self, task: &Task, result: &mut StoreResult) -> Result<Option<String>> {
         let Task { case, kind, scale, .. } = task;
-        let scratch = self.data.join("run").join(kind.name());
+        // Cases in memory have no kept load.
+        let data = if case.is_in_memory { memory_dir() } else { self.data.clone() };
+        let scratch = data.join("run").join(kind.name());
         remove(&scratch)?;
         let dir = match case.has_load() {
             false => scratch.clone(),
@@ -163,6 +169,11 @@ impl Comparison {
         }
         Ok(dir)
     }
+}
+
+/// The directory for stores that lie in memory, of this process.
+fn memory_dir() -> PathBuf {
+    PathBuf::from(MEMORY).join(format!("terrace-peers-{}", std::process::id()))
 }
 
 /// The results file of a case.

@@ -8,6 +8,7 @@ mod below;
 mod berkeley;
 mod fjall;
 mod foyer;
+mod hash_log;
 mod hybrid;
 mod lmdb;
 mod redb;
@@ -22,6 +23,7 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 
 use base::{Error, Result};
+use terracedb::hashed::HashedPolicy;
 use workload::Store;
 use workload::cases::Compression;
 
@@ -44,6 +46,10 @@ pub(crate) enum Kind {
     TerraceKeepFiltered,
     /// A hashed keyspace of this engine that is a window, with unlogged writes.
     TerraceWindow,
+    /// A resident keyspace of this engine, its log on storage-class memory.
+    TerraceResident,
+    /// An ordered keyspace of this engine, its log on storage-class memory.
+    TerraceScmLog,
     /// RocksDB, in one of its profiles.
     Rocks(Profile),
     /// fjall.
@@ -54,6 +60,8 @@ pub(crate) enum Kind {
     Redb,
     /// foyer: a cache, not a store.
     Foyer,
+    /// A hash map with a log.
+    HashLog,
     /// The hash of Berkeley DB.
     Berkeley,
     /// This engine's cache alone, in front of a file.
@@ -91,13 +99,15 @@ pub(crate) struct Opened {
 
 impl Kind {
     /// Every store. This engine comes first, because ratios are relative to it.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Terrace,
         Self::TerraceOver(Below::OptaneSsd),
         Self::TerraceOver(Below::CxlDram),
         Self::TerraceKeep,
         Self::TerraceKeepFiltered,
         Self::TerraceWindow,
+        Self::TerraceResident,
+        Self::TerraceScmLog,
         Self::Rocks(Profile::Default),
         Self::Rocks(Profile::Read),
         Self::Rocks(Profile::Row),
@@ -107,6 +117,7 @@ impl Kind {
         Self::Lmdb,
         Self::Redb,
         Self::Foyer,
+        Self::HashLog,
         Self::Berkeley,
         Self::TerraceCache,
         Self::FoyerCache,
@@ -121,6 +132,8 @@ impl Kind {
             Self::TerraceKeep => "terrace-keep",
             Self::TerraceKeepFiltered => "terrace-keep-filtered",
             Self::TerraceWindow => "terrace-window",
+            Self::TerraceResident => "terrace-resident",
+            Self::TerraceScmLog => "terrace-scm-log",
             Self::Rocks(Profile::Default) => "rocksdb",
             Self::Rocks(Profile::Read) => "rocksdb-read",
             Self::Rocks(Profile::Row) => "rocksdb-row",
@@ -130,6 +143,7 @@ impl Kind {
             Self::Lmdb => "lmdb",
             Self::Redb => "redb",
             Self::Foyer => "foyer",
+            Self::HashLog => "hash-log",
             Self::Berkeley => "berkeleydb",
             Self::TerraceCache => "terrace-cache",
             Self::FoyerCache => "foyer-cache",
@@ -145,6 +159,8 @@ impl Kind {
                 | Self::TerraceKeep
                 | Self::TerraceKeepFiltered
                 | Self::TerraceWindow
+                | Self::TerraceResident
+                | Self::TerraceScmLog
         )
     }
 
@@ -189,6 +205,9 @@ impl Kind {
         if case == "hybrid-cache" {
             return vec![Self::TerraceCache, Self::FoyerCache];
         }
+        if case == "resident" {
+            return vec![Self::TerraceResident, Self::TerraceScmLog, Self::Lmdb, Self::HashLog];
+        }
         if case == "wan" {
             let berkeley = cfg!(feature = "berkeleydb").then_some(Self::Berkeley);
             return [Self::TerraceWindow].into_iter().chain(berkeley).collect();
@@ -218,6 +237,9 @@ impl Kind {
                 Self::TerraceKeep
                 | Self::TerraceKeepFiltered
                 | Self::TerraceWindow
+                | Self::TerraceResident
+                | Self::TerraceScmLog
+                | Self::HashLog
                 | Self::Berkeley
                 | Self::TerraceCache
                 | Self::FoyerCache => false,
@@ -235,6 +257,8 @@ impl Kind {
             Self::TerraceKeep => terrace::open_keep(setup, 0),
             Self::TerraceKeepFiltered => terrace::open_keep(setup, BASE_FILTER_BITS),
             Self::TerraceWindow => terrace::open_window(setup),
+            Self::TerraceResident => terrace::open_on_scm(setup, Some(HashedPolicy::Resident)),
+            Self::TerraceScmLog => terrace::open_on_scm(setup, None),
             #[cfg(feature = "rocksdb")]
             Self::Rocks(profile) => rocks::open(profile, setup),
             #[cfg(not(feature = "rocksdb"))]
@@ -243,6 +267,7 @@ impl Kind {
             Self::Lmdb => lmdb::open(setup),
             Self::Redb => redb::open(setup),
             Self::Foyer => foyer::open(setup),
+            Self::HashLog => hash_log::open(setup),
             #[cfg(feature = "berkeleydb")]
             Self::Berkeley => berkeley::open(setup),
             #[cfg(not(feature = "berkeleydb"))]

@@ -1,9 +1,11 @@
 //! This engine. Only the memory limit, the codec and, if the case asks for one, a second tier are set.
 
+use std::path::Path;
+
 use base::Result;
 use terracedb::hashed::{Discard, HashedPolicy};
 use terracedb::scm::Scm;
-use terracedb::{Codec, Db, Durability, KeyspaceOptions};
+use terracedb::{Builder, Codec, Db, Durability, KeyspaceOptions};
 use workload::Engine;
 use workload::cases::Compression;
 
@@ -34,6 +36,23 @@ pub(super) fn open_keep(setup: &Setup<'_>, base_filter_bits: u8) -> Result<Opene
     Ok(Opened { store: Box::new(Engine::with_options(db, &keyspace)?), options })
 }
 
+/// A keyspace whose log lies on storage-class memory: a directory beside that of the store, in memory. With
+/// `policy` it is a hashed one.
+pub(super) fn open_on_scm(setup: &Setup<'_>, policy: Option<HashedPolicy>) -> Result<Opened> {
+    let log = setup.dir.join("scm").display().to_string();
+    let (builder, mut options) = builder(&setup.dir.join("store"), setup);
+    option(&mut options, "log.path", "a directory in memory");
+    let db = builder.log_path([log]).open()?;
+    let store = match policy {
+        Some(policy) => {
+            option(&mut options, "keyspace", &policy);
+            Engine::hashed(db, policy)?
+        }
+        None => Engine::new(db)?,
+    };
+    Ok(Opened { store: Box::new(store), options })
+}
+
 /// As [`open`], with a hashed keyspace that is a window, and writes without a log.
 pub(super) fn open_window(setup: &Setup<'_>) -> Result<Opened> {
     let (db, mut options) = open_db(setup, None)?;
@@ -46,19 +65,7 @@ pub(super) fn open_window(setup: &Setup<'_>) -> Result<Opened> {
 }
 
 fn open_db(setup: &Setup<'_>, below: Option<Below>) -> Result<(Db, Vec<String>)> {
-    let memory = (setup.memory_bytes as f64 * PART_OF_MEMORY) as u64;
-    let codec = match setup.compression {
-        Compression::Lz4 => Codec::Lz4,
-        Compression::Zstd => Codec::Zstd,
-    };
-    let mut options = Vec::new();
-    option(&mut options, "memory", memory);
-    option(&mut options, "codec", codec);
-    let mut builder = Db::builder(setup.dir).memory(memory).codec(codec);
-    if codec == Codec::Zstd {
-        option(&mut options, "zstd_level", 1);
-        builder = builder.zstd_level(1);
-    }
+    let (mut builder, mut options) = builder(setup.dir, setup);
     if let Some(below) = below {
         let place = format!("emulated:{}", below.profile());
         let size = Below::bytes(setup.data_bytes);
@@ -67,4 +74,21 @@ fn open_db(setup: &Setup<'_>, below: Option<Below>) -> Result<(Db, Vec<String>)>
         builder = builder.scm(Scm::new(&place, size)?);
     }
     Ok((builder.open()?, options))
+}
+
+fn builder(dir: &Path, setup: &Setup<'_>) -> (Builder, Vec<String>) {
+    let memory = (setup.memory_bytes as f64 * PART_OF_MEMORY) as u64;
+    let codec = match setup.compression {
+        Compression::Lz4 => Codec::Lz4,
+        Compression::Zstd => Codec::Zstd,
+    };
+    let mut options = Vec::new();
+    option(&mut options, "memory", memory);
+    option(&mut options, "codec", codec);
+    let mut builder = Db::builder(dir).memory(memory).codec(codec);
+    if codec == Codec::Zstd {
+        option(&mut options, "zstd_level", 1);
+        builder = builder.zstd_level(1);
+    }
+    (builder, options)
 }

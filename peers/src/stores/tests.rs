@@ -14,7 +14,11 @@ fn setup<'a>(dir: &'a Path, case: &workload::cases::Case) -> Setup<'a> {
 fn every_store_answers_rightly_in_every_case() {
     for case in CASES {
         for kind in Kind::of_case(case.name) {
-            let dir = std::env::temp_dir().join(format!("peers-{}", std::process::id()));
+            let parent = match case.is_in_memory {
+                true => std::path::PathBuf::from(crate::compare::MEMORY),
+                false => std::env::temp_dir(),
+            };
+            let dir = parent.join(format!("peers-{}", std::process::id()));
             std::fs::create_dir_all(&dir).unwrap();
             let setup = setup(&dir, case);
             let what = format!("{} in {}", kind.name(), case.name);

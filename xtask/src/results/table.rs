@@ -209,6 +209,8 @@ fn summary_row(result: &CaseResult, step: &str, name: &str, own: &StoreResult) -
     let note = match note {
         None => String::new(),
         Some(kind @ ("keep" | "window")) => format!(", hashed `{kind}`"),
+        Some("resident") => ", hashed `resident`".to_owned(),
+        Some("scm-log") => ", ordered, log on storage-class memory".to_owned(),
         Some("keep-filtered") => ", hashed `keep`, its base filtered".to_owned(),
         Some(tier) => format!(", tier `{tier}`"),
     };
