@@ -25,7 +25,8 @@ pub(crate) fn check() -> Result {
     let root = workspace::root().display().to_string();
     let mut complaints = BTreeSet::new();
     for target in TARGETS {
-        let tree = ["tree", "--locked", "--workspace", "--all-features"];
+        // Colours would stand between a licence and the mark of a package that was listed before.
+        let tree = ["tree", "--color", "never", "--locked", "--workspace", "--all-features"];
         let form = ["--edges", "normal,build,dev", "--prefix", "none", "--format", "{p} | {l}"];
         let form = form.into_iter().chain(["--target", target]);
         let lines = command::output(cargo(tree.into_iter().chain(form)))?;
