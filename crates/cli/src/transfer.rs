@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use base::format_count;
 use clap::Subcommand;
 use serde_json::json;
-use server::transfer::{Source, Tally, export as write_commands, import_from, import_rdb};
+use server::transfer::{
+    Source, SourceTls, Tally, export as write_commands, import_from, import_rdb,
+};
 use terracedb::{Error, Result};
 
 use crate::config::{Config, Flags};
@@ -28,9 +30,18 @@ pub(crate) struct ImportArgs {
         value_name = "URL",
         requires = "data",
         help = "A running server, read by SCAN and by type: \
-                redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]"
+                redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]; rediss:// is encrypted"
     )]
     from: Option<Source>,
+    /// For rediss://: the authorities of the server's certificate, in PEM [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "from")]
+    tls_ca: Option<PathBuf>,
+    /// For rediss://: the certificate to present, in PEM
+    #[arg(long, value_name = "FILE", requires = "from", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// For rediss://: the private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// The store's directory; it is created if it is missing
     #[arg(long, value_name = "DIR", requires = "from", value_parser = place::store())]
     data: Option<PathBuf>,
@@ -96,9 +107,18 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome> {
             report(tally, &target.output)
         }
         (None, Some(from), Some(data)) => {
+            let tls = SourceTls {
+                authorities: args.tls_ca.clone(),
+                own: args.tls_cert.clone().zip(args.tls_key.clone()),
+            };
+            if !from.is_encrypted() && (tls.authorities.is_some() || tls.own.is_some()) {
+                return Err(
+                    Error::invalid("--from").expected("rediss:// beside --tls-ca and --tls-cert")
+                );
+            }
             let db = Config::of_store(data, &args.flags)?.open(true)?;
             let bar = Progress::new("import");
-            let tally = import_from(db, from, |done, total| {
+            let tally = import_from(db, from, &tls, |done, total| {
                 bar.show(done, Some(total.max(done)));
                 interrupt::check("import")
             });

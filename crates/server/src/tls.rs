@@ -75,11 +75,16 @@ impl Tls {
     }
 }
 
-fn unusable(name: &'static str, path: &Path, why: impl std::fmt::Display) -> Error {
+/// The file of the option `name` cannot be used.
+pub(crate) fn unusable(name: &'static str, path: &Path, why: impl std::fmt::Display) -> Error {
     Error::invalid(name).expected("a usable file in PEM").got(format!("{}: {why}", path.display()))
 }
 
-fn certificates(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+/// The certificates in the file of the option `name`: at least one.
+pub(crate) fn certificates(
+    name: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
     let read = read.map_err(|error| unusable(name, path, error))?;
@@ -89,10 +94,23 @@ fn certificates(name: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(read)
 }
 
+/// The private key in the file of `--tls-key`.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable("--tls-key", path, error))
+}
+
+/// The authorities in the file of the option `name`.
+pub(crate) fn roots(name: &'static str, path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(name, path)? {
+        roots.add(authority).map_err(|error| unusable(name, path, error))?;
+    }
+    Ok(roots)
+}
+
 fn configure(files: &TlsConfig) -> Result<ServerConfig> {
     let chain = certificates("--tls-cert", &files.certificates)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.map_err(|error| unusable("--tls-key", &files.key, error))?;
+    let key = private_key(&files.key)?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
@@ -101,13 +119,11 @@ fn configure(files: &TlsConfig) -> Result<ServerConfig> {
     let builder = match &files.authorities {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let refused = |error: &dyn std::fmt::Display| unusable("--tls-ca", path, error);
-            let mut roots = RootCertStore::empty();
-            for authority in certificates("--tls-ca", path)? {
-                roots.add(authority).map_err(|error| refused(&error))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+            let roots = Arc::new(roots("--tls-ca", path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(
+                verifier.map_err(|error| unusable("--tls-ca", path, error))?,
+            )
         }
     };
     // Also says whether the key is that of the certificate.

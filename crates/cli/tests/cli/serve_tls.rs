@@ -112,6 +112,51 @@ fn with_an_authority_clients_need_a_certificate() {
 }
 
 #[test]
+fn a_server_is_imported_over_tls_from_one_that_is_trusted() {
+    let scratch = Scratch::new();
+    let options = options(true);
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let server = Server::start(&scratch.path("data"), &options);
+    // Longer than a record of TLS.
+    let value = "v".repeat(100_000);
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len());
+    say(&mut connect(&server.address, true), &set, "+OK\r\n");
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let url = format!("rediss://localhost:{port}");
+    let (ca, copy) = (file("ca.pem").display().to_string(), scratch.arg("copy"));
+    let own = ["client.pem", "client.key"].map(|name| file(name).display().to_string());
+    let own = ["--tls-cert", &own[0], "--tls-key", &own[1]];
+    let import = |url: &str, options: &[&str], trusted: &str| {
+        let args = [&["import", "--from", url, "--data", &copy][..], options, &MEMORY[..]].concat();
+        // The authorities of the system, for an import that names none.
+        Run::of(
+            command(args)
+                .env("SSL_CERT_FILE", trusted)
+                .env_remove("SSL_CERT_DIR")
+                .output()
+                .unwrap(),
+        )
+    };
+    let (missing, nobody) = (scratch.arg("missing"), file("client.pem").display().to_string());
+    let named = [&["--tls-ca", &ca][..], &own].concat();
+    for (url, options, trusted, why) in [
+        (&url, &own[..], &missing, "--tls-ca"),
+        (&url, &own[..], &nobody, "UnknownIssuer"),
+        (&format!("rediss://127.0.0.2:{port}"), &named, &ca, "127.0.0.2"),
+        (&url, &["--tls-ca", &ca], &ca, "ertificate"),
+        (&format!("redis://localhost:{port}"), &named, &ca, "rediss://"),
+        (&url, &["--tls-ca", own[3]], &ca, "--tls-ca"),
+    ] {
+        let error = import(url, options, trusted).bad(2);
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    assert!(import(&url, &named, &missing).good().contains("1 key"));
+    assert!(import(&url, &own, &ca).good().contains("1 key"));
+    let server = Server::start(Path::new(&copy), &[]);
+    assert_eq!(server.client().say("STRLEN a"), Reply::Int(100_000));
+}
+
+#[test]
 fn unusable_certificates_are_refused_at_the_start() {
     let scratch = Scratch::new();
     let data = scratch.arg("data");

@@ -9,6 +9,7 @@ mod importer;
 mod packed;
 pub(crate) mod rdb;
 mod sink;
+mod socket;
 mod source;
 mod stopped;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 pub use export::{Exported, export};
 pub use importer::Tally;
 pub use rdb::import_rdb;
+pub use socket::SourceTls;
 pub use source::{Source, import_from};
 pub use stopped::Stopped;
 

@@ -5,28 +5,27 @@
 //! so lists should rest.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
 
 use terracedb::Db;
 
 use super::importer::{Importer, Tally};
 use super::sink::{STRING_BYTES_MAX, Sink, SourceKey};
+use super::socket::{Socket, SourceTls};
 use super::stopped::Stopped;
 use crate::keys::now_ms;
 use crate::value::Kind;
 
-/// A source that says nothing for this long has failed.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// Keys of one SCAN, and elements of one read of a collection.
 const PAGE: usize = 500;
 /// The most replies within a reply, and how deep they nest.
 const ELEMENTS_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 4;
 
-/// The address of a server: `redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]`.
+/// The address of a server: `redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for a
+/// connection that is encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
+    is_encrypted: bool,
     user: Option<String>,
     password: Option<String>,
     address: String,
@@ -61,8 +60,15 @@ impl std::str::FromStr for Source {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE] is expected".to_owned();
-        let rest = text.strip_prefix("redis://").ok_or_else(wrong)?;
+        let wrong = || {
+            "redis://[[USER:]PASSWORD@]HOST[:PORT][/DATABASE] or rediss://.. is expected".to_owned()
+        };
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let is_encrypted = match scheme {
+            "redis" => false,
+            "rediss" => true,
+            _ => return Err(wrong()),
+        };
         let (rest, database) = match rest.split_once('/') {
             None | Some((_, "")) => (rest.trim_end_matches('/'), None),
             Some((rest, database)) => (rest, Some(database.parse().map_err(|_| wrong())?)),
@@ -87,21 +93,30 @@ impl std::str::FromStr for Source {
             return Err(wrong());
         }
         let address = if has_port { host.to_owned() } else { format!("{host}:6379") };
-        Ok(Self { user, password, address, database })
+        Ok(Self { is_encrypted, user, password, address, database })
+    }
+}
+
+impl Source {
+    /// The connection is encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
     }
 }
 
 /// Adds the keys of a running server to `db`. Calls `progress` with the keys that were read and the number
-/// that the server said it has.
+/// that the server said it has. `tls` is for an encrypted source.
 ///
 /// # Errors
-/// That the server cannot be reached, refuses a command or breaks the protocol; those of the store.
+/// That the server cannot be reached or trusted, refuses a command or breaks the protocol; those of the store.
 pub fn import_from(
     db: Db,
     source: &Source,
+    tls: &SourceTls,
     mut progress: impl FnMut(u64, u64) -> terracedb::Result<()>,
 ) -> Result<Tally, Stopped> {
-    let mut connection = Connection::open(source)?;
+    let mut connection = Connection::open(source, tls)?;
     let databases = connection.databases()?;
     let chosen = |number: u8| source.database.is_none_or(|only| only == number);
     let databases: Vec<_> = databases.into_iter().filter(|(number, _)| chosen(*number)).collect();
@@ -147,13 +162,12 @@ fn broken<T>(text: &str) -> Result<T, Stopped> {
     Err(Stopped::new(format!("the source breaks the protocol: {text}")))
 }
 
-impl Connection<TcpStream> {
-    fn open(source: &Source) -> Result<Self, Stopped> {
-        let failed = |error: std::io::Error| Stopped::new(format!("{}: {error}", source.address));
-        let socket = TcpStream::connect(&source.address).map_err(failed)?;
-        socket.set_read_timeout(Some(TIMEOUT))?;
-        socket.set_write_timeout(Some(TIMEOUT))?;
-        socket.set_nodelay(true)?;
+impl Connection<Socket> {
+    fn open(source: &Source, tls: &SourceTls) -> Result<Self, Stopped> {
+        let socket = match source.is_encrypted {
+            false => Socket::connect(&source.address)?,
+            true => Socket::connect_encrypted(&source.address, tls)?,
+        };
         let input = BufReader::with_capacity(256 << 10, socket);
         let mut connection = Self { input, has_times: false };
         if let Some(password) = &source.password {

@@ -195,13 +195,15 @@ fn sources_are_addresses() {
         ("redis://10.0.0.1:7000/", "10.0.0.1:7000"),
         ("redis://:p%40ss@[::1]:7000/3", "[::1]:7000"),
         ("redis://alice:pw@host", "host:6379"),
+        ("rediss://alice:pw@host", "host:6379"),
     ] {
         let source: Source = text.parse().unwrap();
+        assert_eq!(source.is_encrypted(), text.starts_with("rediss:"));
         assert!(format!("{source:?}").contains(address), "{source:?}");
         assert!(!format!("{source:?}").contains("p@ss"));
     }
     for wrong in
-        ["", "localhost", "redis://", "redis://:6379", "redis://h/x", "rediss://h", "redis://%zz@h"]
+        ["", "localhost", "redis://", "redis://:6379", "redis://h/x", "http://h", "redis://%zz@h"]
     {
         assert!(wrong.parse::<Source>().is_err(), "{wrong}");
     }
