@@ -1,5 +1,6 @@
 //! Commands that tasks run: printed first, run in the repository root; a failure is an error.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::{Result, workspace};
@@ -28,10 +29,15 @@ pub(crate) fn git<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
 }
 
 /// Prints and runs `command`.
-pub(crate) fn run(mut command: Command) -> Result {
+pub(crate) fn run(command: Command) -> Result {
+    run_in(&workspace::root(), command)
+}
+
+/// Prints `command` and runs it in `folder`.
+pub(crate) fn run_in(folder: &Path, mut command: Command) -> Result {
     let shown = show(&command);
     let status = command
-        .current_dir(workspace::root())
+        .current_dir(folder)
         .status()
         .map_err(|error| format!("`{shown}` did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}").into()) }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Result, aarch64, bindings, fuzz, sim, test};
+use crate::{Result, aarch64, bindings, fuzz, redis, sim, test};
 
 /// Default times of the simulation and of each fuzz target, seconds.
 const SIM_SECONDS: u64 = 3600;
@@ -22,7 +22,7 @@ struct Plan<'a> {
 }
 
 /// Names of the steps, for `--only`.
-const STEPS: [&str; 6] = ["tests", "bindings", "aarch64", "sim", "fuzz", "miri"];
+const STEPS: [&str; 7] = ["tests", "bindings", "redis", "aarch64", "sim", "fuzz", "miri"];
 
 /// Outcome of a step.
 enum Outcome {
@@ -87,6 +87,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     }
     if is_wanted("bindings") {
         steps.run("bindings", bindings::run_long);
+    }
+    if is_wanted("redis") {
+        steps.run("redis", redis::run_long);
     }
     if is_wanted("aarch64") {
         match aarch64::missing_tools() {

@@ -11,6 +11,7 @@ mod bench;
 mod bindings;
 mod check;
 mod command;
+mod debian;
 mod fuzz;
 mod generated;
 mod invariants;
@@ -21,7 +22,7 @@ mod metadata;
 mod object_store;
 mod peers;
 mod profile;
-mod redis_suite;
+mod redis;
 mod reference;
 mod results;
 mod sim;
@@ -44,14 +45,14 @@ usage: cargo xtask TASK
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
                             the last lines list the counts, the failures and the slowest test programs
-  ci                        check, test, a minute of sim and bindings, with a fixed seed: must pass before a
+  ci                        check, test, a minute of sim, bindings and Redis's clients, with a fixed seed: must pass before a
                             merge. All run even if one fails; the last lines are those of test
   bindings                  C: header and example; Python: wheel, tests, documents and type stubs
   object-store              backups in a real S3 server, moto of the Python package index
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
                             every test, the long ones too, optimised, with assertions on; then Go and
-                            sanitizers over the C library, the workers' tests on an emulated Arm, an hour
-                            of sim, a minute of each fuzz target, and Miri; ends with one line for each step
+                            sanitizers over the C library, Redis's suite and clients, the workers' tests
+                            on an emulated Arm, an hour of sim, a minute of each fuzz target, and Miri; ends with one line for each step
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   bench --compare REV [--pairs N] [--threshold PERCENT] [-- ARGS]
@@ -60,7 +61,8 @@ usage: cargo xtask TASK
   generate                  the generated documents anew; check fails if one is stale
   results --history CASE..  charts of our rate by RocksDB's over commits, in target/history
   profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
-  redis-suite [UNIT..]      Redis's own test suite against `terrace serve`; needs tclsh and its source
+  redis-suite [UNIT..]      Redis's own test suite against `terrace serve`
+  redis-clients [NAME..]    redis-py, ioredis, go-redis, Jedis, redis-cli and redis-benchmark against it
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
 ";
@@ -78,6 +80,7 @@ fn ci() -> Result {
         suite.add("sim", sim::run_briefly(SEED));
         suite.add("bindings", bindings::run());
         suite.add("object store", object_store::run());
+        suite.add("redis", redis::run_brief());
     }
     suite.finish("ci")
 }
@@ -96,7 +99,8 @@ fn run(arguments: &[&str]) -> Result {
         ["generate"] => generated::write().and_then(|()| reference::write()),
         ["results", rest @ ..] => results::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
-        ["redis-suite", rest @ ..] => redis_suite::run(rest),
+        ["redis-suite", rest @ ..] => redis::run_suite(&redis::build()?, rest),
+        ["redis-clients", rest @ ..] => redis::run_clients(&redis::build()?, rest),
         ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         [] | ["help" | "--help" | "-h"] => {

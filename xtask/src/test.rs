@@ -1,9 +1,11 @@
 //! The tests: the default ones, which take minutes, the long ones, and those under Miri.
 
-use crate::Result;
+use std::ffi::OsString;
+
 use crate::command::{self, cargo, cargo_nightly, succeeds};
 use crate::metadata::packages;
 use crate::suite::Suite;
+use crate::{Result, redis};
 
 /// The feature that runs a crate's concurrent code on shuttle's scheduler. Names of tests that need it begin
 /// with the same word.
@@ -25,7 +27,7 @@ const MIRI_CRATES: [(&str, &[&str]); 3] = [
 pub(crate) fn run(arguments: &[&str]) -> Result {
     let mut suite = Suite::new();
     if arguments.is_empty() {
-        run_all(&mut suite, None)?;
+        run_all(&mut suite, &[])?;
     } else {
         let words = ["test", "--workspace", "--features", REMOTE, "--no-fail-fast"];
         suite.run("tests", cargo(words.iter().chain(arguments).copied()));
@@ -35,15 +37,22 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
 
 /// Runs the default tests as a part of `suite`, and returns whether they were built. Random tests use `seed`,
 /// unless `TERRACE_SEED` is set: a fixed seed keeps a random failure in old code from failing an unrelated
-/// change. Every other run of the tests uses new seeds.
+/// change. Every other run of the tests uses new seeds. Programs of Redis to compare with are downloaded.
 pub(crate) fn run_with_seed(suite: &mut Suite, seed: &str) -> Result<bool> {
-    run_all(suite, std::env::var_os("TERRACE_SEED").is_none().then_some(seed))
+    let mut settings = vec![];
+    if std::env::var_os("TERRACE_SEED").is_none() {
+        settings.push(("TERRACE_SEED", seed.into()));
+    }
+    if let Some(programs) = redis::programs() {
+        settings.push(("TERRACE_REDIS_SERVER", programs.join("redis-server").into()));
+    }
+    run_all(suite, &settings)
 }
 
-fn run_all(suite: &mut Suite, seed: Option<&str>) -> Result<bool> {
+fn run_all(suite: &mut Suite, settings: &[(&str, OsString)]) -> Result<bool> {
     let test = |arguments: &[&str]| {
         let mut command = cargo(["test", "--no-fail-fast"].iter().chain(arguments).copied());
-        command.envs(seed.map(|seed| ("TERRACE_SEED", seed)));
+        command.envs(settings.iter().map(|(name, value)| (name, value)));
         command
     };
     let mut run = |name: &str, suffix: &str, arguments: &[&str]| {

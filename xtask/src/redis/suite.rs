@@ -1,18 +1,18 @@
 //! Redis's own test suite against `terrace serve`.
 //!
 //! The suite is that of Redis 7.0, in Tcl. It runs against an external server with the tests that need
-//! Redis's internals left out by tags. `redis-suite.skip` names the other tests that are left out, each
+//! Redis's internals left out by tags. `suite.skip` names the other tests that are left out, each
 //! with its reason; the list only shrinks.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::command::{self, cargo};
-use crate::{Result, workspace};
+use super::server::Server;
+use crate::command;
+use crate::{Result, debian, workspace};
 
-/// The units that run by default.
+/// All units.
 const UNITS: [&str; 9] = [
     "unit/type/string",
     "unit/type/hash",
@@ -37,24 +37,16 @@ const APART: [(&str, &str); 1] = [("unit/keyspace", "/^MOVE ")];
 /// Between a test and its reason in the skip file.
 const REASON: &str = "  ## ";
 
-/// Runs units of the suite: `[UNIT..]`. Without the suite or `tclsh`, says so and succeeds.
-pub(crate) fn run(units: &[&str]) -> Result {
-    let Some(suite) = suite() else {
-        eprintln!(
-            "skipped: the suite of Redis 7.0 is not at hand. Unpack its source into target/redis-suite\n\
-             (`apt-get source redis` of Debian 12), or name its folder in REDIS_SOURCE"
-        );
-        return Ok(());
+/// Runs units of the suite: `[UNIT..]`, or all. Without the suite or Tcl, says so and succeeds.
+pub(crate) fn run(program: &Path, units: &[&str]) -> Result {
+    let (suite, tclsh) = match suite().and_then(|suite| Ok((suite, tclsh()?))) {
+        Ok(found) => found,
+        Err(missing) => {
+            eprintln!("! suite of Redis 7.0 not run: {missing}");
+            return Ok(());
+        }
     };
-    let mut shell = Command::new("tclsh");
-    shell.stdin(Stdio::null());
-    if !command::succeeds(shell) {
-        eprintln!("skipped: tclsh is not installed (apt-get install tcl)");
-        return Ok(());
-    }
-    command::run(cargo(["build", "-p", "terrace"]))?;
-    let target = workspace::root().join("target");
-    let work = target.join("redis-suite-work");
+    let work = workspace::root().join("target/redis/suite");
     if work.exists() {
         fs::remove_dir_all(&work)?;
     }
@@ -72,19 +64,11 @@ pub(crate) fn run(units: &[&str]) -> Result {
     for (number, (unit, only)) in runs.enumerate() {
         // A server a run: one that fails leaves nothing behind for the next.
         let data = work.join(number.to_string());
-        let mut server = Server::start(&target.join("debug/terrace"), &data)?;
+        let mut server = Server::start(program, &data, &[])?;
         let skip = if only.is_some() { &none } else { &skip }.display().to_string();
-        let mut tests = tclsh(
-            &suite,
-            &[
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &server.port,
-                "--ignore-encoding",
-                "--ignore-digest",
-            ],
-        );
+        let mut tests = Command::new(&tclsh);
+        tests.current_dir(&suite).args(["tests/test_helper.tcl", "--host", "127.0.0.1"]);
+        tests.args(["--port", &server.port, "--ignore-encoding", "--ignore-digest"]);
         tests.args(["--tags", TAGS, "--skipfile", &skip, "--single", unit]);
         tests.args(only.into_iter().flat_map(|pattern| ["--only", pattern]));
         command::show(&tests);
@@ -101,23 +85,29 @@ pub(crate) fn run(units: &[&str]) -> Result {
     }
 }
 
-/// The folder of Redis's source with its tests.
-fn suite() -> Option<PathBuf> {
+/// The folder of Redis's source with its tests: that of `REDIS_SOURCE`, or of Debian.
+fn suite() -> Result<PathBuf> {
     let named = std::env::var_os("REDIS_SOURCE").map(PathBuf::from);
-    let folder = workspace::root().join("target/redis-suite");
-    let unpacked = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    named.into_iter().chain(unpacked).find(|path| path.join("tests/test_helper.tcl").exists())
+    let folder = named.map_or_else(|| debian::source("redis"), Ok)?;
+    match folder.join("tests/test_helper.tcl").exists() {
+        true => Ok(folder),
+        false => Err(format!("{} has no tests", folder.display()).into()),
+    }
 }
 
-fn tclsh(suite: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("tclsh");
-    command.arg("tests/test_helper.tcl").args(arguments).current_dir(suite);
-    command
+/// The shell of Tcl: the one that is installed, or that of Debian.
+fn tclsh() -> Result<PathBuf> {
+    let mut installed = Command::new("tclsh");
+    installed.stdin(Stdio::null());
+    match command::succeeds(installed) {
+        true => Ok("tclsh".into()),
+        false => Ok(debian::programs(&["tcl8.6", "libtcl8.6"])?.join("tclsh8.6")),
+    }
 }
 
 /// The names of the tests that are left out. A line without a reason is an error.
 fn skipped() -> Result<Vec<String>> {
-    let path = workspace::root().join("xtask/redis-suite.skip");
+    let path = workspace::root().join("xtask/src/redis/suite.skip");
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     lines
@@ -127,42 +117,4 @@ fn skipped() -> Result<Vec<String>> {
             Ok(name.to_owned())
         })
         .collect()
-}
-
-struct Server {
-    child: Child,
-    port: String,
-}
-
-impl Server {
-    fn start(program: &Path, data: &Path) -> Result<Self> {
-        let mut command = Command::new(program);
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--memory", "256MiB", "--data"])
-            .arg(data);
-        command::show(&command);
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        let port = line.trim().rsplit_once(':').map(|(_, port)| port.to_owned());
-        // Also a server without an address ends.
-        let server = Self { port: port.clone().unwrap_or_default(), child };
-        port.map(|_| server).ok_or_else(|| "terrace serve did not start".into())
-    }
-
-    fn stop(&mut self) -> Result {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Also when a step failed before.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use crate::serve_client::*;
 use crate::support::*;
 
-/// The path of Debian's redis-server, if it is installed.
+/// The path of redis-server: that of `TERRACE_REDIS_SERVER`, or Debian's if it is installed.
 fn oracle() -> Option<PathBuf> {
-    ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"]
-        .iter()
-        .map(PathBuf::from)
-        .find(|path| path.exists())
+    let named = std::env::var_os("TERRACE_REDIS_SERVER").map(PathBuf::from);
+    let installed = ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"].map(PathBuf::from);
+    named.into_iter().chain(installed).find(|path| path.exists())
 }
 
 /// A redis-server and a `terrace serve`, with a client of each.
