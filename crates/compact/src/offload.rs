@@ -26,9 +26,9 @@ pub trait Offload: Send + Sync + fmt::Debug {
     /// Where `job` is to run. Does not block.
     fn place(&self, job: &JobShape) -> Placement;
 
-    /// Records that `job` ran at `place` and took `took`: later placements go by it. `is_done`: it was
-    /// installed.
-    fn ended(&self, job: &JobShape, place: Placement, took: Duration, is_done: bool);
+    /// Records that `job` ran at `place` and took `took`: later placements go by it. `stayed`: it did not
+    /// run in this process in the end, after it was sent elsewhere.
+    fn ended(&self, job: &JobShape, place: Placement, took: Duration, stayed: bool);
 
     /// Compresses the blocks of a job that [`Placement::Compress`] places; `None` if no worker can now.
     fn engine(&self) -> Option<Arc<dyn BlockEngine>>;

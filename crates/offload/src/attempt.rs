@@ -29,12 +29,17 @@ use crate::{Frame, FrameKind, Link, Timing};
 /// How often the thread looks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The reason of an attempt that was given up because this process would have been faster.
+pub(crate) const SLOW: &str = "slower than here";
+
 /// Inputs of an attempt.
 pub(crate) struct Attempt {
     pub(crate) worker: Arc<RemoteWorker>,
     pub(crate) job: Job,
     /// The outcome of another worker that is to be verified; `None`: the job is to be run.
     pub(crate) verifies: Option<Outcome>,
+    /// After what time the job comes home; `None`: it stays.
+    pub(crate) patience: Option<Duration>,
     pub(crate) env: Env,
     pub(crate) proof: TableId,
     pub(crate) credentials: Arc<Credentials>,
@@ -344,6 +349,14 @@ impl Attempt {
                     false => Ok(()),
                 }
             };
+            let took = now.saturating_sub(start);
+            if self.patience.is_some_and(|patience| took > patience) {
+                let mut state = self.worker.state.lock();
+                state.was_slow(self.job.output.codec, progress.bytes_read, took);
+                drop(state);
+                let _ = link.send(&self.frame(FrameKind::Cancel, Vec::new()));
+                return Err((SLOW, Error::retry("worker").expected("the time of a job here")));
+            }
             let frame = link.receive_if(LOOK_EVERY, admit);
             let frame = frame.map_err(|error| ("link", error))?;
             let now = self.clock.monotonic();

@@ -7,6 +7,8 @@
 //!   once it is slower: noise moves it rarely, and only between places that are about equally fast.
 //! - A place that is unknown, or was not used for long, gets a single job of usual length to measure it. That
 //!   does not move the usual place, and costs little time in all.
+//! - A worker's job that takes longer than it would have taken here comes home: a place that is slower by far
+//!   costs no more time than the job takes here.
 //! - An urgent job, for which writers wait, goes only to a place that is known and did not fail lately.
 //! - A busy worker is waited for only if it is faster by far.
 
@@ -31,6 +33,12 @@ const LOOK_POWER_MAX: u32 = 5;
 /// Factor by which the weight of earlier jobs decays with each new one.
 const KEPT: f64 = 0.9;
 
+/// A job comes home from a known worker after this many times the time that it takes here.
+const PATIENCE: f64 = 2.0;
+
+/// A job stays at a worker for this many seconds at least: a connection takes some of them.
+const PATIENCE_MIN: f64 = 0.25;
+
 /// Shorter jobs say nothing about a rate, bytes.
 const BYTES_MIN: u64 = 256 << 10;
 
@@ -51,6 +59,11 @@ impl Rate {
         self.bytes = KEPT * self.bytes + bytes as f64;
         self.seconds = KEPT * self.seconds + seconds.max(1e-6);
         self.samples = self.samples.saturating_add(1);
+    }
+
+    /// Learns from a job that was given up after `seconds`: of its inputs no more than `bytes` were read.
+    pub(crate) fn learn_slow(&mut self, bytes: u64, seconds: f64) {
+        self.learn(bytes.max(BYTES_MIN), seconds);
     }
 
     /// Seconds per byte; `None` before the first sample. Places are compared by it, because a job without
@@ -137,6 +150,23 @@ impl Host {
             // Each worker has its own.
             Placement::Remote | Placement::Wait => {}
         }
+    }
+}
+
+impl Host {
+    /// Learns that a job that was sent elsewhere ran here in the end, after `seconds` in all.
+    pub(crate) fn came_home(&mut self, bytes: u64, seconds: f64) {
+        self.seconds += seconds;
+        self.jobs += 1;
+        let here = self.local.cost().map_or(0.0, |cost| cost * bytes as f64);
+        self.lost += (seconds - here).max(0.0);
+    }
+
+    /// Seconds after which a job of `bytes` comes home from a worker, whose rate is known or is measured by
+    /// this job. `None` while nothing is known here.
+    pub(crate) fn patience(&self, bytes: u64, is_known: bool) -> Option<f64> {
+        let here = self.local.cost().filter(|_| self.local.samples >= LOCAL_FIRST)? * bytes as f64;
+        Some(if is_known { PATIENCE * here } else { here }.max(PATIENCE_MIN))
     }
 }
 

@@ -107,6 +107,22 @@ impl Dispatcher {
         host.ended(job.bytes, place, took.as_secs_f64());
     }
 
+    /// Learns that a job that was sent elsewhere ran here in the end, after `took` in all.
+    pub(crate) fn came_home(&self, job: &JobShape, took: Duration) {
+        let mut state = self.state.lock();
+        let host = state.codecs.entry(job.codec as u8).or_default();
+        host.came_home(job.bytes, took.as_secs_f64());
+    }
+
+    /// After what time a job comes home from a worker, whose rate may be known. `None`: it stays, because
+    /// nothing is known here, or jobs go to workers as configured.
+    pub(crate) fn patience(&self, job: &JobShape, is_known: bool) -> Option<Duration> {
+        let state = self.state.lock();
+        let host =
+            state.codecs.get(&(job.codec as u8)).filter(|_| self.mode == PlacementMode::Auto);
+        host?.patience(job.bytes, is_known).map(Duration::from_secs_f64)
+    }
+
     pub(crate) fn decisions(&self) -> Vec<Decision> {
         self.state.lock().decisions.iter().cloned().collect()
     }

@@ -16,7 +16,7 @@ use compact::{Env, Job, Outcome};
 use parking_lot::Mutex;
 use table::BlockEngine;
 
-use crate::attempt::{Attempt, Remote};
+use crate::attempt::{Attempt, Remote, SLOW};
 use crate::credentials::Credentials;
 use crate::dispatch::{Candidate, Rate, next_worker};
 use crate::dispatcher::Dispatcher;
@@ -118,6 +118,12 @@ impl WorkerState {
         self.bytes_written += bytes_written;
     }
 
+    /// Learns from a job that was given up after `took`, when it had read `bytes_read` of its inputs.
+    pub(crate) fn was_slow(&mut self, codec: Codec, bytes_read: u64, took: Duration) {
+        let rate = self.rates.entry(codec as u8).or_default();
+        rate.learn_slow(bytes_read, took.as_secs_f64());
+    }
+
     /// Counts outputs of another worker that it verified.
     pub(crate) const fn verified(&mut self) {
         self.verified += 1;
@@ -142,7 +148,7 @@ impl WorkerState {
     pub(crate) fn failed(&mut self, reason: &'static str, text: String, now: Duration) {
         *self.failures.entry(reason).or_default() += 1;
         self.last_failure = Some(text);
-        if matches!(reason, "operator" | "codec") {
+        if matches!(reason, "operator" | "codec" | SLOW) {
             // Other jobs are welcome.
             return;
         }
@@ -266,9 +272,10 @@ impl Offload for Workers {
         self.dispatcher.place(job, &candidates, (compresses, self.falls_back), &name)
     }
 
-    fn ended(&self, job: &JobShape, place: Placement, took: Duration, is_done: bool) {
-        if is_done {
-            self.dispatcher.ended(job, place, took);
+    fn ended(&self, job: &JobShape, place: Placement, took: Duration, stayed: bool) {
+        match stayed {
+            true => self.dispatcher.ended(job, place, took),
+            false => self.dispatcher.came_home(job, took),
         }
     }
 
@@ -300,7 +307,10 @@ impl Offload for Workers {
     ) -> Option<Box<dyn RemoteRun>> {
         let now = self.clock.monotonic();
         let worker = self.workers.get(self.taker(shape, &|state| state.suits(job, now))?)?;
-        self.start(worker, job, None, env, proof)
+        let rate = worker.state.lock().rates.get(&(shape.codec as u8)).copied();
+        let is_known = rate.is_some_and(|rate| rate.samples > 0);
+        let patience = self.dispatcher.patience(shape, is_known).filter(|_| self.falls_back);
+        self.start(worker, job, None, patience, env, proof)
     }
 
     fn verify(
@@ -319,7 +329,7 @@ impl Offload for Workers {
         };
         let ready = self.workers.iter().filter(ready);
         let worker = ready.min_by_key(|worker| worker.state.lock().running)?;
-        self.start(worker, job, Some(outcome.clone()), env, proof)
+        self.start(worker, job, Some(outcome.clone()), None, env, proof)
     }
 
     fn statistics(&self) -> Vec<WorkerStatistics> {
@@ -328,12 +338,14 @@ impl Offload for Workers {
 }
 
 impl Workers {
-    /// Starts an attempt of `job` at `worker`, or the verification of its outcome.
+    /// Starts an attempt of `job` at `worker`, which is given up after `patience`, or the verification of its
+    /// outcome.
     fn start(
         &self,
         worker: &Arc<RemoteWorker>,
         job: &Job,
         verifies: Option<Outcome>,
+        patience: Option<Duration>,
         env: &Env,
         proof: TableId,
     ) -> Option<Box<dyn RemoteRun>> {
@@ -349,6 +361,7 @@ impl Workers {
             worker: Arc::clone(worker),
             job: job.clone(),
             verifies,
+            patience,
             env: env.clone(),
             proof,
             credentials: Arc::clone(&self.credentials),

@@ -1,5 +1,7 @@
 //! Simulations of the dispatcher: recorded traces of jobs on hosts and workers of known speed.
 
+use std::time::Duration;
+
 use base::{Codec, Rng};
 
 use super::*;
@@ -76,7 +78,14 @@ fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> Simulat
         };
         let rate = places.iter().find(|(it, _)| *it == place).unwrap().1;
         let noise = 1.0 + speeds.noise * (rng.below(2001) as f64 / 1000.0 - 1.0);
-        let seconds = bytes as f64 / rate * noise;
+        let mut seconds = bytes as f64 / rate * noise;
+        let patience = dispatcher.patience(&job, remote.samples > 0);
+        let patience = patience.filter(|_| place == Placement::Remote).map(|it| it.as_secs_f64());
+        let comes_home = patience.filter(|patience| seconds > *patience);
+        if let Some(patience) = comes_home {
+            remote.learn_slow((patience * rate) as u64, patience);
+            seconds = patience + bytes as f64 / speeds.local * noise;
+        }
         done.seconds += seconds;
         done.jobs += 1;
         let decided = dispatcher.decisions().pop();
@@ -86,10 +95,15 @@ fn simulate(speeds: Speeds, policy: Policy, rounds: usize, seed: u64) -> Simulat
             done.moves += usize::from(place != usual);
             usual = place;
         }
+        let took = Duration::from_secs_f64(seconds);
+        if comes_home.is_some() {
+            dispatcher.came_home(&job, took);
+            continue;
+        }
         if place == Placement::Remote {
             remote.learn(bytes, seconds);
         }
-        dispatcher.ended(&job, place, std::time::Duration::from_secs_f64(seconds));
+        dispatcher.ended(&job, place, took);
     }
     done
 }
@@ -100,9 +114,16 @@ const MB: f64 = 1e6;
 fn all_speeds() -> Vec<Speeds> {
     let mut all = Vec::new();
     for local in [40.0, 200.0, 400.0] {
-        for (compress, remote) in
-            [(0.5, 0.17), (1.1, 0.35), (1.17, 1.0), (0.9, 3.0), (2.5, 6.0), (3.0, 0.1), (1.0, 1.0)]
-        {
+        for (compress, remote) in [
+            (0.5, 0.17),
+            (1.1, 0.35),
+            (1.17, 1.0),
+            (0.9, 3.0),
+            (2.5, 6.0),
+            (3.0, 0.1),
+            (1.0, 1.0),
+            (1.0, 0.01),
+        ] {
             for noise in [0.0, 0.2] {
                 let (compress, remote) = (local * compress * MB, local * remote * MB);
                 all.push(Speeds { local: local * MB, compress, remote, slots: 2, noise });
