@@ -10,6 +10,9 @@
 //! docs/decisions/007-scm-tier.md.) If the tier also holds rows, the list is twice as large as the slots that
 //! are left for pages.
 //!
+//! Where that loses many hits, as in a tier of a hundredth of the data, every page is admitted while less than
+//! half of the write budget is used: [`super::admission_contest`] finds out.
+//!
 //! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
 //! CacheLib).
 
@@ -20,6 +23,8 @@ pub struct Candidate {
     pub has_room: bool,
     /// The ghost list has the page.
     pub came_back: bool,
+    /// Pages that did not come back are admitted, too: the tier has clearly more hits so.
+    pub admits_all: bool,
     /// Evenly distributed number from the page's hash.
     pub chance: u8,
     /// Share of the write budget used in the last minute, in 1/256.
@@ -97,7 +102,8 @@ pub const fn decide(candidate: Candidate) -> Result<(), Refusal> {
     if candidate.has_room {
         return Ok(());
     }
-    if !candidate.came_back {
+    let may_be_cold = candidate.admits_all && candidate.fullness < EASING;
+    if !candidate.came_back && !may_be_cold {
         return Err(Refusal::Cold);
     }
     let eased = candidate.fullness.saturating_sub(EASING) * 2;
@@ -140,8 +146,14 @@ pub const fn decide_warm_output(
 mod tests {
     use super::*;
 
-    const BACK: Candidate =
-        Candidate { has_room: false, came_back: true, chance: 100, fullness: 0, is_slow: false };
+    const BACK: Candidate = Candidate {
+        has_room: false,
+        came_back: true,
+        admits_all: false,
+        chance: 100,
+        fullness: 0,
+        is_slow: false,
+    };
 
     #[test]
     fn a_page_must_come_back_unless_there_is_room() {
@@ -149,6 +161,9 @@ mod tests {
         let cold = Candidate { came_back: false, ..BACK };
         assert_eq!(decide(cold), Err(Refusal::Cold));
         assert_eq!(decide(Candidate { has_room: true, ..cold }), Ok(()));
+        let open = Candidate { admits_all: true, ..cold };
+        assert_eq!(decide(open), Ok(()));
+        assert_eq!(decide(Candidate { fullness: EASING, ..open }), Err(Refusal::Cold));
         assert_eq!(Admission::All.decide(cold), Ok(()));
         let spent = Candidate { fullness: 256, ..BACK };
         assert_eq!(Admission::All.decide(spent), Err(Refusal::Budget));

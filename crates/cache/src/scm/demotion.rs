@@ -39,6 +39,7 @@ impl ScmTier {
         }
         let hash = page.key.hash();
         count(&self.counters.offered);
+        self.contest.offered(hash, page.kind, page.is_demoted);
         if let Some(slot) = self.map.find(hash) {
             self.map.ensure_heat(slot);
             count(&self.counters.kept);
@@ -62,6 +63,7 @@ impl ScmTier {
             has_room,
             // Metadata pages always count as having come back.
             came_back: has_room || page.kind == PageKind::Meta || is_in_ghost(),
+            admits_all: self.contest.admits_all(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),

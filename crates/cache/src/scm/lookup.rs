@@ -41,6 +41,7 @@ impl ScmTier {
             return None;
         }
         let hash = key.hash();
+        self.contest.looked_up(hash);
         let Some(slot) = self.map.find(hash) else {
             count(&self.counters.misses);
             self.page_missed(hash);

@@ -14,6 +14,7 @@
 //! A tier that fails is off from then on, and the store goes on without it.
 
 pub mod admission;
+mod admission_contest;
 mod background;
 mod backing;
 mod costs;

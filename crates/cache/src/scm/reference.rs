@@ -1,11 +1,12 @@
 //! Reference model of both tiers as plain data, without frames, locks, queues or threads: it tells what each
-//! access must find. It shares the pure policies and the ghost list ([`Ghost`]) with the tiers. Slots,
+//! access must find. It shares the pure policies, the contest of admission rules and the ghost list ([`Ghost`]) with the tiers. Slots,
 //! writes, the write budget and its history, obsolete files and promotions are implemented again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::admission::{Candidate, decide};
+use super::admission_contest::AdmissionContest;
 use super::placement::{ALL, Costs, Placement, Tier};
 use super::slot_map::WAYS;
 use super::stored_map::SLOTS_PER_PAGE;
@@ -104,6 +105,7 @@ pub(super) struct Reference {
     dram_ghost: Ghost,
     sets: Vec<Set>,
     ghosts: Vec<Ghost>,
+    contest: AdmissionContest,
     staged: Vec<(PageKey, PageKind)>,
     /// A reader promotes a page of a device; the background task promotes a page of memory afterwards.
     is_device: bool,
@@ -135,6 +137,7 @@ impl Reference {
             main: VecDeque::new(),
             dram_ghost: Ghost::new(policy::ghost_entries(Rules::Open, frames)),
             sets: (0..sets).map(|_| ([None; WAYS], 0)).collect(),
+            contest: AdmissionContest::new(sets),
             ghosts: (0..16).map(|_| Ghost::new(sets * WAYS / 8)).collect(),
             staged: Vec::new(),
             is_device: false,
@@ -227,6 +230,7 @@ impl Reference {
             return FoundIn::Dram;
         }
         let promotion_heat = self.promotion_heat(kind, key.hash());
+        self.contest.looked_up(key.hash());
         let Some((_, heat)) = self.slot(key.hash()) else { return FoundIn::Nowhere };
         *heat = (*heat + 1).min(3);
         let heat = *heat;
@@ -343,6 +347,7 @@ impl Reference {
 
     fn admit(&mut self, key: PageKey, kind: PageKind, is_demoted: bool) -> bool {
         let hash = key.hash();
+        self.contest.offered(hash, kind, is_demoted);
         if let Some((_, heat)) = self.slot(hash) {
             *heat = (*heat).max(1);
             return false;
@@ -356,6 +361,7 @@ impl Reference {
         let candidate = Candidate {
             has_room,
             came_back,
+            admits_all: self.contest.admits_all(),
             chance: (hash >> 24) as u8,
             fullness: self.fullness,
             is_slow: false,

@@ -18,6 +18,7 @@ use media::scm::Facts;
 use parking_lot::Mutex;
 
 use super::admission::Admission;
+use super::admission_contest::AdmissionContest;
 use super::backing::Backing;
 use super::costs::MeasuredCosts;
 use super::latency_sampler::LatencySampler;
@@ -45,6 +46,7 @@ pub struct ScmTier {
     pub(super) map: SlotMap,
     pub(super) placement: Placement,
     pub(super) admission: Admission,
+    pub(super) contest: AdmissionContest,
     pub(super) pending: PendingWork,
     pub(super) counters: Counters,
     prior: Prior,
@@ -108,6 +110,7 @@ impl ScmTier {
             map,
             placement,
             admission,
+            contest: AdmissionContest::new(layout.sets),
             pending: PendingWork::default(),
             counters,
             measured,

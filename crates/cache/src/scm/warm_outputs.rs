@@ -88,6 +88,7 @@ impl ScmTier {
         let candidate = Candidate {
             has_room: self.map.has_room(hash),
             came_back: true,
+            admits_all: false,
             chance: (hash >> 24) as u8,
             fullness: self.fullness.load(Relaxed),
             is_slow: self.is_slow(),

@@ -15,6 +15,7 @@ use media::scm::{Facts, SlotWords};
 use super::share::{RowUsage, ShareCounts, ghost_pages, ghost_rows};
 use super::{NewRow, Outcome, PUT_BYTES_MAX, RowPages, RowSets, holds_rows};
 use crate::rows::{RowHit, RowOwner};
+use crate::scm::admission_contest::AdmissionContest;
 use crate::scm::shared_ghost::SharedGhost;
 use crate::scm::slot_map::WAYS;
 use crate::scm::statistics::count;
@@ -40,7 +41,7 @@ impl ScmTier {
     /// DRAM of a tier of `sets` sets on this medium beside its slot map, bytes.
     pub(crate) const fn row_and_ghost_bytes(facts: &Facts, sets: usize) -> u64 {
         let rows = if holds_rows(facts) { RowSets::bytes_of(sets) } else { 0 };
-        Self::ghost_bytes(facts, sets * WAYS) + rows
+        Self::ghost_bytes(facts, sets * WAYS) + rows + AdmissionContest::bytes_of(sets)
     }
 
     /// DRAM of the ghost lists of a tier of `slots` slots, bytes.
