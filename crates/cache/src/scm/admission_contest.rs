@@ -190,7 +190,7 @@ mod tests {
         for sets in [4, 64, 4096] {
             let (contest, mut rng) = (AdmissionContest::new(sets), Rng::new(sets as u64));
             let hash = |page: u64| base::hash64(page, b"page");
-            let pages = 400 * sets as u64;
+            let pages = 400 * sets.max(16) as u64;
             for page in 0..pages {
                 contest.offered(hash(page), PageKind::Data, true);
                 contest.looked_up(hash(page.wrapping_sub(sets as u64)));
