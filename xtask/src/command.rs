@@ -30,7 +30,7 @@ pub(crate) fn git<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
 
 /// Prints and runs `command`.
 pub(crate) fn run(command: Command) -> Result {
-    run_in(&workspace::root(), command)
+    run_in(workspace::root(), command)
 }
 
 /// Prints `command` and runs it in `folder`.

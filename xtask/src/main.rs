@@ -45,14 +45,16 @@ usage: cargo xtask TASK
   check                     formatting, lints, layering, tidiness, documentation, dependencies
   test [ARGS]               the default tests; ARGS go to `cargo test --workspace`. All run even if some fail;
                             the last lines list the counts, the failures and the slowest test programs
-  ci                        check, test, a minute of sim, bindings and Redis's clients, with a fixed seed: must pass before a
-                            merge. All run even if one fails; the last lines are those of test
+  ci                        check, test, a minute of sim, bindings and Redis's clients, with a fixed seed:
+                            must pass before a merge. All run even if one fails; the last lines are those of
+                            test
   bindings                  C: header and example; Python: wheel, tests, documents and type stubs
   object-store              backups in a real S3 server, moto of the Python package index
   long [--hours H | --seconds S] [--fuzz SECONDS] [--only STEP] [-- ARGS]
                             every test, the long ones too, optimised, with assertions on; then Go and
                             sanitizers over the C library, Redis's suite and clients, the workers' tests
-                            on an emulated Arm, an hour of sim, a minute of each fuzz target, and Miri; ends with one line for each step
+                            on an emulated Arm, an hour of sim, a minute of each fuzz target, and Miri; ends
+                            with one line for each step
   miri [ARGS]               the tests of unsafe code under Miri, which finds undefined behaviour
   bench [ARGS]              the standard benchmarks, or `terrace bench ARGS`
   bench --compare REV [--pairs N] [--threshold PERCENT] [-- ARGS]

@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
     pub(crate) job: Job,
     /// The outcome of another worker that is to be verified; `None`: the job is to be run.
     pub(crate) verifies: Option<Outcome>,
-    /// After what time the job comes home; `None`: it stays.
+    /// The time after which the job comes home; `None`: it stays.
     pub(crate) patience: Option<Duration>,
     pub(crate) env: Env,
     pub(crate) proof: TableId,

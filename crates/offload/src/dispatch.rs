@@ -162,8 +162,8 @@ impl Host {
         self.lost += (seconds - here).max(0.0);
     }
 
-    /// Seconds after which a job of `bytes` comes home from a worker, whose rate is known or is measured by
-    /// this job. `None` while nothing is known here.
+    /// Seconds after which a job of `bytes` comes home from a worker. `is_known`: the worker's rate was
+    /// measured before this job. `None` while nothing is known here.
     pub(crate) fn patience(&self, bytes: u64, is_known: bool) -> Option<f64> {
         let here = self.local.cost().filter(|_| self.local.samples >= LOCAL_FIRST)? * bytes as f64;
         Some(if is_known { PATIENCE * here } else { here }.max(PATIENCE_MIN))

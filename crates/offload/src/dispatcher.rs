@@ -114,8 +114,9 @@ impl Dispatcher {
         host.came_home(job.bytes, took.as_secs_f64());
     }
 
-    /// After what time a job comes home from a worker, whose rate may be known. `None`: it stays, because
-    /// nothing is known here, or jobs go to workers as configured.
+    /// The time after which a job comes home from a worker. `is_known`: the worker's rate was measured
+    /// before.
+    /// `None`: the job stays, because nothing is known here, or jobs go to workers as configured.
     pub(crate) fn patience(&self, job: &JobShape, is_known: bool) -> Option<Duration> {
         let state = self.state.lock();
         let host =

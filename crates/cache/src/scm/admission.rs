@@ -10,8 +10,8 @@
 //! docs/decisions/007-scm-tier.md.) If the tier also holds rows, the list is twice as large as the slots that
 //! are left for pages.
 //!
-//! Where that loses many hits, as in a tier of a hundredth of the data, every page is admitted while less than
-//! half of the write budget is used: [`super::admission_contest`] finds out.
+//! Where that loses many hits, as a tier of a hundredth of the data may, every page is admitted while less
+//! than half of the write budget is used: [`super::admission_contest`] finds out.
 //!
 //! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
 //! CacheLib).

@@ -1,6 +1,7 @@
 //! Reference model of both tiers as plain data, without frames, locks, queues or threads: it tells what each
-//! access must find. It shares the pure policies, the contest of admission rules and the ghost list ([`Ghost`]) with the tiers. Slots,
-//! writes, the write budget and its history, obsolete files and promotions are implemented again.
+//! access must find. It shares the pure policies, the contest of the admission rules and the ghost list
+//! ([`Ghost`]) with the tiers. Slots, writes, the write budget and its history, obsolete files and promotions
+//! are implemented again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -109,7 +109,8 @@ impl Source {
 /// that the server said it has. `tls` is for an encrypted source.
 ///
 /// # Errors
-/// That the server cannot be reached or trusted, refuses a command or breaks the protocol; those of the store.
+/// That the server cannot be reached or trusted, refuses a command or breaks the protocol; those of the
+/// store.
 pub fn import_from(
     db: Db,
     source: &Source,
