@@ -162,6 +162,11 @@ impl Host {
         self.lost += (seconds - here).max(0.0);
     }
 
+    /// Whether a job takes less time here than at a place of this rate, as far as is known.
+    pub(crate) fn is_faster_than(&self, rate: Rate) -> bool {
+        self.local.cost().zip(rate.cost()).is_some_and(|(here, there)| here < there)
+    }
+
     /// Seconds after which a job of `bytes` comes home from a worker. `is_known`: the worker's rate was
     /// measured before this job. `None` while nothing is known here.
     pub(crate) fn patience(&self, bytes: u64, is_known: bool) -> Option<f64> {

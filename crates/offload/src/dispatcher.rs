@@ -8,7 +8,7 @@ use base::{Error, Result};
 use compact::offload::{Decision, JobShape, Placement};
 use parking_lot::Mutex;
 
-use crate::dispatch::{Candidate, Choice, Host, choose};
+use crate::dispatch::{Candidate, Choice, Host, Rate, choose};
 
 /// Decisions that are kept.
 const DECISIONS_MAX: usize = 10;
@@ -112,6 +112,14 @@ impl Dispatcher {
         let mut state = self.state.lock();
         let host = state.codecs.entry(job.codec as u8).or_default();
         host.came_home(job.bytes, took.as_secs_f64());
+    }
+
+    /// Whether the dispatcher knows that a worker of this rate is slower than this process.
+    pub(crate) fn is_slower(&self, job: &JobShape, rate: Option<Rate>) -> bool {
+        let state = self.state.lock();
+        let host =
+            state.codecs.get(&(job.codec as u8)).filter(|_| self.mode == PlacementMode::Auto);
+        host.zip(rate).is_some_and(|(host, rate)| host.is_faster_than(rate))
     }
 
     /// The time after which a job comes home from a worker. `is_known`: the worker's rate was measured

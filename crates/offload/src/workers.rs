@@ -308,8 +308,14 @@ impl Offload for Workers {
         let now = self.clock.monotonic();
         let worker = self.workers.get(self.taker(shape, &|state| state.suits(job, now))?)?;
         let rate = worker.state.lock().rates.get(&(shape.codec as u8)).copied();
-        let is_known = rate.is_some_and(|rate| rate.samples > 0);
-        let patience = self.dispatcher.patience(shape, is_known).filter(|_| self.falls_back);
+        let rate = rate.filter(|rate| rate.samples > 0);
+        // The lower half of an epoch counts the attempts of a job.
+        let is_first = job.epoch as u32 == 0;
+        if !is_first && self.falls_back && self.dispatcher.is_slower(shape, rate) {
+            return None;
+        }
+        let patience = self.dispatcher.patience(shape, rate.is_some());
+        let patience = patience.filter(|_| self.falls_back);
         self.start(worker, job, None, patience, env, proof)
     }
 

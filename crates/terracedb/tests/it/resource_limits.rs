@@ -201,19 +201,30 @@ impl Panicking {
     }
 }
 
-struct PanicsOnceTold(Box<dyn Task>, Arc<AtomicBool>);
+struct PanicsOnceTold {
+    task: Box<dyn Task>,
+    flag: Arc<AtomicBool>,
+    /// The flag was set during a step of this task.
+    is_told: bool,
+}
 
 impl Task for PanicsOnceTold {
     fn step(&mut self) -> Progress {
-        assert!(!self.1.swap(false, SeqCst), "on purpose");
-        self.0.step()
+        assert!(!self.is_told && !self.flag.swap(false, SeqCst), "on purpose");
+        let progress = self.task.step();
+        // The one thread runs no other task meanwhile: this one set the flag.
+        self.is_told = self.flag.swap(false, SeqCst);
+        progress
     }
 }
 
 impl Executor for Panicking {
     fn spawn(&self, name: &'static str, task: Box<dyn Task>) -> TaskHandle {
         match name == self.2 {
-            true => self.0.spawn(name, Box::new(PanicsOnceTold(task, Arc::clone(&self.1)))),
+            true => {
+                let flag = Arc::clone(&self.1);
+                self.0.spawn(name, Box::new(PanicsOnceTold { task, flag, is_told: false }))
+            }
             false => self.0.spawn(name, task),
         }
     }
