@@ -11,7 +11,7 @@
 //! are left for pages.
 //!
 //! Where that loses many hits, as a tier of a hundredth of the data may, every page is admitted while less
-//! than half of the write budget is used: [`super::admission_contest`] finds out.
+//! than half of the write budget is used: `admission_contest` finds out.
 //!
 //! As the writes of the last minute approach the write budget, fewer of those pages are admitted (as in
 //! CacheLib).
