@@ -25,6 +25,7 @@ pub use contest::Contest;
 pub use meter::Meter;
 pub use miss_curve::{MissCurve, Point};
 pub use simulation::Subject;
+pub(crate) use simulations::is_sampled;
 pub use simulations::{Asked, Simulations, sizes_about};
 pub use tiers::equivalent_sizes;
 

@@ -53,7 +53,7 @@ const fn sample_hash(hash: u64) -> u32 {
 
 /// Whether a key of this hash is sampled at `threshold`.
 #[inline]
-pub(super) const fn is_sampled(hash: u64, threshold: u32) -> bool {
+pub(crate) const fn is_sampled(hash: u64, threshold: u32) -> bool {
     sample_hash(hash) <= threshold
 }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::slot_map::{SLOT_SIXTEENTHS, SlotEntry, SlotMap, WAYS};
 use super::tier::GHOST_PAGES_PER_SLOT;
 use crate::PageKind;
+use crate::curve::is_sampled;
 use crate::rows::Ghost;
 
 /// Most sets of a simulated tier.
@@ -95,8 +96,8 @@ impl AdmissionContest {
     }
 
     const fn samples(&self, hash: u64) -> bool {
-        // Sets are chosen by another product.
-        (hash.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32 <= self.threshold
+        // The sets of the slot map are chosen by another product.
+        is_sampled(hash, self.threshold)
     }
 
     /// Counts a lookup of the page with this hash in the tier.
