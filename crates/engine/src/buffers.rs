@@ -353,7 +353,7 @@ impl Buffers {
             }
         }
         self.wake_flusher();
-        wait.until_progress(no_room)
+        wait.until_progress(|| self.waits.is_any_sealed(), no_room)
     }
 
     /// Records the outcome of a flush, and lets waiting threads go on. For the flush task.
@@ -413,8 +413,11 @@ impl Buffers {
             oldest.is_some_and(|(_, below)| below <= end)
         };
         while is_left() {
-            let waited = self.wait_for_flush(Waiter::Caller, || Error::retry("flush"));
-            // The last flush may have ended before the wait began.
+            let wait = self.waits.begin(Waiter::Caller);
+            self.wake_flusher();
+            // Only for this memtable: an ingest waits here while its seqno is not visible, which holds up the
+            // flushes of other trees. Its own flush may have ended before the wait began.
+            let waited = wait.until_progress(is_left, || Error::retry("flush"));
             waited.or_else(|error| if is_left() { Err(error) } else { Ok(()) })?;
         }
         Ok(())

@@ -201,14 +201,18 @@ pub(super) struct FlushWait<'a> {
 }
 
 impl FlushWait<'_> {
-    /// Waits until a flush succeeds or no sealed memtable is left.
+    /// Waits until a flush succeeds or `is_awaited` is false: no memtable that the caller waits for is sealed.
     ///
     /// # Errors
     /// The flush's; `Closed` if the store is closed; `Poisoned` if the flush task panicked; `no_room()`
     /// after [`STALL_MAX`].
-    pub(super) fn until_progress(mut self, no_room: impl Fn() -> Error) -> Result<()> {
+    pub(super) fn until_progress(
+        mut self,
+        is_awaited: impl Fn() -> bool,
+        no_room: impl Fn() -> Error,
+    ) -> Result<()> {
         let ended = loop {
-            if let Some(ended) = self.poll(&no_room) {
+            if let Some(ended) = self.poll(&is_awaited, &no_room) {
                 break ended;
             }
             // Polls are counted instead of timed: the flush task of a clock that stands still would never
@@ -227,10 +231,14 @@ impl FlushWait<'_> {
 
     /// The end of the wait if it has come. Otherwise runs a step of background work, or sleeps for at most a
     /// millisecond if there is none to run here.
-    fn poll(&mut self, no_room: &impl Fn() -> Error) -> Option<Result<()>> {
+    fn poll(
+        &mut self,
+        is_awaited: &impl Fn() -> bool,
+        no_room: &impl Fn() -> Error,
+    ) -> Option<Result<()>> {
         let waits = self.waits;
         // The memtables of a dropped keyspace are discarded without a flush.
-        let is_any_sealed = waits.is_any_sealed();
+        let is_awaited = is_awaited();
         let outcomes = waits.outcomes.lock();
         let seen = (outcomes.succeeded, outcomes.failed);
         invariant!(
@@ -243,7 +251,7 @@ impl FlushWait<'_> {
         if waits.flusher.get().is_some_and(TaskHandle::is_finished) {
             return Some(Err(Error::new(ErrorKind::Poisoned, "flushes").got("a panic")));
         }
-        if outcomes.succeeded != self.succeeded || !is_any_sealed {
+        if outcomes.succeeded != self.succeeded || !is_awaited {
             return Some(Ok(()));
         }
         if let Some(failure) = outcomes.failure.as_ref().filter(|_| outcomes.failed != self.failed)
