@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime};
 use base::{Codec, Result};
 
 use media::Purpose;
+use tree::Tree;
 
+use crate::events::{Event, Listener};
 use crate::stats::Ingested;
 use crate::{Db, EntryOptions, Ingest, Keyspace, Resources, Snapshot, WriteOptions};
 
@@ -354,6 +356,60 @@ fn concurrent_ingests_end_and_are_ordered_by_seqno() {
             assert!(content(keyspace) == found, "round {round}");
         }
     }
+}
+
+/// Holds up each flush of one keyspace until it is let go.
+#[derive(Debug)]
+struct FlushHold {
+    keyspace: &'static str,
+    is_held: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Listener for FlushHold {
+    fn event(&self, event: &Event) {
+        let Event::FlushBegan { keyspace, .. } = event else { return };
+        if keyspace == self.keyspace {
+            self.is_held.store(true, Ordering::Release);
+            while !self.is_over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The seqno of an ingest into `k` holds up the flush that an ingest into `l` waits for. The first ends all
+/// the same when its keyspace, and with it the memtable that it waits for, is dropped.
+#[test]
+fn an_ingest_waits_for_no_flush_of_another_keyspace() {
+    let (keyspace, is_held, is_over) = ("k", AtomicBool::new(false), AtomicBool::new(false));
+    let hold = Arc::new(FlushHold { keyspace, is_held, is_over });
+    let db = Db::on_medium(memory()).memory(64 << 20).codec(Codec::None);
+    let db = db.listener(Arc::clone(&hold) as _).open().unwrap();
+    let [k, l] = ["k", "l"].map(|name| db.open_or_create_keyspace(name).unwrap());
+    [&k, &l].map(|keyspace| keyspace.put(key(7), "written").unwrap());
+    std::thread::scope(|scope| {
+        let into = |keyspace: &Keyspace| {
+            let mut ingest = ingest(keyspace);
+            add_all(&mut ingest, &entries(0, 40, 1, "ingested")).unwrap();
+            ingest.finish_after(0)
+        };
+        let first = scope.spawn(move || into(&k));
+        while !hold.is_held.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let sealed = |tree: &Arc<Tree>| tree.oldest_sealed().is_some();
+        let tree = Arc::clone(l.tree());
+        let second = scope.spawn(move || into(&l));
+        while !sealed(&tree) {
+            std::thread::yield_now();
+        }
+        assert!(db.drop_keyspace("k").unwrap());
+        hold.is_over.store(true, Ordering::Release);
+        assert_eq!(first.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        second.join().unwrap().unwrap();
+    });
+    assert_eq!(db.keyspace("l").unwrap().iter().unwrap().count(), 40);
 }
 
 #[test] // I11
