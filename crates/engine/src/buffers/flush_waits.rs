@@ -201,7 +201,8 @@ pub(super) struct FlushWait<'a> {
 }
 
 impl FlushWait<'_> {
-    /// Waits until a flush succeeds or `is_awaited` is false: no memtable that the caller waits for is sealed.
+    /// Waits until a flush succeeds or `is_awaited` is false: no memtable that the caller waits for is
+    /// sealed.
     ///
     /// # Errors
     /// The flush's; `Closed` if the store is closed; `Poisoned` if the flush task panicked; `no_room()`
