@@ -15,6 +15,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod all_kinds;
 mod api;
 mod backup;
 mod backup_faults;

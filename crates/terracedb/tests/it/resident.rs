@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::Rng;
-use media::{Faulty, Freeze, Medium};
+use media::Medium;
 use terracedb::hashed::HashedPolicy;
 use terracedb::tools::LogConfig;
 use terracedb::{
@@ -97,59 +97,6 @@ fn a_resident_keyspace_agrees_with_a_model_over_reopens() {
     let found = db.statistics().keyspaces.into_iter().find(|it| it.name == "r").unwrap();
     assert_eq!((found.table_entries, found.tables), (0, 0));
     assert_same(&keyspace, &model, &format!("seed {seed}, flushed"));
-}
-
-/// A batch over all kinds is whole or absent, whenever the power fails (I11).
-#[test]
-fn a_batch_over_all_kinds_is_whole_or_absent_after_a_power_cut() {
-    for seed in 0..20 {
-        let device = Arc::new(Faulty::new(seed));
-        let devices = Views::of(Arc::clone(&device) as Arc<dyn Medium>);
-        let (db, keyspace) = open(&devices);
-        let ordered = db.create_keyspace("o").unwrap();
-        let keep = KeyspaceOptions::new().hashed(HashedPolicy::Keep);
-        let keep = db.create_keyspace_opt("k", &keep).unwrap();
-        let mut rng = Rng::new(seed);
-        device.freeze(Freeze::AtChange(device.changes() + 1 + rng.below(1500)));
-        let durability = WriteOptions::new().durability(Durability::Sync);
-        let mut acknowledged = 0;
-        for number in 1..=400u64 {
-            let mut batch = WriteBatch::new();
-            for (keyspace, side) in [(&keyspace, 0), (&ordered, 1), (&keep, 2)] {
-                let value = [vec![side; rng.below(400) as usize], number.to_le_bytes().to_vec()];
-                batch.put(keyspace, b"last", value.concat()).unwrap();
-                batch.put(keyspace, number.to_be_bytes(), number.to_le_bytes()).unwrap();
-            }
-            if db.write_opt(&batch, &durability).is_err() || device.is_frozen() {
-                break;
-            }
-            acknowledged = number;
-            if number.is_multiple_of(90) && db.flush().is_err() {
-                break;
-            }
-        }
-        drop((keyspace, ordered, keep, db));
-        let image = device.crash_image(seed).unwrap();
-        let devices = Views::of(Arc::new(image) as Arc<dyn Medium>);
-        let (db, keyspace) = open(&devices);
-        let last = |keyspace: &Keyspace| {
-            let value = keyspace.get("last").unwrap();
-            value.map_or(0, |it| u64::from_le_bytes(it[it.len() - 8..].try_into().unwrap()))
-        };
-        let found = last(&keyspace);
-        assert!(found >= acknowledged, "seed {seed}: {found} of {acknowledged}");
-        for name in ["o", "k", "r"] {
-            let Ok(keyspace) = db.keyspace(name) else {
-                assert_eq!(acknowledged, 0, "seed {seed}: keyspace {name}");
-                continue;
-            };
-            assert_eq!(last(&keyspace), found, "seed {seed}: keyspace {name}");
-            for number in 1..=401u64 {
-                let got = keyspace.get(number.to_be_bytes()).unwrap();
-                assert_eq!(got.is_some(), number <= found, "seed {seed}: {name} {number}");
-            }
-        }
-    }
 }
 
 #[test]
