@@ -5,6 +5,7 @@
 //! found by asking again. Threads: any. Cost: a connection each, kept for the next request.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -78,20 +79,18 @@ enum Tried {
     Passing(Error, Option<Duration>),
 }
 
-/// A bucket, and the right to use it.
-#[derive(Debug)]
+/// A bucket, and the right to use it. Clones share connections and credentials.
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     agent: ureq::Agent,
     bucket: Bucket,
     location: Location,
-    credentials: Mutex<Credentials>,
+    credentials: Arc<Mutex<Credentials>>,
     /// Credentials may be read again.
     is_renewable: bool,
     cancel: Cancel,
-    /// The same, or one that nobody uses.
-    cancel_reads: Cancel,
     pace: Pace,
-    tries: AtomicU64,
+    tries: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -130,20 +129,26 @@ impl Client {
             agent: config.build().new_agent(),
             bucket,
             location: location.clone(),
-            credentials: Mutex::new(credentials),
+            credentials: Arc::new(Mutex::new(credentials)),
             is_renewable: options.credentials.is_none(),
             cancel: options.cancel.clone(),
-            cancel_reads: match options.reads_ignore_cancel {
-                true => Cancel::new(),
-                false => options.cancel.clone(),
-            },
             pace: options.pace.clone(),
-            tries: AtomicU64::new(0),
+            tries: Arc::new(AtomicU64::new(0)),
         })
+    }
+
+    /// This client, for requests that nothing ends early.
+    pub(crate) fn never_cancelled(&self) -> Self {
+        Self { cancel: Cancel::new(), ..self.clone() }
     }
 
     pub(crate) fn location(&self) -> &Location {
         &self.location
+    }
+
+    /// Fails with `Cancelled` once requests are to end.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.cancel.check("request to the object store")
     }
 
     /// Makes a request until the store has answered it.
@@ -152,11 +157,9 @@ impl Client {
     /// `Invalid` if the store refuses it, with the store's reason; `Retry` if the last try failed, too, with
     /// the reason of that try; `NoSpace`; `Cancelled`.
     pub(crate) fn call(&self, call: &Call<'_>) -> Result<Answer> {
-        let is_read = call.headers.iter().any(|(name, _)| *name == "range");
-        let cancel = if is_read { &self.cancel_reads } else { &self.cancel };
         let mut next = 0;
         loop {
-            cancel.check("request to the object store")?;
+            self.check()?;
             next += 1;
             let (error, asked) = match self.attempt(call)? {
                 Tried::Done(answer) => return Ok(answer),
@@ -166,16 +169,16 @@ impl Client {
                 return Err(error.expected(format_args!("an answer within {next} tries")));
             }
             let noise = getrandom::u64().unwrap_or(self.tries.load(Ordering::Relaxed));
-            self.wait(cancel, retry::wait(next, asked, noise))?;
+            self.wait(retry::wait(next, asked, noise))?;
         }
     }
 
     /// Waits in steps, so that a cancellation is noticed.
-    fn wait(&self, cancel: &Cancel, time: Duration) -> Result<()> {
+    fn wait(&self, time: Duration) -> Result<()> {
         const STEP: Duration = Duration::from_millis(200);
         let mut left = time;
         while !left.is_zero() {
-            cancel.check("request to the object store")?;
+            self.check()?;
             let step = left.min(STEP);
             self.pace.wait(step);
             left -= step;

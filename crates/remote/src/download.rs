@@ -115,7 +115,7 @@ impl ObjectFile {
     }
 
     fn get(&self, at: u64, len: u64) -> Result<Vec<u8>> {
-        let bytes = objects::get_range(&self.shared.client, &self.key, at, len as usize);
+        let bytes = objects::get_range(&self.shared.reads, &self.key, at, len as usize);
         bytes.map_err(|error| match error.kind() {
             // A refusal is no damage: a check must end instead of reporting it.
             ErrorKind::Invalid => Error::retry("read of an object").never_heals().caused_by(error),

@@ -43,11 +43,16 @@ impl ObjectMedium {
     /// manifest is damaged.
     pub fn open(location: &Location, options: &Options) -> Result<Self> {
         let client = Client::new(location, options)?;
+        let reads = match options.reads_ignore_cancel {
+            true => client.never_cancelled(),
+            false => client.clone(),
+        };
         let session = Mutex::new(Session::begun(&client, options.names_later)?);
         let (account, part_bytes) = (options.account.clone(), options.part_bytes.max(1));
         let range_bytes_max = options.range_bytes_max.max(PAGE_BYTES as u64);
         let shared = Shared {
             client,
+            reads,
             account,
             part_bytes,
             range_bytes_max,
@@ -128,7 +133,7 @@ impl Medium for ObjectMedium {
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
-        let session = &mut *self.shared.session.lock();
+        let session = &mut *self.shared.for_writer()?;
         if self.read_only {
             *session = Session::begun(&self.shared.client, self.names_later)?;
             return Ok(Box::new(()));

@@ -28,7 +28,7 @@ pub struct Options {
     pub read_only: bool,
     /// Ends requests and their waits early.
     pub cancel: Cancel,
-    /// `cancel` does not end reads of files.
+    /// `cancel` does not end reads of files, nor that of the names when the first file is opened.
     pub reads_ignore_cancel: bool,
     /// The names are read when one is needed first, and not by [`ObjectMedium::open`](crate::ObjectMedium),
     /// which then asks the store for nothing.

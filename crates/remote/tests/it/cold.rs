@@ -1,13 +1,14 @@
 //! Cold tables of a store in the object store of the tests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use media::Medium as _;
 use terrace_remote::testing::{FakeS3, Fault};
 use terrace_remote::{Manifest, ObjectMedium, Options};
 use terracedb::stats::ColdStatistics;
-use terracedb::{Db, Keyspace, Result, Retry};
+use terracedb::{Db, ErrorKind, Keyspace, Result, Retry};
 
 /// Keys of a turn, with values of some kilobytes in all.
 const KEYS: u64 = 400;
@@ -22,11 +23,17 @@ impl Scene {
         Self { server: FakeS3::new(), directory: tempfile::tempdir().unwrap() }
     }
 
-    fn open(&self, after: Duration) -> Result<Db> {
+    fn options(&self) -> Options {
         // Parts of some pages: a table is an upload in parts.
-        let options = self.server.options();
-        let options = Options { part_bytes: 16 << 10, names_later: true, ..options };
-        let medium = Arc::new(ObjectMedium::open(&self.server.location(), &options)?);
+        Options { part_bytes: 16 << 10, names_later: true, ..self.server.options() }
+    }
+
+    fn open(&self, after: Duration) -> Result<Db> {
+        self.open_with(&self.options(), after)
+    }
+
+    fn open_with(&self, options: &Options, after: Duration) -> Result<Db> {
+        let medium = Arc::new(ObjectMedium::open(&self.server.location(), options)?);
         let builder = Db::builder(self.directory.path()).memory(64 << 20);
         builder.object_store_medium(medium, after).open()
     }
@@ -172,6 +179,52 @@ fn a_store_opens_while_its_bucket_does_not_answer() {
     scene.server.no_rule();
     let db = scene.open(Duration::from_secs(3600)).unwrap();
     must_have(&db.keyspace("k").unwrap(), 0, "from the bucket alone");
+}
+
+/// A closed store is read on, as one whose tables are local: the first read of a cold table asks for the
+/// names.
+#[test]
+fn names_first_needed_after_a_close_are_read() {
+    let scene = Scene::new();
+    let db = scene.open(Duration::from_millis(1)).unwrap();
+    drop(fill(&db, 0));
+    until(&db, |cold| cold.tables == 1);
+    drop(db);
+    let options = Options { reads_ignore_cancel: true, ..scene.options() };
+    let db = scene.open_with(&options, Duration::from_secs(3600)).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    scene.server.take_seen();
+    db.close().unwrap();
+    options.cancel.cancel();
+    assert_eq!(scene.server.take_seen(), [], "nobody needed the names");
+    must_have(&keyspace, 0, "closed");
+}
+
+/// A reader may wait for the names as long as the bucket does not answer; a close does not wait for it.
+#[test]
+fn a_cancelled_writer_does_not_wait_for_a_reader_of_the_names() {
+    let scene = Scene::new();
+    let options = Options { reads_ignore_cancel: true, ..scene.options() };
+    let medium = ObjectMedium::open(&scene.server.location(), &options).unwrap();
+    let (asked, was_asked) = mpsc::channel();
+    let (answer, may_answer) = mpsc::channel::<()>();
+    let may_answer = Mutex::new(may_answer);
+    scene.server.rule(move |_| {
+        let _ = asked.send(());
+        // Also when the other end is gone.
+        let _ = may_answer.lock().unwrap().recv();
+        Fault::None
+    });
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| medium.list());
+        was_asked.recv().unwrap();
+        options.cancel.cancel();
+        let error = medium.lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        assert!(!reader.is_finished());
+        drop(answer);
+        assert!(reader.join().unwrap().unwrap().is_empty());
+    });
 }
 
 /// The process dies at every ninth request, after it had its effect or before; in long runs at each, both
