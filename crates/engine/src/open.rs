@@ -223,7 +223,7 @@ impl Recovered<'_> {
             user_bytes: Counter::default(),
             ops: Counter::default(),
         };
-        let pages = new_page_reader(resources, &curves);
+        let pages = new_page_reader(resources, &curves, Arc::clone(metered) as _);
         let transactions = Transactions::new(
             Arc::clone(log),
             Arc::clone(&context.ring),
@@ -375,12 +375,17 @@ fn new_curves(resources: &Resources) -> Arc<Curves> {
     Arc::new(Curves::new(&account, memory, stores, resources.has_rows()))
 }
 
-fn new_page_reader(resources: &Resources, curves: &Arc<Curves>) -> Arc<PageReader> {
+fn new_page_reader(
+    resources: &Resources,
+    curves: &Arc<Curves>,
+    medium: Arc<dyn Medium>,
+) -> Arc<PageReader> {
     Arc::new(PageReader::new(
         Arc::clone(resources.cache()),
         resources.has_rows().then(|| Arc::clone(resources.balance())),
         Arc::clone(curves),
         resources.reads_account(),
+        medium,
     ))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A [`PageReader`] gets the pages from DRAM, from the SCM tier, or from flash: one at a time on the calling
 //! thread ([`PageReader::run`]), or many in flight from one thread ([`Queue`]). Cursors read ahead
-//! ([`ReadAhead`]).
+//! ([`ReadAhead`]), and a seek reads from all runs at once ([`mod@parts`]).
 //!
 //! Level 4 (docs/ARCHITECTURE.md). The reads themselves, of a key or a range, are in the crate `tree`.
 
@@ -12,6 +12,7 @@ mod curves;
 mod depth;
 mod page_file;
 mod page_reader;
+mod parts;
 mod queue;
 mod queued_read;
 mod read_ahead;

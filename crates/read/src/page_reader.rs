@@ -14,7 +14,7 @@ use arena::Frame;
 use base::limits::PAGE_BYTES;
 use base::{Account, Charge, Error, ErrorKind, Owner, Result};
 use cache::{Balance, Cached, PageCache, PageKey, PageKind, ScmRead, Stage};
-use media::{Buf, Purpose};
+use media::{Buf, Capabilities, Medium, Purpose};
 use table::{Pages, Span, Step, Table, verify_page};
 
 use crate::read_op::file_of;
@@ -41,6 +41,8 @@ pub struct PageReader {
     /// Miss-ratio curves of the store's reads.
     pub curves: Arc<Curves>,
     account: Account,
+    /// The device of the tables, if it can have several reads of one thread in flight and they take time.
+    device: Option<Arc<dyn Medium>>,
     /// Counts of reads, by the tier that served them.
     pub counters: ReadCounters,
 }
@@ -62,15 +64,23 @@ impl PageReader {
         self.cache.insert_if_seen_before(Self::key(span, 0), kind(span), page)
     }
 
-    /// Creates a page reader over `cache`.
+    /// Creates a page reader over `cache`, for tables on `medium`.
     pub fn new(
         cache: Arc<PageCache>,
         balance: Option<Arc<Balance>>,
         curves: Arc<Curves>,
         account: Account,
+        medium: Arc<dyn Medium>,
     ) -> Self {
         let (owner, counters) = (Owner::this(), ReadCounters::default());
-        Self { owner, cache, balance, curves, account, counters }
+        let Capabilities { byte_addressable, queue_depth, .. } = medium.capabilities();
+        let device = (!byte_addressable && queue_depth > 1).then_some(medium);
+        Self { owner, cache, balance, curves, account, device, counters }
+    }
+
+    /// The device of the tables, if several reads of one thread overlap there.
+    pub(crate) fn overlapping(&self) -> Option<&dyn Medium> {
+        self.device.as_deref()
     }
 
     /// The cache key of page `number` of `span`.
@@ -79,8 +89,8 @@ impl PageReader {
         PageKey { file: span.file, page: span.first + number }
     }
 
-    /// Runs `op` to its end on this thread, one page read at a time. Returns the output, and the depth of the
-    /// read. `ahead`: the read-ahead of a cursor.
+    /// Runs `op` to its end on this thread: one page read at a time, or the reads of its parts at once.
+    /// Returns the output, and the depth of the read. `ahead`: the read-ahead of a cursor.
     ///
     /// # Errors
     /// The read's: `Corrupt` for damage, the device's, `Retry` without memory for a long value,
@@ -96,17 +106,27 @@ impl PageReader {
         let mut supplied = None;
         loop {
             self.counters.steps.add(1);
-            match op.step(supplied.take())? {
+            let span = match op.step(supplied.take())? {
                 Step::Ready(output) => return Ok((output, depth)),
-                Step::Need(span) => {
-                    let (pages, from) = self.pages(op, span, ahead.as_deref_mut())?;
-                    if from == Depth::Flash {
-                        op.device_read();
+                Step::Need(span) => span,
+            };
+            let (pages, from) = match self.without_flash(op, span, ahead.as_deref_mut())? {
+                Some(found) => found,
+                None => {
+                    if let Some(ahead) = ahead.as_deref_mut()
+                        && let Some(reads) = self.run_parts(op, span, ahead)?
+                    {
+                        (0..reads).for_each(|_| op.device_read());
+                        depth = Depth::Flash;
+                        continue;
                     }
-                    depth = depth.max(from);
-                    supplied = Some(pages);
+                    let pages = self.read_flash(op, span, ahead.as_deref_mut())?;
+                    op.device_read();
+                    (pages, Depth::Flash)
                 }
-            }
+            };
+            depth = depth.max(from);
+            supplied = Some(pages);
         }
     }
 
@@ -136,34 +156,60 @@ impl PageReader {
         }
     }
 
-    /// Gets the pages of `span`: from DRAM, a read-ahead window, the SCM tier, or flash.
-    fn pages<O: ReadOp>(
+    /// Gets the pages of `span` from DRAM, a read-ahead window, or the SCM tier.
+    fn without_flash<O: ReadOp>(
         &self,
         op: &O,
         span: Span,
         ahead: Option<&mut ReadAhead>,
-    ) -> Result<(Pages, Depth)> {
+    ) -> Result<Option<(Pages, Depth)>> {
+        if let Some(found) = self.in_dram(op, span, ahead)? {
+            return Ok(Some(found));
+        }
+        let Some(found) = self.find_in_scm(op, span)? else { return Ok(None) };
+        let depth = Depth::of(&found);
+        Ok(self.scm_pages(op, span, found)?.map(|pages| (pages, depth)))
+    }
+
+    /// Gets the pages of `span` from the cache, or from a read-ahead window: a page there costs less than a
+    /// lookup in the SCM tier.
+    pub(crate) fn in_dram<O: ReadOp + ?Sized>(
+        &self,
+        op: &O,
+        span: Span,
+        ahead: Option<&mut ReadAhead>,
+    ) -> Result<Option<(Pages, Depth)>> {
         if let Some(pages) = self.cached(op, span)? {
-            return Ok((pages, Depth::Page));
+            return Ok(Some((pages, Depth::Page)));
         }
-        // A page in a read-ahead window costs less than a lookup in the SCM tier.
-        let is_ahead = ahead.as_ref().is_some_and(|ahead| ahead.has(span));
-        if !is_ahead && let Some(found) = self.find_in_scm(op, span)? {
-            let depth = Depth::of(&found);
-            if let Some(pages) = self.scm_pages(op, span, found)? {
-                return Ok((pages, depth));
-            }
+        let Some(ahead) = ahead.filter(|ahead| ahead.has(span)) else { return Ok(None) };
+        self.scanned();
+        let frame = ahead.page(self, &file_of(op)?, span)?;
+        Ok(frame.map(|frame| (Pages::Frame(frame), Depth::Page)))
+    }
+
+    /// Counts a page that a scan needed and the cache did not have.
+    pub(crate) fn scanned(&self) {
+        if let Some(balance) = &self.balance {
+            balance.scanned();
         }
+    }
+
+    /// Gets the pages of `span` from flash, read ahead or read alone.
+    pub(crate) fn read_flash<O: ReadOp + ?Sized>(
+        &self,
+        op: &O,
+        span: Span,
+        ahead: Option<&mut ReadAhead>,
+    ) -> Result<Pages> {
         let file = &file_of(op)?;
         if let Some(ahead) = ahead {
-            if let Some(balance) = &self.balance {
-                balance.scanned();
-            }
+            self.scanned();
             if let Some(frame) = ahead.page(self, file, span)? {
-                return Ok((Pages::Frame(frame), Depth::Flash));
+                return Ok(Pages::Frame(frame));
             }
         }
-        Ok((self.read(file, span)?, Depth::Flash))
+        self.read(file, span)
     }
 
     /// Reads the pages of `span` from flash and waits for them.
@@ -222,7 +268,7 @@ impl PageReader {
 
     /// Returns the pages of `span`, for which `op` asks, if all of them are cached. If the cache says that a
     /// page is read repeatedly, its decompressed block is attached to the page.
-    pub(crate) fn cached<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
+    pub(crate) fn cached<O: ReadOp + ?Sized>(&self, op: &O, span: Span) -> Result<Option<Pages>> {
         if span.pages > CACHED_RUN_PAGES_MAX {
             return Ok(None);
         }
@@ -254,7 +300,11 @@ impl PageReader {
 
     /// Finds the pages of `span`, for which `op` asks, in the SCM tier. Runs longer than those that are
     /// cached are never there.
-    pub(crate) fn find_in_scm<O: ReadOp>(&self, op: &O, span: Span) -> Result<Option<TierPage>> {
+    pub(crate) fn find_in_scm<O: ReadOp + ?Sized>(
+        &self,
+        op: &O,
+        span: Span,
+    ) -> Result<Option<TierPage>> {
         match TierReader::of(&self.cache) {
             Some(tier) if span.pages <= CACHED_RUN_PAGES_MAX => tier.find(op, span, kind(span)),
             _ => Ok(None),
@@ -263,7 +313,12 @@ impl PageReader {
 
     /// Returns the pages that were found in the SCM tier, reading them if needed. `None` if they do not
     /// verify.
-    fn scm_pages<O: ReadOp>(&self, op: &O, span: Span, found: TierPage) -> Result<Option<Pages>> {
+    pub(crate) fn scm_pages<O: ReadOp + ?Sized>(
+        &self,
+        op: &O,
+        span: Span,
+        found: TierPage,
+    ) -> Result<Option<Pages>> {
         let read = match found {
             TierPage::Pages(pages) => return Ok(Some(pages)),
             TierPage::Read(read) => read,

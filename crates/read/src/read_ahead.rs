@@ -97,6 +97,17 @@ impl ReadAhead {
         stream.frame(reader, file, span)
     }
 
+    /// Notes a request for `span`, whose page the caller reads itself.
+    pub(crate) fn note(&mut self, span: Span) {
+        if span.pages != 1 || span.meta {
+            return;
+        }
+        self.requests += 1;
+        if let Some(stream) = self.stream(span) {
+            stream.note(span);
+        }
+    }
+
     /// Returns the stream of the table of `span`, created if there was none; always `Some`.
     fn stream(&mut self, span: Span) -> Option<&mut Stream> {
         let known = self.streams.iter().position(|stream| stream.table == span.table);

@@ -25,6 +25,17 @@ pub trait ReadOp {
     /// Told before the step that is supplied with pages which were read from flash for this operation.
     fn device_read(&mut self) {}
 
+    /// The parts of the operation that need nothing of one another, that which asked for the pages of the
+    /// last step first; none if there are fewer than two. Called when a device must be waited for, so that
+    /// the reads of all parts are in flight at once. The caller runs the parts to their ends, and then steps
+    /// the operation without pages.
+    ///
+    /// # Errors
+    /// The read's.
+    fn parts(&mut self) -> Result<Vec<&mut dyn ReadOp<Output = ()>>> {
+        Ok(Vec::new())
+    }
+
     /// The file with the pages that the last step asked for; `None` before a step asked for pages.
     fn file(&self) -> Option<PageFile>;
 
@@ -38,6 +49,6 @@ pub trait ReadOp {
 ///
 /// # Errors
 /// `Poisoned` if it names none.
-pub(crate) fn file_of<O: ReadOp>(op: &O) -> Result<PageFile> {
+pub(crate) fn file_of<O: ReadOp + ?Sized>(op: &O) -> Result<PageFile> {
     op.file().ok_or_else(|| broken_invariant!("a read that asks for pages has a file"))
 }

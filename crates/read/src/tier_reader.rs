@@ -41,7 +41,7 @@ impl<'a> TierReader<'a> {
 
     /// Finds the pages of `span`, for which `op` asks. `None` unless all of them are in the tier, or (of a
     /// run) in the tier and in DRAM.
-    pub(crate) fn find<O: ReadOp>(
+    pub(crate) fn find<O: ReadOp + ?Sized>(
         &self,
         op: &O,
         span: Span,
@@ -63,7 +63,12 @@ impl<'a> TierReader<'a> {
 
     /// Gets the pages of a run, each from its tier. Pages that must be read are read at once, one after the
     /// other.
-    fn find_run<O: ReadOp>(&self, op: &O, span: Span, kind: PageKind) -> Result<Option<TierPage>> {
+    fn find_run<O: ReadOp + ?Sized>(
+        &self,
+        op: &O,
+        span: Span,
+        kind: PageKind,
+    ) -> Result<Option<TierPage>> {
         let (mut run, all) = (None, span.pages as usize);
         for (number, at) in (0..span.pages).zip((0..).step_by(PAGE_BYTES)) {
             let span = Span { first: span.first + number, pages: 1, ..span };
@@ -95,7 +100,7 @@ impl<'a> TierReader<'a> {
 
     /// Whether `page` is page `number` of the file that `op` reads. Verifies it unless that was done since it
     /// was written; drops a page that does not verify.
-    fn is_valid<O: ReadOp>(&self, op: &O, number: u32, page: &ScmPage) -> Result<bool> {
+    fn is_valid<O: ReadOp + ?Sized>(&self, op: &O, number: u32, page: &ScmPage) -> Result<bool> {
         if page.is_verified {
             return Ok(true);
         }

@@ -70,6 +70,7 @@ mod resident_damage;
 mod resource_limits;
 mod rows;
 mod scrub;
+mod seek_reads;
 mod settings;
 mod space;
 mod superseded;

@@ -10,6 +10,7 @@ mod fast_step;
 mod key_error;
 mod moves;
 mod order;
+mod positioning;
 
 use std::sync::Arc;
 
@@ -290,28 +291,6 @@ impl MergingIter {
         Ok(())
     }
 
-    /// Seeks with source `number` to the start of the move, past keys there that newer sources have deleted.
-    fn position(&mut self, number: usize) -> Result<()> {
-        let newest = Trailer::seek(Seqno::MAX);
-        let left = match self.start {
-            Start::First | Start::AtOrAfter => {
-                self.range_deletes.first_undeleted(number, &self.target)
-            }
-            Start::Last | Start::Before => None,
-        };
-        if left.is_some() {
-            self.dead.leave_gap();
-        }
-        let Some(source) = self.sources.get_mut(number) else { return Ok(()) };
-        source.start(match (self.start, &left) {
-            (Start::First | Start::AtOrAfter, Some(left)) => Seek::AtOrAfter(left, newest),
-            (Start::First, None) => Seek::First,
-            (Start::Last, _) => Seek::Last,
-            (Start::AtOrAfter, None) => Seek::AtOrAfter(&self.target, newest),
-            (Start::Before, _) => Seek::Before(&self.target, newest),
-        })
-    }
-
     fn key_of(spare: &mut Vec<u8>, key: &[u8]) -> Vec<u8> {
         let mut owned = std::mem::take(spare);
         owned.clear();
@@ -475,6 +454,10 @@ impl ReadOp for MergingIter {
                 }
             }
         }
+    }
+
+    fn parts(&mut self) -> Result<Vec<&mut dyn ReadOp<Output = ()>>> {
+        self.unpositioned()
     }
 
     fn device_read(&mut self) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{EntryKind, Result, Trailer};
 use bytes::Bytes;
+use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, TableCursor};
 
 use crate::{Memtable, Run, TableFile};
@@ -59,6 +60,14 @@ impl Source {
         }
     }
 
+    /// The walk of a run, whose moves ask for pages.
+    pub(super) fn run_cursor(&mut self) -> Option<&mut RunCursor> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => Some(cursor),
+        }
+    }
+
     /// Whether a key may have several versions in the source.
     #[inline]
     pub(super) fn repeats_keys(&self) -> bool {
@@ -100,7 +109,7 @@ impl Source {
     pub(super) fn table(&self) -> Option<&Arc<Table>> {
         match self {
             Self::Memtable(_) => None,
-            Self::Run(cursor) => cursor.cursor.as_ref().map(TableCursor::table),
+            Self::Run(cursor) => cursor.table(),
         }
     }
 
@@ -183,6 +192,11 @@ impl RunCursor {
         };
         Ok(())
     }
+}
+
+/// A move of a run. A step after its end does nothing.
+impl ReadOp for RunCursor {
+    type Output = ();
 
     fn step(&mut self, mut supplied: Option<Pages>) -> Result<Step<()>> {
         loop {
@@ -208,5 +222,13 @@ impl RunCursor {
             };
             self.at = next;
         }
+    }
+
+    fn file(&self) -> Option<PageFile> {
+        self.table().map(PageFile::from)
+    }
+
+    fn table(&self) -> Option<&Arc<Table>> {
+        self.cursor.as_ref().map(TableCursor::table)
     }
 }
