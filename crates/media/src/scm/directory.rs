@@ -2,7 +2,8 @@
 //!
 //! Names are those of the file system. A file that is created for byte stores with reserved space is mapped
 //! as a whole: a store is a copy, and a sync is a fence behind the lines that the stores flushed; no page of
-//! the operating system's cache is written. Reads, and files that are opened again, use system calls.
+//! the operating system's cache is written. Loads copy from a mapping too. Page reads, and stores to files that
+//! are opened again, use system calls.
 //!
 //! The durability of a sync: on DAX its bytes survive a power cut; on tmpfs they survive the process, not the
 //! machine ([`Persistence`]). A directory on any other file system is refused, because its mapped pages lie
@@ -221,6 +222,34 @@ mod tests {
         let stored = file.store(8 * 4096, &[1; 64], Purpose::Log);
         assert!(stored.is_err() || file.sync(Purpose::Log).is_err());
         assert!(file.sync(Purpose::Log).is_err(), "the loss is final");
+    }
+
+    #[test]
+    fn loads_see_the_stores_of_every_handle_and_a_cut_file_is_an_error_and_no_signal() {
+        let Some((medium, directory)) = in_memory() else { return };
+        let writer = medium.create("a", Access::Bytes, 3 * 4096).unwrap();
+        let reader = medium.open("a", Access::Bytes).unwrap();
+        let mut expected = vec![0; 3 * 4096];
+        for round in 1..20 {
+            let (at, len) = (round * 601, 1 + (round * 37) % 90);
+            expected[at..at + len].fill(round as u8);
+            writer.store(at as u64, &expected[at..at + len], Purpose::Log).unwrap();
+            for (at, len) in [(at - 3, len + 11), (at, len), (at + 1, 1), (at, 0), (0, 3 * 4096)] {
+                for file in [&writer, &reader] {
+                    let mut bytes = vec![9; len];
+                    file.load(at as u64, &mut bytes, Purpose::Data).unwrap();
+                    assert!(bytes == expected[at..at + len], "{at}, {len}");
+                }
+            }
+        }
+        let past = reader.load(3 * 4096 - 8, &mut [0; 9], Purpose::Data).unwrap_err();
+        assert_eq!(past.kind(), ErrorKind::Corrupt);
+        let path = directory.path().join("log").join("a");
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
+        let mut bytes = [0; 100];
+        assert!(reader.load(5000, &mut bytes, Purpose::Data).is_err(), "these bytes are gone");
+        reader.load(1200, &mut bytes, Purpose::Data).unwrap();
+        assert!(bytes == expected[1200..1300], "the others are not");
     }
 
     #[test]

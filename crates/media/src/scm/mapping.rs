@@ -12,6 +12,9 @@ use std::ptr::NonNull;
 #[cfg(not(miri))]
 use super::watch::Watch;
 
+/// Bytes that one instruction reads.
+const WORD_BYTES: usize = size_of::<u64>();
+
 /// Bytes that are mapped until the mapping is dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -49,6 +52,42 @@ impl Mapping {
         // SAFETY: the target is `bytes.len()` mapped bytes that only `self`, borrowed alone, writes; `bytes`
         // is a live borrow, which cannot lie in a mapping whose address nobody else has.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) }
+    }
+
+    /// Copies the bytes from offset `at` on to `bytes`. Others may store to the file meanwhile: each word is
+    /// then the old or the new one.
+    ///
+    /// # Panics
+    /// If the bytes do not lie within the mapping.
+    pub(super) fn load(&self, at: usize, bytes: &mut [u8]) {
+        let end = at.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.len), "a load lies within the mapping");
+        let before = at % WORD_BYTES;
+        let first = if before == 0 { 0 } else { bytes.len().min(WORD_BYTES - before) };
+        let (first, rest) = bytes.split_at_mut(first);
+        let mut from = at - before;
+        if !first.is_empty() {
+            let word = self.word(from);
+            first.iter_mut().zip(word.iter().skip(before)).for_each(|(to, byte)| *to = *byte);
+            from += WORD_BYTES;
+        }
+        let (words, last) = rest.as_chunks_mut();
+        for to in words {
+            *to = self.word(from);
+            from += WORD_BYTES;
+        }
+        if !last.is_empty() {
+            let word = self.word(from);
+            last.iter_mut().zip(word).for_each(|(to, byte)| *to = byte);
+        }
+    }
+
+    /// The aligned word at offset `at` of the mapping.
+    fn word(&self, at: usize) -> [u8; WORD_BYTES] {
+        debug_assert!(at < self.len && at.is_multiple_of(WORD_BYTES), "a word of the mapping");
+        // SAFETY: the word begins in the mapping, and ends in it because whole pages are mapped. A volatile
+        // read, because other mappings may store to it.
+        unsafe { self.start.add(at).cast::<u64>().as_ptr().read_volatile() }.to_ne_bytes()
     }
 
     /// The address of offset `at`, and how many of `len` bytes from there are mapped.

@@ -27,8 +27,8 @@ use libc::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// The most ranges watched at once: a store has one, and a test has several stores.
-const RANGES: usize = 64;
+/// The most ranges watched at once: a tier is one, and so is each segment of a log that is written or read.
+const RANGES: usize = 4096;
 
 static WATCHED: [Range; RANGES] = [const { Range::new() }; RANGES];
 
@@ -103,7 +103,8 @@ impl Watch {
     }
 
     fn of(ranges: &'static [Range]) -> io::Result<Self> {
-        let take = |range: &&Range| !range.is_taken.swap(true, Acquire);
+        let take =
+            |range: &&Range| !range.is_taken.load(Relaxed) && !range.is_taken.swap(true, Acquire);
         let Some(range) = ranges.iter().find(take) else {
             let full = format!("{} mapped regions are in use", ranges.len());
             return Err(io::Error::other(full));

@@ -1,10 +1,11 @@
-//! A file on storage-class memory: stores through its mapping, made durable by a fence.
+//! A file on storage-class memory: stores through its mapping, made durable by a fence, and loads through
+//! another one, which costs no system call.
 //!
 //! Concurrency: stores of one file are serialised by a lock, which a log's only writer takes without
 //! contention.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::{Error, Result};
 use parking_lot::Mutex;
@@ -18,6 +19,9 @@ use crate::{Buf, File, Purpose, check};
 pub(super) struct ScmFile {
     inner: Arc<dyn File>,
     stores: Mutex<Stores>,
+    /// The file as long as it was at the first load. `None` if the system refused the mapping: loads are
+    /// system calls then, as they are beyond its end.
+    loads: OnceLock<Option<Mapping>>,
     /// Whether stored lines must be flushed to be durable.
     flushes: bool,
     emulated: Option<Arc<Device>>,
@@ -45,9 +49,15 @@ impl ScmFile {
         Self {
             inner,
             stores: Mutex::new(Stores { mapping, is_past, checked: Tick::new() }),
+            loads: OnceLock::new(),
             flushes,
             emulated,
         }
+    }
+
+    fn map_for_loads(&self) -> Option<Mapping> {
+        let len = usize::try_from(self.inner.size().ok()?).ok()?;
+        descriptor(&*self.inner).filter(|_| len > 0).and_then(|it| Mapping::read_only(it, len).ok())
     }
 
     #[cold]
@@ -97,10 +107,20 @@ impl File for ScmFile {
         }
     }
 
-    /// Reads no page around the bytes: on these file systems a file has no copy in the page cache.
+    /// Reads no page around the bytes: on these file systems a file has no copy in the page cache. Another
+    /// program, or another handle, may have cut the file since it was mapped: the system call then tells.
     fn load(&self, at: u64, bytes: &mut [u8], purpose: Purpose) -> Result<()> {
         if let Some(device) = &self.emulated {
             device.delay(Stream::of_thread(), true, at, bytes.len());
+        }
+        let end = check::end(self.inner.name(), at, bytes.len())?;
+        let mapping = self.loads.get_or_init(|| self.map_for_loads()).as_ref();
+        if let Some(mapping) = mapping.filter(|it| end <= it.len() as u64 && !it.is_lost()) {
+            // In range: it ends in the mapping.
+            mapping.load(usize::try_from(at).unwrap_or(usize::MAX), bytes);
+            if !mapping.is_lost() {
+                return Ok(());
+            }
         }
         let Some(file) = descriptor(&*self.inner) else {
             return self.inner.load(at, bytes, purpose);

@@ -18,6 +18,10 @@ impl Mapping {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    pub(in crate::scm) fn read_only(_: &fs::File, _: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(in crate::scm) fn anonymous(len: usize) -> io::Result<Self> {
         // SAFETY: callers ask for at least a page.
         let start = NonNull::new(unsafe { alloc_zeroed(layout(len)) });

@@ -22,7 +22,15 @@ impl Mapping {
             true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             false => MapFlags::SHARED,
         };
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        Self::of(file, len, ProtFlags::READ | ProtFlags::WRITE, flags)
+    }
+
+    /// Maps the first `len` bytes of `file` for loads.
+    pub(in crate::scm) fn read_only(file: &fs::File, len: usize) -> io::Result<Self> {
+        Self::of(file, len, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    fn of(file: &fs::File, len: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
         let watch = Watch::new()?;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let start = unsafe { mmap(null_mut(), len, access, flags, file, 0) }?;
