@@ -2,8 +2,8 @@
 //!
 //! Names are those of the file system. A file that is created for byte stores with reserved space is mapped
 //! as a whole: a store is a copy, and a sync is a fence behind the lines that the stores flushed; no page of
-//! the operating system's cache is written. Loads copy from a mapping too. Page reads, and stores to files that
-//! are opened again, use system calls.
+//! the operating system's cache is written. Loads copy from a mapping too. Page reads, and stores to files
+//! that are opened again, use system calls.
 //!
 //! The durability of a sync: on DAX its bytes survive a power cut; on tmpfs they survive the process, not the
 //! machine ([`Persistence`]). A directory on any other file system is refused, because its mapped pages lie
