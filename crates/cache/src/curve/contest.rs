@@ -1,9 +1,7 @@
 //! Which rules of the policy miss least: one small simulated cache for each of the [`Rules`], which all see
 //! the same sample of keys.
 //!
-//! A cache owns a contest and follows it: [`Contest::rules`]. The decision is a pure function
-//! ([`Scores::next`]) of the simulated misses, which count half after some thousand sampled accesses. Rules
-//! change only for a clear gain, so that chance does not move a cache between rules that miss alike.
+//! A cache owns a contest and follows it: [`Contest::rules`]. [`Scores`] decide.
 //!
 //! Concurrency: any thread may call. An access that is not sampled costs a multiplication and a comparison. A
 //! sampled access takes a mutex if it is free, and is not counted if not. Memory: at most [`BYTES_MAX`],
@@ -16,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use base::{Account, Charge, invariant};
 use parking_lot::Mutex;
 
+use super::scores::{ACCESSES_A_DECISION, RULES, Scores};
 use super::simulation::{PAGE_BYTES, Subject};
 use super::simulations::{Simulations, is_sampled};
 use crate::PageKind;
@@ -34,9 +33,6 @@ const KEYS: f64 = 1000.0;
 /// Share of keys that is sampled at first: least and most. [`Simulations`] lowers it if there are too many
 /// keys.
 const RATES: (f64, f64) = (1.0 / 64.0, 1.0 / 8.0);
-
-/// Sampled accesses between two decisions.
-const ACCESSES: u32 = 256;
 
 /// A contest of the rules, for one cache.
 pub struct Contest {
@@ -120,7 +116,7 @@ impl Contest {
         let Some(mut state) = self.state.as_ref().and_then(Mutex::try_lock) else { return };
         state.simulations.ask(hash, u32::try_from(bytes).unwrap_or(u32::MAX), kind);
         state.accesses += 1;
-        if state.accesses.is_multiple_of(ACCESSES) {
+        if state.accesses.is_multiple_of(ACCESSES_A_DECISION) {
             let ContestState { simulations, scores, .. } = &mut *state;
             scores.add(simulations.misses(), simulations.rate());
             let rules = scores.next(self.rules.load(Relaxed));
@@ -154,49 +150,6 @@ impl ContestState {
 impl fmt::Debug for Contest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Contest({:?} wins)", self.rules())
-    }
-}
-
-const RULES: usize = Rules::ALL.len();
-
-/// Recent misses by each of the rules.
-#[derive(Debug, Default)]
-struct Scores {
-    /// All misses up to the last decision, and those of late.
-    before: [f64; RULES],
-    recent: [f64; RULES],
-}
-
-/// Share of the recent misses that the next decision forgets.
-const FORGOTTEN: f64 = 1.0 / 8.0;
-
-/// Rules win only with fewer misses than the current ones by this share of them, and by what chance explains:
-/// this many times the root of their number.
-const GAIN: f64 = 0.03;
-const CHANCE: f64 = 1.0;
-
-impl Scores {
-    /// Adds the misses since the last call; `misses` are all so far, of which the share `rate` was sampled.
-    fn add(&mut self, misses: impl Iterator<Item = f64>, rate: f64) {
-        for ((recent, before), now) in self.recent.iter_mut().zip(&mut self.before).zip(misses) {
-            debug_assert!(now >= *before, "simulated misses never decrease");
-            *recent += (now - *before) * rate - *recent * FORGOTTEN;
-            *before = now;
-        }
-    }
-
-    /// Other simulations count from now on.
-    fn restart(&mut self) {
-        self.before = [0.0; RULES];
-    }
-
-    /// The rules to use next, if those at `current` are in use.
-    fn next(&self, current: usize) -> usize {
-        let recent = |at: usize| self.recent.get(at).copied().unwrap_or(f64::MAX);
-        let best = (0..RULES).min_by(|one, other| recent(*one).total_cmp(&recent(*other)));
-        let best = best.unwrap_or(current);
-        let needed = recent(best) * (1.0 + GAIN) + CHANCE * recent(best).sqrt();
-        if recent(current) > needed { best } else { current }
     }
 }
 

@@ -12,11 +12,18 @@
 //!
 //! A sampled miss counts as 1/rate misses, and is divided by all accesses, not by the sampled ones. So it
 //! does not matter whether the hottest key is in the sample: it never misses.
+//!
+//! The caches follow a [`Contest`] of rules. The curves of an open store simulate [`Open`] only, a curve of a
+//! trace ([`Simulations::following`]) each of the rules, and counts the misses of those that a cache of the
+//! size would follow.
+//!
+//! [`Open`]: crate::rows::policy::Rules::Open
 
 mod contest;
 mod meter;
 mod miss_curve;
 mod residents;
+mod scores;
 mod simulation;
 mod simulations;
 mod tiers;

@@ -5,12 +5,13 @@ use base::invariant;
 
 use super::miss_curve::{MissCurve, Point};
 use super::residents::{Residency, Residents};
+use super::scores::{ACCESSES_A_DECISION, RULES, Scores};
 use super::simulation::{AccessContext, HEAT_MAX, Simulation, Subject};
 use crate::PageKind;
 use crate::rows::policy::Rules;
 
-/// Most sizes: misses are reported as bits of a word.
-const SIZES_MAX: usize = 64;
+/// Most simulated caches: misses are reported as bits of a word.
+const CACHES_MAX: usize = 64;
 
 /// Factor on the sampling rate when there are too many keys.
 const STEP: f64 = 7.0 / 8.0;
@@ -23,6 +24,10 @@ const NEW_KEYS: u32 = 32;
 pub struct Simulations {
     subject: Subject,
     caches: Vec<Simulation>,
+    /// For each size the rules in force, if each size has a cache for each of the rules; else empty.
+    followed: Vec<Followed>,
+    /// Sampled accesses.
+    accesses: u32,
     residents: Residents,
     /// Keys with a sample hash of at most this are sampled.
     threshold: u32,
@@ -31,6 +36,16 @@ pub struct Simulations {
     /// Limit of the memory, bytes.
     bytes_max: usize,
     new_keys: u32,
+}
+
+/// A cache that follows the rules which miss least.
+#[derive(Debug, Default)]
+struct Followed {
+    scores: Scores,
+    /// The rules in force, as an index of [`Rules::ALL`].
+    rules: usize,
+    /// Misses under the rules that were in force, each weighted as those of [`Simulation`].
+    misses: f64,
 }
 
 /// Outcome of an access of a sampled key.
@@ -84,23 +99,40 @@ impl Simulations {
         rate: f64,
         bytes_max: usize,
     ) -> Self {
-        let caches = caches.take(SIZES_MAX).enumerate();
+        let caches = caches.take(CACHES_MAX).enumerate();
         let caches: Vec<_> =
             caches.map(|(at, (bytes, rules))| Simulation::new(at, bytes, rules)).collect();
         let residents = Residents::new(caches.len(), bytes_max / 2);
         let threshold = (rate.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
-        let (asked, new_keys) = (1.0, 0);
-        let mut simulations =
-            Self { subject, caches, residents, threshold, asked, bytes_max, new_keys };
+        let (followed, accesses, asked, new_keys) = (Vec::new(), 0, 1.0, 0);
+        let mut simulations = Self {
+            subject,
+            caches,
+            followed,
+            accesses,
+            residents,
+            threshold,
+            asked,
+            bytes_max,
+            new_keys,
+        };
         simulations.set_threshold(threshold);
         simulations
     }
 
-    /// As [`Simulations::new`], for a caller that passes only one of `1 / asked` keys, and always the same
-    /// ones: the rows of some pages, for example.
+    /// As [`Simulations::new`], of caches that each follow a [`Contest`](super::Contest): at most 21 sizes. For
+    /// a caller that passes only one of `1 / asked` keys, and always the same ones: the rows of some pages, for
+    /// example.
     #[must_use]
-    pub fn of_sample(subject: Subject, sizes: &[u64], asked: f64, bytes_max: usize) -> Self {
-        let mut simulations = Self::new(subject, sizes, 1.0, bytes_max);
+    pub fn following(subject: Subject, sizes: &[u64], asked: f64, bytes_max: usize) -> Self {
+        invariant!(sizes.is_sorted(), "sizes are simulated smallest first");
+        invariant!(
+            sizes.len() * RULES <= CACHES_MAX,
+            "each size has a cache for each of the rules"
+        );
+        let caches = sizes.iter().flat_map(|bytes| Rules::ALL.map(|rules| (*bytes, rules)));
+        let mut simulations = Self::of_caches(subject, caches, 1.0, bytes_max);
+        simulations.followed.resize_with(sizes.len(), Followed::default);
         simulations.asked = asked.clamp(f64::MIN_POSITIVE, 1.0);
         simulations.set_threshold(u32::MAX);
         simulations
@@ -144,7 +176,31 @@ impl Simulations {
     /// Counts an access of a key of `bytes` bytes; `None` if the key is not sampled. All pages have the same
     /// size.
     pub fn ask(&mut self, hash: u64, bytes: u32, kind: PageKind) -> Option<Asked> {
-        self.enter(hash, bytes, kind, 1.0 / self.rate())
+        let asked = self.enter(hash, bytes, kind, 1.0 / self.rate())?;
+        if self.followed.is_empty() {
+            return Some(asked);
+        }
+        self.accesses = self.accesses.wrapping_add(1);
+        let mut missed = 0;
+        let weight = 1.0 / self.rate();
+        for (at, followed) in self.followed.iter_mut().enumerate() {
+            let is_miss = asked.missed >> (at * RULES + followed.rules) & 1 == 1;
+            missed |= u64::from(is_miss) << at;
+            followed.misses += if is_miss { weight } else { 0.0 };
+        }
+        if self.accesses.is_multiple_of(ACCESSES_A_DECISION) {
+            self.decide();
+        }
+        Some(Asked { missed })
+    }
+
+    /// Brings into force at each size the rules that miss least.
+    fn decide(&mut self) {
+        let rate = self.rate();
+        for (followed, caches) in self.followed.iter_mut().zip(self.caches.chunks(RULES)) {
+            followed.scores.add(caches.iter().map(|cache| cache.misses), rate);
+            followed.rules = followed.scores.next(followed.rules);
+        }
     }
 
     /// Inserts a key without an access: no miss counts.
@@ -228,6 +284,13 @@ impl Simulations {
     #[must_use]
     pub fn curve(&self, accesses: u64) -> MissCurve {
         let point = |cache: &Simulation| Point { bytes: cache.bytes, misses: cache.misses };
-        MissCurve { accesses, points: self.caches.iter().map(point).collect() }
+        let points = match &self.followed[..] {
+            [] => self.caches.iter().map(point).collect(),
+            followed => {
+                let caches = self.caches.iter().step_by(RULES).zip(followed);
+                caches.map(|(cache, it)| Point { misses: it.misses, ..point(cache) }).collect()
+            }
+        };
+        MissCurve { accesses, points }
     }
 }

@@ -182,8 +182,8 @@ impl Caches {
             if all_rows > 0.0 { sizes(all_rows * 1.02, 2.0, ROW_SIZES) } else { vec![] };
         let page_sizes = sizes(footprint * 1.02, 2f64.sqrt(), PAGE_SIZES);
         let behind =
-            |_| Simulations::of_sample(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
-        let rows = Simulations::of_sample(Subject::Rows, &row_sizes, rate, SIMULATION_BYTES);
+            |_| Simulations::following(Subject::Pages, &page_sizes, rate, SIMULATION_BYTES);
+        let rows = Simulations::following(Subject::Rows, &row_sizes, rate, SIMULATION_BYTES);
         let pages = (0..=row_sizes.len()).map(behind).collect();
         Self { threshold, rows, row_sizes, pages, no_rows: 0, new: 0, footprint }
     }

@@ -31,30 +31,6 @@ fn a_loop_longer_than_the_cache_is_guarded_and_recent_keys_are_not() {
 }
 
 #[test]
-fn rules_that_miss_alike_stay() {
-    let mut scores = Scores { recent: [1000.0, 990.0, 1000.0], ..Scores::default() };
-    assert_eq!([0, 1, 2].map(|current| scores.next(current)), [0, 1, 2]);
-    scores.recent = [1000.0, 900.0, 1000.0];
-    assert_eq!([0, 1, 2].map(|current| scores.next(current)), [1, 1, 1]);
-    // Of few misses chance explains more.
-    scores.recent = [10.0, 8.0, 9.0];
-    assert_eq!(scores.next(0), 0);
-    assert_eq!(Scores::default().next(2), 2);
-}
-
-#[test]
-fn old_misses_are_forgotten_and_other_simulations_start_from_none() {
-    let mut scores = Scores::default();
-    scores.add([800.0, 0.0, 0.0].into_iter(), 0.5);
-    assert_eq!(scores.recent, [400.0, 0.0, 0.0]);
-    scores.add([800.0, 200.0, 0.0].into_iter(), 0.5);
-    assert_eq!(scores.recent, [350.0, 100.0, 0.0]);
-    scores.restart();
-    scores.add([80.0, 0.0, 0.0].into_iter(), 0.5);
-    assert_eq!(scores.recent, [346.25, 87.5, 0.0]);
-}
-
-#[test]
 fn a_contest_charges_its_memory_and_stays_within_it() {
     let budget = Budget::new(1 << 20);
     let account = budget.account("contest");
