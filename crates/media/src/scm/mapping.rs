@@ -85,9 +85,13 @@ impl Mapping {
     /// The aligned word at offset `at` of the mapping.
     fn word(&self, at: usize) -> [u8; WORD_BYTES] {
         debug_assert!(at < self.len && at.is_multiple_of(WORD_BYTES), "a word of the mapping");
-        // SAFETY: the word begins in the mapping, and ends in it because whole pages are mapped. A volatile
+        // SAFETY: the word begins in the mapping.
+        let start = unsafe { self.start.add(at) }.cast::<u64>().as_ptr();
+        // SAFETY: the word is aligned, and ends in the mapping because whole pages are mapped. A volatile
         // read, because other mappings may store to it.
-        unsafe { self.start.add(at).cast::<u64>().as_ptr().read_volatile() }.to_ne_bytes()
+        let word = unsafe { start.read_volatile() };
+        #[expect(clippy::host_endian_bytes, reason = "the bytes of memory, in their order")]
+        word.to_ne_bytes()
     }
 
     /// The address of offset `at`, and how many of `len` bytes from there are mapped.
