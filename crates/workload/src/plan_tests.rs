@@ -115,7 +115,7 @@ fn a_sample_of_a_loop_is_within_five_points() {
         let (zipf, mut rng) = (Zipf::new(40_000, 0.9).unwrap(), Rng::new(7));
         let looped = (capacity as f64 * length) as u64;
         let key = |at: u64| match at % 2 {
-            0 => 1 << 32 | at / 2 % looped,
+            0 => (1 << 32) + at / 2 % looped,
             _ => zipf.draw(&mut rng),
         };
         let stream: Vec<_> =

@@ -387,7 +387,7 @@ fn an_ingest_waits_for_no_flush_of_another_keyspace() {
     let db = Db::on_medium(memory()).memory(64 << 20).codec(Codec::None);
     let db = db.listener(Arc::clone(&hold) as _).open().unwrap();
     let [k, l] = ["k", "l"].map(|name| db.open_or_create_keyspace(name).unwrap());
-    [&k, &l].map(|keyspace| keyspace.put(key(7), "written").unwrap());
+    [&k, &l].into_iter().for_each(|keyspace| keyspace.put(key(7), "written").unwrap());
     std::thread::scope(|scope| {
         let into = |keyspace: &Keyspace| {
             let mut ingest = ingest(keyspace);
