@@ -120,9 +120,9 @@ impl Simulations {
         simulations
     }
 
-    /// As [`Simulations::new`], of caches that each follow a [`Contest`](super::Contest): at most 21 sizes. For
-    /// a caller that passes only one of `1 / asked` keys, and always the same ones: the rows of some pages, for
-    /// example.
+    /// As [`Simulations::new`], of caches that each follow a [`Contest`](super::Contest): at most 21 sizes.
+    /// For a caller that passes only one of `1 / asked` keys, and always the same ones: the rows of some
+    /// pages, for example.
     #[must_use]
     pub fn following(subject: Subject, sizes: &[u64], asked: f64, bytes_max: usize) -> Self {
         invariant!(sizes.is_sorted(), "sizes are simulated smallest first");
