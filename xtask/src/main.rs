@@ -64,6 +64,7 @@ usage: cargo xtask TASK
   results --history CASE..  charts of our rate by RocksDB's over commits, in target/history
   profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
   redis-suite [UNIT..]      Redis's own test suite against `terrace serve`
+  redis-bench [PART]        `memory`: beside redis-server; `flash`: beside memcached, data larger than memory
   redis-clients [NAME..]    redis-py, ioredis, go-redis, Jedis, redis-cli and redis-benchmark against it
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)
@@ -102,6 +103,7 @@ fn run(arguments: &[&str]) -> Result {
         ["results", rest @ ..] => results::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         ["redis-suite", rest @ ..] => redis::run_suite(&redis::build()?, rest),
+        ["redis-bench", rest @ ..] => redis::run_bench(&redis::build_release()?, rest),
         ["redis-clients", rest @ ..] => redis::run_clients(&redis::build()?, rest),
         ["sim", rest @ ..] => sim::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),

@@ -1,5 +1,6 @@
 //! `terrace serve` beside what Redis's users have: Redis's own test suite, and client programs and libraries.
 
+mod bench;
 mod clients;
 mod server;
 mod suite;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{self, cargo};
 use crate::{Result, debian, workspace};
 
+pub(crate) use bench::run as run_bench;
 pub(crate) use clients::run as run_clients;
 pub(crate) use suite::run as run_suite;
 
@@ -27,6 +29,14 @@ const PACKAGES: [&str; 5] =
 pub(crate) fn build() -> Result<PathBuf> {
     command::run(cargo(["build", "--package", "terrace"]))?;
     Ok(built())
+}
+
+/// Builds the server as users run it.
+pub(crate) fn build_release() -> Result<PathBuf> {
+    command::run(cargo(["build", "--release", "--package", "terrace"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| workspace::root().join("target"));
+    Ok(target.join("release/terrace"))
 }
 
 /// The server that was built before.

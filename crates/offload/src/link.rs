@@ -17,8 +17,9 @@ use crate::frame::{BODY_BYTES_MAX, Frame, OVERHEAD_BYTES};
 /// Bytes of one read from a stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long a write waits before the link looks whether the other side sends.
-const WRITE_SLICE: Duration = Duration::from_millis(20);
+/// How long a write waits before the link looks whether the other side sends. While both send, each takes what
+/// the other sent once in this time: it bounds the rate of the link.
+const WRITE_SLICE: Duration = Duration::from_millis(1);
 
 /// The longest time that a frame may take to be sent.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -200,9 +201,12 @@ impl StreamLink {
 
     /// Receives the bytes that are there. The other side takes nothing at the moment.
     fn drain(&mut self) -> Result<()> {
-        if self.received.len() < self.drain_bytes {
-            self.wait_at_most(Duration::ZERO)?;
-            self.read_some(READ_BYTES)?;
+        self.wait_at_most(Duration::ZERO)?;
+        while self.received.len() < self.drain_bytes {
+            // Less than was asked for: there are no more.
+            if self.read_some(READ_BYTES)?.is_none_or(|count| count < READ_BYTES) {
+                break;
+            }
         }
         Ok(())
     }
