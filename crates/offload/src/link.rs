@@ -17,8 +17,8 @@ use crate::frame::{BODY_BYTES_MAX, Frame, OVERHEAD_BYTES};
 /// Bytes of one read from a stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long a write waits before the link looks whether the other side sends. While both send, each takes what
-/// the other sent once in this time: it bounds the rate of the link.
+/// How long a write waits before the link looks whether the other side sends. While both send, each takes
+/// what the other sent once in this time: it bounds the rate of the link.
 const WRITE_SLICE: Duration = Duration::from_millis(1);
 
 /// The longest time that a frame may take to be sent.
