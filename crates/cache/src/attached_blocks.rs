@@ -6,8 +6,8 @@
 //! holds it. The shards know which pages have blocks; this module charges their memory. Called under a
 //! shard's mutex; its own mutex is a leaf.
 //!
-//! Cost: the block's bytes and [`OVERHEAD_BYTES`], charged before the block is attached (I10) to the cache's
-//! own account, which reclaims from nobody.
+//! Cost: the block's bytes and [`OVERHEAD_BYTES`]. They are charged to the cache's own account, which
+//! reclaims from nobody, before the block is attached to its frame (I10).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -100,7 +100,8 @@ impl AttachedBlocks {
         is_attached
     }
 
-    /// Uncharges a block of `bytes` bytes that was detached, or whose frame now belongs to a reader alone.
+    /// Uncharges a block that was detached, or whose frame now belongs to a reader alone. `bytes` is its
+    /// [`cost`].
     pub(crate) fn detached(&self, bytes: u64) {
         let mut charge = self.charge.lock();
         invariant!(charge.bytes() >= bytes, "the charge of attached blocks covers each of them");

@@ -115,7 +115,7 @@ impl Committer {
             Ok::<_, Error>((first, noted))
         })?;
         tree.writes().user_bytes.add(size.user_bytes() as u64);
-        // Also if it has no place: every later writer waits for its seqno.
+        // Also if noting its place in the log failed: every later writer waits for its seqno.
         let published = self.publish(first, 1, size.user_bytes(), durability);
         noted.and(published)
     }

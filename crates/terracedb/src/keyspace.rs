@@ -1,7 +1,8 @@
 //! [`Keyspace`], the handle of one keyspace: single writes, reads of the latest state, ingests, compaction.
 //!
-//! A write is checked against the limits here and handed to the committer of the crate `engine`. A read
-//! takes a read view of the keyspace's tree, then looks up the row cache, memtables and tables (`tree`).
+//! A write is checked against the limits here and handed to the committer of the crate `engine`. A get
+//! (`get.rs`) takes the state of its key in the row cache, then a read view of the keyspace's tree, then
+//! looks up the row cache, memtables and tables (`tree`). Other reads begin with the read view.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;

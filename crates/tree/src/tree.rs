@@ -65,9 +65,9 @@ impl View {
     /// The memtable for a write at `seqno`.
     ///
     /// A sealed memtable stays in the view until all of its seqnos are visible, so the view has the memtable
-    /// of every write that is not applied yet. The only exception is a dropped keyspace that got no memory
-    /// for an empty memtable ([`Tree::discard`]): its late writes go to the active memtable, which nobody
-    /// reads.
+    /// of every write that is not applied yet. The only exception is a dropped keyspace: [`Tree::discard`]
+    /// removes its sealed memtables from the view. If there was no memory for an empty memtable then, late
+    /// writes go to the active memtable, which nobody reads.
     pub fn memtable_for(&self, seqno: Seqno) -> &Arc<Memtable> {
         let found = self.memtables().find(|table| table.first() <= seqno);
         debug_assert!(

@@ -59,7 +59,8 @@ impl Engine {
         Self::with_options(db, &KeyspaceOptions::new().hashed(policy))
     }
 
-    /// As [`Engine::new`], with a keyspace with these options.
+    /// As [`Engine::new`], with options of the keyspace: a new one gets them, an existing one adopts those
+    /// that it lacks.
     ///
     /// # Errors
     /// Those of the store; `Invalid` if the keyspace exists and is of another kind.

@@ -34,7 +34,7 @@ struct FoundPage {
 
 impl ScmTier {
     /// Looks the page up. `None` if the tier does not hold it, is off, or is bypassed because flash answers
-    /// sooner.
+    /// sooner; also if the slot gets another page during the lookup, or its page has a wrong tag.
     #[must_use]
     pub fn find(&self, key: PageKey, kind: PageKind) -> Option<ScmHit> {
         if self.is_off() {

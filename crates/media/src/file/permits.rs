@@ -1,10 +1,10 @@
-//! Priorities at a busy device: an operation needs a permit of its class (log > read > flush > compaction >
-//! scrub).
+//! Priorities at a busy device, by class: log > read > flush > compaction > scrub. Log and read operations
+//! never wait. The others, background operations, wait for a permit of their class.
 //!
 //! [`limit`] is the policy, a pure function of the operations in flight; [`IoPermits`] counts them across
-//! every queue and file of one medium and makes background operations wait. Log and read operations never
-//! wait. A background operation waits at most [`WAIT_MAX`] and then proceeds without a free permit: no class
-//! starves, and a thread that holds permits in one queue while it waits for another cannot deadlock.
+//! every queue and file of one medium and makes background operations wait. Such an operation waits at most
+//! [`WAIT_MAX`] and then proceeds without a free permit: no class starves, and a thread that holds permits in
+//! one queue while it waits for another cannot deadlock.
 //!
 //! Concurrency: one counter a class. A slightly stale count only shifts a limit briefly, so `Relaxed`
 //! suffices; a missed wake-up costs one round of waiting.
@@ -29,8 +29,9 @@ const CLASSES: usize = 5;
 /// The most operations of `class` in flight on a device that `depth` operations keep busy, while `above`
 /// operations of higher classes are in flight. At least one.
 ///
-/// Background work alone may fill half of the device. While a caller waits, its share is small enough that
-/// the device's queue, and so the caller's latency, is nearly as without background work.
+/// Without operations of higher classes, flushes may fill the device, merges half of it, scrubs a quarter.
+/// While a caller waits, their shares are small enough that the device's queue, and so the caller's latency,
+/// is nearly as without background work.
 pub(crate) fn limit(class: Class, above: usize, depth: usize) -> usize {
     let share = match (class, above) {
         (Class::Log | Class::Read, _) => return usize::MAX,

@@ -9,8 +9,9 @@
 //! pages.
 //!
 //! A job that is lost at any point leaves files that no manifest names (I9): the job removes them when it is
-//! dropped, or else the next open does. Work is installed slice by slice, so an interrupted merge continues
-//! from the last slice. A failing job never fails a write: it is tried again with growing pauses.
+//! dropped, or else the next open does. Two large runs are merged by a series of jobs, one for each slice of
+//! their keys; each installs its own outputs, so an interrupted series continues from the last slice. A
+//! failing job never fails a write: it is tried again with growing pauses.
 
 mod cached_outputs;
 mod compactor;

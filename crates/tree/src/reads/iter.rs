@@ -29,8 +29,8 @@ pub struct Iter {
     back_seeks: bool,
     keys: KeyCopies,
     continues: bool,
-    /// One side found no further key, so the other one has none either. The cursor of the first side has no
-    /// position then, which would bound the other.
+    /// One side found no further key, so the other one has none either. The flag says so, because the cursor
+    /// of the first side then has no position, and only a position bounds the other side.
     exhausted: bool,
     ended: bool,
 }

@@ -1,12 +1,13 @@
 //! The index of a resident keyspace: for each key the place of its newest version in the log.
 //!
-//! A slot of 8 bytes has a place and 19 bits of the key's hash; the shard has 10 bits more. The keys are in
-//! the log only, so a lookup reads there whether a slot is its key's: at 10 million keys one lookup in a
-//! hundred reads a second record. The index is lossless: it never drops an entry.
+//! A slot of 8 bytes has a place and a tag, 19 bits of the key's hash; 10 more bits of the hash choose the
+//! shard. The keys are in the log only, so a lookup reads a record to see whether it has the key: at 10
+//! million keys one lookup in a hundred reads a second record. The index is lossless: it never drops an
+//! entry.
 //!
-//! A shard is a table with linear probing. The home of a slot follows from its tag, so that a shard grows by
-//! a fifth without the keys. Between 73 and 88 % of the slots are full: 9.1 to 11 bytes an entry, once a
-//! shard has more than a few entries.
+//! A shard is a hash table with linear probing. The home of a slot follows from its tag alone, so a shard
+//! grows, by a fifth each time, without reading keys from the log. Between 73 and 88 % of the slots are full:
+//! 9.1 to 11 bytes an entry, once a shard has more than a few entries.
 //!
 //! Any thread may call. Each shard has a lock, which a reader holds while it reads the log: the log keeps a
 //! segment while the index points into it.

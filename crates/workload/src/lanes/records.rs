@@ -1,11 +1,11 @@
-//! The records that every store of the experiment writes: those of the product's log.
+//! The records that every store of the experiment writes, in the format of TerraceDB's own log.
 
 use std::collections::HashMap;
 
 use base::{Error, KeyspaceId, Result, Seqno, Write, decode_ops, put_u64};
 use wal::{Batch, Content, encode_group, parse_record, record_bytes};
 
-/// All records belong to one segment: its seed.
+/// The seed of the one segment to which all records belong.
 const SEED: u32 = 0x5eed_1095;
 
 /// The one keyspace.

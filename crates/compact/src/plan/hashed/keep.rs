@@ -9,12 +9,11 @@
 //! - (*d* / 2) / (bytes of a flush / bytes of the base) runs lie above a key.
 //!
 //! One slice is merged at a time, the one with the most run bytes for its base, whenever all runs together
-//! hold more than *d* / 2 of all bases. So the slices spread evenly between merged and due by themselves,
-//! and the peak is hardly above the mean. If a slice has more runs than a job has memory for, and those that
-//! a job takes are less than the base is due for, they are merged with one another, which does not write the
-//! base. Slices that cannot be
-//! merged, because a job works there or a table is damaged, do not count: others are not merged early in
-//! their place.
+//! hold more than *d* / 2 of all bases. So at any time some slices were just merged, some are due, and the
+//! others lie evenly between: the peak is hardly above the mean. A slice may have more runs than a job has
+//! memory for. If the oldest of them, as many as fit a job, hold too few bytes for a merge with the base,
+//! they are merged with one another, which does not write the base. Slices that cannot be merged, because a
+//! job works there or a table is damaged, do not count: others are not merged early in their place.
 
 use std::ops::Range;
 
@@ -62,8 +61,8 @@ impl Options {
         run_filter_bits(units)
     }
 
-    /// Bytes that all runs may hold together over bases of `base_bytes` bytes: a small base has at least
-    /// [`RUNS_MIN`] flushed tables above it.
+    /// Bytes that all runs may hold together over bases of `base_bytes` bytes. Over a small base this is the
+    /// size of [`RUNS_MIN`] flushed tables of `unit_bytes` bytes.
     fn runs_over(&self, base_bytes: u64, unit_bytes: u64) -> f64 {
         let least = unit_bytes.saturating_mul(RUNS_MIN) as f64;
         (base_bytes as f64 * self.run_share / 2.0).max(least)
