@@ -122,7 +122,7 @@ fn benchmark(
 }
 
 fn larger_than_memory(program: &Path, is_quick: bool) -> Result {
-    let memory = if is_quick { MEMORY / 4 } else { MEMORY };
+    let memory = if is_quick { MEMORY / 2 } else { MEMORY };
     let keys = memory * TIMES / VALUE_BYTES as u64;
     let seconds = if is_quick { 3 } else { 20 };
     let mut lines = Vec::new();
