@@ -3,7 +3,7 @@
 //!
 //! A [`PageReader`] gets the pages from DRAM, from the SCM tier, or from flash: one at a time on the calling
 //! thread ([`PageReader::run`]), or many in flight from one thread ([`Queue`]). Cursors read ahead
-//! ([`ReadAhead`]), and a seek reads from all runs at once ([`mod@parts`]).
+//! ([`ReadAhead`]), and a seek reads from all runs at once (`parts.rs`).
 //!
 //! Level 4 (docs/ARCHITECTURE.md). The reads themselves, of a key or a range, are in the crate `tree`.
 
