@@ -323,7 +323,7 @@ impl Buffers {
                 return Ok(());
             }
             let full = || Error::retry("write buffers").expected("a flush to end");
-            self.wait_for_flush(Waiter::Writer, full)?;
+            self.wait_for_flush(full)?;
         }
     }
 
@@ -335,13 +335,13 @@ impl Buffers {
         }
     }
 
-    /// Waits until a flush succeeds or no sealed memtable is left. Seals every memtable first if none is
-    /// sealed.
+    /// Has a writer wait until a flush succeeds or no sealed memtable is left. Seals every memtable first if
+    /// none is sealed.
     ///
     /// # Errors
     /// The flush's; `no_room()` if there is no memtable to flush.
-    fn wait_for_flush(&self, waiter: Waiter, no_room: impl Fn() -> Error) -> Result<()> {
-        let wait = self.waits.begin(waiter);
+    fn wait_for_flush(&self, no_room: impl Fn() -> Error) -> Result<()> {
+        let wait = self.waits.begin(Waiter::Writer);
         if !self.waits.is_any_sealed() {
             let mut is_any_sealed = false;
             for tree in self.trees.all() {

@@ -121,7 +121,7 @@ impl Buffers {
                 Err(error) if flushes == FLUSHES_AWAITED_MAX => return Err(error),
                 Err(error) => {
                     drop(view);
-                    self.wait_for_flush(Waiter::Writer, || error.clone())?;
+                    self.wait_for_flush(|| error.clone())?;
                     flushes += 1;
                 }
             }

@@ -30,6 +30,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 /// The most ranges watched at once: a tier is one, and so is each segment of a log that is written or read.
 const RANGES: usize = 4096;
 
+/// Ranges that mappings for loads leave to others: a load can do without its mapping.
+const RANGES_FOR_STORES: usize = 256;
+
 static WATCHED: [Range; RANGES] = [const { Range::new() }; RANGES];
 
 /// A handler set with `SA_SIGINFO`.
@@ -100,6 +103,14 @@ impl Watch {
     /// If the most ranges possible are watched.
     pub(super) fn new() -> io::Result<Self> {
         Self::of(&WATCHED)
+    }
+
+    /// As [`Watch::new`], for a range whose owner can do without: some are left to others.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], sooner.
+    pub(super) fn spare() -> io::Result<Self> {
+        Self::of(WATCHED.get(RANGES_FOR_STORES..).unwrap_or_default())
     }
 
     fn of(ranges: &'static [Range]) -> io::Result<Self> {

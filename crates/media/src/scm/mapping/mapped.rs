@@ -22,16 +22,21 @@ impl Mapping {
             true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             false => MapFlags::SHARED,
         };
-        Self::of(file, len, ProtFlags::READ | ProtFlags::WRITE, flags)
+        Self::of(file, len, ProtFlags::READ | ProtFlags::WRITE, flags, Watch::new()?)
     }
 
     /// Maps the first `len` bytes of `file` for loads.
     pub(in crate::scm) fn read_only(file: &fs::File, len: usize) -> io::Result<Self> {
-        Self::of(file, len, ProtFlags::READ, MapFlags::SHARED)
+        Self::of(file, len, ProtFlags::READ, MapFlags::SHARED, Watch::spare()?)
     }
 
-    fn of(file: &fs::File, len: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
-        let watch = Watch::new()?;
+    fn of(
+        file: &fs::File,
+        len: usize,
+        access: ProtFlags,
+        flags: MapFlags,
+        watch: Watch,
+    ) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let start = unsafe { mmap(null_mut(), len, access, flags, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
