@@ -7,7 +7,7 @@
 //! with the content of an earlier page. Concurrency: any thread; a clone changes only the frame's own count.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -317,6 +317,20 @@ impl FrameBlock {
     pub fn shared(&self) -> Bytes {
         if let Some(block) = self.frame.block() {
             return block.clone();
+        }
+        broken_invariant!("a block stays on its frame while the frame has a handle");
+        Bytes::new()
+    }
+
+    /// As [`FrameBlock::shared`], of a part of the block: counts one handle, not two.
+    ///
+    /// # Panics
+    /// If the range does not lie within the block.
+    #[inline]
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Bytes {
+        if let Some(block) = self.frame.block() {
+            return block.slice(range);
         }
         broken_invariant!("a block stays on its frame while the frame has a handle");
         Bytes::new()

@@ -470,6 +470,7 @@ impl TableCursor {
     }
 
     /// The entry's value: a slice of its block, which the slice keeps in memory.
+    #[inline]
     #[must_use]
     pub fn value(&self) -> Bytes {
         match (&self.block, self.position.entry()) {

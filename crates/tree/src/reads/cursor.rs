@@ -204,7 +204,13 @@ impl Cursor {
     /// memory.
     #[must_use]
     pub fn shared_value(&self) -> Option<Bytes> {
-        self.merge.shared_value()
+        self.shared_entry().map(|(_, value)| value)
+    }
+
+    /// The current key, and its value for keeping.
+    #[inline]
+    pub(super) fn shared_entry(&self) -> Option<(&[u8], Bytes)> {
+        self.merge.shared_entry()
     }
 
     /// When the current value expires, Unix milliseconds; 0 if it does not expire, and without a current

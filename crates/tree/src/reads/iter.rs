@@ -103,6 +103,11 @@ impl Iter {
                 }
             }
         };
+        self.front_entry(moved)
+    }
+
+    /// The entry at which the front is after a move that ended with `moved`, unless it lies outside.
+    fn front_entry(&mut self, moved: Result<bool>) -> Result<Option<KeyEntry>> {
         let met = self.back.as_ref().and_then(position);
         let entry = entry(self.front.as_ref(), moved, &mut self.keys)?;
         let entry = entry.filter(|(key, _)| {
@@ -190,6 +195,7 @@ struct KeyCopies {
 }
 
 impl KeyCopies {
+    #[inline]
     fn copy(&mut self, key: &[u8]) -> Bytes {
         if key.len() > KEYS_BYTES / 4 {
             return Bytes::copy_from_slice(key);
@@ -222,7 +228,7 @@ fn entry(
     match moved {
         Ok(false) => Ok(None),
         Ok(true) => {
-            let current = cursor.key().zip(cursor.shared_value());
+            let current = cursor.shared_entry();
             Ok(current.map(|(key, value)| (keys.copy(key), Ok(value))))
         }
         Err(error) => match cursor.failed_key() {
@@ -232,6 +238,7 @@ fn entry(
     }
 }
 
+#[inline]
 fn within_upper(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {
     match upper {
         Bound::Unbounded => true,
@@ -266,6 +273,23 @@ impl Iterator for Iter {
     fn next(&mut self) -> Option<Result<Entry>> {
         if self.ended {
             return None;
+        }
+        // Most steps: they move few bytes, and copy the key alone.
+        if let Some(cursor) = &mut self.front
+            && !self.front_seeks
+            && !self.exhausted
+            && self.back.is_none()
+            && cursor.valid()
+        {
+            let moved = cursor.next();
+            if matches!(moved, Ok(true))
+                && let Some((key, value)) = cursor.shared_entry()
+                && within_upper(key, &self.upper)
+            {
+                return Some(Ok((self.keys.copy(key), value)));
+            }
+            let step = self.front_entry(moved);
+            return self.end_unless(step);
         }
         let step = self.next_key();
         self.end_unless(step)

@@ -175,15 +175,16 @@ impl MergingIter {
         }
     }
 
-    /// The current value, for keeping. A value in a block is shared, not copied.
-    pub fn shared_value(&self) -> Option<Bytes> {
+    /// The current key, and its value for keeping. A value in a block is shared, not copied.
+    #[inline]
+    pub fn shared_entry(&self) -> Option<(&[u8], Bytes)> {
         match &self.current {
             Current::Invalid => None,
             Current::Entry { number, .. } => {
                 let source = self.sources.get(*number)?;
-                source.entry().map(|(_, trailer)| source.stored(trailer))
+                source.entry().map(|(key, _)| (key, source.shared_value()))
             }
-            Current::Owned(_, value) => Some(value.bytes.clone()),
+            Current::Owned(key, value) => Some((key, value.bytes.clone())),
         }
     }
 

@@ -136,9 +136,17 @@ impl Source {
 
     /// The value of the current entry, as stored. `trailer` is the entry's.
     pub(super) fn stored(&self, trailer: Trailer) -> Bytes {
-        match self {
+        match trailer.kind() {
             // A tombstone has no value, and its page need not be kept for it.
-            _ if trailer.kind().is_ok_and(|kind| kind == EntryKind::Delete) => Bytes::new(),
+            Ok(EntryKind::Delete) => Bytes::new(),
+            _ => self.shared_value(),
+        }
+    }
+
+    /// The value of the current entry, as stored, for keeping.
+    #[inline]
+    pub(super) fn shared_value(&self) -> Bytes {
+        match self {
             Self::Memtable(cursor) => Bytes::copy_from_slice(cursor.value()),
             Self::Run(run) => run.cursor.as_ref().map(TableCursor::value).unwrap_or_default(),
         }

@@ -42,10 +42,11 @@ impl Deref for BlockBytes {
 
 impl BlockBytes {
     /// A slice that the caller keeps.
+    #[inline]
     pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(range),
-            Self::Attached(block) => block.shared().slice(range),
+            Self::Attached(block) => block.slice(range),
         }
     }
 }
