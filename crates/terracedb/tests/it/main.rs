@@ -57,6 +57,7 @@ mod model;
 mod names;
 mod offload;
 mod pops;
+mod range_bounds;
 mod range_deletes;
 mod read_only;
 mod read_path;

@@ -9,6 +9,7 @@ use cache::Stage;
 use read::{Depth, PageReader, ReadAhead};
 use table::Span;
 
+use super::walk_bounds::WalkBounds;
 use super::{FastStep, MergingIter, Move};
 use crate::View;
 
@@ -31,14 +32,16 @@ impl CursorSource {
     /// # Errors
     /// `Retry` if there is no memory for its blocks.
     pub fn cursor(&self) -> Result<Cursor> {
+        self.cursor_within(&WalkBounds::default())
+    }
+
+    /// As [`CursorSource::cursor`], for a caller that leaves out keys outside `bounds`: a move there may end
+    /// the walk.
+    pub(super) fn cursor_within(&self, bounds: &WalkBounds) -> Result<Cursor> {
+        let reader = Arc::clone(&self.reader);
         Ok(Cursor {
-            reader: Arc::clone(&self.reader),
-            merge: MergingIter::new(
-                Arc::clone(&self.view),
-                self.at,
-                self.now,
-                self.reader.account(),
-            )?,
+            merge: MergingIter::new(self, bounds)?,
+            reader,
             ahead: ReadAhead::default(),
             next_block: NextBlock::Unknown,
             fast_steps: 0,

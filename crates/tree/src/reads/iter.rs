@@ -6,6 +6,8 @@ use std::ops::{Bound, RangeBounds};
 use base::Result;
 use bytes::{Bytes, BytesMut};
 
+use super::walk_bounds::WalkBounds;
+use crate::dead_spans::successor;
 use crate::reads::{Cursor, CursorSource};
 
 /// A key and its value.
@@ -20,8 +22,7 @@ pub type KeyEntry = (Bytes, Result<Bytes>);
 /// called. To read beyond a damaged page, iterate over a range behind it.
 pub struct Iter {
     source: CursorSource,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
+    bounds: WalkBounds,
     front: Option<Cursor>,
     back: Option<Cursor>,
     /// The next step from this side begins at its bound, which has moved.
@@ -38,25 +39,22 @@ pub struct Iter {
 /// Iterates over the keys of `source` within `bounds`. Not a method: [`Iter`] is part of the public API, and
 /// its source is not.
 pub fn iterate<K: AsRef<[u8]>>(source: CursorSource, bounds: impl RangeBounds<K>) -> Iter {
-    let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-    Iter::over(source, owned(bounds.start_bound()), owned(bounds.end_bound()))
+    let (lower, upper) = (bounds.start_bound(), bounds.end_bound());
+    Iter::over(source, WalkBounds::new(lower.map(K::as_ref), upper.map(K::as_ref)))
 }
 
 /// Iterates over the keys of `source` that begin with `prefix`.
 pub fn iterate_prefix(source: CursorSource, prefix: &[u8]) -> Iter {
-    let upper = match after_prefix(prefix) {
-        Some(upper) => Bound::Excluded(upper),
-        None => Bound::Unbounded,
-    };
-    Iter::over(source, Bound::Included(prefix.to_vec()), upper)
+    let after = after_prefix(prefix);
+    let upper = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    Iter::over(source, WalkBounds::new(Bound::Included(prefix), upper))
 }
 
 impl Iter {
-    fn over(source: CursorSource, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Self {
+    fn over(source: CursorSource, bounds: WalkBounds) -> Self {
         Self {
             source,
-            lower,
-            upper,
+            bounds,
             front: None,
             back: None,
             front_seeks: false,
@@ -94,12 +92,11 @@ impl Iter {
             place => {
                 let cursor = match place {
                     Some(cursor) => cursor,
-                    none => none.insert(self.source.cursor()?),
+                    none => none.insert(self.source.cursor_within(&self.bounds)?),
                 };
-                match &self.lower {
-                    Bound::Unbounded => cursor.seek_to_first(),
-                    Bound::Included(key) => cursor.seek(key),
-                    Bound::Excluded(key) => cursor.seek(successor(key)),
+                match self.bounds.first() {
+                    [] => cursor.seek_to_first(),
+                    first => cursor.seek(first),
                 }
             }
         };
@@ -111,7 +108,7 @@ impl Iter {
         let met = self.back.as_ref().and_then(position);
         let entry = entry(self.front.as_ref(), moved, &mut self.keys)?;
         let entry = entry.filter(|(key, _)| {
-            within_upper(key, &self.upper) && met.is_none_or(|back| key.as_ref() < back)
+            !self.bounds.is_passed(key, true) && met.is_none_or(|back| key.as_ref() < back)
         });
         self.exhausted = entry.is_none();
         Ok(entry)
@@ -120,13 +117,13 @@ impl Iter {
     /// Leaves out the keys before `key`, which must be at or after the key that the iterator would return
     /// next from the front. Costs a seek at the next step.
     pub fn skip_to(&mut self, key: &[u8]) {
-        self.lower = Bound::Included(key.to_vec());
+        self.bounds.begin_at(key);
         self.front_seeks = true;
     }
 
     /// Leaves out `key` and the keys after it; as [`Iter::skip_to`], from the back.
     pub fn skip_back_to(&mut self, key: &[u8]) {
-        self.upper = Bound::Excluded(key.to_vec());
+        self.bounds.end_before(key);
         self.back_seeks = true;
     }
 
@@ -154,19 +151,18 @@ impl Iter {
             place => {
                 let cursor = match place {
                     Some(cursor) => cursor,
-                    none => none.insert(self.source.cursor()?),
+                    none => none.insert(self.source.cursor_within(&self.bounds)?),
                 };
-                match &self.upper {
-                    Bound::Unbounded => cursor.seek_to_last(),
-                    Bound::Excluded(key) => cursor.seek_before(key),
-                    Bound::Included(key) => cursor.seek_before(successor(key)),
+                match self.bounds.end() {
+                    None => cursor.seek_to_last(),
+                    Some(end) => cursor.seek_before(end),
                 }
             }
         };
         let met = self.front.as_ref().and_then(position);
         let entry = entry(self.back.as_ref(), moved, &mut self.keys)?;
         let entry = entry.filter(|(key, _)| {
-            within_lower(key, &self.lower) && met.is_none_or(|front| key.as_ref() > front)
+            !self.bounds.is_passed(key, false) && met.is_none_or(|front| key.as_ref() > front)
         });
         self.exhausted = entry.is_none();
         Ok(entry)
@@ -208,11 +204,6 @@ impl KeyCopies {
     }
 }
 
-/// The least key above `key`.
-fn successor(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
 /// The key at which the cursor's last move ended, also if the key has an error.
 fn position(cursor: &Cursor) -> Option<&[u8]> {
     cursor.key().or_else(|| cursor.failed_key())
@@ -235,23 +226,6 @@ fn entry(
             Some(key) => Ok(Some((keys.copy(key), Err(error)))),
             None => Err(error),
         },
-    }
-}
-
-#[inline]
-fn within_upper(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {
-    match upper {
-        Bound::Unbounded => true,
-        Bound::Included(upper) => key <= upper.as_slice(),
-        Bound::Excluded(upper) => key < upper.as_slice(),
-    }
-}
-
-fn within_lower(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
-    match lower {
-        Bound::Unbounded => true,
-        Bound::Included(lower) => key >= lower.as_slice(),
-        Bound::Excluded(lower) => key > lower.as_slice(),
     }
 }
 
@@ -284,7 +258,7 @@ impl Iterator for Iter {
             let moved = cursor.next();
             if matches!(moved, Ok(true))
                 && let Some((key, value)) = cursor.shared_entry()
-                && within_upper(key, &self.upper)
+                && !self.bounds.is_passed(key, true)
             {
                 return Some(Ok((self.keys.copy(key), value)));
             }
@@ -310,7 +284,7 @@ impl std::iter::FusedIterator for Iter {}
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Iter({:?}..{:?})", self.lower, self.upper)
+        write!(f, "Iter({:?})", self.bounds)
     }
 }
 

@@ -14,7 +14,7 @@ mod positioning;
 
 use std::sync::Arc;
 
-use base::{Account, Charge, EntryKind, Result, Seqno, Trailer, invariant};
+use base::{Charge, EntryKind, Result, Seqno, Trailer, invariant};
 use bytes::Bytes;
 use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, ValueRead};
@@ -22,7 +22,9 @@ use table::{Pages, Span, Step, Table, ValueRead};
 use super::range_delete_filter::{RangeDeleteFilter, Visibility};
 use super::resolver::{Resolution, Resolver, Value};
 use super::source::{Seek, Source};
+use super::walk_bounds::WalkBounds;
 use crate::View;
+use crate::reads::CursorSource;
 
 use dead_run::DeadRun;
 pub use fast_step::FastStep;
@@ -57,6 +59,8 @@ pub struct MergingIter {
     /// The read sequence number, and the time that expiries are compared with, Unix milliseconds.
     at: Seqno,
     now: u64,
+    /// A walk that passes them ends.
+    bounds: WalkBounds,
     sources: Vec<Source>,
     range_deletes: RangeDeleteFilter,
     /// The dead keys that the walk steps over.
@@ -108,22 +112,25 @@ const CURSOR_BYTES: u64 = 4 << 10;
 const HIDDEN_STEPS: u32 = 4;
 
 impl MergingIter {
-    /// An iterator without a current entry. It reads at the seqno `at`; expiries are compared with `now`,
-    /// Unix milliseconds.
+    /// An iterator without a current entry. Its walks end outside `bounds`; that they return no entry there
+    /// is left to the caller.
     ///
     /// # Errors
     /// `Retry` if there is no memory for its blocks (I10).
-    pub fn new(view: Arc<View>, at: Seqno, now: u64, account: &Account) -> Result<Self> {
+    pub(super) fn new(source: &CursorSource, bounds: &WalkBounds) -> Result<Self> {
+        let CursorSource { reader, view, at, now } = source;
+        let (view, at, now) = (Arc::clone(view), *at, *now);
         let runs = view.version.runs().len() as u64;
-        let charge = account.charge(runs * RUN_BYTES + CURSOR_BYTES)?;
+        let charge = reader.account().charge(runs * RUN_BYTES + CURSOR_BYTES)?;
         // Checked once: an empty memtable may be written to at any time.
         let memtables: Vec<_> = view.memtables().filter(|table| !table.is_empty()).collect();
         let mut sources: Vec<_> = memtables.iter().map(|table| Source::memtable(table)).collect();
-        sources.extend(view.version.runs().iter().map(Source::run));
+        sources.extend(view.version.runs().iter().map(|run| Source::run(run, bounds)));
         let range_deletes = RangeDeleteFilter::of(&memtables, view.version.runs(), at);
         Ok(Self {
             at,
             now,
+            bounds: bounds.clone(),
             dead: DeadRun::default(),
             stepped_over: 0,
             seeks: false,
@@ -348,6 +355,9 @@ impl MergingIter {
         let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
+        if self.bounds.is_passed(key, true) {
+            return Ok(Some(false));
+        }
         if trailer.seqno() > self.at || self.skip.as_deref() == Some(key) {
             if trailer.seqno() > self.at {
                 self.dead.meet_invisible(key, trailer);

@@ -12,6 +12,7 @@ mod reader;
 mod resolver;
 mod rows;
 mod source;
+mod walk_bounds;
 
 pub use cursor::{Cursor, CursorSource};
 pub use iter::{Entry, Iter, KeyEntry, after_prefix, iterate, iterate_prefix};

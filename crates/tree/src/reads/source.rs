@@ -8,7 +8,8 @@ use bytes::Bytes;
 use read::{PageFile, ReadOp};
 use table::{Pages, Span, Step, Table, TableCursor};
 
-use crate::{Memtable, Run, TableFile};
+use super::walk_bounds::WalkBounds;
+use crate::{Memtable, Piece, Run, TableFile};
 
 /// A move of a source. `AtOrAfter` goes to the first entry at or after the position, `Before` to the last
 /// entry before it.
@@ -32,8 +33,10 @@ impl Source {
         Self::Memtable(memtable.map().cursor())
     }
 
-    pub(super) fn run(run: &Arc<Run>) -> Self {
-        Self::Run(Box::new(RunCursor { run: Arc::clone(run), at: 0, cursor: None, forward: true }))
+    /// A run, whose walks end at the first piece outside `bounds`.
+    pub(super) fn run(run: &Arc<Run>, bounds: &WalkBounds) -> Self {
+        let (run, bounds) = (Arc::clone(run), bounds.clone());
+        Self::Run(Box::new(RunCursor { run, bounds, at: 0, cursor: None, forward: true }))
     }
 
     /// Starts a move; call [`Source::step`] until it is `Ready`.
@@ -156,6 +159,7 @@ impl Source {
 /// Walks the tables of a run as one sorted sequence.
 pub(super) struct RunCursor {
     run: Arc<Run>,
+    bounds: WalkBounds,
     /// Index of the current piece.
     at: usize,
     cursor: Option<TableCursor>,
@@ -164,6 +168,12 @@ pub(super) struct RunCursor {
 }
 
 impl RunCursor {
+    /// The piece at `at`, unless the walk has passed its bound there.
+    fn piece(&self, at: usize) -> Option<&Arc<Piece>> {
+        let piece = self.run.pieces().get(at)?;
+        (!self.bounds.is_passed_at_all(piece.range(), self.forward)).then_some(piece)
+    }
+
     fn start(&mut self, seek: Seek<'_>) -> Result<()> {
         let tables = self.run.pieces();
         match seek {
@@ -185,7 +195,7 @@ impl RunCursor {
                 self.forward = false;
             }
         }
-        self.cursor = match tables.get(self.at) {
+        self.cursor = match self.piece(self.at) {
             None => None,
             Some(handle) => {
                 let mut cursor = handle.cursor()?;
@@ -216,7 +226,7 @@ impl ReadOp for RunCursor {
             }
             // The piece ended: go to its neighbour, or past the end of the run.
             let next = if self.forward { self.at + 1 } else { self.at.wrapping_sub(1) };
-            self.cursor = match self.run.pieces().get(next) {
+            self.cursor = match self.piece(next) {
                 None => None,
                 Some(handle) => {
                     let mut cursor = handle.cursor()?;

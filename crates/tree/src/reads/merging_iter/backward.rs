@@ -20,6 +20,9 @@ impl MergingIter {
         let (Some(number), Some(source), Some((key, trailer))) = (first, source, entry) else {
             return Ok(Some(false));
         };
+        if self.bounds.is_passed(key, false) {
+            return Ok(Some(false));
+        }
         if trailer.seqno() <= self.at {
             if !self.range_deletes.is_empty() {
                 match self.range_deletes.visibility(number, key, trailer.seqno(), false) {

@@ -139,7 +139,8 @@ impl MergingIter {
         true
     }
 
-    /// The walk ended at a key with a value, or at the last key if `ended` is `Some`; or it jumps.
+    /// The walk ended at a key with a value, or at the last key within the bounds if `ended` is `Some`; or it
+    /// jumps.
     pub(super) fn end_dead_run(&mut self, ended: Option<bool>) {
         if self.dead.keys < NOTE_KEYS_MIN || !self.dead.is_open || self.dead.has_gap {
             return;
@@ -156,7 +157,7 @@ impl MergingIter {
                 note(&self.dead.bound, &successor(self.skip.as_deref().unwrap_or_default()));
             }
             (false, Some(key)) => note(&successor(key), &self.dead.bound),
-            (false, None) if ended.is_some() => note(&[], &self.dead.bound),
+            (false, None) if ended.is_some() => note(self.bounds.first(), &self.dead.bound),
             (false, None) => note(&self.spare, &self.dead.bound),
         }
         self.dead.close();
