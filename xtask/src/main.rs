@@ -64,7 +64,8 @@ usage: cargo xtask TASK
   results --history CASE..  charts of our rate by RocksDB's over commits, in target/history
   profile CASE [ARGS]       a CPU profile of a case: --flame (default) or --annotate, --full
   redis-suite [UNIT..]      Redis's own test suite against `terrace serve`
-  redis-bench [PART]        `memory`: beside redis-server; `flash`: beside memcached, data larger than memory
+  redis-bench [PART]        `memory`: beside redis-server; `flash`: beside memcached, data larger than memory;
+                            `pauses`: gets while a large value is deleted, a backup runs or all is merged
   redis-clients [NAME..]    redis-py, ioredis, go-redis, Jedis, redis-cli and redis-benchmark against it
   sim [ARGS]                simulations of crashes and faults: --hours H, --seed S, --all
   fuzz [TARGET] [SECONDS]   one fuzz target, or each in turn (default: 60 seconds a target)

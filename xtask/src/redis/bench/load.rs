@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::Result;
@@ -11,6 +12,8 @@ use crate::Result;
 const THETA: f64 = 0.99;
 const FILL_CONNECTIONS: usize = 8;
 const FILL_PIPELINE: usize = 32;
+/// Bytes a second.
+const MEMCACHED_FILL_RATE: f64 = 10e6;
 /// How often a key is written before a cache that refuses it goes without.
 const SETS_MAX: usize = 3;
 
@@ -38,18 +41,24 @@ pub(super) struct Reads {
 }
 
 impl Load<'_> {
-    /// Writes every key once, at a rate that a device keeps up with: memcached evicts what its writer is late
-    /// for.
+    /// Writes every key once; to memcached at a rate that its one writer keeps up with, because it evicts
+    /// what that is late for.
     pub(super) fn fill(&self) -> Result {
         let (connections, pipeline) = match self.protocol {
             Protocol::Redis => (FILL_CONNECTIONS, FILL_PIPELINE),
             Protocol::Memcached => (1, 1),
         };
+        let begun = Instant::now();
         self.on_each(connections, |number, mut connection| {
             let mut keys = (number as u64..self.keys).step_by(connections).peekable();
             while keys.peek().is_some() {
                 let now: Vec<u64> = keys.by_ref().take(pipeline).collect();
+                let written = now.last().map_or(0, |key| key * self.value_bytes as u64);
                 self.set(&mut connection, now)?;
+                if let Protocol::Memcached = self.protocol {
+                    let due = Duration::from_secs_f64(written as f64 / MEMCACHED_FILL_RATE);
+                    std::thread::sleep(due.saturating_sub(begun.elapsed()));
+                }
             }
             Ok(())
         })?;
@@ -85,7 +94,7 @@ impl Load<'_> {
     ) -> Result<Reads> {
         let zipf = Zipf::new(self.keys);
         let read = self.on_each(connections, |number, mut connection| {
-            let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1);
+            let mut random = seed(number);
             let (mut hits, mut latencies, mut keys) = (0, Vec::new(), Vec::new());
             let begun = Instant::now();
             while begun.elapsed() < time {
@@ -104,13 +113,44 @@ impl Load<'_> {
         let hits = read.iter().map(|(hits, _)| hits).sum();
         let mut latencies: Vec<Duration> = read.into_iter().flat_map(|(_, all)| all).collect();
         latencies.sort_unstable();
-        let at = |share: usize| latencies.get(latencies.len() * share / 100).copied();
         Ok(Reads {
             gets: (latencies.len() * pipeline) as u64,
             hits,
-            p50: at(50).unwrap_or_default(),
-            p99: at(99).unwrap_or_default(),
+            p50: percentile(&latencies, 50.0),
+            p99: percentile(&latencies, 99.0),
         })
+    }
+
+    /// Reads a key at each multiple of `distance` on each connection until `ends`, and returns the latencies,
+    /// ascending. That of a get which had to wait for the one before counts from when it was due.
+    pub(super) fn read_paced(
+        &self,
+        connections: usize,
+        distance: Duration,
+        ends: &AtomicBool,
+    ) -> Result<Vec<Duration>> {
+        let zipf = Zipf::new(self.keys);
+        let read = self.on_each(connections, |number, mut connection| {
+            let mut random = seed(number);
+            let (mut latencies, mut due) = (Vec::new(), Instant::now());
+            while !ends.load(Relaxed) {
+                due += distance;
+                let wait = due.saturating_duration_since(Instant::now());
+                std::thread::sleep(wait);
+                let from = if wait.is_zero() { due } else { Instant::now() };
+                let key = zipf.key(&mut random);
+                connection.ask_get(key);
+                connection.send()?;
+                if !connection.read_get(key, self.value_bytes)? {
+                    return Err(format!("key {key} is missing").into());
+                }
+                latencies.push(from.elapsed());
+            }
+            Ok(latencies)
+        })?;
+        let mut latencies: Vec<_> = read.into_iter().flatten().collect();
+        latencies.sort_unstable();
+        Ok(latencies)
     }
 
     /// Runs `work` on a thread for each connection.
@@ -119,13 +159,7 @@ impl Load<'_> {
         connections: usize,
         work: impl Fn(usize, Connection) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let run = |number| {
-            let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port))?;
-            stream.set_nodelay(true)?;
-            let replies = BufReader::with_capacity(64 << 10, stream);
-            let connection = Connection { replies, protocol: self.protocol, asked: Vec::new() };
-            work(number, connection)
-        };
+        let run = |number| work(number, Connection::new(self.port, self.protocol)?);
         std::thread::scope(|scope| {
             let run = &run;
             let threads: Vec<_> = (0..connections)
@@ -148,7 +182,25 @@ fn name(key: u64) -> String {
     format!("key:{key:012}")
 }
 
+/// The latency that `share` per cent of the `latencies`, ascending, do not exceed.
+pub(super) fn percentile(latencies: &[Duration], share: f64) -> Duration {
+    let at = (latencies.len() as f64 * share / 100.0) as usize;
+    latencies.get(at).or(latencies.last()).copied().unwrap_or_default()
+}
+
+/// The first state of the random numbers of a connection.
+const fn seed(number: usize) -> u64 {
+    0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)
+}
+
 impl Connection {
+    fn new(port: &str, protocol: Protocol) -> Result<Self> {
+        let stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
+        stream.set_nodelay(true)?;
+        let replies = BufReader::with_capacity(64 << 10, stream);
+        Ok(Self { replies, protocol, asked: Vec::new() })
+    }
+
     fn ask_set(&mut self, key: u64, value_bytes: usize) {
         let mut value = name(key).into_bytes();
         // Half of it does not compress.
@@ -217,6 +269,43 @@ impl Connection {
             self.line()?;
         }
         Ok(true)
+    }
+}
+
+/// A connection for single commands of Redis.
+pub(super) struct Client(Connection);
+
+impl Client {
+    pub(super) fn connect(port: &str) -> Result<Self> {
+        Ok(Self(Connection::new(port, Protocol::Redis)?))
+    }
+
+    /// The reply to a command whose reply is one line or one string.
+    pub(super) fn call(&mut self, words: &[&str]) -> Result<String> {
+        let asked = &mut self.0.asked;
+        asked.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            asked.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        self.0.send()?;
+        let line = self.0.line()?;
+        if line.starts_with('-') {
+            return Err(format!("{} was answered: {line}", words.join(" ")).into());
+        }
+        let Some(len) = line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()) else {
+            return Ok(line);
+        };
+        let mut text = vec![0; len + 2];
+        self.0.replies.read_exact(&mut text)?;
+        Ok(String::from_utf8(text)?)
+    }
+
+    /// Waits until the section of INFO has the line.
+    pub(super) fn wait_for_info(&mut self, section: &str, wanted: &str) -> Result {
+        while !self.call(&["INFO", section])?.lines().any(|line| line == wanted) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 }
 

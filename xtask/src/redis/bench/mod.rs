@@ -3,10 +3,11 @@
 //! In memory: redis-benchmark against redis-server and us by turns, each command without a pipeline and with
 //! one of 16. Larger than memory: the load of [`load`] against memcached with extstore and us. There every
 //! server is held in a cgroup of its memory and a quarter, so that the system's page cache holds no more of
-//! the data for one than for the other; a cache may evict, so the hits stand beside the rate. The client runs
-//! on the same cores.
+//! the data for one than for the other; a cache may evict, so the hits stand beside the rate. Pauses:
+//! latencies of gets while something else happens. The client runs on the same cores.
 
 mod load;
+mod pauses;
 mod peer;
 
 use std::path::Path;
@@ -27,14 +28,17 @@ const ROUNDS: usize = 2;
 /// Memory of a server whose data is larger, bytes, and how many times larger the values are.
 const MEMORY: u64 = 128 << 20;
 const TIMES: u64 = 8;
-const VALUE_BYTES: usize = 1000;
+/// Headers of memcached's items stay in memory, 96 bytes each: those of shorter values would fill it.
+const VALUE_BYTES: usize = 4000;
 
-/// Runs `[memory|flash] [--quick]`, or both parts, with the release build of the server.
+/// Runs `[memory|flash|pauses] [--quick]`, or all parts, with the release build of the server.
 pub(crate) fn run(program: &Path, arguments: &[&str]) -> Result {
     let (quick, parts): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|it| **it == "--quick");
     let is_quick = !quick.is_empty();
-    if let Some(unknown) = parts.iter().find(|it| !["memory", "flash"].contains(it)) {
-        return Err(format!("usage: redis-bench [memory|flash] [--quick], got: {unknown}").into());
+    if let Some(unknown) = parts.iter().find(|it| !["memory", "flash", "pauses"].contains(it)) {
+        return Err(
+            format!("usage: redis-bench [memory|flash|pauses] [--quick], got: {unknown}").into()
+        );
     }
     let runs = |part| parts.is_empty() || parts.contains(&part);
     if runs("memory") {
@@ -42,6 +46,9 @@ pub(crate) fn run(program: &Path, arguments: &[&str]) -> Result {
     }
     if runs("flash") {
         larger_than_memory(program, is_quick)?;
+    }
+    if runs("pauses") {
+        pauses::run(program, is_quick)?;
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ const CGROUPS: &str = "/sys/fs/cgroup/memory";
 pub(super) struct Peer {
     child: Child,
     pub(super) port: String,
-    data: PathBuf,
+    /// The server's files, deleted with it.
+    pub(super) data: PathBuf,
     group: Option<PathBuf>,
 }
 
@@ -43,7 +44,7 @@ impl Peer {
         Self::start(name, program, Some(memory), |command, data, port| {
             let address = format!("127.0.0.1:{port}");
             command.args(["serve", "--listen", &address, "--memory", &memory.to_string()]);
-            command.arg("--data").arg(data.join("store")).args(options);
+            command.arg("--data").arg(store_in(data)).args(options);
         })
     }
 
@@ -52,7 +53,10 @@ impl Peer {
         let tools = debian::programs(&["memcached", "libevent-2.1-7", "libsasl2-2"])?;
         Self::start("memcached", &tools.join("memcached"), Some(memory), |command, data, port| {
             let file = data.join("extstore").display().to_string();
-            let options = format!("ext_path={file}:{}M,ext_threads=16", (16 * memory) >> 20);
+            // Its writer looks for work 100 times a second, not once.
+            let (size, sleep_us) = ((16 * memory) >> 20, 10_000);
+            let options =
+                format!("ext_path={file}:{size}M,ext_threads=16,ext_max_sleep={sleep_us}");
             command.args(["-u", "root", "-l", "127.0.0.1", "-p", port, "-t", "2", "-c", "1024"]);
             command.args(["-m", &(memory >> 20).to_string(), "-o", &options]);
         })
@@ -95,6 +99,11 @@ impl Peer {
         Ok(peer)
     }
 
+    /// The directory of the store of a `terrace serve`.
+    pub(super) fn store(&self) -> PathBuf {
+        store_in(&self.data)
+    }
+
     /// Resident memory, bytes.
     pub(super) fn rss(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -104,6 +113,10 @@ impl Peer {
             .and_then(|it| it.trim().parse::<u64>().ok());
         Ok(kib.ok_or("no VmRSS in /proc/PID/status")? << 10)
     }
+}
+
+fn store_in(data: &Path) -> PathBuf {
+    data.join("store")
 }
 
 /// A cgroup of at most `limit` bytes, page cache included. None without the rights or cgroups of version 1.
