@@ -18,22 +18,32 @@ const AT_ONCE_COMMANDS_MAX: usize = 128;
 impl Session {
     /// Executes the first of `requests`, up to one that has to wait for a device, for a lock of a key, for
     /// flushes or for merges, or that may take long; returns the others.
-    pub(crate) fn run_at_once(&mut self, requests: Vec<Request>) -> Vec<Request> {
-        let mut requests = requests.into_iter();
+    pub(crate) fn run_at_once(&mut self, mut requests: Vec<Request>) -> Vec<Request> {
         self.is_at_once = true;
-        let mut left = None;
-        for _ in 0..AT_ONCE_COMMANDS_MAX {
-            if left.is_some() || !self.may_go_on() {
+        // Requests before `alone_to` are executed one by one: they could not share a commit.
+        let (mut next, mut alone_to) = (0, 0);
+        while next < AT_ONCE_COMMANDS_MAX && self.may_go_on() {
+            let Some(rest @ [_, ..]) = requests.get_mut(next..) else { break };
+            if next >= alone_to {
+                let specs = self.writes_of_one_commit(rest);
+                if specs.len() > 1 {
+                    let executed = self.run_in_one_commit(&specs, rest);
+                    next += executed;
+                    if executed > 0 {
+                        continue;
+                    }
+                }
+                alone_to = next + specs.len().max(1);
+            }
+            let Some(request) = rest.first_mut() else { break };
+            if let Some(left) = self.execute(std::mem::take(request)) {
+                *request = left;
                 break;
             }
-            let Some(request) = requests.next() else { break };
-            left = self.execute(request);
+            next += 1;
         }
         self.is_at_once = false;
-        match left {
-            Some(request) => std::iter::once(request).chain(requests).collect(),
-            None => requests.collect(),
-        }
+        requests.split_off(next.min(requests.len()))
     }
 
     /// Whether [`Session::run`] is to execute `left`, or to sync writes before their replies are sent: a pop

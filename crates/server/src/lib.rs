@@ -25,6 +25,7 @@ mod latency;
 mod listen;
 mod locks;
 mod metrics;
+mod one_commit;
 mod part;
 mod permission;
 mod reply;

@@ -254,7 +254,7 @@ impl Session {
     }
 
     /// Checks that the session may run the command.
-    fn check(&self, spec: &Spec, request: &Request) -> Done {
+    pub(crate) fn check(&self, spec: &Spec, request: &Request) -> Done {
         if !self.table.is_subcommand(spec.name, request.get(1)) {
             let name = request.get(1).map_or(&[][..], Vec::as_slice);
             return Err(Fail::unknown_subcommand(&spec.name.to_ascii_uppercase(), name));
@@ -447,7 +447,7 @@ pub(crate) fn held_bytes(name: &[u8]) -> u64 {
 const OUTPUT_BYTES: usize = 256 << 10;
 
 /// The command of a request.
-fn find(table: &Table, request: &Request) -> Result<&'static Spec, Fail> {
+pub(crate) fn find(table: &Table, request: &Request) -> Result<&'static Spec, Fail> {
     let name = request.first().map_or(&[][..], Vec::as_slice);
     table.find(name).ok_or_else(|| {
         if let Some(reason) = table.absent(name) {

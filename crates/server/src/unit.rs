@@ -405,6 +405,7 @@ impl Unit {
         let keys = Arc::clone(&self.keys);
         let (mut batch, mut changes) = (WriteBatch::new(), [0_i64; DATABASES as usize]);
         let (mut written, mut is_logged) = (Vec::new(), !self.stale.is_empty());
+        let mut counts = BTreeMap::<[u8; 2], i64>::new();
         let row = |expiry: u64, key: &[u8]| [&expiry.to_be_bytes(), key].concat();
         // Rows belong to a value by their number; a rename moves the number to another key.
         let (mut old_ids, mut new_ids) = (BTreeSet::new(), BTreeSet::new());
@@ -435,7 +436,7 @@ impl Unit {
                 let shard =
                     key.iter().fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(*byte))
                         % SHARDS;
-                batch.merge(&keys.counts, [database, shard], change.to_le_bytes())?;
+                *counts.entry([database, shard]).or_insert(0) += change;
                 if let Some(total) = changes.get_mut(usize::from(database)) {
                     *total += change;
                 }
@@ -445,6 +446,9 @@ impl Unit {
                 None if old.is_some() => batch.delete(&space.keyspace, key)?,
                 None => {}
             }
+        }
+        for (count, change) in counts.into_iter().filter(|(_, change)| *change != 0) {
+            batch.merge(&keys.counts, count, change.to_le_bytes())?;
         }
         for &(database, id) in old_ids.difference(&new_ids) {
             let (from, to) = part_range(database, id);

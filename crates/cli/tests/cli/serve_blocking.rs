@@ -18,7 +18,7 @@ pub(crate) fn until_blocked(client: &mut Client, count: usize) {
     panic!("never {wanted}");
 }
 
-fn blocked(server: &Server, other: &mut Client, count: usize, command: &str) -> Client {
+pub(crate) fn blocked(server: &Server, other: &mut Client, count: usize, command: &str) -> Client {
     let mut client = server.client();
     client.send(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     until_blocked(other, count);

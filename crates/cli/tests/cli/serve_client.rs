@@ -24,6 +24,17 @@ pub(crate) enum Reply {
 
 pub(crate) struct Client(pub(crate) BufReader<TcpStream>);
 
+/// The bytes of a request.
+fn encoded<T: AsRef<[u8]>>(args: &[T]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args.iter().map(AsRef::as_ref) {
+        request.extend(format!("${}\r\n", arg.len()).bytes());
+        request.extend_from_slice(arg);
+        request.extend_from_slice(b"\r\n");
+    }
+    request
+}
+
 impl Client {
     pub(crate) fn connect(address: &str) -> Self {
         let socket = TcpStream::connect(address).unwrap();
@@ -38,13 +49,20 @@ impl Client {
     }
 
     pub(crate) fn try_send(&mut self, args: &[&[u8]]) -> std::io::Result<()> {
-        let mut request = format!("*{}\r\n", args.len()).into_bytes();
-        for arg in args {
-            request.extend(format!("${}\r\n", arg.len()).bytes());
-            request.extend_from_slice(arg);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.0.get_mut().write_all(&request)
+        self.0.get_mut().write_all(&encoded(args))
+    }
+
+    /// Sends all `requests` with one write, and returns the replies.
+    pub(crate) fn pipeline<T: AsRef<[u8]>>(&mut self, requests: &[Vec<T>]) -> Vec<Reply> {
+        let bytes: Vec<u8> = requests.iter().flat_map(|args| encoded(args)).collect();
+        self.0.get_mut().write_all(&bytes).unwrap();
+        requests.iter().map(|_| self.try_read().unwrap()).collect()
+    }
+
+    /// As [`Client::pipeline`], of commands whose arguments have no spaces.
+    pub(crate) fn say_all(&mut self, texts: &[&str]) -> Vec<Reply> {
+        let requests: Vec<Vec<&str>> = texts.iter().map(|text| text.split(' ').collect()).collect();
+        self.pipeline(&requests)
     }
 
     pub(crate) fn try_read(&mut self) -> std::io::Result<Reply> {

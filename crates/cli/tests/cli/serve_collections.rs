@@ -41,8 +41,8 @@ fn sort(name: &str, reply: &mut Reply) {
     }
 }
 
-/// One random stream of `templates`: `a`, `b`, `c` are keys, `m` and `w` members, `n` and `i` numbers, `s`
-/// and `t` scores, `v` a value.
+/// One random stream of `templates`, in pipelines: `a`, `b`, `c` are keys, `m` and `w` members, `n` and `i`
+/// numbers, `s` and `t` scores, `v` a value.
 fn run(pair: &mut Pair, templates: &[&str], steps: usize, members: u64) {
     let mut state = 0x5eed_u64 + templates.len() as u64;
     let mut draw = move |below: u64| {
@@ -53,6 +53,7 @@ fn run(pair: &mut Pair, templates: &[&str], steps: usize, members: u64) {
     let scores = ["0", "1", "-1.5", "3.25", "inf", "-inf", "1e10", "0.1", "2", "nan", "x"];
     let values = ["1", "-7", "3.5", "abc", "", "10.25", "9223372036854775807", "\u{1}"];
     let long = "long".repeat(20);
+    let (mut pipeline, mut length) = (Vec::new(), 1);
     for step in 0..steps {
         let text = templates[draw(templates.len() as u64) as usize];
         let args: Vec<String> = text
@@ -72,15 +73,20 @@ fn run(pair: &mut Pair, templates: &[&str], steps: usize, members: u64) {
                 word => word.to_owned(),
             })
             .collect();
-        let args: Vec<_> = args.iter().map(|arg| arg.as_bytes()).collect();
-        let (mut expected, mut got) = (pair.theirs.call(&args), pair.ours.call(&args));
-        let name = text.split(' ').next().unwrap();
-        unsigned(&mut expected);
-        unsigned(&mut got);
-        sort(name, &mut expected);
-        sort(name, &mut got);
-        let command = String::from_utf8_lossy(&args.join(&b' ')).into_owned();
-        assert_eq!(got, expected, "step {step}: {text}: {command}");
+        pipeline.push(args);
+        if pipeline.len() < length {
+            continue;
+        }
+        length = 1 + draw(12) as usize;
+        let requests = std::mem::take(&mut pipeline);
+        let (expected, got) = (pair.theirs.pipeline(&requests), pair.ours.pipeline(&requests));
+        for ((at, mut expected), mut got) in (0..).zip(expected).zip(got) {
+            unsigned(&mut expected);
+            unsigned(&mut got);
+            sort(&requests[at][0], &mut expected);
+            sort(&requests[at][0], &mut got);
+            assert_eq!(got, expected, "step {step}, command {at} of {requests:?}");
+        }
     }
 }
 

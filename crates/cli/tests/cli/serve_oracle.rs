@@ -61,7 +61,7 @@ impl Pair {
     }
 }
 
-/// Random commands on few keys: every reply is that of redis-server.
+/// Random commands on few keys, in pipelines: every reply is that of redis-server.
 #[test]
 fn random_commands_get_the_replies_of_redis() {
     let scratch = Scratch::new();
@@ -73,6 +73,7 @@ fn random_commands_get_the_replies_of_redis() {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
+    let (mut pipeline, mut length) = (Vec::new(), 1);
     for step in 0..20_000 {
         let key = |draw: &mut dyn FnMut(u64) -> u64| format!("k{}", draw(6));
         let (a, b) = (key(&mut draw), key(&mut draw));
@@ -179,20 +180,22 @@ fn random_commands_get_the_replies_of_redis() {
                 word => word.to_owned(),
             })
             .collect();
-        let args: Vec<_> = args.iter().map(|arg| arg.as_bytes()).collect();
-        let (mut expected, mut got) = (theirs.call(&args), ours.call(&args));
-        // Times that pass between the two servers.
-        if matches!(text, "TTL a" | "EXPIRETIME a" | "EXEC") {
-            for reply in [&mut expected, &mut got] {
-                round_times(reply);
-            }
+        pipeline.push((text, args));
+        if pipeline.len() < length {
+            continue;
         }
-        assert_eq!(
-            got,
-            expected,
-            "step {step}: {text}: {}",
-            String::from_utf8_lossy(&args.join(&b' '))
-        );
+        length = 1 + draw(12) as usize;
+        let (texts, requests): (Vec<_>, Vec<_>) = std::mem::take(&mut pipeline).into_iter().unzip();
+        let (expected, got) = (theirs.pipeline(&requests), ours.pipeline(&requests));
+        for ((at, mut expected), mut got) in (0..).zip(expected).zip(got) {
+            // Times that pass between the two servers.
+            if matches!(texts[at], "TTL a" | "EXPIRETIME a" | "EXEC") {
+                for reply in [&mut expected, &mut got] {
+                    round_times(reply);
+                }
+            }
+            assert_eq!(got, expected, "step {step}, command {at} of {requests:?}");
+        }
     }
     // Scans return every key once that is there all the time.
     let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
