@@ -15,17 +15,25 @@ pub(crate) fn run() -> Result {
     command::run(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     let program = ["clippy", "--package", "terrace", "--all-targets", "--features", "remote"];
     command::run(cargo(program.into_iter().chain(["--", "--deny", "warnings"])))?;
-    // The library as its users build it: without the features that the programs of the workspace turn on.
-    for features in ["", "tools", "zstd", "tools,zstd"] {
-        let library = ["clippy", "--package", "terracedb", "--lib", "--no-default-features"];
-        let lints = ["--features", features, "--", "--deny", "warnings"];
-        command::run(cargo(library.into_iter().chain(lints)))?;
-    }
+    lint_library("")?;
     reference::check()?;
     let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");
     command::run(doc)?;
     deny()
+}
+
+/// Lints the library with each set of features that [`run`] leaves out.
+pub(crate) fn features() -> Result {
+    ["tools", "zstd", "tools,zstd"].into_iter().try_for_each(lint_library)
+}
+
+/// Lints the library as its users build it, with these features and without those that the programs of the
+/// workspace turn on.
+fn lint_library(features: &str) -> Result {
+    let library = ["clippy", "--package", "terracedb", "--lib", "--no-default-features"];
+    let lints = ["--features", features, "--", "--deny", "warnings"];
+    command::run(cargo(library.into_iter().chain(lints)))
 }
 
 /// Checks that the lock files of the workspaces apart from this one fit their dependencies: no other build

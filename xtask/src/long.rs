@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Result, aarch64, bindings, fuzz, redis, sim, test};
+use crate::{Result, aarch64, bindings, check, fuzz, redis, sim, test};
 
 /// Default times of the simulation and of each fuzz target, seconds.
 const SIM_SECONDS: u64 = 3600;
@@ -22,7 +22,8 @@ struct Plan<'a> {
 }
 
 /// Names of the steps, for `--only`.
-const STEPS: [&str; 7] = ["tests", "bindings", "redis", "aarch64", "sim", "fuzz", "miri"];
+const STEPS: [&str; 8] =
+    ["tests", "features", "bindings", "redis", "aarch64", "sim", "fuzz", "miri"];
 
 /// Outcome of a step.
 enum Outcome {
@@ -84,6 +85,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
     if is_wanted("tests") {
         // The ignored tests are among them, with 200 kills of workers, 200 of their hosts, and 200 of both.
         steps.run("tests", || test::run_long(plan.tests));
+    }
+    if is_wanted("features") {
+        steps.run("features", check::features);
     }
     if is_wanted("bindings") {
         steps.run("bindings", bindings::run_long);
