@@ -229,7 +229,7 @@ fn range_deletes_that_a_snapshot_keeps_are_merged_and_reopened() {
 /// Merges drop range deletes before those of tables take too much memory: no refusal lasts.
 #[test]
 fn any_number_of_range_deletes_is_accepted_while_merges_drop_them() {
-    const KEYS: u32 = 300_000;
+    const KEYS: u32 = 200_000;
     let db = Stepped::new(1).on(memory()).open().unwrap();
     let keyspace = db.open_or_create_keyspace("k").unwrap();
     for number in 0..KEYS {
