@@ -11,13 +11,13 @@ use crate::spec::{Run, Spec};
 use crate::unit::{AT_ONCE_BYTES_MAX, Unit};
 
 /// Most keys of a write that is executed at once.
-const AT_ONCE_KEYS_MAX: usize = 8;
+const AT_ONCE_KEYS_MAX: usize = 16;
 /// Most commands of a pipeline that are executed at once: other clients of the thread wait for them.
 const AT_ONCE_COMMANDS_MAX: usize = 128;
 
 impl Session {
-    /// Executes the first of `requests`, up to one that has to wait for a device, for a lock of a key, for
-    /// flushes or for merges, or that may take long; returns the others.
+    /// Executes the first of `requests`, up to one that has to wait for a device, long for the lock of a key,
+    /// for flushes or for merges, or that may take long; returns the others.
     pub(crate) fn run_at_once(&mut self, mut requests: Vec<Request>) -> Vec<Request> {
         self.is_at_once = true;
         // Requests before `alone_to` are executed one by one: they could not share a commit.

@@ -4,11 +4,16 @@
 //! A command that reads one key takes none: it reads one state. Any thread.
 
 use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
 /// Keys share this many locks.
 const STRIPES: usize = 1024;
+
+/// Most time for which [`Locks::try_lock`] waits. A thread that executes commands at once holds locks for a
+/// shorter time. To have another thread execute the command takes about a tenth of it.
+const WAIT: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
 pub(crate) struct Locks {
@@ -35,11 +40,18 @@ impl Locks {
         Held(stripes.map(Mutex::lock).collect())
     }
 
-    /// Locks the stored keys `keys`; `None` if one of them is locked.
+    /// Locks the stored keys `keys`; `None` if one of them stays locked for [`WAIT`].
     pub(crate) fn try_lock<'k>(&self, keys: impl Iterator<Item = &'k Vec<u8>>) -> Option<Held<'_>> {
-        let numbers = self.numbers(keys);
-        let stripes = numbers.iter().filter_map(|number| self.stripes.get(*number));
-        stripes.map(Mutex::try_lock).collect::<Option<_>>().map(Held)
+        let (mut held, mut until) = (Vec::new(), None);
+        for stripe in self.numbers(keys).iter().filter_map(|number| self.stripes.get(*number)) {
+            held.push(match stripe.try_lock() {
+                Some(lock) => lock,
+                None => {
+                    stripe.try_lock_until(*until.get_or_insert_with(|| Instant::now() + WAIT))?
+                }
+            });
+        }
+        Some(Held(held))
     }
 
     /// The numbers of the stripes of `keys`, in the order in which they are locked.
