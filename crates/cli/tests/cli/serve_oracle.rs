@@ -85,19 +85,21 @@ fn random_commands_get_the_replies_of_redis() {
         let option =
             ["NX", "XX", "GET", "KEEPTTL", "PERSIST", "GT", "LT", "EX", "BIT", "BYTE", "junk"];
         let (o, p) = (option[draw(11) as usize], option[draw(11) as usize]);
-        // No time that passes while the test runs: the two servers would not see it at the same command.
+        // No time that passes while the test runs, and no two that differ by as much: the two servers would
+        // not see it at the same command.
+        let time = 1000 * (1000 + step * 7919 % 20_011);
         let template = [
             "SET a v",
             "SET a v o",
             "SET a v o p",
-            "SET a v EX 1000",
+            "SET a v EX t",
             "SET a v PX 0",
             "SETNX a v",
-            "SETEX a 1000 v",
+            "SETEX a t v",
             "GETSET a v",
             "GETDEL a",
             "GETEX a o",
-            "GETEX a EX 1000",
+            "GETEX a EX t",
             "MGET a b a",
             "MSET a v b n",
             "MSETNX a v b n",
@@ -112,10 +114,10 @@ fn random_commands_get_the_replies_of_redis() {
             "DEL a b",
             "EXISTS a b a",
             "TYPE a",
-            "EXPIRE a 1000 o",
+            "EXPIRE a t o",
             "EXPIRE a -1",
             "EXPIREAT a n",
-            "PEXPIRE a 1000000 o p",
+            "PEXPIRE a tms o p",
             "TTL a",
             "PERSIST a",
             "RENAME a b",
@@ -172,6 +174,8 @@ fn random_commands_get_the_replies_of_redis() {
             .map(|word| match word {
                 "a" => a.clone(),
                 "b" => b.clone(),
+                "t" => time.to_string(),
+                "tms" => format!("{time}000"),
                 "v" => v.clone(),
                 "n" => n.clone(),
                 "m" => m.clone(),

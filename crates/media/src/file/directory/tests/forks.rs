@@ -36,13 +36,15 @@ fn a_forked_child_can_use_nothing_and_drops_all_without_an_effect() {
         let table = medium.create("table", Access::Direct, 0).unwrap();
         table.write(0, Buf::pages(64), Purpose::Flush).1.unwrap();
         let mut queue = medium.queue(8).unwrap();
-        // An operation that is in flight at the fork is the parent's.
+        // An operation that is in flight at the fork is the parent's. A fast device may complete it before.
         let read = |token| {
             let op = Op::Read { at: 0, buf: Buf::pages(64) };
             Request { file: Arc::clone(&table), op, purpose: Purpose::Data, token }
         };
         queue.submit(read(1)).unwrap();
-        queue.complete(0, &mut Vec::new()).unwrap();
+        let mut done = Vec::new();
+        queue.complete(0, &mut done).unwrap();
+        let is_in_flight = done.is_empty();
         let (mut owned, mut kept) = (Some((medium, lock, staging, file, queue)), None);
         forked(|| {
             let (medium, lock, staging, file, mut queue) = owned.take().unwrap();
@@ -66,7 +68,9 @@ fn a_forked_child_can_use_nothing_and_drops_all_without_an_effect() {
             closed("names", medium.sync_names(&[]));
             closed("lock", medium.lock().map(drop));
             closed("queue", medium.queue(1).map(drop));
-            closed("complete", queue.complete(1, &mut Vec::new()));
+            if is_in_flight {
+                closed("complete", queue.complete(1, &mut Vec::new()));
+            }
             closed("staging", staging.medium().sync_names(&[]));
             drop((queue, lock, file, staging, medium));
             failures
@@ -79,8 +83,7 @@ fn a_forked_child_can_use_nothing_and_drops_all_without_an_effect() {
         file.sync(Purpose::Log).unwrap();
         let bytes = fs::read(root.path().join("store/log")).unwrap();
         assert!(bytes.starts_with(b"parent"));
-        let mut done = Vec::new();
-        queue.complete(1, &mut done).unwrap();
+        queue.complete(usize::from(is_in_flight), &mut done).unwrap();
         done.pop().unwrap().result.unwrap();
         drop((lock, queue));
         medium.lock().unwrap();
