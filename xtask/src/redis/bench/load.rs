@@ -65,7 +65,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Writes `keys`. A memcached whose memory waits for its device refuses some: they are written again.
+    /// Writes `keys`. memcached refuses some while its memory waits for its device: they are written again.
     fn set(&self, connection: &mut Connection, mut keys: Vec<u64>) -> Result {
         for _ in 0..SETS_MAX {
             keys.iter().for_each(|key| connection.ask_set(*key, self.value_bytes));
@@ -280,7 +280,7 @@ impl Client {
         Ok(Self(Connection::new(port, Protocol::Redis)?))
     }
 
-    /// The reply to a command whose reply is one line or one string.
+    /// The reply to a command that replies with one line or one string.
     pub(super) fn call(&mut self, words: &[&str]) -> Result<String> {
         let asked = &mut self.0.asked;
         asked.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -309,7 +309,7 @@ impl Client {
     }
 }
 
-/// The next number of a xorshift generator whose state is not 0.
+/// The next number of a xorshift generator; its state is not 0.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
