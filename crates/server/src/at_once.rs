@@ -16,15 +16,15 @@ const AT_ONCE_KEYS_MAX: usize = 16;
 const AT_ONCE_COMMANDS_MAX: usize = 128;
 
 impl Session {
-    /// Executes the first of `requests`, up to one that has to wait for a device, long for the lock of a key,
-    /// for flushes or for merges, or that may take long; returns the others.
+    /// Executes the first of `requests`, up to one that may take long or has to wait: for a device, a flush,
+    /// a merge, or long for a lock. Returns the others.
     pub(crate) fn run_at_once(&mut self, mut requests: Vec<Request>) -> Vec<Request> {
         self.is_at_once = true;
         // Requests before `alone_to` are executed one by one: they could not share a commit.
         let (mut next, mut alone_to) = (0, 0);
         while next < AT_ONCE_COMMANDS_MAX && self.may_go_on() {
             let Some(rest @ [_, ..]) = requests.get_mut(next..) else { break };
-            if next >= alone_to {
+            if rest.len() > 1 && next >= alone_to {
                 let specs = self.writes_of_one_commit(rest);
                 if specs.len() > 1 {
                     let executed = self.run_in_one_commit(&specs, rest);

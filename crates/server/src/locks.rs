@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 /// Keys share this many locks.
 const STRIPES: usize = 1024;
 
-/// Most time for which [`Locks::try_lock`] waits. A thread that executes commands at once holds locks for a
-/// shorter time. To have another thread execute the command takes about a tenth of it.
+/// Most time for which [`Locks::try_lock`] waits. Most locks are held for the time of a few writes in memory;
+/// a command that gives up costs two changes of threads.
 const WAIT: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]

@@ -15,7 +15,8 @@ use crate::unit::{AT_ONCE_BYTES_MAX, Unit};
 const WRITES_MAX: usize = 32;
 
 impl Session {
-    /// The commands of the first of `requests`, as many as may share a commit. Their users may call them.
+    /// The commands of the first of `requests`, as many as may share a commit. The client's user
+    /// may call them.
     pub(crate) fn writes_of_one_commit(&self, requests: &[Request]) -> Vec<&'static Spec> {
         if self.queued.is_some() || self.replies != Replies::On {
             return Vec::new();

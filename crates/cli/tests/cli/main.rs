@@ -63,6 +63,7 @@ mod serve_kinds;
 mod serve_limits;
 #[cfg(test)]
 mod serve_oracle;
+#[cfg(test)]
 mod serve_pipelines;
 #[cfg(test)]
 mod serve_sockets;

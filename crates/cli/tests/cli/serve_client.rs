@@ -103,6 +103,19 @@ impl Client {
         })
     }
 
+    /// A count of INFO's statistics.
+    pub(crate) fn count(&mut self, name: &str) -> u64 {
+        let Reply::Bulk(text) = self.say("INFO stats") else { panic!() };
+        let text = String::from_utf8(text).unwrap();
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| *field == name).unwrap().1.trim().parse().unwrap()
+    }
+
+    /// Lookups of keys so far.
+    pub(crate) fn lookups(&mut self) -> u64 {
+        self.count("keyspace_hits") + self.count("keyspace_misses")
+    }
+
     pub(crate) fn call(&mut self, args: &[&[u8]]) -> Reply {
         self.send(args);
         self.try_read().unwrap()

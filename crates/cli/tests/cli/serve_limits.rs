@@ -184,22 +184,13 @@ fn a_write_reads_its_key_once() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch.path("data"), &[]);
     let mut client = server.client();
-    let mut lookups = || {
-        let Reply::Bulk(text) = client.say("INFO stats") else { panic!() };
-        let text = String::from_utf8(text).unwrap();
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim_start_matches(':').trim().parse::<u64>().unwrap()
-        };
-        field("keyspace_hits") + field("keyspace_misses")
-    };
-    let before = lookups();
+    let before = client.lookups();
     let mut writer = server.client();
     for number in 0..50 {
         writer.say(&format!("SET k{number} 1"));
         writer.say(&format!("INCR k{number}"));
     }
-    assert_eq!(lookups() - before, 100);
+    assert_eq!(client.lookups() - before, 100);
 }
 
 /// A damaged value is an error of its own commands, and keeps the sweeper from no other key.

@@ -112,8 +112,8 @@ const CURSOR_BYTES: u64 = 4 << 10;
 const HIDDEN_STEPS: u32 = 4;
 
 impl MergingIter {
-    /// An iterator without a current entry. Its walks end outside `bounds`; that they return no entry there
-    /// is left to the caller.
+    /// An iterator without a current entry. A walk that passes `bounds` ends. Fast steps do not compare with
+    /// them, so the caller leaves out entries outside.
     ///
     /// # Errors
     /// `Retry` if there is no memory for its blocks (I10).

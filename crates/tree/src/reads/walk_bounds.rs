@@ -1,5 +1,5 @@
-//! The key range that a walk stays in. A walk that knows it ends at the bound, not at the next key with a
-//! value behind it, and leaves out the tables behind it.
+//! The key range that a walk stays in. The walk ends at the bound, not at the next key with a value behind
+//! it, and opens no table that begins there.
 
 use std::fmt;
 use std::ops::Bound;
