@@ -292,6 +292,9 @@ impl Committer {
 
     /// Makes room in the index of a resident keyspace for a write to `key`.
     fn admit_resident(&self, tree: &Tree, key: &[u8], kind: EntryKind) -> Result<()> {
+        if !tree.kind().is_resident() {
+            return Ok(());
+        }
         let view = tree.view();
         let Some(resident) = view.read_context.resident() else { return Ok(()) };
         let memtables: Vec<_> = view.memtables().collect();

@@ -85,11 +85,19 @@ impl MemoryPlan {
                 .expected(format_args!("at least {}", format_bytes(MEMORY_BYTES_MIN)))
                 .got(format_bytes(memory)));
         }
+        let plan = Self::of(memory);
+        invariant!(plan.capped() < plan.budget, "the caps leave memory for metadata");
+        Ok(plan)
+    }
+
+    /// The plan for a memory limit that [`MemoryPlan::new`] accepts. Cheap enough for every write.
+    #[inline]
+    pub(crate) fn of(memory: u64) -> Self {
         let budget = memory - FIXED_BYTES;
         let write_buffers = budget / 4;
         let compaction = (budget / 8).clamp(COMPACTION_BYTES_MIN, COMPACTION_BYTES_MAX);
         let value_max = (memory / VALUE_MEMORY_PART).min(VALUE_BYTES_MAX as u64);
-        let plan = Self {
+        Self {
             memory,
             budget,
             write_buffers,
@@ -100,9 +108,7 @@ impl MemoryPlan {
             compaction,
             compaction_cap: compaction + 3 * value_max,
             value_max,
-        };
-        invariant!(plan.capped() < budget, "the caps leave memory for metadata");
-        Ok(plan)
+        }
     }
 
     /// The sum of the caps.

@@ -7,10 +7,9 @@
 mod builder;
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::ArcSwap;
 use arena::RegionPool;
 use base::{
     Account, Budget, Clock, Executor, Owner, Reclaim, ReclaimOrder, Result, Threads, invariant,
@@ -42,8 +41,8 @@ pub struct Resources(Arc<Inner>);
 
 struct Inner {
     owner: Owner,
-    /// In force. Replaced as a whole when the memory limit changes.
-    plan: ArcSwap<MemoryPlan>,
+    /// The memory limit in force, bytes; a [`MemoryPlan`] accepts it.
+    memory: AtomicU64,
     budget: Budget,
     cache: Arc<PageCache>,
     rows: Arc<RowCache>,
@@ -154,7 +153,12 @@ impl Resources {
     /// The memory limit, bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.0.plan.load().memory
+        self.0.memory.load(Ordering::Relaxed)
+    }
+
+    /// The shares of the memory limit that is in force.
+    fn plan(&self) -> MemoryPlan {
+        MemoryPlan::of(self.memory())
     }
 
     /// Changes the memory limit while stores are open. A higher limit holds at once. For a lower limit, the
@@ -168,7 +172,7 @@ impl Resources {
         self.must_be_here()?;
         let plan = MemoryPlan::new(bytes)?;
         let _resizing = self.0.resizing.lock();
-        self.0.plan.store(Arc::new(plan));
+        self.0.memory.store(plan.memory, Ordering::Relaxed);
         self.0.compaction.set_limit(plan.compaction);
         apply_caps(&plan, &self.0.budget);
         let budget = &self.0.budget;
@@ -222,12 +226,12 @@ impl Resources {
     /// Metadata of open tables above this, with the indexes of resident keyspaces, admits no puts and no
     /// deletes of single keys, bytes.
     pub(crate) fn tables_bytes_max(&self) -> u64 {
-        self.0.plan.load().tables
+        self.plan().tables
     }
 
     /// Range deletes of open tables above this admit no further ones, bytes.
     pub(crate) fn range_deletes_bytes_max(&self) -> u64 {
-        self.0.plan.load().range_deletes
+        self.plan().range_deletes
     }
 
     /// The account of reads: iterators, queues, long values.
@@ -302,30 +306,30 @@ impl Resources {
 
     /// The most that the caches take while no other component takes memory, bytes.
     pub(crate) fn cache_bytes_max(&self) -> u64 {
-        self.0.plan.load().budget
+        self.plan().budget
     }
 
     /// The longest value, bytes.
     #[must_use]
     pub fn value_bytes_max(&self) -> u64 {
-        self.0.plan.load().value_max
+        self.plan().value_max
     }
 
     /// The most memory that one batch may take in memtables, bytes. Replay with the same memory limit has
     /// that much beside the record itself.
     #[must_use]
     pub fn batch_bytes_max(&self) -> u64 {
-        self.0.plan.load().write_buffers
+        self.plan().write_buffers
     }
 
     /// One store's share of the write buffers, bytes.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
-        self.0.plan.load().write_buffers / self.open_stores()
+        self.plan().write_buffers / self.open_stores()
     }
 
     /// The size at which a store seals a memtable, bytes.
     pub(crate) fn memtable_bytes(&self) -> u64 {
-        self.0.plan.load().memtable / self.open_stores()
+        self.plan().memtable / self.open_stores()
     }
 
     /// The number of open stores, at least 1.

@@ -198,6 +198,9 @@ impl RangeDeletes {
     /// The fragment that contains `key`.
     #[must_use]
     pub fn fragment_at(&self, key: &[u8]) -> Option<Fragment<'_>> {
+        if self.fragments.is_empty() {
+            return None;
+        }
         let (started, inside) = self.locate(key);
         inside.then(|| self.fragment(started - 1))?
     }

@@ -204,7 +204,7 @@ impl FlushJob {
             self.has_expiries |= matches!(trailer.kind(), Ok(EntryKind::PutExpiring));
             covering.clear();
             covering.extend(newer.hiding(key));
-            if let Some(fragment) = ranges.fragment_at(key).filter(|_| !ranges.is_empty()) {
+            if let Some(fragment) = ranges.fragment_at(key) {
                 covering.extend_from_slice(fragment.seqnos);
             }
             let row = env.row_refresh.prepare(tree.rows(), key);

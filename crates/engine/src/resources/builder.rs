@@ -1,10 +1,9 @@
 //! The builder of [`Resources`].
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
 use arena::RegionPool;
 use base::{
     Account, Budget, Clock, Error, Executor, Owner, ReclaimOrder, Result, SystemClock, Threads,
@@ -128,7 +127,7 @@ impl ResourcesBuilder {
         let compaction = CompactionPool::new(budget.account(COMPACTION), plan.compaction);
         Ok(Resources(Arc::new(Inner {
             owner: Owner::this(),
-            plan: ArcSwap::from_pointee(plan),
+            memory: AtomicU64::new(plan.memory),
             budget,
             cache: caches.pages,
             rows: caches.rows,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use base::{ErrorKind, Rng};
 use compact::plan::Options;
 use media::{Fault, Faulty, Medium, OpKind, Purpose, Rule};
-use terracedb::Db;
 use terracedb::events::{Event, Listener};
+use terracedb::hashed::{Discard, HashedPolicy};
+use terracedb::{Db, KeyspaceOptions};
 
 use crate::common::{self, Model, Stepped, assert_same};
 
@@ -299,37 +300,54 @@ fn within_a_minute(stepped: &Stepped, name: &str, mut what: impl FnMut() -> terr
 
 /// A device of any size that held a store holds it again after everything is deleted: the delete is taken,
 /// the space comes back, and as many writes fit as before.
+fn comes_back_by_deleting(options: &KeyspaceOptions, megabytes: u64, bytes: usize, reopened: bool) {
+    let device = Arc::new(Faulty::new(megabytes));
+    device.set_capacity(Some(megabytes << 20));
+    let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
+    let stepped = Stepped::new(megabytes);
+    let mut db = stepped.on(Arc::clone(&medium)).open().unwrap();
+    let mut keyspace = db.create_keyspace_opt("k", options).unwrap();
+    let mut first = 0;
+    for round in 0..3 {
+        let what = format!("{megabytes} MiB, values of {bytes} B, {reopened}, round {round}");
+        let taken = fill(&keyspace, &stepped, bytes);
+        println!("{what}: {taken}");
+        first = first.max(taken);
+        assert!(
+            taken > 0 && u64::from(taken) >= u64::from(first) * 3 / 4,
+            "{what}: {taken} of {first}"
+        );
+        if reopened {
+            drop((keyspace, db));
+            db = stepped.on(Arc::clone(&medium)).open().unwrap();
+            keyspace = db.keyspace("k").unwrap();
+        }
+        within_a_minute(&stepped, &what, || keyspace.delete_range::<&str>(..));
+        assert!(keyspace.entries().unwrap().next().is_none());
+        within_a_minute(&stepped, &what, || db.compact());
+    }
+}
+
+const SIZES: [(u64, usize); 5] =
+    [(20, 1_500_000), (26, 100_000), (30, 3_000), (37, 1_500_000), (48, 100_000)];
+
 #[test]
 fn a_full_device_of_any_size_comes_back_by_deleting() {
-    let cases = [(20u64, 1_500_000), (26, 100_000), (30, 3_000), (37, 1_500_000), (48, 100_000)];
-    for (megabytes, bytes) in cases {
+    for (megabytes, bytes) in SIZES {
         for reopened in [false, true] {
-            let device = Arc::new(Faulty::new(megabytes));
-            device.set_capacity(Some(megabytes << 20));
-            let medium: Arc<dyn Medium> = Arc::clone(&device) as _;
-            let stepped = Stepped::new(megabytes);
-            let mut db = stepped.on(Arc::clone(&medium)).open().unwrap();
-            let mut keyspace = db.open_or_create_keyspace("k").unwrap();
-            let mut first = 0;
-            for round in 0..3 {
-                let what =
-                    format!("{megabytes} MiB, values of {bytes} B, {reopened}, round {round}");
-                let taken = fill(&keyspace, &stepped, bytes);
-                println!("{what}: {taken}");
-                first = first.max(taken);
-                assert!(
-                    taken > 0 && u64::from(taken) >= u64::from(first) * 3 / 4,
-                    "{what}: {taken} of {first}"
-                );
-                if reopened {
-                    drop((keyspace, db));
-                    db = stepped.on(Arc::clone(&medium)).open().unwrap();
-                    keyspace = db.keyspace("k").unwrap();
-                }
-                within_a_minute(&stepped, &what, || keyspace.delete_range::<&str>(..));
-                assert!(keyspace.iter().unwrap().next().is_none());
-                within_a_minute(&stepped, &what, || db.compact());
-            }
+            comes_back_by_deleting(&KeyspaceOptions::new(), megabytes, bytes, reopened);
+        }
+    }
+}
+
+#[test]
+fn a_full_device_of_a_hashed_keyspace_comes_back_by_deleting() {
+    // The window is larger than the device, so nothing but the deletes frees space.
+    let window = HashedPolicy::Window { bytes: 1 << 30, discard: Discard::Fifo };
+    for policy in [HashedPolicy::Keep, window] {
+        let options = KeyspaceOptions::new().hashed(policy);
+        for (megabytes, bytes) in SIZES {
+            comes_back_by_deleting(&options, megabytes, bytes, megabytes % 2 == 0);
         }
     }
 }

@@ -113,6 +113,10 @@ impl Places {
 
     /// The memory that is charged, bytes.
     pub fn bytes(&self) -> u64 {
+        // Asked by every put: without a lock if there is nothing to count.
+        if !self.is_resident.load(Ordering::Relaxed) {
+            return 0;
+        }
         self.state.lock().charge.bytes()
     }
 }
