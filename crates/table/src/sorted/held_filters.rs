@@ -174,6 +174,12 @@ impl FilterProbe {
         self.held.0.as_ref()?.partitions.get(self.number)?.get().map(FilterCopy::filter)
     }
 
+    /// The only partition that may contain the key, at or before the position of the probe.
+    #[must_use]
+    pub const fn partition(&self) -> usize {
+        self.number
+    }
+
     /// Requests the cache lines that the probe reads.
     #[inline]
     pub fn prefetch(&self) {

@@ -40,6 +40,8 @@ pub struct PointRead<K> {
     at: Trailer,
     /// Whether the filter admits the key, and is not asked again.
     is_admitted: bool,
+    /// The only partition that may contain the key, if a probe found it.
+    partition: Option<usize>,
     state: PointState,
 }
 
@@ -68,13 +70,15 @@ impl<K: AsRef<[u8]>> PointRead<K> {
     /// A read of `key`, which has the [`base::key_hash`] `hash`, in `table`.
     #[must_use]
     pub const fn new(table: Arc<Table>, key: K, hash: u64, at: Trailer) -> Self {
-        Self { table, key, hash, at, is_admitted: false, state: PointState::Start }
+        let (is_admitted, partition) = (false, None);
+        Self { table, key, hash, at, is_admitted, partition, state: PointState::Start }
     }
 
-    /// The same read, of a key that a [`super::FilterProbe`] did not rule out.
+    /// The same read, of a key that a filter did not rule out. `partition` is that of a
+    /// [`super::FilterProbe`] for the same key and position.
     #[must_use]
-    pub fn admitted(self) -> Self {
-        Self { is_admitted: true, ..self }
+    pub fn admitted(self, partition: Option<usize>) -> Self {
+        Self { is_admitted: true, partition, ..self }
     }
 
     /// The table being read.
@@ -100,7 +104,16 @@ impl<K: AsRef<[u8]>> PointRead<K> {
                 };
                 self.at = at;
                 let top = self.table.top()?;
-                let number = top.search(key, self.at)?;
+                let number = match self.partition {
+                    Some(number) => {
+                        debug_assert!(
+                            top.search(key, self.at).is_ok_and(|found| found == number),
+                            "a probe and the read after it are of one position"
+                        );
+                        number
+                    }
+                    None => top.search(key, self.at)?,
+                };
                 let held = self.table.filters.held().filter(|_| !self.is_admitted);
                 if let Some(probe) = held.and_then(|held| held.probe(number, self.hash)) {
                     if !probe.may_contain() {

@@ -2,12 +2,14 @@
 //! requested before the first is read, so that the misses of several runs take about as long as one.
 //!
 //! Only probes that need no page: a filter that is not held says nothing here. An answer holds for the
-//! versions at or before the position at which it was asked, so also for a position further back.
+//! versions at or before the position at which it was asked, so also for a position further back; the
+//! partition that it names is that of the position itself.
 
 use std::array;
 use std::sync::Arc;
 
 use base::Trailer;
+use table::{FilterProbe, Table};
 
 use crate::Run;
 
@@ -19,6 +21,8 @@ const TOGETHER: usize = 4;
 pub(super) struct FiltersAhead {
     /// The runs before this one were probed, or need no probe.
     end: usize,
+    /// The position for which they were probed.
+    at: Option<Trailer>,
     /// What the filters of the last [`TOGETHER`] runs before `end` say.
     answers: [Answer; TOGETHER],
 }
@@ -31,8 +35,27 @@ pub(super) enum Answer {
     Unknown,
     /// The run has no version of the key.
     Absent,
-    /// The run may have one.
-    Admitted,
+    /// The run may have one: in this partition of its table, if it is known.
+    Admitted(Option<usize>),
+}
+
+impl Answer {
+    /// What the held filter of `table`, the only one of a run with keys around `key`, says.
+    #[inline]
+    pub(super) fn of(table: &Table, key: &[u8], hash: u64, at: Trailer) -> Self {
+        Self::from(table.filter_probe(key, hash, at))
+    }
+}
+
+impl From<Option<FilterProbe>> for Answer {
+    #[inline]
+    fn from(probe: Option<FilterProbe>) -> Self {
+        match probe {
+            None => Self::Unknown,
+            Some(probe) if probe.may_contain() => Self::Admitted(Some(probe.partition())),
+            Some(_) => Self::Absent,
+        }
+    }
 }
 
 impl FiltersAhead {
@@ -48,15 +71,19 @@ impl FiltersAhead {
         at: Trailer,
     ) -> Answer {
         if run >= self.end {
-            // The search of one table probes its filter itself.
+            // The filter of one run is probed where its table is searched.
             if run + 1 >= runs.len() {
                 return Answer::Unknown;
             }
             self.end = run + TOGETHER;
+            self.at = Some(at);
             self.answers = probe(runs.get(run..).unwrap_or_default(), key, hash, at);
         }
         let number = (run + TOGETHER).saturating_sub(self.end);
-        self.answers.get(number).copied().unwrap_or_default()
+        match self.answers.get(number).copied().unwrap_or_default() {
+            Answer::Admitted(_) if self.at != Some(at) => Answer::Admitted(None),
+            answer => answer,
+        }
     }
 }
 
@@ -68,9 +95,5 @@ fn probe(runs: &[Arc<Run>], key: &[u8], hash: u64, at: Trailer) -> [Answer; TOGE
         probe.prefetch();
         Some(probe)
     });
-    probes.map(|probe| match probe {
-        None => Answer::Unknown,
-        Some(probe) if probe.may_contain() => Answer::Admitted,
-        Some(_) => Answer::Absent,
-    })
+    probes.map(Answer::from)
 }

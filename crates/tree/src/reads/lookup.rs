@@ -180,7 +180,7 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             self.run = next.map_or(self.run, |next| next.run);
             let Some(run) = runs.get(self.run) else { break };
             let answer = match is_admitted {
-                true => Answer::Admitted,
+                true => Answer::Admitted(None),
                 false => self.ahead.ask(runs, self.run, key, self.probe.hash, self.at),
             };
             let is_absent = answer == Answer::Absent;
@@ -190,13 +190,18 @@ impl<K: AsRef<[u8]> + Clone, V: Deref<Target = Arc<View>>> Lookup<K, V> {
             }
             if let Some(handle) = run.find(key) {
                 self.deleted = handle.range_deletes().newest_covering(key, self.at.seqno());
-                if is_absent && self.deleted.is_none() {
+                let table = handle.table()?;
+                let answer = match answer {
+                    Answer::Unknown => Answer::of(table, key, self.probe.hash, self.at),
+                    answer => answer,
+                };
+                if answer == Answer::Absent && self.deleted.is_none() {
                     continue;
                 }
-                let table = Arc::clone(handle.table()?);
+                let table = Arc::clone(table);
                 let point = PointRead::new(table, self.key.clone(), self.probe.hash, self.at);
                 return Ok(Some(Search::Newest(match answer {
-                    Answer::Admitted => point.admitted(),
+                    Answer::Admitted(partition) => point.admitted(partition),
                     _ => point,
                 })));
             }
