@@ -41,7 +41,7 @@ pub struct Resources(Arc<Inner>);
 
 struct Inner {
     owner: Owner,
-    /// The memory limit in force, bytes; a [`MemoryPlan`] accepts it.
+    /// The memory limit in force, bytes; a [`MemoryPlan`] accepts it. `Relaxed`: one load has all of a plan.
     memory: AtomicU64,
     budget: Budget,
     cache: Arc<PageCache>,
