@@ -41,6 +41,22 @@ pub(crate) fn with_store<T>(config: &Config, work: impl FnOnce(&Db) -> Result<T>
     Ok(value)
 }
 
+/// As [`with_store`], for work that keeps its writes if it fails: the store is removed only if it was created
+/// and nothing was written.
+///
+/// # Errors
+/// As [`with_store`].
+pub(crate) fn with_kept_writes<T>(
+    config: &Config,
+    work: impl FnOnce(&Db) -> Result<T>,
+) -> Result<T> {
+    with_store(config, |db| {
+        let result = work(db);
+        let is_written = db.statistics().keyspaces.iter().any(|it| it.user_bytes > 0);
+        if result.is_err() && is_written { Ok(result) } else { result.map(Ok) }
+    })?
+}
+
 /// Runs `work` on the keyspace `name`, which is created if it is missing. If `work` fails, a keyspace that
 /// was created for it is dropped.
 ///

@@ -13,12 +13,11 @@ use server::transfer::{
 use terracedb::{Error, Result};
 
 use crate::config::{Config, Flags};
-use crate::interrupt;
 use crate::outcome::Outcome;
 use crate::output::print_result;
-use crate::place;
 use crate::progress::Progress;
 use crate::shared_args::OutputArgs;
+use crate::{interrupt, new_store, place};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -96,14 +95,17 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome> {
     match (&args.command, &args.from, &args.data) {
         (Some(ImportCommand::RedisRdb { file, target }), ..) => {
             let (input, length) = open(file)?;
-            let db = Config::of_store(&target.data, &target.flags)?.open(true)?;
             let bar = Progress::of_bytes("import");
-            let tally = import_rdb(db, input, |done| {
-                bar.show(done, length);
-                interrupt::check("import")
+            let config = Config::of_store(&target.data, &target.flags)?;
+            let tally = new_store::with_kept_writes(&config, |db| {
+                let tally = import_rdb(db.clone(), input, |done| {
+                    bar.show(done, length);
+                    interrupt::check("import")
+                });
+                tally.map_err(|stopped| stopped.error("dump file", file.display()))
             });
             drop(bar);
-            let tally = tally.map_err(|stopped| stopped.error("dump file", file.display()))?;
+            let tally = tally?;
             report(tally, &target.output)
         }
         (None, Some(from), Some(data)) => {
@@ -116,14 +118,16 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome> {
                     Error::invalid("--from").expected("rediss:// beside --tls-ca and --tls-cert")
                 );
             }
-            let db = Config::of_store(data, &args.flags)?.open(true)?;
             let bar = Progress::new("import");
-            let tally = import_from(db, from, &tls, |done, total| {
-                bar.show(done, Some(total.max(done)));
-                interrupt::check("import")
+            let tally = new_store::with_kept_writes(&Config::of_store(data, &args.flags)?, |db| {
+                let tally = import_from(db.clone(), from, &tls, |done, total| {
+                    bar.show(done, Some(total.max(done)));
+                    interrupt::check("import")
+                });
+                tally.map_err(|stopped| stopped.error("import", "the source"))
             });
             drop(bar);
-            report(tally.map_err(|stopped| stopped.error("import", "the source"))?, &args.output)
+            report(tally?, &args.output)
         }
         _ => Err(Error::invalid("import").expected("redis-rdb FILE, or --from URL --data DIR")),
     }

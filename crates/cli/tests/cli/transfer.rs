@@ -111,6 +111,10 @@ fn sources_that_cannot_be_read_are_named() {
     assert!(refused(&["redis-rdb", &scratch.arg("missing.rdb")]).contains("missing.rdb"));
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(refused(&["--from", &format!("redis://{free}")]).contains(&free.to_string()));
+    let new = scratch.arg("new");
+    let unreachable = format!("redis://{free}");
+    terrace(&[&["import", "--from", &unreachable, "--data", &new], &MEMORY[..]].concat()).bad(2);
+    assert!(!scratch.path("new").exists(), "an import that wrote nothing leaves no store");
     assert!(refused(&["--from", "http://x"]).contains("redis://"));
     // A server that is none.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
